@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The error tree.
+
+Contract: everything this package raises on purpose is a :class:`LakecommitError`. Whether trying again can help is part
+of the type: ``Transient`` errors may go away by themselves (a broker that is away, a catalog that does not answer),
+``Terminal`` errors need a change by somebody (a wrong spec, lost offsets). A retry loop reads only that mixin. Messages
+name the window or the offsets, and the remedy.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "AccountingError",
+    "BlockedRangeError",
+    "CatalogError",
+    "CommitRefusedError",
+    "CommitUnknownError",
+    "ControlTopicError",
+    "FencedError",
+    "LakecommitError",
+    "LedgerError",
+    "SourceError",
+    "SourceUnavailableError",
+    "SparkJobError",
+    "SpecError",
+    "TableError",
+    "Terminal",
+    "Transient",
+    "WireError",
+]
+
+
+class LakecommitError(Exception):
+    """Root of all errors of this package."""
+
+
+class Terminal:
+    """Mixin: trying again without a change cannot help."""
+
+
+class Transient:
+    """Mixin: trying again later can help."""
+
+
+class SpecError(Terminal, LakecommitError, ValueError):
+    """A landing's declaration is wrong: unknown key, wrong type, impossible combination."""
+
+
+class WireError(Terminal, LakecommitError, ValueError):
+    """Bytes or dicts from the control topic, a plan or a ledger cannot be read, or would exceed their limit."""
+
+
+class LedgerError(Terminal, LakecommitError):
+    """The ledger of a table is missing, cut off or of another table: a command is needed before anything is landed."""
+
+
+class TableError(Terminal, LakecommitError):
+    """The table is missing, or its schema, spec or branch cannot take this landing's rows."""
+
+
+class CatalogError(Transient, LakecommitError):
+    """The catalog could not be reached or refused the credentials."""
+
+
+class CommitRefusedError(Terminal, LakecommitError):
+    """A slice contradicts the ledger of its table (overlap, other epoch, older spec): it is not appended."""
+
+
+class CommitUnknownError(Transient, LakecommitError):
+    """A commit request was sent and its outcome could not be learned; nothing is deleted, the next attempt looks
+    again.
+    """
+
+
+class SourceError(Terminal, LakecommitError):
+    """Source offsets that are needed are gone, or the topic or cluster is not the one that was planned."""
+
+
+class SourceUnavailableError(Transient, LakecommitError):
+    """The source brokers could not be reached in time."""
+
+
+class ControlTopicError(Transient, LakecommitError):
+    """The control topic could not be read or written."""
+
+
+class FencedError(LakecommitError):
+    """Another process took over the same transactional id: read the log again, this attempt is superseded."""
+
+
+class AccountingError(Terminal, LakecommitError):
+    """The records of a slice do not add up to its span: it must not be published."""
+
+
+class BlockedRangeError(Terminal, LakecommitError):
+    """A range is over its dead-letter budget, or failed too often: it needs a hand."""
+
+
+class SparkJobError(Transient, LakecommitError):
+    """The Spark job of a partition group ended before all of its slices were reported."""
