@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+# Nothing needs to be typed before any of these on a fresh clone: what a target needs is made first.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.PHONY: help setup preflight demo up down lint format types docs test test-all bench jars constraints clean
+
+VENV  := .venv
+BIN   := $(VENV)/bin
+STAMP := $(VENV)/.installed
+# Arguments for pytest: make test PYTEST="-k ledger -x"
+PYTEST ?=
+
+help: ## what can be asked for
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## .venv with the project and its tools installed
+
+$(STAMP): setup.cfg pyproject.toml constraints.txt dev/setup.sh
+	@bash dev/setup.sh $(VENV)
+	@touch $@
+
+preflight: $(STAMP) ## everything this machine must have, checked at once
+	@$(BIN)/python -m dev.preflight
+
+jars: $(STAMP) ## Java jars of the local broker and of the connector's events
+	@$(BIN)/python -m dev.jars
+
+demo: preflight ## land real data, kill the job in mid-window, land the rest: one numbered screen
+	@$(BIN)/python -m dev.demo
+
+up: preflight ## a local stack for the Airflow UI: broker, catalog, Airflow
+	@$(BIN)/python -m dev.stack up
+
+down: $(STAMP) ## stop what `make up` started
+	@$(BIN)/python -m dev.stack down
+
+lint: $(STAMP) ## ruff: rules and format
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+format: $(STAMP) ## let ruff mend what it can
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+types: $(STAMP) ## mypy, strict
+	@$(BIN)/mypy
+
+docs: $(STAMP) ## HTML documentation in docs/_build/html; warnings are errors
+	@$(BIN)/sphinx-build --builder html --fresh-env --fail-on-warning --keep-going --quiet docs docs/_build/html
+	@echo "docs/_build/html/index.html"
+
+test: preflight jars ## all tests that need no root, PostgreSQL or browser
+	@$(BIN)/python -m pytest -m "not postgres and not ui" $(PYTEST)
+
+test-all: preflight jars ## also the tests that need more, then what could not be run and why
+	@$(BIN)/python -m dev.test_all $(PYTEST)
+
+bench: preflight jars ## 2 M orders, checked row by row, beside a plain process
+	@$(BIN)/python -m bench
+
+constraints: $(STAMP) ## write constraints.txt anew from what is installed
+	@bash dev/constraints.sh $(BIN) > constraints.new && mv constraints.new constraints.txt
+
+clean: ## remove what these targets made in the checkout; what `make up` started is stopped first
+	@if [ -e $(STAMP) ] && [ -e .run ]; then $(BIN)/python -m dev.stack down; fi
+	rm -rf $(VENV) .run build dist docs/_build docs/_generated *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Airflow is told about this provider: one literal, read in every Airflow process, so nothing is imported here.
+
+The options of `[lakecommit]` stand here and nowhere else; docs/configurations-ref is made from this dict.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def get_provider_info() -> dict[str, Any]:
+    """Target of the entry point `apache_airflow_provider`."""
+    return {
+        "package-name": "airflow-provider-lakecommit",
+        "name": "Lakecommit",
+        "description": (
+            "Lands Kafka topics in Iceberg tables in batch windows, exactly once: bounded-offset Spark tasks write the "
+            "files, one atomic Iceberg commit publishes them."
+        ),
+        "versions": ["0.1.0"],
+        "integrations": [
+            {
+                "integration-name": "Lakecommit",
+                "external-doc-url": "https://iceberg.apache.org/",
+                "tags": ["apache", "kafka", "iceberg", "spark"],
+            },
+        ],
+        "operators": [
+            {
+                "integration-name": "Lakecommit",
+                "python-modules": [
+                    "airflow_provider_lakecommit.operators.plan",
+                    "airflow_provider_lakecommit.operators.write",
+                    "airflow_provider_lakecommit.operators.commit",
+                    "airflow_provider_lakecommit.operators.outcome",
+                ],
+            },
+        ],
+        "sensors": [],
+        "hooks": [
+            {
+                "integration-name": "Lakecommit",
+                "python-modules": [
+                    "airflow_provider_lakecommit.hooks.connections",
+                    "airflow_provider_lakecommit.hooks.spark",
+                ],
+            },
+        ],
+        "triggers": [],
+        "config": {
+            "lakecommit": {
+                "description": "Settings of the landings of this Airflow deployment.",
+                "options": {
+                    "deployment_id": {
+                        "description": (
+                            "Name of this Airflow deployment. It is part of every commit id, so two deployments that "
+                            "run a DAG of the same name need two names. Never change it while a cycle is open."
+                        ),
+                        "version_added": "0.1.0",
+                        "type": "string",
+                        "example": "production-eu",
+                        "default": "airflow",
+                    },
+                    "control_topic": {
+                        "description": "Control topic of landings that name none.",
+                        "version_added": "0.1.0",
+                        "type": "string",
+                        "example": None,
+                        "default": "control-lakecommit",
+                    },
+                    "spark_grace_seconds": {
+                        "description": (
+                            "How long a Spark job that is told to stop may take to report the slices it has finished "
+                            "before it is ended by force."
+                        ),
+                        "version_added": "0.1.0",
+                        "type": "integer",
+                        "example": None,
+                        "default": "20",
+                    },
+                },
+            },
+        },
+    }

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The few questions that the local stack asks Airflow's REST interface: health, Dags, runs, tasks.
+
+Failure story: an answer that is no success is an :class:`AirflowAnswerError` with what Airflow said; a Dag that does
+not appear is one with the import error of its file.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+ANSWER_SECONDS = 30.0
+LOOK_SECONDS = 0.2
+FINISHED = frozenset({"success", "failed"})
+
+
+class AirflowAnswerError(RuntimeError):
+    """Airflow refused, or did not do in time what it was asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskState:
+    """One task instance of a run."""
+
+    task: str
+    map_index: int
+    state: str | None
+
+
+class AirflowClient:
+    """A logged-in client; logs in at its first question."""
+
+    def __init__(self, url: str, user: str, password: str) -> None:
+        self._url = url
+        self._login = {"username": user, "password": password}
+        self._token: str | None = None
+
+    def health(self) -> str:
+        """`healthy`, or what is not."""
+        try:
+            parts = self._send("GET", "/api/v2/monitor/health", None)
+        except (OSError, AirflowAnswerError) as error:
+            return str(error)
+        wanted = ("metadatabase", "scheduler", "dag_processor")
+        sick = [name for name in wanted if (parts.get(name) or {}).get("status") != "healthy"]
+        return f"not healthy: {', '.join(sick)}" if sick else "healthy"
+
+    def await_dag(self, dag: str, timeout: float) -> None:
+        """Wait until a Dag is parsed, and let its runs go.
+
+        :raises AirflowAnswerError: it does not appear
+        """
+        deadline = time.monotonic() + timeout
+        while not any(d["dag_id"] == dag for d in self._ask("GET", f"/dags?dag_id_pattern={dag}")["dags"]):
+            errors = self._ask("GET", "/importErrors")["import_errors"]
+            if time.monotonic() > deadline or errors:
+                told = "; ".join(f"{e['filename']}: {e['stack_trace'].strip().splitlines()[-1]}" for e in errors)
+                raise AirflowAnswerError(f"the Dag {dag} did not appear: {told or f'not parsed in {timeout:.0f} s'}")
+            time.sleep(LOOK_SECONDS)
+        self._ask("PATCH", f"/dags/{dag}", {"is_paused": False})
+
+    def trigger(self, dag: str, run: str) -> None:
+        """Start a run under an id of our own."""
+        self._ask("POST", f"/dags/{dag}/dagRuns", {"dag_run_id": run, "logical_date": None})
+
+    def run_state(self, dag: str, run: str) -> str:
+        """State of a run."""
+        return str(self._ask("GET", f"/dags/{dag}/dagRuns/{run}")["state"])
+
+    def await_run(self, dag: str, run: str, timeout: float, meanwhile: Callable[[], None] = lambda: None) -> str:
+        """Wait for the end of a run and tell its state.
+
+        :param meanwhile: is called between two looks
+        :raises AirflowAnswerError: no end in time
+        """
+        deadline = time.monotonic() + timeout
+        while (state := self.run_state(dag, run)) not in FINISHED:
+            if time.monotonic() > deadline:
+                tasks = ", ".join(f"{t.task}={t.state}" for t in self.tasks(dag, run))
+                raise AirflowAnswerError(f"run {run} of {dag} did not end in {timeout:.0f} s: {state} ({tasks})")
+            meanwhile()
+            time.sleep(LOOK_SECONDS)
+        return state
+
+    def tasks(self, dag: str, run: str) -> list[TaskState]:
+        """The task instances of a run."""
+        told = self._ask("GET", f"/dags/{dag}/dagRuns/{run}/taskInstances")["task_instances"]
+        return [TaskState(task=t["task_id"], map_index=t["map_index"], state=t["state"]) for t in told]
+
+    def _ask(self, verb: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        if self._token is None:
+            self._token = str(self._send("POST", "/auth/token", self._login)["access_token"])
+        return self._send(verb, f"/api/v2{path}", body)
+
+    def _send(self, verb: str, path: str, body: dict[str, Any] | None) -> dict[str, Any]:
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"{self._url}{path}", data=data, method=verb)
+        request.add_header("Content-Type", "application/json")
+        if self._token is not None:
+            request.add_header("Authorization", f"Bearer {self._token}")
+        try:
+            with urllib.request.urlopen(request, timeout=ANSWER_SECONDS) as answer:
+                told: dict[str, Any] = json.loads(answer.read() or b"{}")
+        except urllib.error.HTTPError as error:
+            said = error.read().decode(errors="replace")[:500]
+            raise AirflowAnswerError(f"{verb} {path}: {error.code} {said}") from error
+        return told

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The last step of the demo: the snapshots with their offsets, the records of one cycle, the verdict of `verify`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from uuid import UUID
+
+import yaml
+
+from airflow_provider_lakecommit.committer.summary import SnapshotRecord
+from airflow_provider_lakecommit.core.log import CycleClosed, CycleOpened, Entry, SliceReported, TablePublished
+from airflow_provider_lakecommit.core.offsets import Coverage
+from dev.demo_context import Demo
+from dev.demo_evidence import stories
+from dev.demo_screen import number
+
+VERIFY_SECONDS = 120.0
+STORY = ("START_COMMIT", "DATA_WRITTEN", "DATA_COMPLETE", "COMMIT_TO_TABLE", "COMMIT_COMPLETE")
+PARTITIONS_SHOWN = 3
+
+
+def tell_the_story(demo: Demo) -> None:
+    """What the table and the control topic say of all this."""
+    screen, landing = demo.screen, demo.landing
+    runs: dict[UUID | None, str] = {c.commit_id: c.opened.cycle.run for c in stories(demo.watch.entries())}
+    records = demo.lake.snapshots(landing.table)
+    screen.note(f"   Snapshots of {landing.table}")
+    rows = [_snapshot_row(r, runs.get(r.commit_id, "")) for r in records]
+    screen.table(("snapshot", "kind", "run", "offsets", "rows", "partition:offsets"), rows)
+    cycle = demo.cycle("demo-3")
+    screen.note("")
+    screen.note(f"   The cycle of run 3 on {landing.control_topic_name}")
+    screen.table(("offsets", "time", "event", "n", "what it says"), [_story_row(*step) for step in cycle.steps()])
+    screen.note("")
+    landed = sum(r.rows for r in records)
+    screen.check("snapshots", f"{number(landed)} rows together", landed == sum(map(len, demo.sent)))
+    order = tuple(dict.fromkeys(name for name, _ in cycle.steps()))
+    screen.check("the story", f"{len(order)} kinds of events, in the protocol's order", order == STORY)
+    _check_verify(demo)
+
+
+def _snapshot_row(record: SnapshotRecord, run: str) -> tuple[str, ...]:
+    return (
+        str(record.snapshot_id),
+        record.kind.value,
+        run,
+        number(len(record.ranges)),
+        number(record.rows),
+        _offsets(record.ranges),
+    )
+
+
+def _offsets(ranges: Coverage) -> str:
+    parts = [f"{p.partition}:{r.start}-{r.end}" for p, r in sorted(ranges.items())]
+    more = f" and {len(parts) - PARTITIONS_SHOWN} more" if len(parts) > PARTITIONS_SHOWN else ""
+    return " ".join(parts[:PARTITIONS_SHOWN]) + more
+
+
+def _story_row(name: str, entries: Sequence[Entry]) -> tuple[str, ...]:
+    first, last = entries[0], entries[-1]
+    where = str(first.offset) if first is last else f"{first.offset}-{last.offset}"
+    return where, f"{first.at:%H:%M:%S}", name, str(len(entries)), _said(entries)
+
+
+def _said(entries: Sequence[Entry]) -> str:
+    match entries[0]:
+        case CycleOpened(plan=plan):
+            return f"a window of {number(sum(map(len, plan.slices)))} offsets in {len(plan.slices)} slices"
+        case SliceReported():
+            landed = sum(s.counts.landed for e in entries if isinstance(e, SliceReported) for s in e.report.spans)
+            return f"slices finished, {number(landed)} records"
+        case TablePublished(table=table, snapshot_id=snapshot):
+            return f"{table} has snapshot {snapshot}"
+        case CycleClosed(valid_through=through):
+            return f"valid through {through:%H:%M:%S} UTC" if through else "an older range is still missing"
+        case _:
+            return "data files"
+
+
+def _check_verify(demo: Demo) -> None:
+    """`lakecommit verify` looks at the history of both tables."""
+    demo.screen.progress("lakecommit verify")
+    stack = demo.stack
+    spec = stack.directory / "flights.yaml"
+    sections = {"kafka": {"bootstrap.servers": stack.broker.bootstrap}, "catalog": stack.catalog}
+    # The catalog's URI may hold a password.
+    with os.fdopen(os.open(spec, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        yaml.safe_dump({**demo.landing.to_dict(), **sections}, file)
+    command = [sys.executable, "-m", "airflow_provider_lakecommit.cli.main", "verify", str(spec)]
+    environment = stack.airflow.environment
+    code = stack.children.outcome("verify", command, env=environment, cwd=stack.directory, timeout=VERIFY_SECONDS)
+    lines = stack.children.log("verify").read_text().strip().splitlines()
+    demo.screen.check("lakecommit verify", lines[-1] if lines else f"exit code {code}", code == 0)

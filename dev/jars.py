@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Java jars without Maven: the Ivy that pyspark bundles resolves `dev/ivy.xml`.
+
+Contract: :func:`fetch` returns, per configuration, a directory that holds *all* its jars. A directory appears by one
+rename after a complete resolution and carries a marker with the digest of its ivy.xml and the size of every jar, so an
+interrupted, damaged or outdated fetch is noticed and done again. Several processes may ask at once: a file lock makes
+one of them fetch and the others wait. Nothing is asked of the network when the marker holds.
+
+Ivy asks Maven Central; `LAKECOMMIT_IVY_SETTINGS` names an Ivy settings file for places that use a mirror.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+
+from dev.java import JavaMissingError, java_binary
+from dev.paths import run_dir
+
+IVY_XML = Path(__file__).with_name("ivy.xml")
+CONFS = ("broker", "connector")
+MARKER = "complete.json"
+ATTEMPTS = 2
+RESOLVE_SECONDS = 900
+
+
+class JarsError(RuntimeError):
+    """The jars of a configuration could not be brought here."""
+
+
+def fetch(*confs: str) -> dict[str, Path]:
+    """Directory of jars for each of *confs* (all of them when none is named), fetched first where missing."""
+    wanted = confs or CONFS
+    unknown = sorted(set(wanted) - set(CONFS))
+    if unknown:
+        raise JarsError(f"no such jar configuration: {', '.join(unknown)}; dev/ivy.xml has {', '.join(CONFS)}")
+    home = run_dir() / "jars"
+    home.mkdir(parents=True, exist_ok=True)
+    with _locked(home / ".lock"):
+        missing = [conf for conf in wanted if not _is_complete(home / conf)]
+        if missing:
+            _resolve(home, missing)
+    return {conf: home / conf for conf in wanted}
+
+
+def classpath(*confs: str) -> str:
+    """A Java class path over the jars of *confs*."""
+    return os.pathsep.join(f"{directory}/*" for directory in fetch(*confs).values())
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def _digest() -> str:
+    return hashlib.sha256(IVY_XML.read_bytes()).hexdigest()
+
+
+def _sizes(directory: Path) -> dict[str, int]:
+    return {jar.name: jar.stat().st_size for jar in sorted(directory.glob("*.jar"))}
+
+
+def _is_complete(directory: Path) -> bool:
+    try:
+        marker = json.loads((directory / MARKER).read_text())
+    except (OSError, ValueError):
+        return False
+    return bool(marker == {"ivy": _digest(), "jars": _sizes(directory)})
+
+
+def _resolve(home: Path, confs: list[str]) -> None:
+    print(f"fetching jars: {', '.join(confs)} (about a minute when nothing is cached)", file=sys.stderr)
+    staging = home / f".staging-{os.getpid()}"
+    try:
+        for attempt in range(1, ATTEMPTS + 1):
+            output = _ivy(staging, confs)
+            if output is None:
+                break
+            if attempt == ATTEMPTS:
+                raise JarsError(_refusal(confs, output))
+        for conf in confs:
+            _publish(staging / conf, home / conf)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def _ivy(staging: Path, confs: list[str]) -> str | None:
+    """One run of Ivy; None when every jar is in *staging*, else what it printed."""
+    command = [java_binary(), "-jar", str(_ivy_jar()), "-ivy", str(IVY_XML), "-cache", str(run_dir() / "ivy")]
+    settings = os.environ.get("LAKECOMMIT_IVY_SETTINGS")
+    if settings:
+        command += ["-settings", settings]
+    pattern = f"{staging}/[conf]/[artifact]-[revision](-[classifier]).[ext]"
+    command += ["-confs", *confs, "-types", "jar", "bundle", "-warn", "-retrieve", pattern]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=RESOLVE_SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        return f"no end after {RESOLVE_SECONDS} s"
+    if done.returncode == 0 and all(_sizes(staging / conf) for conf in confs):
+        return None
+    return done.stdout + done.stderr
+
+
+def _ivy_jar() -> Path:
+    spec = find_spec("pyspark")
+    for place in (spec.submodule_search_locations or []) if spec else []:
+        found = sorted(Path(place).glob("jars/ivy-*.jar"))
+        if found:
+            return found[-1]
+    raise JarsError("pyspark with its jars is not installed in this Python: run `make setup`")
+
+
+def _refusal(confs: list[str], output: str) -> str:
+    telling = [line.strip() for line in output.splitlines() if re.search(r"[a-z]", line) and "kB)" not in line]
+    return (
+        f"the jars of {', '.join(confs)} could not be fetched from Maven Central in {ATTEMPTS} attempts. "
+        "Check the network, or name an Ivy settings file for your mirror in LAKECOMMIT_IVY_SETTINGS. Ivy said:\n  "
+        + "\n  ".join(telling[-20:])
+    )
+
+
+def _publish(staged: Path, target: Path) -> None:
+    (staged / MARKER).write_text(json.dumps({"ivy": _digest(), "jars": _sizes(staged)}))
+    shutil.rmtree(target, ignore_errors=True)
+    staged.rename(target)
+
+
+def main(arguments: list[str]) -> int:
+    """`python -m dev.jars [CONF…]`: fetch and say where they are."""
+    try:
+        places = fetch(*arguments)
+    except (JarsError, JavaMissingError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    for conf, directory in places.items():
+        print(f"{conf}: {len(_sizes(directory))} jars in {directory}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The local stack: a Kafka broker, an Iceberg catalog, an Airflow whose connections lead to both and to local Spark.
+
+`python -m dev.stack up` starts what does not run and prints where it is; `down` ends exactly the processes that `up`
+started and keeps the data. Both may be said again. All state is in `.run/stack`. By the environment:
+
+- LAKECOMMIT_AIRFLOW_PORT, LAKECOMMIT_KAFKA_PORT: ports, instead of free ones chosen at random and kept
+- LAKECOMMIT_DEMO_CATALOG_URI: a SQLAlchemy URI (postgresql+psycopg2://…) instead of SQLite
+
+Contract: :meth:`Stack.stop` may be called at any time, by another thread than the one that starts; after it nothing of
+the stack runs and nothing more is started.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from dev import demo_flights
+from dev.airflow_stack import PARTS, USER, WITH_TRIGGERER, Airflow
+from dev.interruptible import leave, run
+from dev.kafka import Broker
+from dev.paths import CHECKOUT, run_dir
+from dev.processes import Children, StoppingError
+
+JARS_SECONDS = 900.0
+DAG_SECONDS = 90.0
+STOP_GRACE = 30.0
+CATALOG_VARIABLE = "LAKECOMMIT_DEMO_CATALOG_URI"
+SPARK_MASTER = "local[2]"
+DAG = "example_lakecommit_flights"
+
+Say = Callable[[str], None]
+
+
+class Stack:
+    """Broker, catalog and Airflow of one directory.
+
+    :param namespace: of the tables of the flights
+    :param parts: which of Airflow's processes run
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        deployment: str,
+        namespace: str = "nyc",
+        parts: tuple[str, ...] = PARTS,
+        kafka_port: int | None = None,
+        airflow_port: int | None = None,
+    ) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.directory = directory
+        self.namespace = namespace
+        self.children = Children(directory)
+        self.broker = Broker(directory / "kafka", port=kafka_port)
+        self._deployment = deployment
+        self._parts = parts
+        self._airflow_port = airflow_port
+        self._airflow: Airflow | None = None
+        self._starting = threading.Lock()
+        self._stopped = False
+
+    @property
+    def catalog(self) -> dict[str, str]:
+        """Properties of the catalog, as pyiceberg takes them."""
+        warehouse = self.directory / "warehouse"
+        warehouse.mkdir(exist_ok=True)
+        uri = foreign_catalog() or f"sqlite:///{self.directory / 'catalog.db'}"
+        return {"type": "sql", "uri": uri, "warehouse": f"file://{warehouse}"}
+
+    @property
+    def has_foreign_catalog(self) -> bool:
+        """Whether the catalog outlives the directory."""
+        return foreign_catalog() is not None
+
+    @property
+    def database(self) -> str:
+        """Kind of the catalog's database."""
+        return re.split(r"[:+]", self.catalog["uri"])[0]
+
+    @property
+    def airflow(self) -> Airflow:
+        """Its Airflow; the broker's address must be known."""
+        if self._airflow is None:
+            catalog = self.catalog
+            self._airflow = Airflow(
+                self.directory / "airflow",
+                self.children,
+                connections={
+                    "kafka_default": {
+                        "conn_type": "kafka",
+                        "extra": {"bootstrap.servers": self.broker.bootstrap},
+                    },
+                    "iceberg_default": {"conn_type": "iceberg", "extra": catalog},
+                    "spark_default": {"conn_type": "spark", "host": SPARK_MASTER},
+                },
+                settings={"LAKECOMMIT_FLIGHTS_NAMESPACE": self.namespace},
+                deployment=self._deployment,
+                port=self._airflow_port,
+                parts=self._parts,
+            )
+        return self._airflow
+
+    @property
+    def running(self) -> list[str]:
+        """Names of what runs."""
+        names = [part for part in WITH_TRIGGERER if self.children.pid(part) is not None]
+        return [*names, *(["broker"] if self.broker.pid is not None else [])]
+
+    def start_broker(self, say: Say) -> None:
+        """Bring the jars here, start the broker, and wait until it answers.
+
+        :raises StoppingError: the stop has begun
+        """
+        say("jars of the broker")
+        command = [sys.executable, "-m", "dev.jars", "broker"]
+        self.children.run("jars", command, env=os.environ, cwd=CHECKOUT, timeout=JARS_SECONDS)
+        say("broker")
+        with self._starting:
+            if self._stopped:
+                raise StoppingError("the broker is not started: everything is being stopped")
+            self.broker.start()
+
+    def start_airflow(self, say: Say) -> None:
+        """Start Airflow where it does not run, and wait until it is healthy. The broker must have been started."""
+        say("Airflow: its database")
+        self.airflow.migrate()
+        say(f"Airflow: {', '.join(self._parts)}")
+        self.airflow.start()
+
+    def stop(self, grace: float = 0.0) -> None:
+        """End everything."""
+        try:
+            self.children.stop(grace)
+        finally:
+            # A broker that is just being started is waited for: then its process id is known.
+            with self._starting:
+                self._stopped = True
+            self.broker.stop()
+
+
+def foreign_catalog() -> str | None:
+    """URI of a catalog database elsewhere."""
+    return os.environ.get(CATALOG_VARIABLE) or None
+
+
+def _of_checkout() -> Stack:
+    return Stack(
+        run_dir() / "stack",
+        deployment="local-stack",
+        parts=WITH_TRIGGERER,
+        kafka_port=_port("LAKECOMMIT_KAFKA_PORT"),
+        airflow_port=_port("LAKECOMMIT_AIRFLOW_PORT"),
+    )
+
+
+def _port(variable: str) -> int | None:
+    text = os.environ.get(variable)
+    return int(text) if text else None
+
+
+def up() -> int:
+    """Start the stack, fill the topic of the flights, and say where everything is."""
+    stack = _of_checkout()
+    went_well = threading.Event()
+
+    def work() -> int:
+        stack.start_broker(_tell)
+        stack.start_airflow(_tell)
+        if demo_flights.make_topic(stack.broker.bootstrap):
+            _tell("filling the topic of the flights")
+            demo_flights.produce(stack.broker.bootstrap, demo_flights.events(demo_flights.load()))
+        stack.airflow.client.await_dag(DAG, DAG_SECONDS)
+        went_well.set()
+        return 0
+
+    code = run(work, lambda: None if went_well.is_set() else stack.stop())
+    if code == 0:
+        _show(stack)
+    return code
+
+
+def down() -> int:
+    """Stop the stack."""
+    stack = _of_checkout()
+    running = stack.running
+    stack.stop(STOP_GRACE)
+    print(f"stopped: {', '.join(running)}" if running else "nothing ran")
+    return 0
+
+
+def _tell(text: str) -> None:
+    print(f"starting: {text}", flush=True)
+
+
+def _show(stack: Stack) -> None:
+    airflow = stack.airflow
+    print(f"Airflow   {airflow.url}   user {USER}, password {airflow.password}")
+    print(f"          trigger the Dag {DAG}: it lands the topic {demo_flights.TOPIC} in {stack.namespace}.flights")
+    print(f"Kafka     {stack.broker.bootstrap}")
+    print(f"Catalog   {f'as in {CATALOG_VARIABLE}' if stack.has_foreign_catalog else stack.catalog['uri']}")
+    print(f"          warehouse {stack.catalog['warehouse']}")
+    print(f"Logs      {stack.children.logs}")
+    print("`make down` stops it and keeps the data.")
+
+
+def main(arguments: list[str]) -> int:
+    """`python -m dev.stack up | down`."""
+    verbs = {"up": up, "down": down}
+    if len(arguments) != 1 or arguments[0] not in verbs:
+        print(main.__doc__, file=sys.stderr)
+        return 2
+    try:
+        return verbs[arguments[0]]()
+    except (RuntimeError, ValueError) as error:
+        print(error, file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    leave(main(sys.argv[1:]))

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sphinx configuration; `make docs` turns every warning into an error."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent / "_ext"))
+
+from airflow_provider_lakecommit import __version__
+
+project = "airflow-provider-lakecommit"
+author = "The airflow-provider-lakecommit authors"
+copyright = author
+version = release = __version__
+
+extensions = ["sphinx.ext.autodoc", "lakecommit_docs"]
+exclude_patterns = ["_build", "_ext"]
+html_theme = "furo"
+html_title = f"Lakecommit {__version__}"
+
+autodoc_typehints = "none"
+autodoc_member_order = "bysource"
+# Code in the prose of docstrings is written as `code`.
+default_role = "code"

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The real parts that tests run on: a Kafka broker, an Iceberg catalog, a Spark session, an Airflow home.
+
+Each is started when the first test asks for it, belongs to this pytest process alone, and ends with it. Names of
+topics, groups and transactional ids are unique, so that tests need no cleaning up behind them and may run in any order.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import tempfile
+from pathlib import Path
+
+# Airflow reads its environment when it is first imported, so this comes before any other import of ours.
+CHECKOUT = Path(__file__).resolve().parent.parent
+AIRFLOW_HOME = Path(tempfile.mkdtemp(prefix="lakecommit-airflow-"))
+os.environ.update(
+    AIRFLOW_HOME=str(AIRFLOW_HOME),
+    AIRFLOW__CORE__UNIT_TEST_MODE="True",
+    AIRFLOW__CORE__LOAD_EXAMPLES="False",
+    AIRFLOW__CORE__DAGS_FOLDER=str(CHECKOUT / "dags"),
+    AIRFLOW__DATABASE__SQL_ALCHEMY_CONN=f"sqlite:///{AIRFLOW_HOME}/airflow.db",
+    AIRFLOW__LOGGING__BASE_LOG_FOLDER=str(AIRFLOW_HOME / "logs"),
+)
+
+import pytest  # noqa: E402
+
+pytest_plugins = ("tests.fixtures.kafka", "tests.fixtures.lake", "tests.fixtures.airflow")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # A pytest that is told to end must still stop its broker: SIGTERM alone would skip every fixture's end.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    shutil.rmtree(AIRFLOW_HOME, ignore_errors=True)

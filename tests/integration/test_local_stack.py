@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The parts that all other integration tests stand on behave as those tests assume."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from pyiceberg.catalog import Catalog
+
+from dev.kafka import Broker, BrokerError, free_port
+from tests.fixtures.kafka import Sender
+
+pytestmark = pytest.mark.integration
+
+
+def values_of(bootstrap: str, topic: str, count: int) -> list[bytes | None]:
+    """The first *count* committed values of partition 0."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False})
+    consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+    try:
+        return [message.value() for message in consumer.consume(count, timeout=30)]
+    finally:
+        consumer.close()
+
+
+def end_of(admin: AdminClient, topic: str, level: IsolationLevel) -> int:
+    asked = TopicPartition(topic, 0)
+    return admin.list_offsets({asked: OffsetSpec.latest()}, isolation_level=level)[asked].result(30).offset
+
+
+def test_a_killed_broker_comes_back_on_its_port_with_its_records(tmp_path: Path) -> None:
+    with Broker(tmp_path / "kafka") as broker:
+        before, first = broker.bootstrap, broker.pid
+        admin = AdminClient({"bootstrap.servers": before})
+        admin.create_topics([NewTopic("kept", 1, 1)])["kept"].result(30)
+        Sender(before).produce("kept", ["a", "b"])
+        broker.kill()
+        assert broker.pid is None
+        broker.start()
+        assert broker.bootstrap == before
+        assert broker.pid not in (None, first)
+        assert values_of(before, "kept", 2) == [b"a", b"b"]
+    assert broker.pid is None
+
+
+def test_a_broker_is_found_again_by_its_directory_and_only_its_own_process_is_stopped(broker: Broker) -> None:
+    same = Broker(broker.directory)
+    assert same.pid == broker.pid
+    stale = Broker(broker.directory.parent / "stale")
+    stale.directory.mkdir()
+    (stale.directory / "broker.pid").write_text(str(broker.pid))
+    stale.stop()
+    assert broker.pid is not None
+
+
+def test_a_broker_that_cannot_start_says_why(tmp_path: Path) -> None:
+    broken = Broker(tmp_path / "kafka", port=free_port(), properties={"node.id": "no number"})
+    with pytest.raises(BrokerError, match="no number"):
+        broken.start()
+    assert broken.pid is None
+
+
+def test_a_port_given_and_taken_is_an_error(broker: Broker, tmp_path: Path) -> None:
+    with pytest.raises(BrokerError, match="Address already in use"):
+        Broker(tmp_path / "second", port=broker.port).start()
+
+
+def test_records_carry_key_value_and_place(
+    bootstrap: str, make_topic: Callable[..., str], produce: Callable[..., list[tuple[int, int]]]
+) -> None:
+    topic = make_topic()
+    assert produce(topic, [("k", {"id": 1}), b"raw", None]) == [(0, 0), (0, 1), (0, 2)]
+    assert values_of(bootstrap, topic, 3) == [b'{"id":1}', b"raw", None]
+
+
+@pytest.mark.parametrize(("outcome", "stable"), [("commit", 3), ("abort", 3), ("open", 0)])
+def test_transactions_end_as_asked(
+    outcome: str,
+    stable: int,
+    admin: AdminClient,
+    make_topic: Callable[..., str],
+    produce: Callable[..., list[tuple[int, int]]],
+) -> None:
+    topic = make_topic()
+    produce(topic, ["a", "b"], transactional=True, outcome=outcome)
+    assert end_of(admin, topic, IsolationLevel.READ_COMMITTED) == stable
+    assert end_of(admin, topic, IsolationLevel.READ_UNCOMMITTED) == (2 if outcome == "open" else 3)
+
+
+def test_a_topic_nobody_made_is_refused(produce: Callable[..., list[tuple[int, int]]]) -> None:
+    with pytest.raises((KafkaException, RuntimeError)):
+        produce("nobody-made-this", ["x"])
+
+
+def test_every_test_has_a_catalog_of_its_own(catalog: Catalog) -> None:
+    assert catalog.list_namespaces() == [("shop",)]
+    assert catalog.list_tables("shop") == []
+
+
+def test_spark_moves_arrow_batches_through_python(spark: object) -> None:
+    def double(batches: object) -> object:
+        import pyarrow as pa
+
+        for batch in batches:  # type: ignore[attr-defined]
+            yield pa.RecordBatch.from_arrays([pa.array([value.as_py() * 2 for value in batch.column(0)])], ["id"])
+
+    rows = spark.range(0, 4, 1, 2).mapInArrow(double, "id long").collect()  # type: ignore[attr-defined]
+    assert sorted(row.id for row in rows) == [0, 2, 4, 6]
+
+
+def test_sigterm_ends_pytest_as_an_interrupt() -> None:
+    assert signal.getsignal(signal.SIGTERM) is signal.default_int_handler
