@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Dead-letter budgets: when a slice has too many rejected records to be published without a person.
+
+Contract: judged per slice before it is reported, so that the decision does not depend on what else runs. The count is a
+hard limit. The ratio is judged only from ``1 / max_ratio`` rejected records on: below that, a small slice with one bad
+record would stop a landing that is healthy. A ratio of 0 allows none at all.
+"""
+
+from __future__ import annotations
+
+from airflow_provider_lakecommit.core.model import Budget
+
+__all__ = ["over_budget"]
+
+
+def over_budget(rejected: int, records: int, budget: Budget) -> str | None:
+    """Why ``rejected`` of ``records`` is over the budget, or ``None``."""
+    if rejected > budget.max_records:
+        return f"{rejected} rejected records of {records} are over dead_letter_max_records={budget.max_records}"
+    enough = rejected * budget.max_ratio >= 1 or budget.max_ratio == 0
+    if enough and rejected > budget.max_ratio * records:
+        return f"{rejected} rejected records of {records} are over dead_letter_max_ratio={budget.max_ratio:g}"
+    return None

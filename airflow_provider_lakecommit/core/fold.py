@@ -1,0 +1,403 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The fold: control log and ledgers to what is open, accepted, blocked.
+
+Contract: :func:`fold` is a function of the entries in log order, the ledgers and nothing else; every reader of the same
+log and the same ledgers gets the same :class:`View`. Cooperation is not needed: a complete report is *accepted*, per
+table, if its epoch is current and its ranges are disjoint from the ledger and from what was accepted before it;
+otherwise it is *redundant*. This one rule serves retries, replicas, zombies and speculative tasks.
+
+Invariants: per table, accepted slices are disjoint from each other and from the ledger; the claims of open cycles are
+disjoint from each other at the time each was made; clocks only end claims, that is they only ever allow extra work.
+
+Failure story: entries lost at the head of the log (retention) can only make reports incomplete, and an incomplete
+report is redundant: its range is planned again. Nothing is accepted that the log does not hold whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from airflow_provider_lakecommit.core.log import (
+    CommitFailed,
+    CycleClosed,
+    CycleOpened,
+    Directives,
+    Entry,
+    Raised,
+    SliceFiles,
+    SliceReported,
+    TablePublished,
+)
+from airflow_provider_lakecommit.core.model import Cycle, LedgerSection, Plan, Slice, SliceReport, slice_id
+from airflow_provider_lakecommit.core.offsets import NOTHING, Coverage, RangeSet, SourcePartition
+
+__all__ = [
+    "FAILURES_TO_BLOCK",
+    "AcceptedSlice",
+    "Blocked",
+    "CycleState",
+    "Redundant",
+    "TableLedger",
+    "View",
+    "fold",
+    "granted",
+]
+
+FAILURES_TO_BLOCK = 3
+"""A range whose slices reported a failure in this many cycles is blocked by name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableLedger:
+    """What the fold needs of one table: our section, and what all other landings and lanes have in the same table."""
+
+    table: str
+    uuid: UUID
+    section: LedgerSection
+    others: Coverage = field(default_factory=Coverage)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CycleState:
+    """One cycle as the log tells it. ``claim`` is what its plan got after earlier live claims; ``closed_at`` is a log
+    offset. ``since`` is the smallest log offset that decides the claim: whoever reads from there gets the same one.
+    """
+
+    offset: int
+    since: int
+    at: datetime
+    cycle: Cycle
+    plan: Plan
+    claim: Coverage
+    deadline: datetime
+    failed: Mapping[str, str] = field(default_factory=dict)
+    finished: frozenset[UUID] = frozenset()
+    closed_at: int | None = None
+    complete: bool = False
+    released: bool = False
+
+    def live(self, now: datetime) -> bool:
+        """Does the claim still hold others off?"""
+        return self.closed_at is None and not self.released and now < self.deadline
+
+    @property
+    def unfinished(self) -> tuple[Slice, ...]:
+        """Slices that were granted and have no report that was taken."""
+        return tuple(s for s in granted(self.plan, self.claim) if s.slice_id not in self.finished)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcceptedSlice:
+    """A whole report with the bytes of its files per table. ``offset`` is the smallest log offset that it needs."""
+
+    report: SliceReport
+    commit_id: UUID
+    offset: int
+    at: datetime
+    files: Mapping[str, tuple[bytes, ...]]
+
+    @property
+    def coverage(self) -> Coverage:
+        return self.report.coverage
+
+    def file_count(self, table: str) -> int:
+        of = self.report.table(table)
+        return of.files if of else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Redundant:
+    """A report that was not taken for a table, and why."""
+
+    slice: AcceptedSlice
+    table: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blocked:
+    """Ranges that are not planned until a person says how."""
+
+    coverage: Coverage
+    reason: str
+    offset: int
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """The state of a landing: the ledgers and the log, folded.
+
+    ``recut`` are ranges whose slice of several ranges was over budget: each is tried alone before one is blocked.
+    ``evidence`` are the log offsets of failures, recuts and raised budgets of ranges that some ledger still lacks.
+    """
+
+    ledgers: Mapping[str, TableLedger]
+    cycles: Mapping[UUID, CycleState]
+    accepted: Mapping[str, tuple[AcceptedSlice, ...]]
+    redundant: tuple[Redundant, ...]
+    blocked: tuple[Blocked, ...]
+    raised: tuple[Raised, ...]
+    recut: Coverage
+    evidence: tuple[int, ...]
+    announced: frozenset[UUID]
+    empty_closes: int
+
+    def claims(self, now: datetime) -> Coverage:
+        """Ranges that open cycles hold."""
+        return Coverage.of(item for c in self.cycles.values() if c.live(now) for item in c.claim.items())
+
+    def accepted_coverage(self, table: str) -> Coverage:
+        return Coverage.of(item for a in self.accepted.get(table, ()) for item in a.coverage.items())
+
+    @property
+    def blocked_coverage(self) -> Coverage:
+        return Coverage.of(item for b in self.blocked for item in b.coverage.items())
+
+    def open_cycles(self) -> list[CycleState]:
+        return sorted((c for c in self.cycles.values() if c.closed_at is None), key=lambda c: c.offset)
+
+    def low(self, without: UUID | None = None) -> int | None:
+        """Smallest log offset that an accepted slice, an open cycle, a block or a range's evidence needs, not counting
+        the cycle ``without``.
+        """
+        needed = [a.offset for accepted in self.accepted.values() for a in accepted]
+        needed += [c.since for c in self.open_cycles() if c.cycle.commit_id != without]
+        needed += [b.offset for b in self.blocked]
+        needed += self.evidence
+        return min(needed, default=None)
+
+
+def granted(plan: Plan, claim: Coverage) -> tuple[Slice, ...]:
+    """The slices of a plan that its claim allows; one that lost ranges keeps the rest under another id."""
+    out: list[Slice] = []
+    for s in plan.slices:
+        kept = tuple(
+            replace(span, range=r) for span in s.spans for r in (claim[span.partition] & RangeSet.of(span.range))
+        )
+        if kept == s.spans:
+            out.append(s)
+        elif kept:
+            out.append(replace(s, spans=kept, slice_id=slice_id(plan.window_id, kept, s.tables)))
+    return tuple(out)
+
+
+def fold(entries: Iterable[Entry], ledgers: Sequence[TableLedger], completion_timeout: timedelta) -> View:
+    """Fold the log over the ledgers.
+
+    :param entries: of one landing and lane, in log order
+    :param ledgers: of every table of the landing, as just read from the tables
+    :param completion_timeout: how long a claim lives from its START
+    """
+    folding = _Folding(ledgers, completion_timeout)
+    for entry in entries:
+        folding.take(entry)
+    return folding.view()
+
+
+class _Folding:
+    """Mutable state while folding; one method per kind of entry."""
+
+    def __init__(self, ledgers: Sequence[TableLedger], timeout: timedelta) -> None:
+        self.ledgers = {t.table: t for t in ledgers}
+        self.timeout = timeout
+        self.taken: dict[str, dict[SourcePartition, RangeSet]] = {
+            t.table: dict((t.section.covered | t.others).parts) for t in ledgers
+        }
+        self.cycles: dict[UUID, CycleState] = {}
+        self.files: dict[UUID, list[SliceFiles]] = {}
+        self.accepted: dict[str, list[AcceptedSlice]] = {t.table: [] for t in ledgers}
+        self.redundant: list[Redundant] = []
+        self.blocked: list[Blocked] = []
+        self.raised: list[Raised] = []
+        self.recut = Coverage()
+        self.failures = [Coverage() for _ in range(FAILURES_TO_BLOCK)]
+        self.failed_in: set[tuple[UUID, UUID]] = set()
+        self.evidence: list[tuple[Coverage, int]] = []
+        self.raised_at: list[int] = []
+        self.announced: set[UUID] = set()
+        self.empty_closes = 0
+
+    def take(self, entry: Entry) -> None:
+        match entry:
+            case CycleOpened():
+                self.opened(entry)
+            case CommitFailed():
+                self.commit_failed(entry)
+            case SliceFiles():
+                self.files.setdefault(entry.attempt, []).append(entry)
+            case SliceReported():
+                self.reported(entry)
+            case TablePublished():
+                self.announced.add(entry.token)
+                self.empty_closes = 0
+                self.apply(entry.directives, entry.offset)
+            case CycleClosed():
+                self.closed(entry)
+
+    def opened(self, e: CycleOpened) -> None:
+        if e.commit_id in self.cycles:
+            return
+        self.apply(e.directives, e.offset)
+        wanted = e.plan.coverage
+        earlier = [c for c in self.cycles.values() if c.live(e.at) and c.claim.overlaps(wanted)]
+        self.cycles[e.commit_id] = CycleState(
+            offset=e.offset,
+            since=min([e.offset, *(c.since for c in earlier)]),
+            at=e.at,
+            cycle=e.cycle,
+            plan=e.plan,
+            claim=wanted - Coverage.of(item for c in earlier for item in c.claim.items()),
+            deadline=e.at + self.timeout,
+        )
+
+    def commit_failed(self, e: CommitFailed) -> None:
+        if (c := self.cycles.get(e.commit_id)) is not None:
+            self.cycles[e.commit_id] = replace(c, failed={**c.failed, e.task_attempt: e.reason})
+        self.apply(e.directives, e.offset)
+
+    def reported(self, e: SliceReported) -> None:
+        report = e.report
+        files = self.files.pop(report.attempt, [])
+        if report.blocked is not None:
+            self.over_budget(e, report)
+        elif report.failed is not None:
+            self.slice_failed(e, report)
+        else:
+            self.judge(e, report, files)
+
+    def over_budget(self, e: SliceReported, report: SliceReport) -> None:
+        if self.raised_since(e.commit_id, report.coverage):
+            return
+        if len(report.spans) > 1:
+            self.recut = self.recut | report.coverage
+            self.evidence.append((report.coverage, e.offset))
+        else:
+            self.block(report.coverage, str(report.blocked), e)
+
+    def raised_since(self, commit_id: UUID, coverage: Coverage) -> bool:
+        """Did a person raise the budget after this cycle was planned? Then it judged by a budget that is past."""
+        opened = self.cycles[commit_id].offset if commit_id in self.cycles else -1
+        told = zip(self.raised, self.raised_at, strict=True)
+        return any(at > opened and r.coverage.overlaps(coverage) for r, at in told)
+
+    def slice_failed(self, e: SliceReported, report: SliceReport) -> None:
+        if (e.commit_id, report.slice_id) in self.failed_in:
+            return
+        self.failed_in.add((e.commit_id, report.slice_id))
+        for k in range(FAILURES_TO_BLOCK - 1, 0, -1):
+            self.failures[k] = self.failures[k] | (self.failures[k - 1] & report.coverage)
+        self.failures[0] = self.failures[0] | report.coverage
+        self.evidence.append((report.coverage, e.offset))
+        if often := self.failures[-1] & report.coverage:
+            self.block(often, f"failed in {FAILURES_TO_BLOCK} cycles: {report.failed}", e)
+
+    def block(self, coverage: Coverage, reason: str, e: SliceReported) -> None:
+        if new := coverage - Coverage.of(item for b in self.blocked for item in b.coverage.items()):
+            self.blocked.append(Blocked(coverage=new, reason=reason, offset=e.offset, at=e.at))
+
+    def judge(self, e: SliceReported, report: SliceReport, files: list[SliceFiles]) -> None:
+        whole = AcceptedSlice(
+            report=report,
+            commit_id=e.commit_id,
+            offset=min([e.offset, *(f.offset for f in files)]),
+            at=e.at,
+            files={t.table: tuple(f.value for f in files if f.table == t.table) for t in report.tables},
+        )
+        for name in [t.table for t in report.tables if t.table in self.ledgers]:
+            reason = self.objection(whole, name)
+            if reason is None:
+                self.accepted[name].append(whole)
+                self.add(name, report.coverage)
+            else:
+                self.redundant.append(Redundant(slice=whole, table=name, reason=reason))
+        if (c := self.cycles.get(e.commit_id)) is not None:
+            self.cycles[e.commit_id] = replace(c, finished=c.finished | {report.slice_id})
+
+    def objection(self, s: AcceptedSlice, table: str) -> str | None:
+        """Why a report is not taken for a table, or ``None``."""
+        of, ledger = s.report.table(table), self.ledgers[table]
+        if of is None:
+            return "it is not about this table"
+        if of.events != len(s.files[table]):
+            return f"{len(s.files[table])} of its {of.events} file lists are in the control log"
+        if of.uuid != ledger.uuid:
+            return "it was written for a table of this name that is gone"
+        if of.epoch != ledger.section.epoch:
+            return "its epoch is void"
+        taken = self.taken[table]
+        if any(taken.get(p, NOTHING).overlaps(r) for p, r in s.coverage.items()):
+            return "its ranges are in the ledger or accepted already"
+        return None
+
+    def add(self, table: str, coverage: Coverage) -> None:
+        taken = self.taken[table]
+        for p, s in coverage.parts.items():
+            taken[p] = taken.get(p, NOTHING) | s
+        self.failures = [f - coverage for f in self.failures]
+
+    def closed(self, e: CycleClosed) -> None:
+        self.apply(e.directives, e.offset)
+        self.empty_closes += 1
+        own = self.cycles.get(e.commit_id)
+        if own is not None:
+            closed_at = e.offset if own.closed_at is None else own.closed_at
+            self.cycles[e.commit_id] = replace(own, closed_at=closed_at, complete=True)
+        opened = e.offset if own is None else own.offset
+        for commit_id, c in self.cycles.items():
+            if c.closed_at is None and c.offset < opened and (e.at >= c.deadline or c.released or not c.unfinished):
+                self.cycles[commit_id] = replace(c, closed_at=e.offset)
+
+    def apply(self, d: Directives, offset: int) -> None:
+        for commit_id in d.released:
+            if (c := self.cycles.get(commit_id)) is not None:
+                self.cycles[commit_id] = replace(c, released=True)
+        for attempt in d.voided:
+            self.void(attempt)
+        for raised in d.raised:
+            self.raised.append(raised)
+            self.raised_at.append(offset)
+            self.failures = [f - raised.coverage for f in self.failures]
+            self.evidence = [(c - raised.coverage, at) for c, at in self.evidence]
+            self.evidence.append((raised.coverage, offset))
+            self.unblock(raised.coverage)
+
+    def void(self, attempt: UUID) -> None:
+        for table, slices in self.accepted.items():
+            for gone in [s for s in slices if s.report.attempt == attempt]:
+                slices.remove(gone)
+                for p, ranges in gone.coverage.parts.items():
+                    self.taken[table][p] = self.taken[table][p] - ranges
+                self.redundant.append(Redundant(slice=gone, table=table, reason="it was voided"))
+
+    def unblock(self, coverage: Coverage) -> None:
+        kept = [replace(b, coverage=b.coverage - coverage) for b in self.blocked]
+        self.blocked = [b for b in kept if b.coverage]
+
+    def view(self) -> View:
+        done = _common([Coverage(dict(t)) for t in self.taken.values()])
+        landed = _common([t.section.covered | t.others for t in self.ledgers.values()])
+        self.unblock(done)
+        return View(
+            ledgers=self.ledgers,
+            cycles=self.cycles,
+            accepted={t: tuple(s) for t, s in self.accepted.items()},
+            redundant=tuple(self.redundant),
+            blocked=tuple(self.blocked),
+            raised=tuple(self.raised),
+            recut=self.recut - done,
+            evidence=tuple(at for c, at in self.evidence if c - landed),
+            announced=frozenset(self.announced),
+            empty_closes=self.empty_closes,
+        )
+
+
+def _common(coverages: Sequence[Coverage]) -> Coverage:
+    """What all of them cover; nothing for none."""
+    out = coverages[0] if coverages else Coverage()
+    for other in coverages[1:]:
+        out = out & other
+    return out

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the control log of a landing says, as frozen entries in log order: the only input of the fold besides the
+ledgers.
+
+Contract: an entry is one record of the landing's control partition. ``offset`` is its place, ``at`` its timestamp
+(UTC). File lists stay opaque bytes here: only the slices that are published are ever decoded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from uuid import UUID
+
+from airflow_provider_lakecommit.core.model import Budget, Cycle, Plan, SliceReport
+from airflow_provider_lakecommit.core.offsets import Coverage
+
+__all__ = [
+    "CommitFailed",
+    "CycleClosed",
+    "CycleOpened",
+    "Directives",
+    "Entry",
+    "Raised",
+    "SliceFiles",
+    "SliceReported",
+    "TablePublished",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Raised:
+    """A person's word on a blocked range: read it again under another budget."""
+
+    coverage: Coverage
+    budget: Budget
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Directives:
+    """What an event of a plan or commit task may say besides itself, applied in log order.
+
+    ``released`` are commit ids whose claims end, ``voided`` are attempts of slices that are not published any more.
+    """
+
+    released: tuple[UUID, ...] = ()
+    voided: tuple[UUID, ...] = ()
+    raised: tuple[Raised, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    offset: int
+    at: datetime
+    commit_id: UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CycleOpened(Entry):
+    """START_COMMIT: a cycle and its plan. Its directives are applied before its claim is made."""
+
+    cycle: Cycle
+    plan: Plan
+    directives: Directives = field(default_factory=Directives)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitFailed(Entry):
+    """START_COMMIT sent again: a commit attempt of this cycle failed. ``task_attempt`` tells attempts apart."""
+
+    reason: str
+    task_attempt: str
+    directives: Directives = field(default_factory=Directives)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SliceFiles(Entry):
+    """DATA_WRITTEN: files of one attempt for one table, as the bytes of the event."""
+
+    attempt: UUID
+    table: str
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SliceReported(Entry):
+    """DATA_COMPLETE: one attempt's report, in the same transaction as its files and after them."""
+
+    report: SliceReport
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TablePublished(Entry):
+    """COMMIT_TO_TABLE: a table got its snapshot."""
+
+    table: str
+    snapshot_id: int
+    token: UUID
+    coverage: Coverage
+    directives: Directives = field(default_factory=Directives)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CycleClosed(Entry):
+    """COMMIT_COMPLETE: no table operation of this cycle failed."""
+
+    valid_through: datetime | None
+    directives: Directives = field(default_factory=Directives)

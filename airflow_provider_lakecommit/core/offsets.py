@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Offset algebra: half-open ranges, sets of ranges, and coverage (a range set per source partition).
+
+Contract: all values are immutable and normalised (sorted, disjoint, no empty or touching ranges), so equality means
+"covers the same offsets". Offsets are Kafka offsets, integers from 0. Nothing here knows what a range is for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["NOTHING", "Coverage", "OffsetRange", "RangeSet", "SourcePartition"]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SourcePartition:
+    """One partition of a source topic. The topic id tells a topic from one made anew under the same name."""
+
+    topic: str
+    partition: int
+    topic_id: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.topic}[{self.partition}]"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class OffsetRange:
+    """Offsets ``start <= o < end``.
+
+    :raises ValueError: when ``start`` is negative or ``end < start``
+    """
+
+    start: int
+    end: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.start <= self.end:
+            raise ValueError(f"not an offset range: [{self.start}, {self.end})")
+
+    def __len__(self) -> int:
+        return self.end - self.start
+
+    def __bool__(self) -> bool:
+        return self.end > self.start
+
+    def __str__(self) -> str:
+        return f"[{self.start}, {self.end})"
+
+    def overlaps(self, other: OffsetRange) -> bool:
+        return self.start < other.end and other.start < self.end
+
+
+def _normal(ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
+    out: list[OffsetRange] = []
+    for r in sorted(r for r in ranges if r):
+        if out and r.start <= out[-1].end:
+            out[-1] = OffsetRange(out[-1].start, max(out[-1].end, r.end))
+        else:
+            out.append(r)
+    return tuple(out)
+
+
+@dataclass(frozen=True, slots=True)
+class RangeSet:
+    """A set of offsets as sorted, disjoint, non-touching ranges."""
+
+    ranges: tuple[OffsetRange, ...] = ()
+
+    @classmethod
+    def of(cls, *ranges: OffsetRange | tuple[int, int]) -> RangeSet:
+        return cls(_normal(r if isinstance(r, OffsetRange) else OffsetRange(*r) for r in ranges))
+
+    def __iter__(self) -> Iterator[OffsetRange]:
+        return iter(self.ranges)
+
+    def __bool__(self) -> bool:
+        return bool(self.ranges)
+
+    def __len__(self) -> int:
+        """Number of offsets covered."""
+        return sum(len(r) for r in self.ranges)
+
+    def __str__(self) -> str:
+        return " ".join(str(r) for r in self.ranges) or "nothing"
+
+    def __or__(self, other: RangeSet) -> RangeSet:
+        if not other.ranges:
+            return self
+        return RangeSet(_normal((*self.ranges, *other.ranges)))
+
+    def __and__(self, other: RangeSet) -> RangeSet:
+        return self - (self - other)
+
+    def __sub__(self, other: RangeSet) -> RangeSet:
+        if not other.ranges or not self.ranges:
+            return self
+        out: list[OffsetRange] = []
+        for r in self.ranges:
+            at = r.start
+            for cut in other.ranges:
+                if cut.end <= at:
+                    continue
+                if cut.start >= r.end:
+                    break
+                if cut.start > at:
+                    out.append(OffsetRange(at, cut.start))
+                at = cut.end
+            if at < r.end:
+                out.append(OffsetRange(at, r.end))
+        return RangeSet(tuple(out))
+
+    def covers(self, r: OffsetRange) -> bool:
+        return not r or any(have.start <= r.start and r.end <= have.end for have in self.ranges)
+
+    def overlaps(self, r: OffsetRange) -> bool:
+        return any(have.overlaps(r) for have in self.ranges) if r else False
+
+    def reach(self, start: int) -> int:
+        """End of the interval that holds ``start``, or ``start`` itself: how far one can go without a hole."""
+        for r in self.ranges:
+            if r.start <= start <= r.end:
+                return r.end
+        return start
+
+
+NOTHING = RangeSet()
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """A range set per source partition. Partitions without a range are not kept."""
+
+    parts: Mapping[SourcePartition, RangeSet] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not all(self.parts.values()):
+            object.__setattr__(self, "parts", {p: s for p, s in self.parts.items() if s})
+
+    @classmethod
+    def of(cls, ranges: Iterable[tuple[SourcePartition, OffsetRange]]) -> Coverage:
+        lists: dict[SourcePartition, list[OffsetRange]] = {}
+        for p, r in ranges:
+            lists.setdefault(p, []).append(r)
+        return cls({p: RangeSet.of(*rs) for p, rs in lists.items()})
+
+    def __getitem__(self, p: SourcePartition) -> RangeSet:
+        return self.parts.get(p, NOTHING)
+
+    def __bool__(self) -> bool:
+        return bool(self.parts)
+
+    def __eq__(self, other: Any) -> bool:
+        return isinstance(other, Coverage) and dict(self.parts) == dict(other.parts)
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self.parts.items()))
+
+    def __len__(self) -> int:
+        """Number of offsets covered, over all partitions."""
+        return sum(len(s) for s in self.parts.values())
+
+    def items(self) -> list[tuple[SourcePartition, OffsetRange]]:
+        """All ranges, ordered by partition and offset."""
+        return [(p, r) for p in sorted(self.parts) for r in self.parts[p]]
+
+    def __or__(self, other: Coverage) -> Coverage:
+        return Coverage({**self.parts, **{p: self[p] | s for p, s in other.parts.items()}})
+
+    def __sub__(self, other: Coverage) -> Coverage:
+        return Coverage({p: s - other[p] for p, s in self.parts.items()})
+
+    def __and__(self, other: Coverage) -> Coverage:
+        return Coverage({p: s & other[p] for p, s in self.parts.items()})
+
+    def overlaps(self, other: Coverage) -> bool:
+        return any(self[p].overlaps(r) for p, s in other.parts.items() for r in s)
+
+    def __str__(self) -> str:
+        return ", ".join(f"{p} {self.parts[p]}" for p in sorted(self.parts)) or "nothing"

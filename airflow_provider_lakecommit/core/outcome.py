@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a run ended, as one table: the first row that applies decides.
+
+Contract: pure. A run is *failed* when somebody should look (plan, a group or the commit failed, a slice of it is in no
+table, a range needs a hand), *success* when something was published and nothing of it is missing, *skipped* when there
+was nothing to publish: nothing new, a window that waits for an older one, a run that was finished before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+__all__ = ["TABLE", "Commit", "Ended", "Outcome", "Row", "decide"]
+
+FAILED = frozenset({"failed", "upstream_failed"})
+"""Task states that mean that the work of a task was not done."""
+
+MAX_NAMED = 5
+"""Slices and ranges named in a reason; the rest is counted."""
+
+Verdict = Literal["success", "skipped", "failed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """What the commit task told before it ended. ``published`` names table and snapshot."""
+
+    published: tuple[str, ...] = ()
+    waiting: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    blocked: tuple[str, ...] = ()
+    reason: str | None = None
+    finished: bool = False
+    note: str = ""
+
+    @classmethod
+    def from_dict(cls, v: Mapping[str, Any]) -> Commit:
+        """Of the dict that the commit task leaves for later tasks of its run."""
+        return cls(
+            published=tuple(f"{p['table']} snapshot {p['snapshot_id']}" for p in v["published"]),
+            waiting=tuple(v["waiting"]),
+            missing=tuple(v["missing"]),
+            blocked=tuple(v["blocked"]),
+            reason=v["reason"],
+            finished=v["finished"],
+            note=v["note"],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """All tasks of one run of a landing, after they have ended.
+
+    ``groups`` are the states of the write tasks by map index; ``closed`` is absent when the commit task died or failed,
+    ``failure`` then is its error, if it could tell.
+    """
+
+    plan: str | None
+    groups: Mapping[int, str | None]
+    commit: str | None
+    closed: Commit | None
+    failure: str = ""
+
+    @property
+    def failed_groups(self) -> list[int]:
+        return sorted(g for g, state in self.groups.items() if state in FAILED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """The state of the leaf task, which is that of the run, and why."""
+
+    verdict: Verdict
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of the table: when it applies, what it means, what it says."""
+
+    name: str
+    applies: Callable[[Ended, Commit], bool]
+    verdict: Verdict
+    says: Callable[[Ended, Commit], str]
+
+
+def _numbers(items: list[int]) -> str:
+    return ", ".join(map(str, items))
+
+
+def _named(items: tuple[str, ...]) -> str:
+    more = f" and {len(items) - MAX_NAMED} more" if len(items) > MAX_NAMED else ""
+    return "; ".join(items[:MAX_NAMED]) + more
+
+
+TABLE = (
+    Row(
+        "plan failed",
+        lambda run, _: run.plan in FAILED,
+        "failed",
+        lambda run, _: "the window was not planned: see the log of the plan task",
+    ),
+    Row(
+        "commit failed",
+        lambda run, _: run.commit in FAILED or run.closed is None,
+        "failed",
+        lambda run, _: (
+            f"nothing can be said to be published, the next run publishes what is reported: "
+            f"{run.failure or f'the commit task ended {run.commit}, see its log'}"
+        ),
+    ),
+    Row(
+        "finished before",
+        lambda _, commit: commit.finished,
+        "skipped",
+        lambda _, commit: commit.note or "this run was finished before",
+    ),
+    Row(
+        "group failed",
+        lambda run, _: bool(run.failed_groups),
+        "failed",
+        lambda run, commit: (
+            f"{len(run.failed_groups)} of {len(run.groups)} groups failed (map index {_numbers(run.failed_groups)}); "
+            f"the next run reads again what is missing: {_named(commit.missing) or 'nothing'}"
+        ),
+    ),
+    Row(
+        "slice missing",
+        lambda _, commit: bool(commit.missing),
+        "failed",
+        lambda _, commit: (
+            f"slices of this run were not reported, the next run reads them again: {_named(commit.missing)}"
+        ),
+    ),
+    Row(
+        "range blocked",
+        lambda _, commit: bool(commit.blocked),
+        "failed",
+        lambda _, commit: (
+            f"needs a hand, `lakecommit unblock` (--raise or --skip); other partitions go on: {_named(commit.blocked)}"
+        ),
+    ),
+    Row(
+        "published",
+        lambda _, commit: bool(commit.published),
+        "success",
+        lambda _, commit: f"published {_named(commit.published)}",
+    ),
+    Row(
+        "waiting",
+        lambda _, commit: bool(commit.waiting),
+        "skipped",
+        lambda _, commit: f"what was written is kept and published later, it waits: {_named(commit.waiting)}",
+    ),
+    Row(
+        "nothing to do",
+        lambda _, __: True,
+        "skipped",
+        lambda _, commit: commit.reason or "nothing new",
+    ),
+)
+"""Read from the top; the last row always applies."""
+
+
+def decide(run: Ended) -> Outcome:
+    """The outcome of a run whose other tasks have all ended."""
+    commit = run.closed or Commit()
+    row = next(row for row in TABLE if row.applies(run, commit))
+    return Outcome(verdict=row.verdict, reason=row.says(run, commit))

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Settlement: the only place that decides what is published in a table.
+
+Contract: committable is the greatest set of accepted slices in which each is connected, for each of its partitions, to
+the end of the ledger through the set itself. So a table's ledger never gets a hole, an older slice that failed is done
+again alone, and newer ones wait staged. Slices come out in an order in which every chunk keeps the ledger contiguous.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from airflow_provider_lakecommit.core.fold import AcceptedSlice, CycleState, TableLedger
+from airflow_provider_lakecommit.core.model import LedgerSection
+from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet, SourcePartition
+
+__all__ = ["Settlement", "Waiting", "chunks", "passed_ends", "settle", "valid_through"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """A staged slice and the first offset that keeps it from being published."""
+
+    slice: AcceptedSlice
+    partition: SourcePartition
+    behind: int
+
+    def __str__(self) -> str:
+        return f"{self.slice.coverage} is staged behind offset {self.behind} of {self.partition}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settlement:
+    """``ready`` in an order that keeps the ledger contiguous, in steps: slices of one step need each other."""
+
+    steps: tuple[tuple[AcceptedSlice, ...], ...]
+    waiting: tuple[Waiting, ...]
+
+    @property
+    def ready(self) -> tuple[AcceptedSlice, ...]:
+        return tuple(s for step in self.steps for s in step)
+
+
+def settle(accepted: Sequence[AcceptedSlice], section: LedgerSection) -> Settlement:
+    """Choose what can be published now.
+
+    :param accepted: of one table, in log order, disjoint from the ledger and from each other
+    :param section: the ledger of that table
+    """
+    chosen = list(accepted)
+    waiting: list[Waiting] = []
+    while True:
+        reach = _reach(chosen, section)
+        held = {id(s): gap for s in chosen if (gap := _gap(s, reach))}
+        if not held:
+            break
+        for s in chosen:
+            if id(s) in held:
+                p, behind = held[id(s)]
+                waiting.append(Waiting(slice=s, partition=p, behind=behind))
+        chosen = [s for s in chosen if id(s) not in held]
+    return Settlement(steps=_steps(chosen, section), waiting=tuple(waiting))
+
+
+def _reach(slices: Iterable[AcceptedSlice], section: LedgerSection) -> dict[SourcePartition, int]:
+    """How far each partition goes without a hole through the ledger and these slices."""
+    through = Coverage.of(item for s in slices for item in s.coverage.items())
+    return {p: (section.covered[p] | through[p]).reach(section.end(p)) for p in through.parts}
+
+
+def _gap(s: AcceptedSlice, reach: Mapping[SourcePartition, int]) -> tuple[SourcePartition, int] | None:
+    return next(((p, reach[p]) for p, r in s.coverage.items() if r.end > reach[p]), None)
+
+
+def _steps(chosen: list[AcceptedSlice], section: LedgerSection) -> tuple[tuple[AcceptedSlice, ...], ...]:
+    """Order so that each step starts where the steps before it end; slices that need each other make one step
+    together.
+    """
+    frontier: dict[SourcePartition, int] = {p: section.end(p) for s in chosen for p in s.coverage.parts}
+    left = sorted(((s, s.coverage.parts) for s in chosen), key=lambda item: _first(item[1]))
+    steps: list[tuple[AcceptedSlice, ...]] = []
+    while left:
+        behind: list[tuple[AcceptedSlice, Mapping[SourcePartition, RangeSet]]] = []
+        for s, parts in left:
+            if _starts_at(parts, frontier):
+                steps.append((s,))
+                frontier.update({p: section.covered[p].reach(r.ranges[0].end) for p, r in parts.items()})
+            else:
+                behind.append((s, parts))
+        if len(behind) == len(left):
+            steps.append(tuple(s for s, _ in left))
+            break
+        left = behind
+    return tuple(steps)
+
+
+def _first(parts: Mapping[SourcePartition, RangeSet]) -> int:
+    return max((r.ranges[0].start for r in parts.values()), default=0)
+
+
+def _starts_at(parts: Mapping[SourcePartition, RangeSet], frontier: Mapping[SourcePartition, int]) -> bool:
+    return all(len(ranges.ranges) == 1 and ranges.ranges[0].start == frontier[p] for p, ranges in parts.items())
+
+
+def chunks(settlement: Settlement, table: str, max_files: int) -> list[tuple[AcceptedSlice, ...]]:
+    """Cut what is ready into ordered chunks of at most ``max_files`` files (a single step may have more)."""
+    out: list[list[AcceptedSlice]] = []
+    files = 0
+    for step in settlement.steps:
+        n = sum(s.file_count(table) for s in step)
+        if not out or files + n > max_files:
+            out.append([])
+            files = 0
+        out[-1].extend(step)
+        files += n
+    return [tuple(c) for c in out]
+
+
+def passed_ends(
+    ledger: TableLedger, accepted: Sequence[AcceptedSlice], partitions: Iterable[SourcePartition]
+) -> dict[SourcePartition, int]:
+    """How far a table is complete: its ledger, and accepted slices without a row for it, which count as passed."""
+    section = ledger.section
+    empty = [s for s in accepted if not s.file_count(ledger.table)]
+    through = Coverage.of(item for s in empty for item in s.coverage.items())
+    return {p: (section.covered[p] | through[p]).reach(section.end(p)) for p in partitions}
+
+
+def valid_through(cycles: Iterable[CycleState], ends: Mapping[SourcePartition, int]) -> datetime | None:
+    """Time at which the ends of the newest cycle that is wholly in all tables were asked for. A cycle that could not
+    ask (its catalog was away) says nothing.
+    """
+    asked = [c.plan for c in cycles if c.plan.ends]
+    full = [plan.asked_at for plan in asked if all(ends.get(p, 0) >= end for p, end in plan.ends.items())]
+    return max(full, default=None)

@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What planners, writers and commit tasks do to a world, cut where each may pause, die or be overtaken.
+
+A planner reads, then sends. A commit task looks, then appends table by table, then finishes. What was read is kept in a
+value between the steps, so that a test can run any other step in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from airflow_provider_lakecommit.core.fold import AcceptedSlice, granted
+from airflow_provider_lakecommit.core.log import (
+    CommitFailed,
+    CycleClosed,
+    CycleOpened,
+    Directives,
+    SliceFiles,
+    SliceReported,
+    TablePublished,
+)
+from airflow_provider_lakecommit.core.model import (
+    LIVE,
+    Counts,
+    Cycle,
+    Plan,
+    Slice,
+    SliceReport,
+    SpanReport,
+    TableReport,
+    cycle_id,
+    slice_id,
+    window_id,
+)
+from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.core.planning import Limits, choose, cut, find_missing, window_of
+from airflow_provider_lakecommit.core.settle import passed_ends, settle, valid_through
+from tests.unit.core.model.world import LANDING, SPEC, World
+from tests.unit.core.story import spans
+
+
+def commit_id_of(run: int) -> UUID:
+    return cycle_id("d", LANDING, LIVE, "dag", str(run), 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRead:
+    """A planner between its look and its START."""
+
+    run: int
+    plan: Plan | None
+    read_from: int
+    directives: Directives = field(default_factory=Directives)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What a run was granted, for its writers and all their replicas and zombies."""
+
+    run: int
+    plan: Plan
+    read_from: int
+    since: int
+    slices: tuple[Slice, ...]
+
+
+def read_for_plan(world: World, run: int, limits: Limits, release: Sequence[UUID] = ()) -> PlanRead:
+    """Look, and decide. A table that is away makes an empty plan; a run that has its cycle makes none."""
+    if any(t.away for t in world.tables.values()):
+        return PlanRead(
+            run=run, plan=_plan(world, (), window_id(LANDING, LIVE, SPEC, {}, ()), asked=False), read_from=0
+        )
+    ledgers = world.read_ledgers(repair=True)
+    read_from = min(t.section.control.read_from for t in ledgers)
+    view = world.view(ledgers)
+    if commit_id_of(run) in view.cycles:
+        return PlanRead(run=run, plan=None, read_from=read_from)
+    missing = find_missing(view, world.watermarks, view.claims(world.now))
+    chosen = choose(missing, world.watermarks, limits)
+    slices = cut(chosen, view, limits, landing=LANDING, lane=LIVE, spec_version=SPEC)
+    window = window_of(chosen, view, landing=LANDING, lane=LIVE, spec_version=SPEC)
+    told = Directives(released=tuple(release))
+    return PlanRead(run=run, plan=_plan(world, slices, window), read_from=read_from, directives=told)
+
+
+def read_for_hand(world: World, run: int, coverage: Coverage, directives: Directives) -> PlanRead:
+    """``unblock``: a cycle of its own. Its plan is the range to skip, or empty when a budget is raised."""
+    window = window_id(LANDING, LIVE, SPEC, {t.name: t.section.epoch for t in world.tables.values()}, ())
+    cut_one = [spans([(p, r.start, r.end)]) for p, r in coverage.items()]
+    names = tuple(world.tables)
+    slices = tuple(Slice(slice_id=slice_id(window, c, names), group=0, spans=c, tables=names) for c in cut_one)
+    read_from = min(t.section.control.read_from for t in world.tables.values())
+    return PlanRead(run=run, plan=_plan(world, slices, window), read_from=read_from, directives=directives)
+
+
+def _plan(world: World, slices: tuple[Slice, ...], window: UUID, *, asked: bool = True) -> Plan:
+    return Plan(
+        landing=LANDING,
+        lane=LIVE,
+        spec_version=SPEC,
+        window_id=window,
+        slices=slices,
+        targets=tuple(t.target() for t in world.tables.values()) if slices else (),
+        ends=dict(world.ends) if asked else {},
+        asked_at=world.now,
+    )
+
+
+def send_plan(world: World, read: PlanRead) -> Job | None:
+    """START, unless the run has one; then read back what the log grants, without any ledger, as writers do."""
+    commit_id = commit_id_of(read.run)
+    if read.plan is not None:
+        cycle = Cycle(commit_id=commit_id, dag="dag", run=str(read.run), number=0, slot=0)
+        world.log.append(CycleOpened, world.tick(), commit_id, cycle=cycle, plan=read.plan, directives=read.directives)
+    state = world.view((), read.read_from).cycles.get(commit_id)
+    if state is None or state.complete:
+        return None
+    return Job(
+        run=read.run,
+        plan=state.plan,
+        read_from=read.read_from,
+        since=state.since,
+        slices=granted(state.plan, state.claim),
+    )
+
+
+def report(
+    world: World,
+    job: Job,
+    of: Slice,
+    *,
+    files: Mapping[str, int],
+    blocked: str | None = None,
+    failed: str | None = None,
+) -> SliceReport:
+    """One attempt's files and its report, in one transaction."""
+    whole, commit_id = blocked is None and failed is None, commit_id_of(job.run)
+    targets = {t.table: t for t in job.plan.targets}
+    told = SliceReport(
+        slice_id=of.slice_id,
+        attempt=next(world.attempts),
+        window_id=job.plan.window_id,
+        spec_version=SPEC,
+        spans=tuple(SpanReport(span=s, counts=Counts(landed=len(s))) for s in of.spans),
+        tables=tuple(
+            TableReport(
+                table=t,
+                uuid=targets[t].uuid,
+                epoch=targets[t].epoch,
+                schema_id=0,
+                spec_id=0,
+                events=files.get(t, 0),
+                files=files.get(t, 0),
+                rows=len(of) if files.get(t) else 0,
+            )
+            for t in (of.tables if whole else ())
+        ),
+        blocked=blocked,
+        failed=failed,
+    )
+    at = world.tick()
+    for table in told.tables:
+        for _ in range(table.events):
+            world.log.append(SliceFiles, at, commit_id, attempt=told.attempt, table=table.table, value=b"")
+    world.log.append(SliceReported, at, commit_id, report=told)
+    return told
+
+
+@dataclass(slots=True, kw_only=True)
+class CommitLook:
+    """A commit task between its look and its appends: it settles from what it saw, however old that is by then."""
+
+    run: int
+    ready: dict[str, tuple[AcceptedSlice, ...]]
+    read_from: int
+    low: int | None
+    failed: set[str]
+    left: list[str]
+
+
+def look_for_commit(world: World, run: int) -> CommitLook:
+    ledgers = world.read_ledgers(repair=False)
+    view = world.view(ledgers)
+    low = view.low(without=commit_id_of(run))
+    return CommitLook(
+        run=run,
+        ready={t.table: settle(view.accepted[t.table], t.section).ready for t in ledgers},
+        read_from=world.log.end if low is None else low,
+        low=low,
+        failed={t.name for t in world.tables.values() if t.away},
+        left=[t.table for t in ledgers],
+    )
+
+
+def append_next(world: World, look: CommitLook, *, announce: bool, lazy: bool) -> None:
+    """The next table's snapshot, then its COMMIT_TO_TABLE; ``lazy`` leaves a table without rows for later."""
+    table = world.tables[look.left.pop(0)]
+    if table.away:
+        look.failed.add(table.name)
+        return
+    if table.rolled_back:
+        table.renew_epoch(world.log.end)
+    ready = look.ready[table.name]
+    if not ready or (lazy and not any(s.file_count(table.name) for s in ready)):
+        return
+    added = table.append(ready, look.read_from, look.low)
+    if announce and added:
+        world.log.append(
+            TablePublished,
+            world.tick(),
+            commit_id_of(look.run),
+            table=table.name,
+            snapshot_id=len(table.history),
+            token=UUID(int=len(table.history)),
+            coverage=Coverage.of(item for s in added for item in s.coverage.items()),
+            directives=Directives(),
+        )
+
+
+def finish_commit(world: World, look: CommitLook, voided: Sequence[UUID] = ()) -> CycleClosed | None:
+    """COMPLETE with its valid-through when no table failed, else the evidence that one did."""
+    told, commit_id = Directives(voided=tuple(voided)), commit_id_of(look.run)
+    if look.failed or look.left or any(t.away for t in world.tables.values()):
+        world.log.append(
+            CommitFailed, world.tick(), commit_id, reason="catalog away", task_attempt=str(world.now), directives=told
+        )
+        return None
+    ledgers = world.read_ledgers(repair=False)
+    view = world.view(ledgers)
+    reached = [passed_ends(t, view.accepted[t.table], world.ends) for t in ledgers]
+    through = valid_through(view.cycles.values(), {p: min(r[p] for r in reached) for p in world.ends})
+    world.log.append(CycleClosed, world.tick(), commit_id, valid_through=through, directives=told)
+    last = world.log.entries[-1]
+    return last if isinstance(last, CycleClosed) else None

@@ -1,0 +1,301 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The model test: any order of steps, crashes, races, zombies, rollbacks and losses of the log.
+
+After every step each table holds every offset at most once and none behind a hole. Once nothing fails any more, one
+round of plan, write and commit puts everything into every table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import ClassVar, TypeVar
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from airflow_provider_lakecommit.core.fold import FAILURES_TO_BLOCK, View, granted
+from airflow_provider_lakecommit.core.log import CycleClosed, CycleOpened, Directives, Raised, SliceReported
+from airflow_provider_lakecommit.core.model import Budget
+from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
+from airflow_provider_lakecommit.core.planning import Limits
+from tests.unit.core.model.actors import (
+    CommitLook,
+    Job,
+    PlanRead,
+    append_next,
+    commit_id_of,
+    finish_commit,
+    look_for_commit,
+    read_for_hand,
+    read_for_plan,
+    report,
+    send_plan,
+)
+from tests.unit.core.model.world import TIMEOUT, Table, World
+from tests.unit.core.story import DEAD, ORDERS
+
+T = TypeVar("T")
+
+ANY = st.integers(0, 50)
+LIMITS = st.builds(
+    Limits,
+    groups=st.integers(1, 3),
+    slice_records=st.integers(1, 6),
+    max_records=st.none() | st.integers(1, 12),
+)
+
+
+class LandingMachine(RuleBasedStateMachine):
+    world: World
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runs = 0
+        self.reads: list[PlanRead] = []
+        self.jobs: list[Job] = []
+        self.looks: list[CommitLook] = []
+        self.over_budget = Coverage()
+        self.failed: dict[int, Coverage] = {}
+
+    @initialize(
+        starts=st.lists(st.integers(0, 3), min_size=1, max_size=3), tables=st.sampled_from([(ORDERS,), (ORDERS, DEAD)])
+    )
+    def begin(self, starts: list[int], tables: tuple[str, ...]) -> None:
+        partitions = [SourcePartition("orders", n, "topic-1") for n in range(len(starts))]
+        self.world = World.of(tables, dict(zip(partitions, starts, strict=True)))
+
+    # the source and the time
+
+    @rule(which=ANY, records=st.integers(1, 9))
+    def produce(self, which: int, records: int) -> None:
+        p = self.pick(list(self.world.ends), which)
+        self.world.ends[p] += records
+
+    @rule(minutes=st.sampled_from([1, 20, 70]))
+    def time_passes(self, minutes: int) -> None:
+        self.world.tick(timedelta(minutes=minutes))
+
+    # planners
+
+    @rule(limits=LIMITS, release=st.booleans(), which=ANY)
+    def a_planner_reads(self, limits: Limits, release: bool, which: int) -> None:
+        gone = [commit_id_of(self.pick(self.jobs, which).run)] if release and self.jobs else []
+        self.reads.append(read_for_plan(self.world, self.new_run(), limits, gone))
+
+    @precondition(lambda self: self.jobs)
+    @rule(limits=LIMITS, which=ANY)
+    def a_plan_task_is_run_again(self, limits: Limits, which: int) -> None:
+        self.reads.append(read_for_plan(self.world, self.pick(self.jobs, which).run, limits))
+
+    @precondition(lambda self: self.reads)
+    @rule(which=ANY)
+    def a_planner_sends(self, which: int) -> None:
+        read = self.reads.pop(which % len(self.reads))
+        job = self.send(read)
+        if job is not None:
+            cycles = self.world.view((), read.read_from).cycles
+            own = cycles[commit_id_of(job.run)]
+            earlier = [c for c in cycles.values() if c.offset < own.offset and c.live(own.at)]
+            assert not any(own.claim.overlaps(c.claim) for c in earlier)
+            assert Coverage.of(item for s in job.slices for item in s.coverage.items()) == own.claim
+
+    # writers, their replicas and zombies: any granted slice, at any time, any number of times
+
+    @precondition(lambda self: self.jobs)
+    @rule(which=ANY, part=ANY, rejects=st.booleans(), files=st.integers(1, 2))
+    def a_slice_is_written(self, which: int, part: int, rejects: bool, files: int) -> None:
+        job = self.pick(self.jobs, which)
+        self.a_retry_finds_the_same(job)
+        if job.slices:
+            made = {ORDERS: files, DEAD: int(rejects)}
+            report(self.world, job, self.pick(job.slices, part), files=made)
+
+    @precondition(lambda self: self.jobs)
+    @rule(which=ANY)
+    def a_group_is_written(self, which: int) -> None:
+        job = self.pick(self.jobs, -1 - which)
+        for s in job.slices:
+            report(self.world, job, s, files={ORDERS: 1})
+
+    @precondition(lambda self: self.jobs)
+    @rule(which=ANY, part=ANY)
+    def a_slice_fails(self, which: int, part: int) -> None:
+        job = self.pick(self.jobs, which)
+        if job.slices:
+            told = report(self.world, job, self.pick(job.slices, part), files={}, failed="boom")
+            self.failed[job.run] = self.failed.get(job.run, Coverage()) | told.coverage
+
+    @precondition(lambda self: self.jobs)
+    @rule(which=ANY, part=ANY)
+    def a_slice_is_over_budget(self, which: int, part: int) -> None:
+        job = self.pick(self.jobs, which)
+        if job.slices:
+            told = report(self.world, job, self.pick(job.slices, part), files={}, blocked="too many")
+            self.over_budget = self.over_budget | told.coverage
+
+    # commit tasks
+
+    @precondition(lambda self: self.jobs)
+    @rule(which=ANY)
+    def a_commit_looks(self, which: int) -> None:
+        self.looks.append(look_for_commit(self.world, self.pick(self.jobs, which).run))
+
+    @precondition(lambda self: self.looks)
+    @rule(which=ANY, announce=st.booleans(), lazy=st.booleans())
+    def a_commit_appends(self, which: int, announce: bool, lazy: bool) -> None:
+        look = self.pick(self.looks, which)
+        if look.left:
+            append_next(self.world, look, announce=announce, lazy=lazy)
+
+    @precondition(lambda self: self.looks)
+    @rule(which=ANY, void=st.booleans())
+    def a_commit_finishes(self, which: int, void: bool) -> None:
+        look = self.looks.pop(which % len(self.looks))
+        voided = [s.report.attempt for ready in look.ready.values() for s in ready[:1]] if void else []
+        self.valid_through_is_true(finish_commit(self.world, look, voided))
+
+    @rule(limits=LIMITS)
+    def a_whole_cycle_runs(self, limits: Limits) -> None:
+        self.whole_cycle(limits)
+
+    # what goes wrong outside, and a person
+
+    @rule(which=ANY)
+    def a_table_goes_away_or_comes_back(self, which: int) -> None:
+        table = self.pick(list(self.world.tables.values()), which)
+        table.away = not table.away
+
+    @rule(which=ANY, keep=st.integers(1, 6))
+    def a_table_is_rolled_back(self, which: int, keep: int) -> None:
+        self.pick(list(self.world.tables.values()), which).roll_back(keep)
+
+    @rule(begin=st.integers(0, 60))
+    def the_log_loses_its_head(self, begin: int) -> None:
+        self.world.log.cut(begin)
+
+    @precondition(lambda self: self.fresh_view().blocked)
+    @rule(skip=st.booleans())
+    def a_person_unblocks(self, skip: bool) -> None:
+        self.unblock(self.fresh_view(), skip=skip)
+
+    # what must always hold
+
+    @invariant()
+    def every_offset_is_in_a_table_at_most_once_and_none_behind_a_hole(self) -> None:
+        for t in self.tables():
+            added = [s.coverage for snapshot in t.history for s in snapshot.added]
+            assert sum(map(len, added)) == len(t.section.covered)
+            assert Coverage.of(item for c in added for item in c.items()) == t.section.covered
+            for p, s in t.section.covered.parts.items():
+                assert s.ranges == (OffsetRange(self.world.starts[p], t.section.end(p)),)
+
+    @invariant()
+    def what_is_accepted_is_disjoint(self) -> None:
+        view = self.fresh_view()
+        for t in self.tables():
+            accepted = view.accepted[t.name]
+            assert sum(len(a.coverage) for a in accepted) == len(view.accepted_coverage(t.name))
+            assert not view.accepted_coverage(t.name).overlaps(t.section.covered)
+
+    @invariant()
+    def nothing_is_blocked_by_accident(self) -> None:
+        layers = [Coverage() for _ in range(FAILURES_TO_BLOCK)]
+        for c in self.failed.values():
+            for k in range(FAILURES_TO_BLOCK - 1, 0, -1):
+                layers[k] = layers[k] | (layers[k - 1] & c)
+            layers[0] = layers[0] | c
+        assert not self.fresh_view().blocked_coverage - self.over_budget - layers[-1]
+
+    def teardown(self) -> None:
+        if not hasattr(self, "world"):
+            return
+        for t in self.tables():
+            t.away = False
+        self.world.tick(TIMEOUT)
+        self.unblock(self.view_after_repair(), skip=False)
+        closed = self.whole_cycle(Limits(groups=2, slice_records=3))
+        for t in self.tables():
+            assert t.section.covered == self.world.wanted
+        assert closed is not None
+        assert closed.valid_through == self.jobs[-1].plan.asked_at
+        view = self.fresh_view()
+        assert (view.blocked, view.open_cycles()) == ((), [])
+        assert not any(view.accepted.values())
+
+    # helpers
+
+    @staticmethod
+    def pick(items: Sequence[T], which: int) -> T:
+        return items[which % len(items)]
+
+    def new_run(self) -> int:
+        self.runs += 1
+        return self.runs
+
+    def tables(self) -> list[Table]:
+        return list(self.world.tables.values())
+
+    def fresh_view(self) -> View:
+        return self.world.view([t.ledger for t in self.tables()])
+
+    def send(self, read: PlanRead) -> Job | None:
+        job = send_plan(self.world, read)
+        if job is not None:
+            self.jobs.append(job)
+        return job
+
+    def whole_cycle(self, limits: Limits) -> CycleClosed | None:
+        """A run in which nothing fails; what it can land depends on what failed before."""
+        run = self.new_run()
+        job = self.send(read_for_plan(self.world, run, limits))
+        for s in job.slices if job else ():
+            report(self.world, job, s, files={ORDERS: 1})
+        look = look_for_commit(self.world, run)
+        while look.left:
+            append_next(self.world, look, announce=True, lazy=False)
+        return finish_commit(self.world, look)
+
+    def unblock(self, view: View, *, skip: bool) -> None:
+        what = view.blocked_coverage
+        if skip:
+            job = self.send(read_for_hand(self.world, self.new_run(), what, Directives()))
+            for s in job.slices if job else ():
+                report(self.world, job, s, files={})
+        else:
+            raised = Raised(coverage=what, budget=Budget(max_records=1000, max_ratio=1.0))
+            self.send(read_for_hand(self.world, self.new_run(), Coverage(), Directives(raised=(raised,))))
+
+    def a_retry_finds_the_same(self, job: Job) -> None:
+        """As long as the log holds what decided the claim."""
+        if self.world.log.begin <= job.since:
+            state = self.world.view((), job.read_from).cycles[commit_id_of(job.run)]
+            assert granted(state.plan, state.claim) == job.slices
+
+    def valid_through_is_true(self, closed: CycleClosed | None) -> None:
+        if closed is None or closed.valid_through is None:
+            return
+        opened = [e for e in self.world.log.entries if isinstance(e, CycleOpened)]
+        asked = [e.plan.ends for e in opened if e.plan.asked_at == closed.valid_through and e.plan.ends]
+        assert any(all(self.passed(t, ends) for t in self.tables()) for ends in asked)
+
+    def passed(self, table: Table, ends: Mapping[SourcePartition, int]) -> bool:
+        """Is everything up to these ends in the table, or known to have no row for it?"""
+        have = table.section.covered
+        for e in self.world.log.entries:
+            of = e.report.table(table.name) if isinstance(e, SliceReported) else None
+            if of is not None and of.epoch == table.section.epoch and not of.files:
+                have = have | e.report.coverage
+        return all(have[p].covers(OffsetRange(self.world.starts[p], end)) for p, end in ends.items())
+
+
+class TestLanding(LandingMachine.TestCase):  # type: ignore[misc, name-defined]
+    settings: ClassVar[settings] = settings(
+        max_examples=150,
+        stateful_step_count=50,
+        derandomize=True,
+        deadline=None,
+        database=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+    )

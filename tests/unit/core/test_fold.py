@@ -1,0 +1,544 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The fold: what is accepted, claimed, closed, blocked, and what of the log is still needed."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from uuid import UUID
+
+import pytest
+
+from airflow_provider_lakecommit.core.fold import FAILURES_TO_BLOCK, TableLedger, View, granted
+from airflow_provider_lakecommit.core.log import Directives, Raised
+from airflow_provider_lakecommit.core.model import Budget
+from tests.unit.core.story import (
+    DEAD,
+    ORDERS,
+    P0,
+    P1,
+    TIMEOUT,
+    VOID_EPOCH,
+    Ranges,
+    Story,
+    coverage,
+    ledger,
+    spans,
+)
+
+A, B = [(P0, 0, 10)], [(P0, 10, 20)]
+RAISE_A = Directives(raised=(Raised(coverage=coverage(A), budget=Budget(max_records=9, max_ratio=1.0)),))
+BOTH = (ledger(ORDERS), ledger(DEAD))
+
+
+def accepted(view: View, table: str = ORDERS) -> list[UUID]:
+    return [a.report.attempt for a in view.accepted[table]]
+
+
+def reasons(view: View) -> list[str]:
+    return [r.reason for r in view.redundant]
+
+
+class TestAcceptance:
+    def test_a_whole_report_of_the_current_epoch_is_accepted_with_its_files(self) -> None:
+        story = Story()
+        story.opens("a", [A])
+        attempt = story.reports("a", A)
+        view = story.view()
+        assert accepted(view) == [attempt]
+        assert view.accepted[ORDERS][0].files == {ORDERS: (b"shop.orders 0",)}
+        assert view.accepted_coverage(ORDERS) == coverage(A)
+
+    def test_a_second_attempt_on_the_same_slice_is_redundant(self) -> None:
+        story = Story()
+        story.opens("a", [A])
+        first = story.reports("a", A)
+        story.reports("a", A)
+        assert accepted(story.view()) == [first]
+        assert reasons(story.view()) == ["its ranges are in the ledger or accepted already"]
+
+    @pytest.mark.parametrize("late", [[(P0, 9, 12)], [(P0, 0, 1)], [(P1, 0, 5), (P0, 5, 6)]])
+    def test_one_shared_offset_makes_a_later_report_redundant(self, late: Ranges) -> None:
+        story = Story()
+        story.opens("a", [A])
+        first = story.reports("a", A)
+        story.opens("b", [late])
+        story.reports("b", late)
+        assert accepted(story.view()) == [first]
+
+    def test_what_the_ledger_holds_is_redundant(self) -> None:
+        story = Story()
+        story.opens("a", [A])
+        story.reports("a", A)
+        assert accepted(story.view(ledger(covered=[(P0, 0, 1)]))) == []
+
+    def test_what_another_landing_holds_in_the_table_is_redundant(self) -> None:
+        story = Story()
+        story.opens("a", [A])
+        story.reports("a", A)
+        assert accepted(story.view(ledger(others=[(P0, 4, 5)]))) == []
+
+    @pytest.mark.parametrize(
+        ("now", "reason"),
+        [
+            (ledger(epoch=VOID_EPOCH), "its epoch is void"),
+            (
+                TableLedger(table=ORDERS, uuid=UUID(int=9), section=ledger().section),
+                "it was written for a table of this name that is gone",
+            ),
+        ],
+    )
+    def test_a_report_for_what_the_table_was_before_is_redundant(self, now: TableLedger, reason: str) -> None:
+        story = Story()
+        story.opens("a", [A])
+        story.reports("a", A)
+        assert accepted(story.view(now)) == []
+        assert reasons(story.view(now)) == [reason]
+
+    def test_a_report_whose_files_are_not_all_in_the_log_is_redundant(self) -> None:
+        story = Story()
+        story.opens("a", [A])
+        story.reports("a", A, drop_files=True)
+        assert reasons(story.view()) == ["0 of its 1 file lists are in the control log"]
+
+    def test_a_log_that_is_cut_inside_a_report_makes_it_redundant(self) -> None:
+        story = Story()
+        story.opens("a", [A])
+        story.reports("a", A)
+        assert accepted(story.view(since=2)) == []
+
+    def test_acceptance_is_per_table(self) -> None:
+        story = Story()
+        story.opens("a", [A], tables=(ORDERS, DEAD))
+        attempt = story.reports("a", A)
+        view = story.view(ledger(ORDERS, covered=A), ledger(DEAD))
+        assert accepted(view, ORDERS) == []
+        assert accepted(view, DEAD) == [attempt]
+
+    def test_a_report_without_files_for_a_table_is_accepted_there(self) -> None:
+        story = Story()
+        story.opens("a", [A], tables=(ORDERS, DEAD))
+        attempt = story.reports("a", A, files={ORDERS: 1})
+        view = story.view(*BOTH)
+        assert accepted(view, DEAD) == [attempt]
+        assert view.accepted[DEAD][0].file_count(DEAD) == 0
+
+    def test_a_report_of_a_cycle_that_the_log_does_not_hold_is_accepted(self) -> None:
+        story = Story()
+        story.opens("a", [A])
+        attempt = story.reports("a", A)
+        assert accepted(story.view(since=1)) == [attempt]
+
+    def test_a_report_after_its_cycle_was_closed_is_accepted(self) -> None:
+        story = Story()
+        story.opens("a", [A])
+        story.closes("a")
+        attempt = story.reports("a", A)
+        assert accepted(story.view()) == [attempt]
+
+    def test_folding_twice_gives_the_same_view(self) -> None:
+        story = Story()
+        story.opens("a", [A, B])
+        story.reports("a", A)
+        story.reports("a", B, failed="x")
+        assert story.view() == story.view()
+
+
+class TestVoid:
+    def test_a_voided_attempt_frees_its_range_for_the_next_report(self) -> None:
+        story = Story()
+        story.opens("a", [A])
+        lost = story.reports("a", A)
+        story.fails_to_commit("a", say=Directives(voided=(lost,)))
+        assert accepted(story.view()) == []
+        assert "it was voided" in reasons(story.view())
+        again = story.reports("a", A)
+        assert accepted(story.view()) == [again]
+
+    def test_void_does_not_bring_back_a_report_that_was_redundant(self) -> None:
+        story = Story()
+        story.opens("a", [A])
+        lost = story.reports("a", A)
+        story.reports("a", A)
+        story.closes("a", say=Directives(voided=(lost,)))
+        assert accepted(story.view()) == []
+
+    def test_void_does_not_touch_what_is_in_the_ledger(self) -> None:
+        story = Story()
+        story.opens("a", [A])
+        landed = story.reports("a", A)
+        story.closes("a", say=Directives(voided=(landed,)))
+        story.reports("a", A)
+        assert accepted(story.view(ledger(covered=A))) == []
+
+
+class TestClaims:
+    def test_a_claim_is_the_plan(self) -> None:
+        story = Story()
+        story.opens("a", [A])
+        assert story.view().claims(story.now) == coverage(A)
+
+    def test_the_later_of_two_planners_keeps_what_the_earlier_did_not_claim(self) -> None:
+        story = Story()
+        story.opens("a", [A])
+        story.opens("b", [[(P0, 5, 15)], [(P1, 0, 5)]])
+        assert story.view().cycles[story.id("b")].claim == coverage([(P0, 10, 15), (P1, 0, 5)])
+
+    def test_a_claim_ends_with_its_deadline_and_no_sooner(self) -> None:
+        story = Story()
+        story.opens("a", [A])
+        view, at = story.view(), story.entries[0].at
+        assert view.claims(at + TIMEOUT - timedelta(microseconds=1))
+        assert not view.claims(at + TIMEOUT)
+
+    def test_a_claim_ends_with_its_complete(self) -> None:
+        story = Story()
+        story.opens("a", [A])
+        story.closes("a")
+        assert not story.view().claims(story.now)
+
+    def test_a_claim_that_is_released_in_the_same_start_does_not_hold_the_plan_off(self) -> None:
+        story = Story()
+        story.opens("a", [A])
+        story.opens("b", [A], say=Directives(released=(story.id("a"),)))
+        view = story.view()
+        assert view.cycles[story.id("b")].claim == coverage(A)
+        assert view.claims(story.now) == coverage(A)
+
+    def test_a_claim_whose_deadline_passed_does_not_hold_a_later_plan_off(self) -> None:
+        story = Story()
+        story.opens("a", [A])
+        story.passes(TIMEOUT)
+        story.opens("b", [A])
+        assert story.view().cycles[story.id("b")].claim == coverage(A)
+
+    def test_a_start_that_is_sent_again_changes_nothing(self) -> None:
+        story = Story()
+        story.opens("a", [A])
+        before = story.view().cycles
+        story.opens("a", [B])
+        assert story.view().cycles == before
+
+    def test_claims_do_not_depend_on_the_ledgers(self) -> None:
+        story = Story()
+        story.opens("a", [A])
+        story.reports("a", A)
+        story.opens("b", [[(P0, 5, 15)]])
+        with_ledger = story.view(ledger(covered=A)).cycles[story.id("b")]
+        assert story.view(ledger()).cycles[story.id("b")].claim == with_ledger.claim == coverage([(P0, 10, 15)])
+
+
+class TestGranted:
+    def test_a_plan_that_lost_nothing_is_granted_as_it_is(self) -> None:
+        story = Story()
+        story.opens("a", [A, B])
+        of = story.view().cycles[story.id("a")]
+        assert granted(of.plan, of.claim) == of.plan.slices
+
+    def test_a_trimmed_slice_keeps_the_rest_under_an_id_of_its_own(self) -> None:
+        story = Story()
+        story.opens("a", [[(P0, 4, 6)]])
+        story.opens("b", [A])
+        of = story.view().cycles[story.id("b")]
+        (kept,) = granted(of.plan, of.claim)
+        assert kept.spans == spans([(P0, 0, 4), (P0, 6, 10)])
+        assert kept.slice_id != of.plan.slices[0].slice_id
+
+    def test_a_slice_that_lost_all_is_not_granted(self) -> None:
+        story = Story()
+        story.opens("a", [A])
+        story.opens("b", [A, B])
+        of = story.view().cycles[story.id("b")]
+        assert [s.spans for s in granted(of.plan, of.claim)] == [spans(B)]
+
+    def test_a_retry_finds_the_report_of_a_trimmed_slice(self) -> None:
+        story = Story()
+        story.opens("a", [[(P0, 0, 4)]])
+        story.opens("b", [A])
+        of = story.view().cycles[story.id("b")]
+        (kept,) = granted(of.plan, of.claim)
+        story.reports("b", [(P0, 4, 10)])
+        again = story.view().cycles[story.id("b")]
+        assert again.finished == {kept.slice_id}
+        assert again.unfinished == ()
+
+    def test_the_log_that_is_needed_reaches_back_to_what_decided_an_open_claim(self) -> None:
+        story = Story()
+        story.opens("a", [[(P0, 0, 4)]])
+        story.opens("b", [A])
+        story.reports("a", [(P0, 0, 4)])
+        story.closes("a")
+        view = story.view(ledger(covered=[(P0, 0, 4)]))
+        low = view.low()
+        assert low == 0
+        later = story.view(ledger(covered=[(P0, 0, 4)]), since=low)
+        assert later.cycles[story.id("b")].claim == view.cycles[story.id("b")].claim
+
+
+class TestClosing:
+    def test_complete_closes_its_cycle(self) -> None:
+        story = Story()
+        story.opens("a", [A])
+        story.closes("a")
+        state = story.view().cycles[story.id("a")]
+        assert state.complete
+        assert state.closed_at == 1
+
+    def test_complete_closes_earlier_cycles_whose_slices_are_all_reported(self) -> None:
+        story = Story()
+        story.opens("a", [A])
+        story.reports("a", A)
+        story.opens("b", [B])
+        story.closes("b")
+        state = story.view().cycles[story.id("a")]
+        assert state.closed_at is not None
+        assert not state.complete
+
+    def test_complete_leaves_an_earlier_cycle_open_that_still_writes(self) -> None:
+        story = Story()
+        story.opens("a", [A])
+        story.opens("b", [B])
+        story.closes("b")
+        assert [c.cycle.run for c in story.view().open_cycles()] == ["a"]
+
+    @pytest.mark.parametrize("how", ["deadline", "release"])
+    def test_complete_closes_an_earlier_cycle_that_lost_its_claim(self, how: str) -> None:
+        story = Story()
+        story.opens("a", [A])
+        if how == "deadline":
+            story.passes(TIMEOUT)
+        story.opens("b", [B])
+        story.closes("b", say=Directives(released=(story.id("a"),) if how == "release" else ()))
+        assert story.view().open_cycles() == []
+
+    def test_complete_closes_no_later_cycle(self) -> None:
+        story = Story()
+        story.opens("a", [A])
+        story.opens("b")
+        story.closes("a")
+        assert [c.cycle.run for c in story.view().open_cycles()] == ["b"]
+
+    def test_complete_of_a_cycle_that_another_one_closed_makes_it_complete(self) -> None:
+        story = Story()
+        story.opens("a", [A])
+        story.reports("a", A)
+        story.opens("b")
+        story.closes("b")
+        closed_at = story.view().cycles[story.id("a")].closed_at
+        story.closes("a")
+        state = story.view().cycles[story.id("a")]
+        assert state.complete
+        assert state.closed_at == closed_at
+
+    def test_complete_of_a_cycle_whose_start_is_cut_off_closes_the_earlier_ones(self) -> None:
+        story = Story()
+        story.opens("b")
+        story.opens("a")
+        story.closes("b")
+        assert story.view(since=1).open_cycles() == []
+
+    def test_a_failed_commit_is_kept_once_per_task_attempt(self) -> None:
+        story = Story()
+        story.opens("a", [A])
+        story.fails_to_commit("a", "1")
+        story.fails_to_commit("a", "1")
+        story.fails_to_commit("a", "2")
+        state = story.view().cycles[story.id("a")]
+        assert state.failed == {"1": "catalog away", "2": "catalog away"}
+        assert state.closed_at is None
+
+    def test_announced_tokens_are_remembered_and_idle_closes_counted_since(self) -> None:
+        story = Story()
+        story.closes("a")
+        story.publishes("a", token=5)
+        story.closes("b")
+        story.closes("c")
+        assert story.view().announced == {UUID(int=5)}
+        assert story.view().empty_closes == 2
+
+
+def fail(story: Story, runs: str, ranges: Ranges = A) -> None:
+    for run in runs:
+        story.opens(run, [ranges])
+        story.reports(run, ranges, failed="boom")
+        story.closes(run)
+
+
+class TestFailures:
+    def test_three_cycles_in_a_row_block_a_range_by_name(self) -> None:
+        story = Story()
+        fail(story, "ab")
+        assert story.view().blocked == ()
+        fail(story, "c")
+        (blocked,) = story.view().blocked
+        assert blocked.coverage == coverage(A)
+        assert blocked.reason == f"failed in {FAILURES_TO_BLOCK} cycles: boom"
+
+    def test_many_attempts_of_one_cycle_count_once(self) -> None:
+        story = Story()
+        story.opens("a", [A])
+        for _ in range(5):
+            story.reports("a", A, failed="boom")
+        assert story.view().blocked == ()
+
+    def test_only_the_offsets_that_failed_every_time_are_blocked(self) -> None:
+        story = Story()
+        fail(story, "a", [(P0, 0, 10)])
+        fail(story, "b", [(P0, 5, 15)])
+        fail(story, "c", [(P0, 8, 20)])
+        assert story.view().blocked_coverage == coverage([(P0, 8, 10)])
+
+    def test_a_success_begins_the_count_anew(self) -> None:
+        story = Story()
+        fail(story, "ab")
+        story.opens("c", [A])
+        attempt = story.reports("c", A)
+        story.closes("c", say=Directives(voided=(attempt,)))
+        fail(story, "de")
+        assert story.view().blocked == ()
+        fail(story, "f")
+        assert story.view().blocked_coverage == coverage(A)
+
+    def test_a_failure_does_not_end_the_work_on_its_slice(self) -> None:
+        story = Story()
+        story.opens("a", [A])
+        story.reports("a", A, failed="boom")
+        assert [s.spans for s in story.view().cycles[story.id("a")].unfinished] == [spans(A)]
+
+    def test_the_log_is_needed_back_to_the_first_failure_so_that_the_third_one_blocks(self) -> None:
+        story = Story()
+        for run in "abc":
+            low = story.view().low(without=story.id(run)) or 0
+            story.opens(run, [A])
+            story.reports(run, A, failed="boom")
+            story.closes(run)
+        assert story.view(since=low).blocked_coverage == coverage(A)
+
+    def test_a_block_needs_all_the_failures_that_made_it(self) -> None:
+        story = Story()
+        fail(story, "abc")
+        low = story.view().low()
+        assert low is not None
+        assert story.view(since=low).blocked == story.view().blocked
+
+    def test_a_block_is_gone_when_all_tables_have_its_range(self) -> None:
+        story = Story()
+        fail(story, "abc")
+        assert story.view(ledger(covered=A)).blocked == ()
+        assert story.view(ledger(ORDERS, covered=A), ledger(DEAD)).blocked != ()
+
+    def test_failures_of_a_range_that_has_landed_need_no_log(self) -> None:
+        story = Story()
+        fail(story, "ab")
+        assert story.view(ledger(covered=A)).low() is None
+
+
+class TestBudgets:
+    def test_one_range_over_budget_is_blocked(self) -> None:
+        story = Story()
+        story.opens("a", [A])
+        story.reports("a", A, blocked="7 rejected")
+        (blocked,) = story.view().blocked
+        assert (blocked.coverage, blocked.reason) == (coverage(A), "7 rejected")
+
+    def test_a_slice_of_several_ranges_over_budget_is_cut_again_before_anything_is_blocked(self) -> None:
+        story, both = Story(), [*A, (P1, 0, 5)]
+        story.opens("a", [both])
+        story.reports("a", both, blocked="7 rejected")
+        view = story.view()
+        assert view.blocked == ()
+        assert view.recut == coverage(both)
+
+    def test_the_log_is_needed_back_to_a_recut(self) -> None:
+        story, both = Story(), [*A, (P1, 0, 5)]
+        story.opens("a", [both])
+        story.reports("a", both, blocked="7 rejected")
+        story.closes("a")
+        low = story.view().low()
+        assert low is not None
+        assert story.view(since=low).recut == coverage(both)
+
+    def test_a_recut_is_over_when_all_tables_have_its_ranges(self) -> None:
+        story, both = Story(), [*A, (P1, 0, 5)]
+        story.opens("a", [both])
+        story.reports("a", both, blocked="7 rejected")
+        assert story.view(ledger(covered=A)).recut == coverage([(P1, 0, 5)])
+
+    def test_a_raised_budget_unblocks_and_is_kept_for_the_next_plan(self) -> None:
+        story = Story()
+        story.opens("a", [A])
+        story.reports("a", A, blocked="7 rejected")
+        story.opens("hand", say=RAISE_A)
+        view = story.view()
+        assert view.blocked == ()
+        assert view.raised == RAISE_A.raised
+
+    def test_a_raised_budget_begins_the_count_of_failures_anew(self) -> None:
+        story = Story()
+        fail(story, "abc")
+        story.opens("hand", say=RAISE_A)
+        fail(story, "de")
+        assert story.view().blocked == ()
+
+    def test_the_log_is_needed_back_to_a_raise_until_its_range_has_landed(self) -> None:
+        story = Story()
+        story.opens("hand", say=RAISE_A)
+        story.closes("hand")
+        assert story.view().low() == 0
+        assert story.view(ledger(covered=A)).low() is None
+
+    def test_a_late_report_that_judged_by_the_budget_before_the_raise_blocks_nothing(self) -> None:
+        story = Story()
+        story.opens("a", [A])
+        story.reports("a", A, blocked="7 rejected")
+        story.opens("hand", say=RAISE_A)
+        story.reports("a", A, blocked="7 rejected")
+        assert story.view().blocked == ()
+
+    def test_a_report_that_is_over_the_raised_budget_too_blocks_again(self) -> None:
+        story = Story()
+        story.opens("hand", say=RAISE_A)
+        story.opens("b", [A])
+        story.reports("b", A, blocked="70 rejected")
+        assert story.view().blocked_coverage == coverage(A)
+
+
+class TestLow:
+    def test_nothing_open_needs_no_log(self) -> None:
+        story = Story()
+        story.opens("a", [A])
+        story.reports("a", A)
+        story.closes("a")
+        assert story.view(ledger(covered=A)).low() is None
+
+    def test_an_accepted_slice_needs_its_files(self) -> None:
+        story = Story()
+        story.opens("a", [A])
+        story.reports("a", A)
+        story.closes("a")
+        assert story.view().low() == 1
+
+    def test_a_slice_that_one_table_lacks_is_needed(self) -> None:
+        story = Story()
+        story.opens("a", [A], tables=(ORDERS, DEAD))
+        story.reports("a", A)
+        story.closes("a")
+        assert story.view(ledger(ORDERS, covered=A), ledger(DEAD)).low() == 1
+
+    def test_an_open_cycle_needs_its_start_unless_it_is_the_one_that_asks(self) -> None:
+        story = Story()
+        story.opens("a", [A])
+        assert story.view().low() == 0
+        assert story.view().low(without=story.id("a")) is None
+
+    def test_reading_from_low_accepts_the_same(self) -> None:
+        story = Story()
+        story.opens("a", [A])
+        story.reports("a", A)
+        story.closes("a")
+        story.opens("b", [B])
+        story.reports("b", B)
+        whole = story.view(ledger(covered=A))
+        low = whole.low()
+        assert low is not None
+        assert low > 0
+        assert story.view(ledger(covered=A), since=low).accepted == whole.accepted

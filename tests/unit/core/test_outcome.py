@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The outcome table: every row is reached, the order of the rows holds, the reason names what matters."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from airflow_provider_lakecommit.core.outcome import TABLE, Commit, Ended, decide
+
+ALL_WELL = Ended(
+    plan="success",
+    groups={0: "success", 1: "success"},
+    commit="success",
+    closed=Commit(published=("shop.orders snapshot 7",)),
+)
+
+
+def ended(closed: Commit | None = None, **changed: object) -> Ended:
+    """All well, but for what is changed."""
+    return replace(ALL_WELL, closed=closed or ALL_WELL.closed, **changed)  # type: ignore[arg-type]
+
+
+CASES = {
+    "all well": (ALL_WELL, "success", "published shop.orders snapshot 7"),
+    "plan failed": (ended(Commit(), plan="failed", groups={0: "upstream_failed"}), "failed", "not planned"),
+    "what is before the plan failed": (ended(Commit(), plan="upstream_failed", groups={}), "failed", "not planned"),
+    "commit failed": (
+        replace(ALL_WELL, commit="failed", closed=None, failure="CatalogError: away"),
+        "failed",
+        "CatalogError: away",
+    ),
+    "commit died without a word": (
+        replace(ALL_WELL, commit="failed", closed=None),
+        "failed",
+        "ended failed, see its log",
+    ),
+    "a group failed, the others are published": (
+        ended(Commit(published=("t snapshot 1",), missing=("orders-1[5, 9)",)), groups={0: "success", 1: "failed"}),
+        "failed",
+        "1 of 2 groups failed (map index 1); the next run reads again what is missing: orders-1[5, 9)",
+    ),
+    "a slice is missing though its group succeeded": (
+        ended(Commit(published=("t snapshot 1",), missing=("orders-1[5, 9)",))),
+        "failed",
+        "orders-1[5, 9)",
+    ),
+    "a range is blocked": (
+        ended(Commit(published=("t snapshot 1",), blocked=("orders-0[3, 4): 9 rejected",))),
+        "failed",
+        "`lakecommit unblock`",
+    ),
+    "staged behind an older window": (
+        ended(Commit(waiting=("shop.orders: orders-0[10, 20) behind 5",)), commit="skipped"),
+        "skipped",
+        "orders-0[10, 20) behind 5",
+    ),
+    "own slices wait, older ones were published": (
+        ended(Commit(published=("t snapshot 1",), waiting=("t: orders-0[10, 20) behind 5",))),
+        "success",
+        "published t snapshot 1",
+    ),
+    "nothing new": (
+        ended(Commit(reason="nothing new"), groups={0: "skipped"}, commit="skipped"),
+        "skipped",
+        "nothing new",
+    ),
+    "plan was skipped by what is before it": (
+        ended(Commit(), plan="skipped", groups={0: "skipped"}, commit="skipped"),
+        "skipped",
+        "nothing new",
+    ),
+    "a finished run was cleared": (
+        ended(Commit(finished=True, note="its window was orders-0[0, 5)"), groups={0: "skipped"}, commit="skipped"),
+        "skipped",
+        "its window was orders-0[0, 5)",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_outcome(case: str) -> None:
+    run, verdict, reason = CASES[case]
+    outcome = decide(run)
+    assert outcome.verdict == verdict
+    assert reason in outcome.reason
+
+
+def test_every_row_of_the_table_decides_a_case() -> None:
+    reached = {
+        next(row.name for row in TABLE if row.applies(run, run.closed or Commit())) for run, _, _ in CASES.values()
+    }
+    assert reached == {row.name for row in TABLE}
+
+
+def test_a_failed_plan_is_told_before_what_follows_from_it() -> None:
+    run = Ended(plan="failed", groups={0: "upstream_failed"}, commit="failed", closed=None, failure="x")
+    assert "not planned" in decide(run).reason
+
+
+def test_a_cleared_finished_run_is_no_failure_of_the_groups_it_no_longer_runs() -> None:
+    run = ended(Commit(finished=True, note="elsewhere"), groups={0: "failed"})
+    assert decide(run).verdict == "skipped"
+
+
+def test_many_missing_slices_are_counted_not_listed() -> None:
+    reason = decide(ended(Commit(missing=tuple(f"slice {n}" for n in range(100))))).reason
+    assert "slice 4" in reason
+    assert "slice 5" not in reason
+    assert "and 95 more" in reason
+
+
+def test_what_the_commit_task_leaves_is_read_back() -> None:
+    told = {
+        "commit_id": "0d9c8e6e-0000-0000-0000-000000000000",
+        "published": [{"table": "shop.orders", "snapshot_id": 7, "rows": 3}],
+        "rows": 3,
+        "waiting": ["w"],
+        "missing": ["m"],
+        "blocked": ["b"],
+        "voided": [],
+        "left": 0,
+        "valid_through": None,
+        "reason": None,
+        "finished": False,
+        "note": "",
+        "ignored_fields": {},
+    }
+    assert Commit.from_dict(told) == Commit(
+        published=("shop.orders snapshot 7",), waiting=("w",), missing=("m",), blocked=("b",)
+    )
