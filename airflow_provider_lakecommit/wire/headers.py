@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Record headers: what our events say beyond the connector's schemas, one header of JSON per record.
+
+Contract: the events stay as the connector wrote them; everything of ours (window, epoch, ranges, attempt, counts,
+directives) is in the header ``lakecommit``, versioned by the envelope. A record of our group without the header is not
+ours and is passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+from uuid import UUID
+
+from airflow_provider_lakecommit.core.log import Directives, Raised
+from airflow_provider_lakecommit.core.model import (
+    Budget,
+    Counts,
+    Cycle,
+    SliceReport,
+    Span,
+    SpanReport,
+    TableReport,
+)
+from airflow_provider_lakecommit.exceptions import WireError
+from airflow_provider_lakecommit.wire.coverage import (
+    coverage_from_json,
+    coverage_to_json,
+    spans_from_json,
+    spans_to_json,
+)
+from airflow_provider_lakecommit.wire.envelope import DAMAGE, number, pack, text, unpack
+from airflow_provider_lakecommit.wire.plan import budget_from_json, budget_to_json
+
+__all__ = [
+    "HEADER",
+    "HEADER_LIMIT",
+    "cycle_from_json",
+    "cycle_to_json",
+    "directives_from_json",
+    "directives_to_json",
+    "find",
+    "header",
+    "report_from_json",
+    "report_to_json",
+]
+
+HEADER = "lakecommit"
+HEADER_LIMIT = 256 << 10
+
+
+def header(values: Mapping[str, Any], what: str) -> list[tuple[str, bytes]]:
+    """The headers of one record.
+
+    :raises WireError: above :data:`HEADER_LIMIT`
+    """
+    remedy = "use larger slices (slice_records) or smaller windows (max_records)"
+    return [(HEADER, pack(values, what=what, limit=HEADER_LIMIT, remedy=remedy).encode("ascii"))]
+
+
+def find(headers: Iterable[tuple[str, bytes]]) -> dict[str, Any] | None:
+    """Our header, or ``None``.
+
+    :raises WireError: when it is damaged or of a later version
+    """
+    packed = next((v or b"" for k, v in headers if k == HEADER), None)
+    return None if packed is None else unpack(packed, what="a control record's header")
+
+
+def cycle_to_json(c: Cycle) -> dict[str, Any]:
+    return {"commit_id": str(c.commit_id), "dag": c.dag, "run": c.run, "n": c.number, "slot": c.slot}
+
+
+def cycle_from_json(v: Mapping[str, Any]) -> Cycle:
+    return Cycle(
+        commit_id=UUID(v["commit_id"]),
+        dag=text(v["dag"]),
+        run=text(v["run"]),
+        number=number(v["n"]),
+        slot=number(v["slot"]),
+    )
+
+
+def directives_to_json(d: Directives) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    if d.released:
+        out["released"] = [str(u) for u in d.released]
+    if d.voided:
+        out["voided"] = [str(u) for u in d.voided]
+    if d.raised:
+        out["raised"] = [[coverage_to_json(r.coverage), budget_to_json(r.budget)] for r in d.raised]
+    return out
+
+
+def directives_from_json(v: Mapping[str, Any]) -> Directives:
+    return Directives(
+        released=tuple(UUID(u) for u in v.get("released", ())),
+        voided=tuple(UUID(u) for u in v.get("voided", ())),
+        raised=tuple(
+            Raised(coverage=coverage_from_json(c), budget=budget_from_json(b) or Budget(max_records=0, max_ratio=0))
+            for c, b in v.get("raised", ())
+        ),
+    )
+
+
+def report_to_json(r: SliceReport) -> dict[str, Any]:
+    return {
+        "slice": str(r.slice_id),
+        "attempt": str(r.attempt),
+        "window": str(r.window_id),
+        "spec": r.spec_version,
+        "spans": spans_to_json(s.span for s in r.spans),
+        "counts": [_counts_to_json(s.counts) for s in sorted(r.spans, key=lambda s: s.span)],
+        "tables": [_table_to_json(t) for t in r.tables],
+        "bytes": r.bytes,
+        "ignored_fields": dict(r.ignored_fields),
+        "blocked": r.blocked,
+        "failed": r.failed,
+    }
+
+
+def report_from_json(v: Mapping[str, Any]) -> SliceReport:
+    """:raises WireError: when the value is damaged"""
+    try:
+        spans: tuple[Span, ...] = spans_from_json(v["spans"])
+        return SliceReport(
+            slice_id=UUID(v["slice"]),
+            attempt=UUID(v["attempt"]),
+            window_id=UUID(v["window"]),
+            spec_version=text(v["spec"]),
+            spans=tuple(SpanReport(span=s, counts=_counts(c)) for s, c in zip(spans, v["counts"], strict=True)),
+            tables=tuple(_table(t) for t in v["tables"]),
+            bytes=number(v["bytes"]),
+            ignored_fields={text(k): number(n) for k, n in v["ignored_fields"].items()},
+            blocked=_reason(v["blocked"]),
+            failed=_reason(v["failed"]),
+        )
+    except DAMAGE as e:
+        raise WireError(f"a slice report is damaged: {type(e).__name__} {e}") from e
+
+
+def _reason(value: Any) -> str | None:
+    return None if value is None else text(value)
+
+
+def _counts_to_json(c: Counts) -> list[int]:
+    return [c.landed, c.rejected, c.filtered, c.gaps, c.skipped]
+
+
+def _counts(values: list[int]) -> Counts:
+    landed, rejected, filtered, gaps, skipped = map(number, values)
+    return Counts(landed=landed, rejected=rejected, filtered=filtered, gaps=gaps, skipped=skipped)
+
+
+def _table_to_json(t: TableReport) -> list[Any]:
+    return [t.table, str(t.uuid), str(t.epoch), t.schema_id, t.spec_id, t.events, t.files, t.rows]
+
+
+def _table(v: list[Any]) -> TableReport:
+    table, uuid, epoch, *numbers = v
+    schema_id, spec_id, events, files, rows = map(number, numbers)
+    return TableReport(
+        table=text(table),
+        uuid=UUID(uuid),
+        epoch=UUID(epoch),
+        schema_id=schema_id,
+        spec_id=spec_id,
+        events=events,
+        files=files,
+        rows=rows,
+    )

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plan of a cycle as JSON values: what a START_COMMIT carries in its header, and what a Spark job is given.
+
+Contract: reading gives back an equal plan; slice ids are derived again from what they identify, so they need no place.
+No secret is ever part of a plan. Times are UTC ISO 8601 text with microseconds.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from airflow_provider_lakecommit.core.model import Budget, Plan, Slice, TableTarget, slice_id
+from airflow_provider_lakecommit.exceptions import WireError
+from airflow_provider_lakecommit.wire.coverage import (
+    offsets_from_json,
+    offsets_to_json,
+    spans_from_json,
+    spans_to_json,
+)
+from airflow_provider_lakecommit.wire.envelope import DAMAGE, number, text
+
+__all__ = [
+    "MAX_SLICES",
+    "budget_from_json",
+    "budget_to_json",
+    "plan_from_json",
+    "plan_to_json",
+    "time_from_json",
+    "time_to_json",
+]
+
+MAX_SLICES = 4000
+"""Most slices of a window: with them a plan stays well below the limit of a header; the rest is left to the next
+window.
+"""
+
+
+def time_to_json(t: datetime) -> str:
+    return t.astimezone(UTC).isoformat(timespec="microseconds")
+
+
+def time_from_json(value: str) -> datetime:
+    return datetime.fromisoformat(value).astimezone(UTC)
+
+
+def budget_to_json(b: Budget | None) -> list[Any] | None:
+    return None if b is None else [b.max_records, b.max_ratio]
+
+
+def budget_from_json(values: Any) -> Budget | None:
+    return None if values is None else Budget(max_records=number(values[0]), max_ratio=float(values[1]))
+
+
+def plan_to_json(plan: Plan) -> dict[str, Any]:
+    return {
+        "landing": plan.landing,
+        "lane": plan.lane,
+        "spec": plan.spec_version,
+        "window": str(plan.window_id),
+        "slices": [_slice_to_json(s) for s in plan.slices],
+        "targets": [_target_to_json(t) for t in plan.targets],
+        "ends": offsets_to_json(plan.ends),
+        "asked_at": time_to_json(plan.asked_at),
+        "left": plan.left,
+        "reason": plan.reason,
+    }
+
+
+def plan_from_json(values: dict[str, Any]) -> Plan:
+    """:raises WireError: when the value is damaged"""
+    try:
+        window = UUID(values["window"])
+        return Plan(
+            landing=text(values["landing"]),
+            lane=text(values["lane"]),
+            spec_version=text(values["spec"]),
+            window_id=window,
+            slices=tuple(_slice_from_json(s, window) for s in values["slices"]),
+            targets=tuple(_target_from_json(t) for t in values["targets"]),
+            ends=offsets_from_json(values["ends"]),
+            asked_at=time_from_json(values["asked_at"]),
+            left=number(values["left"]),
+            reason=None if values["reason"] is None else text(values["reason"]),
+        )
+    except DAMAGE as e:
+        raise WireError(f"a plan is damaged: {type(e).__name__} {e}") from e
+
+
+def _slice_to_json(s: Slice) -> list[Any]:
+    return [s.group, list(s.tables), spans_to_json(s.spans), budget_to_json(s.budget)]
+
+
+def _slice_from_json(values: list[Any], window: UUID) -> Slice:
+    group, names, ranges, budget = values
+    spans, tables = spans_from_json(ranges), tuple(text(t) for t in names)
+    return Slice(
+        slice_id=slice_id(window, spans, tables),
+        group=number(group),
+        spans=spans,
+        tables=tables,
+        budget=budget_from_json(budget),
+    )
+
+
+def _target_to_json(t: TableTarget) -> dict[str, Any]:
+    return {
+        "table": t.table,
+        "uuid": str(t.uuid),
+        "location": t.location,
+        "schema": t.schema,
+        "schema_id": t.schema_id,
+        "spec": t.spec,
+        "spec_id": t.spec_id,
+        "properties": dict(t.properties),
+        "format_version": t.format_version,
+        "epoch": str(t.epoch),
+    }
+
+
+def _target_from_json(v: dict[str, Any]) -> TableTarget:
+    return TableTarget(
+        table=text(v["table"]),
+        uuid=UUID(v["uuid"]),
+        location=text(v["location"]),
+        schema=text(v["schema"]),
+        schema_id=number(v["schema_id"]),
+        spec=text(v["spec"]),
+        spec_id=number(v["spec_id"]),
+        properties={text(k): text(p) for k, p in v["properties"].items()},
+        format_version=number(v["format_version"]),
+        epoch=UUID(v["epoch"]),
+    )
