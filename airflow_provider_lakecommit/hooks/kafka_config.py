@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a user's librdkafka configuration to the one that a client of ours runs with, and from a client's trouble to an
+error text.
+
+Contract: a configuration is a plain mapping of librdkafka names. The user decides where the brokers are and how to
+talk to them; what a read or a transaction means is ours alone, so those keys of the user are left out, with a note
+in the log when they differ. Error texts name `bootstrap.servers` and the last thing the client ran into, and never
+the value of a secret.
+
+Failure story: librdkafka answers a request to dead brokers with "timed out"; why, it tells only its error callback.
+:class:`Trouble` listens there, so that a message can say "connection refused", "name not known" or "invalid
+password".
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException
+
+from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError
+
+__all__ = ["Trouble", "bootstrap_servers", "client_config", "made", "redacted", "unreachable"]
+
+log = logging.getLogger(__name__)
+
+C = TypeVar("C")
+
+# What a read or a transaction of ours means. A user's value would lose or double records, or move offsets that belong
+# to somebody else.
+_OURS = frozenset(
+    {
+        "acks",
+        "allow.auto.create.topics",
+        "auto.commit.interval.ms",
+        "auto.offset.reset",
+        "delivery.report.only.error",
+        "delivery.timeout.ms",
+        "enable.auto.commit",
+        "enable.auto.offset.store",
+        "enable.idempotence",
+        "enable.partition.eof",
+        "group.id",
+        "group.instance.id",
+        "group.protocol",
+        "isolation.level",
+        "max.in.flight",
+        "max.in.flight.requests.per.connection",
+        "message.send.max.retries",
+        "message.timeout.ms",
+        "request.required.acks",
+        "retries",
+        "transaction.timeout.ms",
+        "transactional.id",
+    }
+)
+
+# What a user may change. The pause before connecting is short, since a new client waits for it too, and capped low: a
+# broker's restart is to be noticed.
+_DEFAULTS: dict[str, Any] = {
+    "client.id": "lakecommit",
+    "socket.keepalive.enable": True,
+    "reconnect.backoff.ms": 20,
+    "reconnect.backoff.max.ms": 1000,
+    "log_level": 3,
+}
+
+_SECRET_KEY = re.compile(r"password|secret|\.pem$|token|jaas|assertion|basic\.auth|oauthbearer\.config", re.IGNORECASE)
+_NOISE = re.compile(r"\s*\(after \d+ms in state \w+(, \d+ identical error\(s\) suppressed)?\)")
+_SHORTEST_SECRET = 3
+
+
+class Trouble:
+    """The last error a client reported by itself, for use as its error callback.
+
+    :param also: the user's own callback, which hears everything too.
+    """
+
+    def __init__(self, also: Callable[[KafkaError], object] | None = None) -> None:
+        self._also = also
+        self._last: KafkaError | None = None
+
+    def __call__(self, error: KafkaError) -> None:
+        # "All brokers are down" follows every other error and says less than it.
+        if self._last is None or error.code() != KafkaError._ALL_BROKERS_DOWN:
+            self._last = error
+        log.debug("Kafka client: %s", error)
+        if self._also is not None:
+            self._also(error)
+
+    def forget(self) -> None:
+        """What comes now is another request: what was wrong before may be over."""
+        self._last = None
+
+    @property
+    def denied(self) -> bool:
+        """The brokers answered, and do not take these credentials: waiting does not help."""
+        return self._last is not None and self._last.code() == KafkaError._AUTHENTICATION
+
+    @property
+    def cause(self) -> str | None:
+        """What went wrong last, None when nothing was reported."""
+        return None if self._last is None else _NOISE.sub("", self._last.str())
+
+
+class _ToDebug:
+    """Takes the client's own log lines, for a debugger: every failure that matters reaches the caller as an error."""
+
+    def log(self, level: int, message: str, *args: object) -> None:
+        log.debug(message, *args)
+
+
+def client_config(config: Mapping[str, Any], trouble: Trouble, **ours: Any) -> dict[str, Any]:
+    """The configuration of one client.
+
+    :param ours: what this client needs by its role, as ``**{"group.id": …}``; wins over everything.
+    :raises SpecError: no `bootstrap.servers`
+    """
+    bootstrap_servers(config)
+    theirs = {key: value for key, value in config.items() if key not in _OURS and value is not None}
+    for key in sorted(_OURS & config.keys() & ours.keys()):
+        if str(config[key]).lower() != str(ours[key]).lower():
+            log.info("Kafka setting %s=%s is not used: this client needs %s", key, config[key], ours[key])
+    return {**_DEFAULTS, "logger": _ToDebug(), **theirs, **ours, "error_cb": trouble}
+
+
+def made(client: Callable[[dict[str, Any]], C], config: Mapping[str, Any], trouble: Trouble, **ours: Any) -> C:
+    """A client of that class.
+
+    :raises SpecError: librdkafka does not know a key or refuses its value
+    """
+    settings = client_config(config, trouble, **ours)
+    try:
+        return client(settings)
+    except (KafkaException, TypeError, ValueError) as error:
+        text = error.args[0].str() if isinstance(error, KafkaException) else str(error)
+        raise SpecError(
+            f"the Kafka configuration for {bootstrap_servers(config)} is wrong: {redacted(text, config)}; "
+            "keys and values are those of librdkafka, not of the Java client"
+        ) from None
+
+
+def bootstrap_servers(config: Mapping[str, Any]) -> str:
+    """Where the brokers are.
+
+    :raises SpecError: the configuration does not say
+    """
+    servers = config.get("bootstrap.servers") or config.get("metadata.broker.list")
+    if not isinstance(servers, str) or not servers.strip(" ,"):
+        raise SpecError('the Kafka configuration has no bootstrap.servers: give it as text, "host:port,host:port"')
+    return servers
+
+
+def redacted(text: str, config: Mapping[str, Any]) -> str:
+    """*text* without the value of any secret of *config*."""
+    secrets = {str(value) for key, value in config.items() if value and _SECRET_KEY.search(key)}
+    for secret in sorted(secrets, key=len, reverse=True):
+        if len(secret) >= _SHORTEST_SECRET:
+            text = text.replace(secret, "***")
+    return text
+
+
+def unreachable(
+    kind: type[LakecommitError],
+    doing: str,
+    config: Mapping[str, Any],
+    trouble: Trouble,
+    seconds: float,
+    detail: str = "",
+) -> LakecommitError:
+    """The error for brokers that gave no useful answer while *doing* something."""
+    servers = bootstrap_servers(config)
+    cause = redacted(trouble.cause or detail or "no reason was given", config)
+    if trouble.denied:
+        remedy = "check security.protocol, sasl.mechanism and the credentials"
+        return kind(f"{doing}: Kafka at {servers} refused the login: {cause}; {remedy}")
+    remedy = "check bootstrap.servers, security.protocol and that the brokers are up"
+    return kind(f"{doing}: no answer from Kafka at {servers} within {seconds:.0f} s: {cause}; {remedy}")

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Airflow's connections become the plain settings that the providers' own hooks would use."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from airflow.providers.apache.iceberg.hooks import iceberg
+
+from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.hooks.connections import catalog_properties, kafka_settings
+
+Connect = Callable[..., None]
+
+
+@pytest.fixture
+def connect(monkeypatch: pytest.MonkeyPatch) -> Connect:
+    """`connect("some_id", conn_type="kafka", …)`: a connection in Airflow's environment."""
+
+    def add(conn_id: str, **fields: Any) -> None:
+        monkeypatch.setenv(f"AIRFLOW_CONN_{conn_id.upper()}", json.dumps(fields))
+
+    return add
+
+
+def test_kafka_settings_are_the_extra_of_the_connection(connect: Connect) -> None:
+    extra = {"bootstrap.servers": "a:1,b:2", "security.protocol": "SASL_SSL", "sasl.password": "hush"}
+    connect("events", conn_type="kafka", extra=extra)
+    assert kafka_settings("events") == extra
+
+
+def test_a_kafka_connection_without_brokers_is_refused(connect: Connect) -> None:
+    connect("events", conn_type="kafka", extra={"group.id": "x"})
+    with pytest.raises(SpecError, match=r"'events' cannot be used: .*bootstrap\.servers"):
+        kafka_settings("events")
+
+
+def test_a_callback_that_airflow_does_not_allow_is_refused(connect: Connect) -> None:
+    connect("events", conn_type="kafka", extra={"bootstrap.servers": "a:1", "oauth_cb": "os.getcwd"})
+    with pytest.raises(SpecError, match="oauth_cb"):
+        kafka_settings("events")
+
+
+@pytest.mark.parametrize("read", [kafka_settings, catalog_properties])
+def test_a_missing_connection_is_named_with_the_type_it_must_have(read: Callable[[str], object]) -> None:
+    with pytest.raises(SpecError, match=r"'nobody_made_this' does not exist: make one of type `(kafka|iceberg)`"):
+        read("nobody_made_this")
+
+
+SQL = {"type": "sql", "uri": "sqlite:////tmp/c.db", "warehouse": "file:///tmp/w"}
+
+CATALOGS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
+    "sql in the extra": ({"extra": SQL}, SQL),
+    "rest by host": ({"host": "https://cat/v1/"}, {"type": "rest", "uri": "https://cat/v1"}),
+    "rest with credentials": (
+        {"host": "https://cat", "login": "me", "password": "hush", "extra": {"warehouse": "w"}},
+        {"type": "rest", "uri": "https://cat", "credential": "me:hush", "warehouse": "w"},
+    ),
+    "fields win over the extra": (
+        {"host": "https://new", "extra": {"uri": "https://old"}},
+        {"type": "rest", "uri": "https://new"},
+    ),
+    "credentials mean nothing to a catalog that is no rest catalog": (
+        {"login": "me", "password": "hush", "extra": {"type": "glue", "glue.region": "eu"}},
+        {"type": "glue", "glue.region": "eu"},
+    ),
+    "numbers and truth are text": (
+        {"extra": {**SQL, "pool_size": 3, "echo": False}},
+        {**SQL, "pool_size": "3", "echo": "False"},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CATALOGS)
+def test_catalog_properties(connect: Connect, case: str) -> None:
+    fields, properties = CATALOGS[case]
+    connect("lake", conn_type="iceberg", **fields)
+    assert catalog_properties("lake") == properties
+
+
+@pytest.mark.parametrize("case", [name for name in CATALOGS if name != "numbers and truth are text"])
+def test_catalog_properties_are_those_of_the_iceberg_provider(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    given: dict[str, str] = {}
+    monkeypatch.setattr(iceberg, "load_catalog", lambda name, **properties: given.update(properties))
+    connect("lake", conn_type="iceberg", **CATALOGS[case][0])
+    assert iceberg.IcebergHook("lake").catalog is None
+    assert catalog_properties("lake") == given
+
+
+@pytest.mark.parametrize("extra", [{}, {"type": "sql", "warehouse": "file:///tmp/w"}])
+def test_a_catalog_without_an_address_is_refused(connect: Connect, extra: dict[str, str]) -> None:
+    connect("lake", conn_type="iceberg", extra=extra)
+    with pytest.raises(SpecError, match="does not say where its"):
+        catalog_properties("lake")

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What spark-submit is told for the kinds of masters, and what it is never told."""
+
+from __future__ import annotations
+
+import json
+import stat
+import sys
+import zipfile
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from airflow_provider_lakecommit.core.model import Plan, Slice, Span, slice_id
+from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
+from airflow_provider_lakecommit.exceptions import SparkJobError, SpecError
+from airflow_provider_lakecommit.hooks.spark import SparkMaster, SparkSubmit, _files, spark_master
+from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.spark.job import Secrets, WindowJob
+
+CANARY = "canary-8c1f"
+SECRETS = Secrets(kafka={"bootstrap.servers": "a:1", "sasl.password": CANARY}, io={"s3.secret-access-key": CANARY})
+NOBODY = UUID(int=0)
+
+
+def job() -> WindowJob:
+    partition = SourcePartition(topic="orders", topic_id="id", partition=0)
+    spans, tables = (Span(partition, OffsetRange(0, 5)),), ("shop.orders",)
+    share = Slice(slice_id=slice_id(NOBODY, spans, tables), group=0, spans=spans, tables=tables)
+    plan = Plan(
+        landing="orders",
+        lane="live",
+        spec_version="1",
+        window_id=NOBODY,
+        slices=(share,),
+        targets=(),
+        ends={partition: 5},
+        asked_at=datetime(2026, 1, 1, tzinfo=UTC),
+    )
+    return WindowJob(
+        landing=Landing(name="orders", topics="orders", table="shop.orders"),
+        plan=plan,
+        group=0,
+        places=(0,),
+        commit_id=NOBODY,
+        slot=0,
+        catalog="lake",
+        control_topic="control-lakecommit",
+        control_partition=0,
+    )
+
+
+def connect(monkeypatch: pytest.MonkeyPatch, **fields: Any) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", **fields}))
+
+
+@pytest.mark.parametrize(
+    ("fields", "master"),
+    [
+        ({"host": "local[2]"}, SparkMaster(local=True, driver_on_cluster=False)),
+        ({"host": "local"}, SparkMaster(local=True, driver_on_cluster=False)),
+        ({"host": "yarn"}, SparkMaster(local=False, driver_on_cluster=False)),
+        ({"host": "spark://m", "port": 7077}, SparkMaster(local=False, driver_on_cluster=False)),
+        ({"host": "yarn", "extra": {"deploy-mode": "cluster"}}, SparkMaster(local=False, driver_on_cluster=True)),
+    ],
+)
+def test_the_connection_says_where_jobs_run(
+    monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], master: SparkMaster
+) -> None:
+    connect(monkeypatch, **fields)
+    assert spark_master("spark_default") == master
+
+
+def test_spark_connect_comes_with_a_later_release(monkeypatch: pytest.MonkeyPatch) -> None:
+    connect(monkeypatch, conn_type="spark_connect", host="sc://somewhere")
+    with pytest.raises(SpecError, match=r"`spark_connect`: Spark Connect comes with a later release"):
+        spark_master("spark_default")
+
+
+def test_a_missing_connection_is_an_error_and_not_yarn() -> None:
+    with pytest.raises(SpecError, match="'nobody_made_this' does not exist: make one of type `spark`"):
+        spark_master("nobody_made_this")
+
+
+def command(monkeypatch: pytest.MonkeyPatch, conf: dict[str, str] | None = None, **fields: Any) -> list[str]:
+    """What would be run, without running it."""
+    connect(monkeypatch, **fields)
+    master = spark_master("spark_default")
+    with _files(job(), SECRETS, ship=not master.local) as files:
+        hook = files.hook({**master.conf, **(conf or {})}, "spark_default", master)
+        return list(hook._build_spark_submit_command("main.py"))
+
+
+def option(of: list[str], name: str) -> list[str]:
+    return [of[place + 1] for place, word in enumerate(of) if word == name]
+
+
+def test_a_local_job_runs_this_python_and_ships_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    words = command(monkeypatch, host="local[2]")
+    assert option(words, "--master") == ["local[2]"]
+    assert f"spark.pyspark.python={sys.executable}" in option(words, "--conf")
+    assert "spark.ui.enabled=false" in option(words, "--conf")
+    assert option(words, "--files") == option(words, "--py-files") == []
+
+
+def test_a_job_on_a_cluster_is_given_its_files_and_this_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = command(monkeypatch, host="spark://m:7077")
+    [files], [package] = option(words, "--files"), option(words, "--py-files")
+    assert [Path(f).name for f in files.split(",")] == ["job.json", "secrets.json"]
+    assert Path(package).name == "airflow_provider_lakecommit.zip"
+    assert Path(option(words, "--job")[0]).is_absolute()
+
+
+def test_a_driver_on_the_cluster_finds_its_files_by_name_and_uses_its_own_python(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    words = command(monkeypatch, host="yarn", extra={"deploy-mode": "cluster"})
+    assert option(words, "--job") == ["job.json"]
+    assert option(words, "--secrets") == ["secrets.json"]
+    assert not [c for c in option(words, "--conf") if c.startswith("spark.pyspark.python")]
+
+
+def test_the_users_settings_win(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = command(monkeypatch, conf={"spark.driver.memory": "7g"}, host="local[2]")
+    assert [c for c in option(words, "--conf") if c.startswith("spark.driver.memory")] == ["spark.driver.memory=7g"]
+
+
+def test_no_secret_is_in_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    for host in ("local[2]", "spark://m:7077"):
+        assert CANARY not in " ".join(command(monkeypatch, host=host))
+
+
+def test_the_files_are_for_this_user_only_and_gone_afterwards() -> None:
+    with _files(job(), SECRETS, ship=True) as files:
+        assert stat.S_IMODE(files.secrets.stat().st_mode) == 0o600
+        assert stat.S_IMODE(files.secrets.parent.stat().st_mode) == 0o700
+        assert CANARY in files.secrets.read_text()
+        assert CANARY not in files.job.read_text()
+        assert WindowJob.from_json(files.job.read_text()) == job()
+    assert not files.secrets.parent.exists()
+
+
+def test_the_shipped_package_can_be_imported_from() -> None:
+    with _files(job(), SECRETS, ship=True) as files:
+        assert files.package is not None
+        with zipfile.ZipFile(files.package) as archive:
+            names = set(archive.namelist())
+    assert {"airflow_provider_lakecommit/__init__.py", "airflow_provider_lakecommit/spark/job.py"} <= names
+
+
+def test_functions_among_the_settings_are_refused_and_leave_no_file() -> None:
+    secrets = Secrets(kafka={"bootstrap.servers": "a:1", "oauth_cb": print}, io={})
+    with pytest.raises(SpecError, match="oauth_cb of this landing are functions"), _files(job(), secrets, ship=False):
+        pytest.fail("a job without its settings must not run")
+
+
+def test_a_job_that_was_stopped_before_it_began_does_not_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    connect(monkeypatch, host="local[1]")
+    submit = SparkSubmit("spark_default", grace=timedelta(seconds=1))
+    submit.stop()
+    with pytest.raises(SparkJobError, match="told to stop before it began"):
+        submit.run(job(), SECRETS)
+
+
+def test_a_worker_without_spark_submit_is_told_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    connect(monkeypatch, host="local[1]")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SpecError, match="spark-submit is not on the search path"):
+        SparkSubmit("spark_default", grace=timedelta(seconds=1)).run(job(), SECRETS)
