@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Publishing slices: the one way by which rows get into a table.
+
+Contract: after :func:`publish` every slice of the request is in the table exactly once (``published`` by this call, or
+``already`` there), or is ``refused`` with the reason; all that is published by one call is one snapshot. Calling again
+with the same slices, from anywhere, at any time, appends nothing twice.
+
+Invariants: every slice is checked against the ledger of the very head that it is appended to; the sections of other
+landings and lanes are carried forward as they are; the control position of the section moves only if everything that
+was asked for is in the ledger then, so that no slice is forgotten for a position computed too early.
+
+Failure story: :mod:`airflow_provider_lakecommit.committer.swap`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from uuid import UUID
+
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import MAIN_BRANCH
+
+from airflow_provider_lakecommit.committer.checks import Judgement, Refused, StagedSlice, judge
+from airflow_provider_lakecommit.committer.ledger import LedgerState, require_ledger
+from airflow_provider_lakecommit.committer.lookup import Patience
+from airflow_provider_lakecommit.committer.summary import Account, Kind, LogPoint, SnapshotRecord
+from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap
+from airflow_provider_lakecommit.core.model import LIVE, ControlPosition, LedgerSection, token
+from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.exceptions import LedgerError
+from airflow_provider_lakecommit.hooks.table import Tables
+
+__all__ = ["AppendRequest", "PublishOutcome", "publish"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendRequest:
+    """Slices to publish in one table.
+
+    :param table_uuid: the table they were written for
+    :param control: the section's next control position, ``None`` to leave it
+    :param control_end: how far the control log was read
+    :param record_bytes: the section's next estimate, ``None`` to leave it
+    :param spec_version: the section's next spec version, ``None`` to leave it
+    :param extra: further summary keys, without prefix
+    """
+
+    table: str
+    table_uuid: UUID
+    landing: str
+    commit_id: UUID
+    slices: tuple[StagedSlice, ...]
+    lane: str = LIVE
+    branch: str = MAIN_BRANCH
+    control: ControlPosition | None = None
+    control_end: LogPoint | None = None
+    record_bytes: int | None = None
+    spec_version: str | None = None
+    extra: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishOutcome:
+    """What became of a request. ``snapshot_id`` and ``token`` are of the snapshot that this call made, if any."""
+
+    published: tuple[StagedSlice, ...]
+    already: tuple[StagedSlice, ...]
+    refused: tuple[Refused, ...]
+    snapshot_id: int | None
+    token: UUID | None
+    requests_sent: int
+    state: LedgerState
+    metadata: TableMetadata
+
+
+def publish(tables: Tables, request: AppendRequest, *, patience: Patience | None = None) -> PublishOutcome:
+    """Append what of the request is not in the table yet.
+
+    :raises LedgerError: the table has no ledger section for this landing, or is another table than it was
+    :raises TableError: the table or its branch does not exist
+    :raises CommitUnknownError: a request was sent and what became of it cannot be learned in time
+    :raises CatalogError: the catalog or the storage cannot be reached; nothing was sent
+    """
+    last: list[Judgement] = []
+
+    def decide(metadata: TableMetadata, state: LedgerState) -> Change[Judgement] | None:
+        section = _section(request, metadata, state)
+        judgement = judge(request.slices, metadata, state, section)
+        last[:] = [judgement]
+        return _change(request, metadata, state, section, judgement) if judgement.accepted else None
+
+    swapped = compare_and_swap(tables, request.table, request.branch, decide, patience)
+    judgement = swapped.landed.why if swapped.landed else last[0]
+    return PublishOutcome(
+        published=judgement.accepted if swapped.landed else (),
+        already=judgement.already,
+        refused=judgement.refused,
+        snapshot_id=swapped.snapshot_id,
+        token=swapped.landed.record.token if swapped.landed else None,
+        requests_sent=swapped.requests,
+        state=swapped.state,
+        metadata=swapped.metadata,
+    )
+
+
+def _section(request: AppendRequest, metadata: TableMetadata, state: LedgerState) -> LedgerSection:
+    if metadata.table_uuid != request.table_uuid:
+        raise LedgerError(
+            f"{request.table} is table {metadata.table_uuid} now, its slices were written for {request.table_uuid}: "
+            "it was dropped and made anew. State where it goes on with `lakecommit ledger init SPEC --from OFFSETS`"
+        )
+    require_ledger(state, request.table)
+    section = state.section(request.landing, request.lane)
+    if section is None:
+        raise LedgerError(
+            f"the ledger of {request.table} (branch {request.branch}) has no section for lane {request.lane} of "
+            f"landing {request.landing}: a plan makes it; run one, or `lakecommit ledger init SPEC --from OFFSETS`"
+        )
+    return section
+
+
+def _change(
+    request: AppendRequest,
+    metadata: TableMetadata,
+    state: LedgerState,
+    section: LedgerSection,
+    judgement: Judgement,
+) -> Change[Judgement]:
+    chosen = judgement.accepted
+    added = Coverage.of(item for s in chosen for item in s.coverage.items())
+    record = SnapshotRecord(
+        kind=Kind.APPEND,
+        branch=request.branch,
+        landing=request.landing,
+        lane=request.lane,
+        token=token(request.commit_id, metadata.table_uuid, (s.slice_id for s in chosen)),
+        commit_id=request.commit_id,
+        slices=len(chosen),
+        windows=tuple(dict.fromkeys(s.window_id for s in chosen)),
+        ranges=added,
+        accounting=Account.of(r for s in chosen for r in s.spans),
+        rows=sum(s.rows for s in chosen),
+        spec_version=request.spec_version or section.spec_version,
+        control_end=request.control_end,
+        extra=request.extra,
+    )
+    return Change(
+        record=record,
+        sections=_replaced(state.sections, _next(request, section, added, whole=not judgement.refused)),
+        why=judgement,
+        files=tuple(f for s in chosen for f in s.files),
+    )
+
+
+def _next(request: AppendRequest, section: LedgerSection, added: Coverage, *, whole: bool) -> LedgerSection:
+    return replace(
+        section,
+        covered=section.covered | added,
+        control=request.control if request.control and whole else section.control,
+        record_bytes=section.record_bytes if request.record_bytes is None else request.record_bytes,
+        spec_version=request.spec_version or section.spec_version,
+    )
+
+
+def _replaced(sections: Iterable[LedgerSection], new: LedgerSection) -> tuple[LedgerSection, ...]:
+    key = (new.landing, new.lane)
+    return (*(s for s in sections if (s.landing, s.lane) != key), new)

@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What may be appended: each staged slice against the ledger, the table's schema and spec, and its own files.
+
+Contract: pure. :func:`judge` sorts slices into those to append, those that are in the ledger already, and those that
+are refused, each with its reason. What may be appended is disjoint from all that any landing has in the table and from
+each other, and leaves no hole: per partition it reaches back to the end of the ledger through the set itself.
+
+A slice written under an older schema is taken if that schema is still known and every column of the current one can be
+read from its files: there with the same or a narrower type, or absent and optional. One written under another partition
+spec than the default is refused, because an append writes one manifest of the default spec and would mislabel it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from uuid import UUID
+
+from pyiceberg.exceptions import ResolveError
+from pyiceberg.manifest import DataFile
+from pyiceberg.schema import Schema, promote
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
+
+from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState
+from airflow_provider_lakecommit.core.model import LedgerSection, SliceReport, SpanReport
+from airflow_provider_lakecommit.core.offsets import Coverage
+
+__all__ = ["Grounds", "Judgement", "Refused", "StagedSlice", "judge"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedSlice:
+    """A reported slice with its files for one table, written there under ``schema_id`` and ``spec_id``."""
+
+    slice_id: UUID
+    attempt: UUID
+    window_id: UUID
+    epoch: UUID
+    spans: tuple[SpanReport, ...]
+    files: tuple[DataFile, ...]
+    rows: int
+    schema_id: int
+    spec_id: int
+
+    @classmethod
+    def of(cls, report: SliceReport, table: str, files: Iterable[DataFile]) -> StagedSlice:
+        """A report's share for one table.
+
+        :raises KeyError: when the slice was not done for that table
+        """
+        told = report.table(table)
+        if told is None:
+            raise KeyError(f"slice {report.slice_id} was not done for {table}")
+        return cls(
+            slice_id=report.slice_id,
+            attempt=report.attempt,
+            window_id=report.window_id,
+            epoch=told.epoch,
+            spans=report.spans,
+            files=tuple(files),
+            rows=told.rows,
+            schema_id=told.schema_id,
+            spec_id=told.spec_id,
+        )
+
+    @property
+    def coverage(self) -> Coverage:
+        return Coverage.of((s.span.partition, s.span.range) for s in self.spans)
+
+
+class Grounds(StrEnum):
+    """Why a slice is not appended."""
+
+    EPOCH = "epoch"
+    """It belongs to an epoch that is over: void."""
+    OVERLAP = "overlap"
+    """Some of its offsets are in the table, or in another slice of the same request: void."""
+    SPEC = "spec"
+    """The table has another partition spec by now: void, plan again."""
+    SCHEMA = "schema"
+    """The table's columns cannot be read from its files any more: void, plan again."""
+    ACCOUNTING = "accounting"
+    """Its records, rows or files do not add up: void, plan again."""
+    HOLE = "hole"
+    """It would leave a hole: it waits for what lies before it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """A slice that is not appended. ``void`` tells whether its range has to be read again (if it is not landed by
+    another), as opposed to waiting.
+    """
+
+    slice: StagedSlice
+    grounds: Grounds
+    reason: str
+
+    @property
+    def void(self) -> bool:
+        return self.grounds is not Grounds.HOLE
+
+    def __str__(self) -> str:
+        return f"slice {self.slice.slice_id} ({self.slice.coverage}): {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """Slices sorted by what is to become of them."""
+
+    accepted: tuple[StagedSlice, ...]
+    already: tuple[StagedSlice, ...]
+    refused: tuple[Refused, ...]
+
+
+def judge(
+    slices: Sequence[StagedSlice], metadata: TableMetadata, state: LedgerState, section: LedgerSection
+) -> Judgement:
+    """Sort slices; ``section`` is the ledger section that they are to be added to."""
+    others = state.covered(exclude=(section.landing, section.lane))
+    accepted: list[StagedSlice] = []
+    already: list[StagedSlice] = []
+    refused: list[Refused] = []
+    taken, paths = Coverage(), set[str]()
+    for one in slices:
+        coverage = one.coverage
+        if one.epoch == section.epoch and not coverage - section.covered:
+            already.append(one)
+            continue
+        found = (
+            _epoch(one, state, section)
+            or _overlap(coverage, section.covered | others | taken)
+            or _table(one, metadata)
+            or _accounting(one, metadata, paths)
+        )
+        if found:
+            refused.append(Refused(slice=one, grounds=found[0], reason=found[1]))
+        else:
+            accepted.append(one)
+            taken = taken | coverage
+            paths.update(f.file_path for f in one.files)
+    connected, holes = _connected(accepted, section, others)
+    return Judgement(accepted=connected, already=tuple(already), refused=(*refused, *holes))
+
+
+Finding = tuple[Grounds, str] | None
+
+
+def _epoch(one: StagedSlice, state: LedgerState, section: LedgerSection) -> Finding:
+    if state.condition is Condition.ROLLED_BACK:
+        return Grounds.EPOCH, f"{state.reason}: a new epoch is written first, and what was pending is read again"
+    if one.epoch != section.epoch:
+        return Grounds.EPOCH, f"it is of epoch {one.epoch}, the ledger is at {section.epoch}: its range is read again"
+    return None
+
+
+def _overlap(coverage: Coverage, taken: Coverage) -> Finding:
+    if not coverage.overlaps(taken):
+        return None
+    return Grounds.OVERLAP, f"{coverage & taken} is in the table or in this commit already; the rest is planned again"
+
+
+def _table(one: StagedSlice, metadata: TableMetadata) -> Finding:
+    if one.spec_id != metadata.default_spec_id:
+        return Grounds.SPEC, (
+            f"it was written under partition spec {one.spec_id}, the table is at {metadata.default_spec_id}: "
+            "its range is read again"
+        )
+    if one.schema_id == metadata.current_schema_id:
+        return None
+    written = metadata.schema_by_id(one.schema_id)
+    problem = "is not known any more" if written is None else _unreadable(written, metadata.schema())
+    if problem is None:
+        return None
+    return Grounds.SCHEMA, (
+        f"schema {one.schema_id}, which it was written under, {problem} (the table is at schema "
+        f"{metadata.current_schema_id}): its range is read again"
+    )
+
+
+def _accounting(one: StagedSlice, metadata: TableMetadata, paths: set[str]) -> Finding:
+    problem = _spans_problem(one) or _files_problem(one, metadata, paths)
+    return (Grounds.ACCOUNTING, f"{problem}; its range is read again") if problem else None
+
+
+def _spans_problem(one: StagedSlice) -> str | None:
+    for s in one.spans:
+        if s.counts.total != len(s.span):
+            return f"{s.span} spans {len(s.span)} offsets, its report accounts for {s.counts.total} ({s.counts})"
+    if sum(len(s.span) for s in one.spans) != len(one.coverage):
+        return "its spans overlap each other"
+    return None
+
+
+def _files_problem(one: StagedSlice, metadata: TableMetadata, paths: set[str]) -> str | None:
+    rows = sum(f.record_count for f in one.files)
+    if rows != one.rows:
+        return f"its files hold {rows} rows, its report says {one.rows}"
+    arity = len(metadata.spec().fields)
+    own = set[str]()
+    for f in one.files:
+        if f.file_path in paths or f.file_path in own:
+            return f"file {f.file_path} is in this commit already"
+        if f.spec_id != one.spec_id or len(f.partition) != arity:
+            return f"file {f.file_path} has {len(f.partition)} partition values of spec {f.spec_id}, {arity} are due"
+        own.add(f.file_path)
+    return None
+
+
+def _connected(
+    slices: list[StagedSlice], section: LedgerSection, others: Coverage
+) -> tuple[tuple[StagedSlice, ...], tuple[Refused, ...]]:
+    """The greatest set without a hole between the ledger and any of its slices."""
+    chosen, holes = [(s, s.coverage) for s in slices], list[Refused]()
+    landed = section.covered | others
+    while True:
+        through = landed | Coverage.of(item for _, c in chosen for item in c.items())
+        reach = {p: through[p].reach(section.starts.get(p, 0)) for p in through.parts}
+        held = [
+            (
+                s,
+                next(
+                    f"offset {reach[p]} of {p} is missing before it: it waits" for p, r in c.items() if r.end > reach[p]
+                ),
+            )
+            for s, c in chosen
+            if any(r.end > reach[p] for p, r in c.items())
+        ]
+        if not held:
+            return tuple(s for s, _ in chosen), tuple(holes)
+        holes += [Refused(slice=s, grounds=Grounds.HOLE, reason=why) for s, why in held]
+        gone = {id(s) for s, _ in held}
+        chosen = [(s, c) for s, c in chosen if id(s) not in gone]
+
+
+def _unreadable(written: Schema, current: Schema) -> str | None:
+    """The first column of ``current`` that cannot be read from files of ``written``."""
+    return _struct_problem(written.as_struct(), current.as_struct(), "")
+
+
+def _struct_problem(written: StructType, current: StructType, path: str) -> str | None:
+    have = {f.field_id: f for f in written.fields}
+    for field in current.fields:
+        name = f"{path}{field.name}"
+        if (problem := _field_problem(have.get(field.field_id), field, name)) is not None:
+            return problem
+    return None
+
+
+def _field_problem(written: NestedField | None, current: NestedField, name: str) -> str | None:
+    if written is None:
+        return f"lacks the required column {name}" if current.required else None
+    if current.required and not written.required:
+        return f"allows nulls in {name}, which is required now"
+    return _type_problem(written.field_type, current.field_type, name)
+
+
+def _type_problem(written: IcebergType, current: IcebergType, name: str) -> str | None:
+    if isinstance(written, StructType) and isinstance(current, StructType):
+        return _struct_problem(written, current, f"{name}.")
+    if isinstance(written, ListType) and isinstance(current, ListType):
+        return _field_problem(written.element_field, current.element_field, f"{name}.element")
+    if isinstance(written, MapType) and isinstance(current, MapType):
+        return _field_problem(written.key_field, current.key_field, f"{name}.key") or _field_problem(
+            written.value_field, current.value_field, f"{name}.value"
+        )
+    if written == current:
+        return None
+    try:
+        promote(written, current)
+    except ResolveError:
+        return f"has {name} as {written}, which cannot be read as {current}"
+    return None

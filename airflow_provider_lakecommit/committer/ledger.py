@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is in a table, read from that table: the ledger of the newest landing snapshot on a branch's ancestry.
+
+Contract: :func:`read_ledger` is a function of the table's metadata alone. Consumer groups, logs and caches have no say.
+One tag per branch pins the snapshot that holds the ledger; each landing snapshot moves it in the same commit. So the
+tag tells a rollback (tag off the ancestry, an older ledger on it) from a first run (neither tag nor ledger), and from a
+ledger that is gone.
+
+Failure story: nothing is guessed. A tag without a ledger on the ancestry is LOST (rolled back to before the origin) or
+CUT (the snapshots between head and ledger were expired), and :func:`require_ledger` turns both into a
+:class:`LedgerError` that names the command. A ledger whose tag was removed, or that a new branch inherited, counts as
+rolled back: nothing tells any more that it is the newest, so pending slices are voided and their ranges read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from uuid import UUID
+
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+from pyiceberg.table.snapshots import Snapshot
+
+from airflow_provider_lakecommit.committer.summary import (
+    Kind,
+    LogPoint,
+    SnapshotRecord,
+    has_ledger,
+    record_of,
+    sections_of,
+)
+from airflow_provider_lakecommit.core.model import LedgerSection
+from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.exceptions import LedgerError, TableError
+
+__all__ = [
+    "Condition",
+    "LedgerState",
+    "ancestry",
+    "landing_snapshots",
+    "read_ledger",
+    "require_ledger",
+    "should_carry",
+    "tag_name",
+    "unannounced",
+]
+
+FOREIGN_LIMIT = 20
+"""Foreign snapshots after the ledger at which it is carried forward."""
+_EXPIRY_AGE = "history.expire.max-snapshot-age-ms"
+_EXPIRY_AGE_DEFAULT_MS = 5 * 24 * 3600 * 1000
+
+
+class Condition(StrEnum):
+    """What the metadata says about the ledger of a branch."""
+
+    PRESENT = "present"
+    ABSENT = "absent"
+    """Neither ledger nor tag: a first run is allowed."""
+    ROLLED_BACK = "rolled back"
+    """The ancestry holds a ledger that is not the newest, or not known to be: a new epoch comes first."""
+    LOST = "lost"
+    """The branch was rolled back to before the origin."""
+    CUT = "cut"
+    """The ancestry does not reach back to the ledger."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerState:
+    """The ledger of one branch of one table. ``foreign_since`` counts the snapshots of others after the ledger's."""
+
+    condition: Condition
+    branch: str
+    table_uuid: UUID
+    sections: tuple[LedgerSection, ...] = ()
+    head_id: int | None = None
+    snapshot_id: int | None = None
+    tag_id: int | None = None
+    foreign_since: int = 0
+    at_ms: int = 0
+    reason: str = ""
+
+    def section(self, landing: str, lane: str) -> LedgerSection | None:
+        return next((s for s in self.sections if (s.landing, s.lane) == (landing, lane)), None)
+
+    def covered(self, *, exclude: tuple[str, str] | None = None) -> Coverage:
+        """What all landings and lanes have in the table, but for one."""
+        return Coverage.of(item for s in self.sections if (s.landing, s.lane) != exclude for item in s.covered.items())
+
+
+def tag_name(branch: str) -> str:
+    """Name of the tag that pins the ledger of a branch."""
+    return f"lakecommit-{branch}"
+
+
+def ancestry(metadata: TableMetadata, branch: str) -> Iterator[Snapshot]:
+    """The snapshots of a branch, newest first, as far as the metadata has them."""
+    by_id = {s.snapshot_id: s for s in metadata.snapshots}
+    ref = metadata.refs.get(branch)
+    snapshot = by_id.get(ref.snapshot_id) if ref else None
+    while snapshot is not None:
+        yield snapshot
+        parent = snapshot.parent_snapshot_id
+        snapshot = None if parent is None else by_id.get(parent)
+
+
+def read_ledger(metadata: TableMetadata, branch: str = MAIN_BRANCH) -> LedgerState:
+    """Read the ledger of a branch.
+
+    :raises TableError: when there is no such branch
+    :raises WireError: when the ledger is damaged or of a later release
+    """
+    _check_refs(metadata, branch)
+    line = list(ancestry(metadata, branch))
+    tag = metadata.refs.get(tag_name(branch))
+    found = next((n for n, s in enumerate(line) if has_ledger(s)), None)
+    condition, reason = _condition(metadata, branch, line, found)
+    holder = None if found is None else line[found]
+    return LedgerState(
+        condition=condition,
+        branch=branch,
+        table_uuid=metadata.table_uuid,
+        sections=() if holder is None else sections_of(holder),
+        head_id=line[0].snapshot_id if line else None,
+        snapshot_id=None if holder is None else holder.snapshot_id,
+        tag_id=None if tag is None else tag.snapshot_id,
+        foreign_since=found or 0,
+        at_ms=0 if holder is None else holder.timestamp_ms,
+        reason=reason,
+    )
+
+
+def require_ledger(state: LedgerState, table: str) -> None:
+    """Refuse a table whose ledger is gone.
+
+    :raises LedgerError: naming what happened and the command that repairs it
+    """
+    if state.condition in (Condition.LOST, Condition.CUT):
+        raise LedgerError(
+            f"the ledger of {table} (branch {state.branch}) is {state.condition}: {state.reason}. Nothing is landed "
+            "until the offsets to go on from are stated: `lakecommit ledger init SPEC --from OFFSETS`, or roll the "
+            f"branch to snapshot {state.tag_id or 'of the ledger'}, which holds the ledger"
+        )
+
+
+def should_carry(state: LedgerState, metadata: TableMetadata, now_ms: int) -> bool:
+    """Have foreign snapshots piled up so that the ledger had better be brought forward by an empty append?"""
+    if state.condition is not Condition.PRESENT or not state.foreign_since:
+        return False
+    text = metadata.properties.get(_EXPIRY_AGE, "")
+    age = int(text) if text.isdecimal() else _EXPIRY_AGE_DEFAULT_MS
+    return state.foreign_since >= FOREIGN_LIMIT or now_ms - state.at_ms >= age // 4
+
+
+def landing_snapshots(
+    metadata: TableMetadata, branch: str = MAIN_BRANCH, *, landing: str | None = None, lane: str | None = None
+) -> Iterator[SnapshotRecord]:
+    """The landing snapshots on a branch's ancestry, newest first, of one landing and lane or of all.
+
+    :raises WireError: at a snapshot whose summary is damaged
+    """
+    for snapshot in ancestry(metadata, branch):
+        record = record_of(snapshot)
+        if record is None or landing not in (None, record.landing) or lane not in (None, record.lane):
+            continue
+        yield record
+
+
+def unannounced(
+    records: Iterator[SnapshotRecord], announced: Container[UUID], log_begin: LogPoint
+) -> tuple[SnapshotRecord, ...]:
+    """Appends whose tokens were never announced, oldest first.
+
+    :param records: of one landing and lane, newest first
+    :param announced: tokens in the control log from ``log_begin`` on
+    :param log_begin: from where the log was read. An announcement comes at or after the record's ``control_end``, so a
+        record that ended before this point, or was made under another log, cannot be judged: it and all before it count
+        as announced
+    """
+    out: list[SnapshotRecord] = []
+    for record in records:
+        if record.kind is not Kind.APPEND:
+            continue
+        end = record.control_end
+        if end is None or _log(end) != _log(log_begin) or end.offset < log_begin.offset:
+            break
+        if record.token not in announced:
+            out.append(record)
+    return tuple(reversed(out))
+
+
+def _log(point: LogPoint) -> tuple[str, int]:
+    return point.topic_id, point.partition
+
+
+def _check_refs(metadata: TableMetadata, branch: str) -> None:
+    ref = metadata.refs.get(branch)
+    if ref is None and branch != MAIN_BRANCH:
+        raise TableError(
+            f"table {metadata.table_uuid} has no branch {branch!r}: make it (ALTER TABLE … CREATE BRANCH `{branch}`), "
+            "or land into main"
+        )
+    if ref is not None and ref.snapshot_ref_type != SnapshotRefType.BRANCH:
+        raise TableError(f"{branch!r} of table {metadata.table_uuid} is a tag: name a branch")
+    tag = metadata.refs.get(tag_name(branch))
+    if tag is not None and tag.snapshot_ref_type != SnapshotRefType.TAG:
+        raise TableError(
+            f"table {metadata.table_uuid} has a branch {tag_name(branch)!r}, the name of the tag that pins the ledger: "
+            "rename that branch"
+        )
+
+
+def _condition(metadata: TableMetadata, branch: str, line: list[Snapshot], found: int | None) -> tuple[Condition, str]:
+    tag = metadata.refs.get(tag_name(branch))
+    if found is not None:
+        if tag is None:
+            return Condition.ROLLED_BACK, f"no tag {tag_name(branch)} tells that this ledger is the newest"
+        if any(s.snapshot_id == tag.snapshot_id for s in line):
+            return Condition.PRESENT, ""
+        return Condition.ROLLED_BACK, (
+            f"the branch was rolled back from snapshot {tag.snapshot_id} to one on {line[found].snapshot_id}"
+        )
+    newest = metadata.snapshot_by_id(tag.snapshot_id) if tag else _orphan(metadata, branch)
+    if newest is None:
+        return Condition.ABSENT, ""
+    if line and _severed(line[-1], newest):
+        return Condition.CUT, (
+            f"the snapshots between {newest.snapshot_id}, which holds the ledger, and {line[-1].snapshot_id} "
+            "have expired"
+        )
+    return Condition.LOST, f"snapshot {newest.snapshot_id}, which holds the ledger, is not on the branch any more"
+
+
+def _orphan(metadata: TableMetadata, branch: str) -> Snapshot | None:
+    """The newest landing snapshot of a branch that is left in the metadata though nothing refers to it."""
+    ours = (s for s in metadata.snapshots if (r := record_of(s)) is not None and r.branch == branch)
+    return max(ours, key=_age, default=None)
+
+
+def _severed(oldest: Snapshot, ledger: Snapshot) -> bool:
+    """Does the ancestry end early? Either its last parent is missing, or (some expire a snapshot by making its child an
+    orphan) all that is left of it is younger than the ledger.
+    """
+    return oldest.parent_snapshot_id is not None or _age(oldest) > _age(ledger)
+
+
+def _age(snapshot: Snapshot) -> tuple[int, int]:
+    return snapshot.sequence_number or 0, snapshot.timestamp_ms

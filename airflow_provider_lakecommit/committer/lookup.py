@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Looking at a table again until it can be seen, within a bounded time: how an unknown outcome becomes a known one.
+
+Contract: a commit request has an outcome only once the metadata has been read after it, whatever the catalog answered.
+A look that fails is tried again with growing, jittered waits until the time is up. Clocks only bound the trying.
+
+Failure story: when the table cannot be seen in time, :class:`CommitUnknownError` if a request was sent, else the
+:class:`CatalogError` of the last look. Nothing is deleted; the next attempt looks again.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from pyiceberg.table import Table
+
+from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError
+from airflow_provider_lakecommit.hooks.table import Tables
+
+__all__ = ["Lookup", "Patience"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long a commit tries: at most ``seconds`` and ``requests`` requests; waits double from ``first_wait`` on."""
+
+    seconds: float = 120.0
+    requests: int = 20
+    first_wait: float = 0.1
+    longest_wait: float = 10.0
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+
+@dataclass(slots=True, kw_only=True)
+class Lookup:
+    """The looks and waits of one commit."""
+
+    tables: Tables
+    identifier: str
+    patience: Patience
+    requests: int = 0
+    last_error: BaseException | None = None
+    _waits: int = 0
+    _deadline: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._deadline = self.patience.clock() + self.patience.seconds
+
+    def look(self) -> Table:
+        """The table as it is now.
+
+        :raises CommitUnknownError: a request was sent and the table cannot be seen
+        :raises CatalogError: none was sent, and the table cannot be seen
+        :raises TableError: the table is gone
+        """
+        while True:
+            try:
+                return self.tables.load(self.identifier)
+            except CatalogError as e:
+                if self.wait():
+                    continue
+                if not self.requests:
+                    raise
+                raise CommitUnknownError(
+                    f"{self.requests} commit request(s) for {self.identifier} were sent and the table could not be "
+                    f"read for {self.patience.seconds:g} s since ({e}); the last request ended with {self._told()}. "
+                    "The snapshot may or may not be there; nothing was deleted, and the next attempt looks again"
+                ) from None
+
+    def may_send(self) -> bool:
+        """Is another request within bounds? The first one always is."""
+        if not self.requests:
+            return True
+        return self.requests < self.patience.requests and self.patience.clock() < self._deadline
+
+    def gave_up(self) -> CommitUnknownError:
+        """The error of a commit that was sent and is not in the table at the last look."""
+        return CommitUnknownError(
+            f"{self.requests} commit request(s) for {self.identifier} were sent and none was in the table at the last "
+            f"look; the last one ended with {self._told()}. One may still be on its way; nothing was deleted, and the "
+            "next attempt looks again"
+        )
+
+    def wait(self) -> bool:
+        """Wait a while, or tell that the time is up."""
+        left = self._deadline - self.patience.clock()
+        if left <= 0:
+            return False
+        wanted = min(self.patience.first_wait * 2.0**self._waits, self.patience.longest_wait)
+        self._waits += 1
+        self.patience.sleep(min(left, wanted * random.uniform(0.5, 1.0)))
+        return True
+
+    def _told(self) -> str:
+        return self.tables.describe(self.last_error) if self.last_error else "no error"

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Snapshots without files: a landing joins a table, its epoch is renewed, its ledger is brought forward or set by hand.
+
+Contract: each is the same compare-and-swap as an append, so that of two that race one is made and the other reads it
+back. An origin never replaces a section that is there; a new epoch is given to *every* section of the table, because a
+rollback takes rows from all of them; carrying forward changes no coverage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from uuid import UUID, uuid4
+
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import MAIN_BRANCH
+
+from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, require_ledger
+from airflow_provider_lakecommit.committer.lookup import Patience
+from airflow_provider_lakecommit.committer.summary import Kind, LogPoint, SnapshotRecord
+from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap
+from airflow_provider_lakecommit.core.model import ControlPosition, LedgerSection
+from airflow_provider_lakecommit.exceptions import LedgerError
+from airflow_provider_lakecommit.hooks.table import Tables
+
+__all__ = ["carry_forward", "join_table", "renew_epochs", "set_section"]
+
+Update = Callable[[LedgerState], tuple[LedgerSection, ...] | None]
+
+
+def join_table(
+    tables: Tables,
+    table: str,
+    section: LedgerSection,
+    *,
+    branch: str = MAIN_BRANCH,
+    table_uuid: UUID | None = None,
+    patience: Patience | None = None,
+) -> LedgerState:
+    """Give a landing's lane its section, unless it has one (then that one is read back): the origin.
+
+    :param table_uuid: the table that the log remembers, if it does
+    :raises LedgerError: the ledger of the table is gone, its rollback was not dealt with, or it is another table
+    """
+
+    def update(state: LedgerState) -> tuple[LedgerSection, ...] | None:
+        _check_uuid(state, table, table_uuid)
+        require_ledger(state, table)
+        if state.section(section.landing, section.lane) is not None:
+            return None
+        if state.condition is Condition.ROLLED_BACK:
+            raise LedgerError(f"{table}: {state.reason}; its epochs are renewed before a landing joins: plan again")
+        return (*state.sections, section)
+
+    return _swap(tables, table, branch, Kind.ORIGIN, (section.landing, section.lane), update, patience)
+
+
+def renew_epochs(
+    tables: Tables,
+    table: str,
+    landing: str,
+    lane: str,
+    *,
+    branch: str = MAIN_BRANCH,
+    force: bool = False,
+    new_epoch: Callable[[], UUID] = uuid4,
+    patience: Patience | None = None,
+) -> LedgerState:
+    """Void all that is pending for a table that was rolled back (with ``force``, for any table): a new epoch for every
+    section, before anything else is appended.
+
+    :raises LedgerError: the ledger of the table is gone
+    """
+    before: list[dict[tuple[str, str], UUID]] = []
+
+    def update(state: LedgerState) -> tuple[LedgerSection, ...] | None:
+        require_ledger(state, table)
+        epochs = {(s.landing, s.lane): s.epoch for s in state.sections}
+        before.append(epochs)
+        wanted = state.condition is Condition.ROLLED_BACK or (force and epochs == before[0])
+        return tuple(replace(s, epoch=new_epoch()) for s in state.sections) if wanted and epochs else None
+
+    return _swap(tables, table, branch, Kind.EPOCH, (landing, lane), update, patience)
+
+
+def carry_forward(
+    tables: Tables,
+    table: str,
+    landing: str,
+    lane: str,
+    *,
+    branch: str = MAIN_BRANCH,
+    control: ControlPosition | None = None,
+    control_end: LogPoint | None = None,
+    patience: Patience | None = None,
+) -> LedgerState:
+    """Repeat the ledger in a snapshot at the head, with a new control position of one section if given.
+
+    :raises LedgerError: there is no such section, or the ledger is gone, or its rollback was not dealt with
+    """
+
+    def update(state: LedgerState) -> tuple[LedgerSection, ...]:
+        require_ledger(state, table)
+        if state.condition is Condition.ROLLED_BACK or state.section(landing, lane) is None:
+            raise LedgerError(
+                f"{table}: {state.reason or f'no section for lane {lane} of landing {landing}'}; "
+                "nothing to carry: plan again"
+            )
+        return tuple(
+            replace(s, control=control or s.control) if (s.landing, s.lane) == (landing, lane) else s
+            for s in state.sections
+        )
+
+    return _swap(tables, table, branch, Kind.CARRY, (landing, lane), update, patience, control_end)
+
+
+def set_section(
+    tables: Tables,
+    table: str,
+    section: LedgerSection,
+    *,
+    branch: str = MAIN_BRANCH,
+    patience: Patience | None = None,
+) -> LedgerState:
+    """Set a landing's section whatever the ledger says, as a person decided; other sections get a new epoch if the
+    table was rolled back. The section's epoch must be new, so that nothing that was pending is appended.
+
+    :raises LedgerError: the epoch is the present one
+    """
+
+    def update(state: LedgerState) -> tuple[LedgerSection, ...] | None:
+        now = state.section(section.landing, section.lane)
+        if now == section:
+            return None
+        if now is not None and now.epoch == section.epoch:
+            raise LedgerError(
+                f"{table}: a ledger that is set by hand needs a new epoch, {section.epoch} is the present one"
+            )
+        rest = (s for s in state.sections if (s.landing, s.lane) != (section.landing, section.lane))
+        if state.condition is Condition.ROLLED_BACK:
+            rest = (replace(s, epoch=uuid4()) for s in rest)
+        return (*rest, section)
+
+    return _swap(tables, table, branch, Kind.INIT, (section.landing, section.lane), update, patience)
+
+
+def _check_uuid(state: LedgerState, table: str, expected: UUID | None) -> None:
+    if expected is not None and state.table_uuid != expected:
+        raise LedgerError(
+            f"{table} is table {state.table_uuid} now, the control log remembers {expected}: it was dropped and made "
+            "anew. State where it goes on with `lakecommit ledger init SPEC --from OFFSETS`"
+        )
+
+
+def _swap(
+    tables: Tables,
+    table: str,
+    branch: str,
+    kind: Kind,
+    who: tuple[str, str],
+    update: Update,
+    patience: Patience | None,
+    control_end: LogPoint | None = None,
+) -> LedgerState:
+    record = SnapshotRecord(kind=kind, branch=branch, landing=who[0], lane=who[1], control_end=control_end)
+
+    def decide(_: TableMetadata, state: LedgerState) -> Change[None] | None:
+        sections = update(state)
+        return None if sections is None else Change(record=record, sections=sections, why=None)
+
+    return compare_and_swap(tables, table, branch, decide, patience).state

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One attempt at a landing snapshot: its manifests, its commit request, and what is left of it when it lost.
+
+Contract: the request adds the snapshot, moves the branch and moves the tag, all or nothing, and states all that it was
+made for: the table, the head, where the tag is, the current schema and the default spec. The tag never goes back, so a
+request that is still on its way when the tag has moved can never be applied, not even after a rollback of the branch to
+the very head it was made for.
+
+Failure story: an attempt whose outcome is unknown keeps its files. They are removed only when the tag has moved past
+it, the metadata does not know its snapshot and the head does not list its manifests; failing to remove them costs space
+only.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    AssertCurrentSchemaId,
+    AssertDefaultSpecId,
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    SetSnapshotRefUpdate,
+    TableRequirement,
+    TableUpdate,
+)
+
+from airflow_provider_lakecommit.committer.ledger import LedgerState, tag_name
+from airflow_provider_lakecommit.exceptions import CatalogError, TableError
+
+__all__ = ["KEEP_FOR_EVER_MS", "Attempt", "remove_leftovers", "stage"]
+
+KEEP_FOR_EVER_MS = 2**63 - 1
+"""Age limit of the tag, explicit: without one a table property may expire it."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """A commit request with its files written. ``fenced`` tells whether the tag guards it."""
+
+    snapshot: Snapshot
+    requirements: tuple[TableRequirement, ...]
+    updates: tuple[TableUpdate, ...]
+    tag_id: int | None
+    fenced: bool
+
+
+def stage(table: Table, state: LedgerState, files: Sequence[DataFile], summary: dict[str, str]) -> Attempt:
+    """Write the manifest and the manifest list of a snapshot on the head that ``state`` was read from.
+
+    :raises TableError: pyiceberg cannot write to a table of this format version
+    :raises CatalogError: the storage cannot be written
+    """
+    try:
+        snapshot = _written(table, state.branch, files, summary)
+    except NotImplementedError as e:
+        raise TableError(
+            f"{'.'.join(table.name())} has format version {table.format_version}, to which pyiceberg cannot append: {e}"
+        ) from e
+    except OSError as e:
+        raise CatalogError(
+            f"the manifests of {'.'.join(table.name())} could not be written below {table.location()} "
+            f"({type(e).__name__}: {e.strerror or e}): check the storage; nothing was committed"
+        ) from e
+    fenced = bool(table.metadata.snapshots)
+    return Attempt(
+        snapshot=snapshot,
+        requirements=_requirements(table.metadata, state, fenced=fenced),
+        updates=_updates(table.metadata, state.branch, snapshot),
+        tag_id=state.tag_id,
+        fenced=fenced,
+    )
+
+
+def remove_leftovers(io: FileIO, metadata: TableMetadata, state: LedgerState, attempts: Sequence[Attempt]) -> None:
+    """Remove the files of attempts that can no longer be applied; best effort."""
+    dead = [a for a in attempts if a.fenced and a.tag_id != state.tag_id and not _known(metadata, a.snapshot)]
+    if not dead:
+        return
+    try:
+        head = metadata.snapshot_by_id(state.head_id) if state.head_id is not None else None
+        listed = {m.manifest_path for m in head.manifests(io)} if head else set()
+        for attempt in dead:
+            own = [
+                m.manifest_path
+                for m in attempt.snapshot.manifests(io)
+                if m.added_snapshot_id == attempt.snapshot.snapshot_id
+            ]
+            if listed.isdisjoint(own):
+                for path in (attempt.snapshot.manifest_list, *own):
+                    io.delete(path)
+    except Exception as e:
+        _log.warning("files of a lost commit attempt stay below %s/metadata: %s", metadata.location, e)
+
+
+def _written(table: Table, branch: str, files: Sequence[DataFile], summary: dict[str, str]) -> Snapshot:
+    transaction = table.transaction()
+    append = transaction.update_snapshot(snapshot_properties=summary, branch=branch).fast_append()
+    for file in files:
+        append.append_data_file(file)
+    append.commit()
+    snapshot = transaction.table_metadata.snapshot_by_id(append.snapshot_id)
+    if snapshot is None:
+        raise TableError(f"pyiceberg staged no snapshot for {'.'.join(table.name())}: nothing was committed")
+    return snapshot
+
+
+def _requirements(metadata: TableMetadata, state: LedgerState, *, fenced: bool) -> tuple[TableRequirement, ...]:
+    # On a table without snapshots pyiceberg's catalogs refuse to look at a tag; there the head alone is guard enough.
+    tag = (_at(tag_name(state.branch), state.tag_id),) if fenced else ()
+    return (
+        AssertTableUUID(uuid=metadata.table_uuid),
+        _at(state.branch, state.head_id),
+        *tag,
+        AssertCurrentSchemaId.model_validate({"current-schema-id": metadata.current_schema_id}),
+        AssertDefaultSpecId.model_validate({"default-spec-id": metadata.default_spec_id}),
+    )
+
+
+def _at(ref: str, snapshot_id: int | None) -> AssertRefSnapshotId:
+    return AssertRefSnapshotId.model_validate({"ref": ref, "snapshot-id": snapshot_id})
+
+
+def _updates(metadata: TableMetadata, branch: str, snapshot: Snapshot) -> tuple[TableUpdate, ...]:
+    # A reference is replaced whole: what the owner set for its branch is stated again.
+    now = metadata.refs.get(branch)
+    keep = now.model_dump(by_alias=True, exclude={"snapshot_id"}) if now else {"type": SnapshotRefType.BRANCH}
+    pin = {"type": SnapshotRefType.TAG, "max-ref-age-ms": KEEP_FOR_EVER_MS}
+    return (
+        AddSnapshotUpdate(snapshot=snapshot),
+        SetSnapshotRefUpdate.model_validate({"ref-name": branch, "snapshot-id": snapshot.snapshot_id, **keep}),
+        SetSnapshotRefUpdate.model_validate({"ref-name": tag_name(branch), "snapshot-id": snapshot.snapshot_id, **pin}),
+    )
+
+
+def _known(metadata: TableMetadata, snapshot: Snapshot) -> bool:
+    return any(
+        s.snapshot_id == snapshot.snapshot_id or s.manifest_list == snapshot.manifest_list for s in metadata.snapshots
+    )

@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a landing snapshot says about itself in its summary: the one module that knows the keys.
+
+Contract: every snapshot that this package makes carries the whole ledger of its table (the sections of all landings and
+lanes), so the newest one on a branch's ancestry is the only one that has to be read; the other keys tell the story of
+this snapshot alone and decide nothing. ``record_of(snapshot made with to_summary(x))`` gives ``x`` back.
+
+Failure story: a snapshot without our keys is foreign, which is no error; one with damaged keys is a
+:class:`WireError`, because a ledger that cannot be read must never be taken for one that is not there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from pyiceberg.table.snapshots import Snapshot
+
+from airflow_provider_lakecommit.core.model import Counts, LedgerSection, SpanReport
+from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
+from airflow_provider_lakecommit.exceptions import WireError
+from airflow_provider_lakecommit.wire.coverage import (
+    coverage_from_json,
+    coverage_to_json,
+    offsets_from_json,
+    offsets_to_json,
+)
+from airflow_provider_lakecommit.wire.envelope import pack, unpack
+from airflow_provider_lakecommit.wire.ledger import LEDGER_LIMIT, decode_ledger, encode_ledger
+
+__all__ = ["Account", "Kind", "LogPoint", "SnapshotRecord", "has_ledger", "record_of", "sections_of", "to_summary"]
+
+PREFIX = "lakecommit."
+_LEDGER = PREFIX + "ledger"
+_KNOWN = (
+    *("version", "ledger", "kind", "branch", "landing", "lane", "token", "commit-id", "slices", "windows", "ranges"),
+    *("accounting", "rows", "spec-version", "control-end"),
+)
+_RESERVED = frozenset(PREFIX + key for key in _KNOWN)
+_VERSION = "1"
+_UNSET = datetime.fromtimestamp(0, UTC)
+
+
+class Kind(StrEnum):
+    """Why a landing snapshot was made. All but ``APPEND`` are without files."""
+
+    ORIGIN = "origin"
+    """A landing's lane joined the table."""
+    APPEND = "append"
+    EPOCH = "epoch"
+    """All that is pending was voided."""
+    CARRY = "carry"
+    """The ledger was brought forward past foreign snapshots, or a control position was."""
+    INIT = "init"
+    """A person set the ledger."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogPoint:
+    """How far the control log had been read when a snapshot was made: its announcement comes at or after it."""
+
+    topic_id: str
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Accounting in source records per source partition."""
+
+    parts: Mapping[SourcePartition, Counts] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, reports: Iterable[SpanReport]) -> Account:
+        parts: dict[SourcePartition, Counts] = {}
+        for r in reports:
+            parts[r.span.partition] = parts.get(r.span.partition, Counts()) + r.counts
+        return cls(parts)
+
+    @property
+    def total(self) -> Counts:
+        out = Counts()
+        for counts in self.parts.values():
+            out = out + counts
+        return out
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotRecord:
+    """One landing snapshot. ``ranges`` is what it added to the ledger section of its landing and lane; ``rows`` are the
+    rows of its files; ``extra`` are further keys of the committer, without prefix. ``snapshot_id`` and ``at`` are given
+    by the catalog and are unset while a snapshot is only wanted.
+    """
+
+    kind: Kind
+    branch: str
+    landing: str
+    lane: str
+    token: UUID | None = None
+    commit_id: UUID | None = None
+    slices: int = 0
+    windows: tuple[UUID, ...] = ()
+    ranges: Coverage = field(default_factory=Coverage)
+    accounting: Account = field(default_factory=Account)
+    rows: int = 0
+    spec_version: str | None = None
+    control_end: LogPoint | None = None
+    extra: Mapping[str, str] = field(default_factory=dict)
+    snapshot_id: int = 0
+    parent_id: int | None = None
+    at: datetime = _UNSET
+
+
+def to_summary(record: SnapshotRecord, sections: Iterable[LedgerSection]) -> dict[str, str]:
+    """The summary properties of a wanted snapshot; keys without a value are left out.
+
+    :raises WireError: when the ledger, or what was added, is over its limit
+    """
+    extra = {PREFIX + key: value for key, value in record.extra.items()}
+    if taken := sorted(extra.keys() & _RESERVED):
+        raise WireError(f"summary keys {', '.join(taken)} are the committer's own: use others")
+    values: dict[str, str | None] = {
+        "version": _VERSION,
+        "kind": record.kind.value,
+        "branch": record.branch,
+        "landing": record.landing,
+        "lane": record.lane,
+        "token": _id_to_text(record.token),
+        "commit-id": _id_to_text(record.commit_id),
+        "slices": str(record.slices),
+        "windows": ",".join(str(w) for w in record.windows) or None,
+        "ranges": _pack({"ranges": coverage_to_json(record.ranges)}, "the added ranges") if record.ranges else None,
+        "accounting": _pack(_account_to_json(record.accounting), "the accounting") if record.accounting.parts else None,
+        "rows": str(record.rows),
+        "spec-version": record.spec_version,
+        "control-end": _point_to_text(record.control_end),
+        "ledger": encode_ledger(tuple(sections)),
+    }
+    return {**extra, **{PREFIX + key: value for key, value in values.items() if value is not None}}
+
+
+def has_ledger(snapshot: Snapshot) -> bool:
+    """Is it one of ours?"""
+    return snapshot.summary is not None and _LEDGER in snapshot.summary.additional_properties
+
+
+def sections_of(snapshot: Snapshot) -> tuple[LedgerSection, ...]:
+    """The ledger that a landing snapshot carries.
+
+    :raises WireError: when it is damaged, or of a later release
+    """
+    return decode_ledger(_properties(snapshot)["ledger"])
+
+
+def record_of(snapshot: Snapshot) -> SnapshotRecord | None:
+    """What a snapshot says about itself, ``None`` for a foreign one.
+
+    :raises WireError: when it is damaged, or of a later release
+    """
+    if not has_ledger(snapshot):
+        return None
+    found = _properties(snapshot)
+    if not found.get("version", "").isdecimal() or int(found["version"]) > int(_VERSION):
+        raise WireError(
+            f"snapshot {snapshot.snapshot_id} has summary version {found.get('version')!r}, this release reads up to "
+            f"{_VERSION}: upgrade airflow-provider-lakecommit"
+        )
+    try:
+        return _record(snapshot, found)
+    except (KeyError, TypeError, ValueError) as e:
+        raise WireError(
+            f"the summary of snapshot {snapshot.snapshot_id} is damaged: {type(e).__name__} {e}; "
+            "roll the table back to the snapshot before it, or set the ledger with `lakecommit ledger init`"
+        ) from e
+
+
+def _record(snapshot: Snapshot, found: Mapping[str, str]) -> SnapshotRecord:
+    known = {key.removeprefix(PREFIX) for key in _RESERVED}
+    return SnapshotRecord(
+        kind=Kind(found["kind"]),
+        branch=found["branch"],
+        landing=found["landing"],
+        lane=found["lane"],
+        token=_uuid(found.get("token")),
+        commit_id=_uuid(found.get("commit-id")),
+        slices=int(found["slices"]),
+        windows=tuple(UUID(w) for w in found["windows"].split(",")) if "windows" in found else (),
+        ranges=coverage_from_json(unpack(found["ranges"], what="the added ranges")["ranges"])
+        if "ranges" in found
+        else Coverage(),
+        accounting=_account_from_json(unpack(found["accounting"], what="the accounting"))
+        if "accounting" in found
+        else Account(),
+        rows=int(found["rows"]),
+        spec_version=found.get("spec-version"),
+        control_end=_point_from_text(found.get("control-end")),
+        extra={key: value for key, value in found.items() if key not in known},
+        snapshot_id=snapshot.snapshot_id,
+        parent_id=snapshot.parent_snapshot_id,
+        at=datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC),
+    )
+
+
+def _properties(snapshot: Snapshot) -> dict[str, str]:
+    every = snapshot.summary.additional_properties if snapshot.summary is not None else {}
+    return {key.removeprefix(PREFIX): value for key, value in every.items() if key.startswith(PREFIX)}
+
+
+def _pack(values: Mapping[str, Any], what: str) -> str:
+    return pack(values, what=what, limit=LEDGER_LIMIT, remedy="publish fewer slices in one snapshot")
+
+
+def _id_to_text(value: UUID | None) -> str | None:
+    return None if value is None else str(value)
+
+
+def _uuid(text: str | None) -> UUID | None:
+    return None if text is None else UUID(text)
+
+
+def _account_to_json(account: Account) -> dict[str, Any]:
+    """One list of numbers per count; counts that are nothing everywhere are left out."""
+    columns = {f.name: {p: getattr(c, f.name) for p, c in account.parts.items()} for f in fields(Counts)}
+    return {name: offsets_to_json(column) for name, column in columns.items() if any(column.values())}
+
+
+def _account_from_json(values: Mapping[str, Any]) -> Account:
+    columns = {f.name: offsets_from_json(values[f.name]) for f in fields(Counts) if f.name in values}
+    partitions = {p for column in columns.values() for p in column}
+    return Account({p: Counts(**{n: column.get(p, 0) for n, column in columns.items()}) for p in partitions})
+
+
+def _point_to_text(point: LogPoint | None) -> str | None:
+    if point is None:
+        return None
+    return json.dumps([point.topic_id, point.partition, point.offset], separators=(",", ":"))
+
+
+def _point_from_text(text: str | None) -> LogPoint | None:
+    if text is None:
+        return None
+    topic_id, partition, offset = json.loads(text)
+    return LogPoint(topic_id=topic_id, partition=partition, offset=offset)

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Closing a cycle: announce what a crash left, publish what is settled, table by table, and say that it is complete.
+
+Contract: runs in every run, whatever became of its writers. Each table is settled by its own ledger; one that fails
+delays no other and is never hidden. COMMIT_COMPLETE is sent only if no table operation failed, and reading a table's
+metadata is one of them.
+
+Durable steps, in order: table snapshot, COMMIT_TO_TABLE, (next chunk or table), COMMIT_COMPLETE. After a crash between
+any two, the next commit task of any run finds the snapshot by its token and announces it, and publishes the rest.
+
+Failure story: a failure is sent as evidence (START_COMMIT again with ``failed``), then raised. A slice that contradicts
+its table or whose files are gone is voided by name: its range is planned again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from airflow_provider_lakecommit.core.fold import CycleState
+from airflow_provider_lakecommit.core.log import Directives
+from airflow_provider_lakecommit.core.model import cycle_id
+from airflow_provider_lakecommit.core.settle import passed_ends, settle, valid_through
+from airflow_provider_lakecommit.cycle.open import find_cycle, start_without_tables
+from airflow_provider_lakecommit.cycle.prepare import Prepared, prepare_for_commit
+from airflow_provider_lakecommit.cycle.publish import TablePublisher
+from airflow_provider_lakecommit.cycle.results import Closed, CycleTicket, PublishedSnapshot
+from airflow_provider_lakecommit.cycle.rim import Look, Rim, RunIdentity
+from airflow_provider_lakecommit.exceptions import ControlTopicError, LakecommitError
+
+__all__ = ["close_cycle"]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Progress:
+    """What this attempt has done so far."""
+
+    published: list[PublishedSnapshot] = field(default_factory=list)
+    voided: dict[UUID, str] = field(default_factory=dict)
+    failures: dict[str, Exception] = field(default_factory=dict)
+
+    @property
+    def directives(self) -> Directives:
+        return Directives(voided=tuple(self.voided))
+
+
+def close_cycle(rim: Rim, who: RunIdentity, ticket: CycleTicket | None, *, retry: bool = False) -> Closed:
+    """Publish what is settled and close the cycle of a run.
+
+    :param ticket: of the cycle, or ``None`` when the plan task did not get that far
+    :param retry: look through the whole log for this run's cycle first
+    :raises LakecommitError: the first table's failure, after the evidence was sent
+    """
+    commit_id = cycle_id(who.deployment, rim.landing.name, rim.lane, who.dag, who.run, who.number)
+    if retry and (before := find_cycle(rim, commit_id)) is not None and before.finished:
+        return Closed(commit_id=commit_id, finished=True, note=before.note)
+    if ticket is None:
+        ticket = _late_start(rim, who, commit_id)
+    progress = _Progress()
+    try:
+        closed = _close(rim, ticket, progress)
+    except Exception as e:
+        _send_evidence(rim, who, ticket, e, progress)
+        raise
+    return closed
+
+
+def _late_start(rim: Rim, who: RunIdentity, commit_id: UUID) -> CycleTicket:
+    """A cycle whose plan task failed before its START: opened empty, so that the log shows the run."""
+    rim.control.ensure()
+    found = find_cycle(rim, commit_id)
+    return (found or start_without_tables(rim, who, commit_id, "the plan task did not open this cycle")).ticket
+
+
+def _close(rim: Rim, ticket: CycleTicket, progress: _Progress) -> Closed:
+    prepared = prepare_for_commit(rim)
+    progress.failures.update(prepared.failures)
+    look = rim.look(prepared.ledgers)
+    state = look.view.cycles.get(ticket.commit_id)
+    if state is not None and state.complete:
+        return Closed(commit_id=ticket.commit_id, finished=True, note=f"cycle {ticket.commit_id} is complete already")
+    for table in prepared.tables:
+        publisher = TablePublisher(rim=rim, ticket=ticket, table=table, whole=not prepared.failures)
+        try:
+            look = publisher.run(look, progress.published, progress.voided)
+        except LakecommitError as e:
+            rim.say(f"{table.name}: {e}")
+            progress.failures[table.name] = e
+    if progress.failures:
+        raise next(iter(progress.failures.values()))
+    return _complete(rim, ticket, prepared, look, progress)
+
+
+def _complete(rim: Rim, ticket: CycleTicket, prepared: Prepared, look: Look, progress: _Progress) -> Closed:
+    look = rim.look([t.ledger for t in prepared.tables], since=look)
+    view, state = look.view, look.view.cycles.get(ticket.commit_id)
+    ends = {p: end for c in view.cycles.values() for p, end in c.plan.ends.items()}
+    reached = [passed_ends(t, view.accepted[t.table], ends) for t in look.ledgers]
+    common = {p: min(r[p] for r in reached) for p in ends} if reached else {}
+    own = [] if state is None else [state]
+    through = valid_through(view.cycles.values(), common) if valid_through(own, common) else None
+    record = rim.sender("commit", ticket.commit_id).closed(rim.new_id(), rim.now(), through, progress.directives)
+    rim.send("commit", ticket.slot, ticket.partition, [record])
+    return Closed(
+        commit_id=ticket.commit_id,
+        published=tuple(progress.published),
+        waiting=tuple(_waiting(look)),
+        missing=_missing(state),
+        blocked=tuple(f"{b.coverage}: {b.reason}" for b in view.blocked),
+        voided=tuple(progress.voided.values()),
+        left=state.plan.left if state else 0,
+        valid_through=through,
+        reason=state.plan.reason if state else None,
+        ignored_fields=_ignored(look, progress.published),
+    )
+
+
+def _waiting(look: Look) -> Iterable[str]:
+    for ledger in look.ledgers:
+        accepted = [a for a in look.view.accepted[ledger.table] if a.file_count(ledger.table)]
+        yield from (f"{ledger.table}: {w}" for w in settle(accepted, ledger.section).waiting)
+
+
+def _missing(state: CycleState | None) -> tuple[str, ...]:
+    return tuple(str(s) for s in state.unfinished) if state else ()
+
+
+def _ignored(look: Look, published: Iterable[PublishedSnapshot]) -> dict[str, int]:
+    """Fields that the table lacks, over the reports of the slices that were published now."""
+    out: dict[str, int] = {}
+    reports = {a.report.attempt: a.report for slices in look.view.accepted.values() for a in slices}
+    return out if not reports else {k: v for r in reports.values() for k, v in r.ignored_fields.items()}
+
+
+def _send_evidence(rim: Rim, who: RunIdentity, ticket: CycleTicket, error: Exception, progress: _Progress) -> None:
+    """Tell observers that a commit attempt failed; the failure itself matters more than a log that is away too."""
+    reason = f"{type(error).__name__}: {error}"[:2000]
+    record = rim.sender("commit", ticket.commit_id).commit_failed(
+        rim.new_id(), rim.now(), reason, who.attempt, progress.directives
+    )
+    with suppress(ControlTopicError):
+        rim.send("commit", ticket.slot, ticket.partition, [record])

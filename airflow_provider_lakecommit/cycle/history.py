@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A table's own story, for `verify`: its landing snapshots with the files that each really added.
+
+Contract: reads metadata and manifests, on request also asks the storage for each file; writes nothing. What a snapshot
+added is taken from the entries of the manifests, not from what its summary claims. Files that others removed since are
+found in the manifests of the snapshot itself.
+
+Failure story: a ledger that cannot be read, a tag that does not pin it, a manifest or a file that is gone become
+findings, so that one damaged place does not hide the rest. Only a catalog that is away raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFileContent, ManifestEntry, ManifestEntryStatus
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot
+
+from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, ancestry, read_ledger, tag_name
+from airflow_provider_lakecommit.committer.summary import Kind, has_ledger, record_of, sections_of
+from airflow_provider_lakecommit.cycle.verify import AddedFile, Finding, LandingSnapshot, Level, TableHistory
+from airflow_provider_lakecommit.exceptions import TableError, WireError
+from airflow_provider_lakecommit.hooks.table import Tables
+
+__all__ = ["read_history"]
+
+KEPT_FOR_EVER = (1 << 63) - 1
+
+
+@dataclass(slots=True, kw_only=True)
+class _Reading:
+    """One table while it is read."""
+
+    name: str
+    table: Table
+    problems: list[Finding] = field(default_factory=list)
+
+    def wrong(self, text: str, snapshot_id: int | None = None) -> None:
+        self.problems.append(Finding(level=Level.WRONG, table=self.name, snapshot_id=snapshot_id, text=text))
+
+    def note(self, text: str, snapshot_id: int | None = None) -> None:
+        self.problems.append(Finding(level=Level.NOTE, table=self.name, snapshot_id=snapshot_id, text=text))
+
+
+def read_history(
+    tables: Tables, name: str, branch: str, *, files: bool | None = None, progress: Callable[[str], None]
+) -> TableHistory:
+    """Read one table.
+
+    :param files: ask the storage for every file; None asks only where it is a local disk
+    :raises CatalogError: the catalog is away
+    """
+    table = tables.find(name)
+    if table is None:
+        absent = Finding(level=Level.WRONG, table=name, text="there is no such table")
+        return TableHistory(table=name, snapshots=(), whole=True, problems=(absent,))
+    reading = _Reading(name=name, table=table)
+    try:
+        state = read_ledger(table.metadata, branch)
+    except (WireError, TableError) as e:
+        reading.wrong(str(e))
+    else:
+        _judge_ledger(reading, table.metadata, state)
+    line = list(ancestry(table.metadata, branch))
+    entries = list(_entries(reading, line[0])) if line else []
+    landing = list(_landing_snapshots(reading, reversed(line), entries))
+    ours = {s.record.snapshot_id for s in landing}
+    for snapshot in line:
+        if snapshot.snapshot_id not in ours and not has_ledger(snapshot):
+            operation = snapshot.summary.operation.value if snapshot.summary else "unknown operation"
+            reading.note(f"made by another writer ({operation})", snapshot.snapshot_id)
+    if files or (files is None and _is_local(table.location())):
+        progress(f"{name}: looking for {len(entries)} files")
+        _look_for_files(reading, table.io, entries)
+    whole = not landing or _begins(landing[0])
+    if not whole:
+        reading.note(
+            f"the history begins at snapshot {landing[0].record.snapshot_id}: those before it were expired, so that "
+            "sums are of what is left"
+        )
+    return TableHistory(
+        table=name,
+        snapshots=tuple(landing),
+        whole=whole,
+        head=tuple(e.data_file.file_path for e in entries),
+        problems=tuple(reading.problems),
+    )
+
+
+def _judge_ledger(reading: _Reading, metadata: TableMetadata, state: LedgerState) -> None:
+    match state.condition:
+        case Condition.ABSENT:
+            reading.note("nothing was landed in this table yet")
+        case Condition.PRESENT:
+            tag = metadata.refs[tag_name(state.branch)]
+            if tag.snapshot_id != state.snapshot_id:
+                reading.wrong(
+                    f"tag {tag_name(state.branch)} is on {tag.snapshot_id}, the ledger is on {state.snapshot_id}"
+                )
+            if tag.max_ref_age_ms is not None and tag.max_ref_age_ms < KEPT_FOR_EVER:
+                reading.wrong(
+                    f"tag {tag_name(state.branch)} expires after {tag.max_ref_age_ms} ms, and the ledger with it"
+                )
+            if tag.max_ref_age_ms is None:
+                reading.wrong(f"tag {tag_name(state.branch)} has no age of its own: it expires by the table's property")
+        case Condition.ROLLED_BACK:
+            reading.note(f"{state.reason}; the next cycle starts a new epoch and reads the rest again")
+        case Condition.LOST | Condition.CUT:
+            reading.wrong(f"the ledger is {state.condition}: {state.reason}; `lakecommit ledger init` sets it again")
+
+
+def _begins(first: LandingSnapshot) -> bool:
+    """Is this the first landing snapshot that the table ever had?"""
+    return first.record.kind in (Kind.ORIGIN, Kind.INIT) and {name for name, _ in first.sections} == {
+        first.record.landing
+    }
+
+
+def _landing_snapshots(
+    reading: _Reading, line: Iterable[Snapshot], entries: Iterable[ManifestEntry]
+) -> Iterator[LandingSnapshot]:
+    at_head: dict[int, list[AddedFile]] = {}
+    for e in entries:
+        at_head.setdefault(e.snapshot_id or 0, []).append(_added(e))
+    for snapshot in line:
+        try:
+            record = record_of(snapshot)
+            sections = sections_of(snapshot) if record is not None else ()
+        except WireError as e:
+            reading.wrong(str(e), snapshot.snapshot_id)
+            continue
+        if record is None:
+            continue
+        files = at_head.get(snapshot.snapshot_id, [])
+        if sum(f.rows for f in files) != record.rows:
+            # Others rewrote or removed some of them since, or it is wrong: its own manifests tell.
+            files = [_added(e) for e in _entries(reading, snapshot) if e.snapshot_id == snapshot.snapshot_id]
+        yield LandingSnapshot(record=record, sections={(s.landing, s.lane): s for s in sections}, files=tuple(files))
+
+
+def _entries(reading: _Reading, snapshot: Snapshot) -> Iterator[ManifestEntry]:
+    """The data files that a snapshot holds."""
+    io = reading.table.io
+    try:
+        for manifest in snapshot.manifests(io):
+            for entry in manifest.fetch_manifest_entry(io, discard_deleted=True):
+                if entry.data_file.content is DataFileContent.DATA and entry.status is not ManifestEntryStatus.DELETED:
+                    yield entry
+    except Exception as e:  # whatever a reader may say about a damaged file
+        reading.wrong(f"its manifests cannot be read: {type(e).__name__}: {e}", snapshot.snapshot_id)
+
+
+def _added(entry: ManifestEntry) -> AddedFile:
+    return AddedFile(path=entry.data_file.file_path, rows=entry.data_file.record_count)
+
+
+def _is_local(location: str) -> bool:
+    return urlsplit(location).scheme in ("", "file")
+
+
+def _look_for_files(reading: _Reading, io: FileIO, entries: Iterable[ManifestEntry]) -> None:
+    for entry in entries:
+        told = entry.data_file
+        try:
+            size = len(io.new_input(told.file_path))
+        except FileNotFoundError:
+            reading.wrong(f"file {told.file_path} of {told.record_count} rows is gone", entry.snapshot_id)
+            continue
+        except OSError as e:
+            reading.wrong(f"file {told.file_path} cannot be seen: {e}", entry.snapshot_id)
+            continue
+        if size != told.file_size_in_bytes:
+            reading.wrong(
+                f"file {told.file_path} has {size} bytes, {told.file_size_in_bytes} were announced", entry.snapshot_id
+            )

@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Opening a cycle: look, decide what is missing, claim it with a START_COMMIT, read back what was granted.
+
+Contract: one START_COMMIT per cycle, also when there is nothing to do (its plan then says why). Two planners may race:
+the log orders them, the later one keeps what the earlier did not claim. A retry of the same run continues its open
+cycle with the same plan; a run whose cycle is closed opens none.
+
+Failure story: with the catalog away the cycle still opens, with an empty plan, so that the failure is counted; a source
+that is away or has lost offsets raises and opens nothing. A planner that is fenced (another one took the same slot)
+looks again and takes the next slot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from uuid import UUID
+
+from airflow_provider_lakecommit.core.fold import CycleState, View, granted
+from airflow_provider_lakecommit.core.log import CycleClosed, CycleOpened, Directives
+from airflow_provider_lakecommit.core.model import Cycle, Plan, TableTarget, cycle_id, window_id
+from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
+from airflow_provider_lakecommit.core.planning import Chosen, Limits, choose, cut, find_missing, window_of
+from airflow_provider_lakecommit.cycle.prepare import Prepared, prepare
+from airflow_provider_lakecommit.cycle.results import CycleTicket, Opened
+from airflow_provider_lakecommit.cycle.rim import Look, Rim, RunIdentity
+from airflow_provider_lakecommit.cycle.write import read_entries
+from airflow_provider_lakecommit.exceptions import CatalogError, ControlTopicError, FencedError
+from airflow_provider_lakecommit.hooks.source_topic import SourceState
+from airflow_provider_lakecommit.wire.plan import MAX_SLICES
+
+__all__ = ["find_cycle", "open_cycle", "preview", "start_without_tables"]
+
+MAX_RACES = 8
+"""How often a planner that was fenced looks again before it gives up."""
+
+Release = Callable[[Cycle], bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Decision:
+    plan: Plan
+    explain: tuple[str, ...]
+
+
+def open_cycle(rim: Rim, who: RunIdentity, *, retry: bool = False, release: Release = lambda _: False) -> Opened:
+    """Open, or continue, the cycle of a run.
+
+    :param retry: look through the whole log for this run's cycle first, also where the ledgers need it no more
+    :param release: tells which open cycles are of dead processes, so that their claims end
+    :raises SourceError: offsets are gone, the topic is another one
+    :raises SourceUnavailableError: the source brokers do not answer
+    :raises TableError: a table is missing or cannot take the rows
+    :raises LedgerError: a ledger needs a person
+    :raises ControlTopicError: the control topic cannot be read or written
+    """
+    commit_id = cycle_id(who.deployment, rim.landing.name, rim.lane, who.dag, who.run, who.number)
+    rim.control.ensure()
+    if retry and (before := find_cycle(rim, commit_id)) is not None and before.finished:
+        return before
+    source = rim.source.watermarks()
+    for _ in range(MAX_RACES):
+        try:
+            prepared = prepare(rim, source)
+        except CatalogError as e:
+            rim.say(f"the catalog is away, the cycle opens with an empty plan: {e}")
+            return start_without_tables(rim, who, commit_id, f"catalog away: {e}")
+        look = rim.look(prepared.ledgers)
+        if (state := look.view.cycles.get(commit_id)) is not None:
+            return _opened(rim, look, state, note="continues the cycle that this run opened before")
+        decision = _decide(rim, prepared, look, source)
+        gone = tuple(c.cycle.commit_id for c in look.view.open_cycles() if release(c.cycle))
+        cycle = _cycle(who, commit_id, look.view, gone)
+        try:
+            sent = _send_start(rim, look.partition, cycle, decision.plan, Directives(released=gone))
+        except FencedError:
+            rim.say("another planner of this landing was faster; looking again")
+            continue
+        after = rim.look(prepared.ledgers, since=look, until=sent)
+        return _opened(rim, after, after.view.cycles[commit_id], explain=decision.explain)
+    raise ControlTopicError(f"landing {rim.landing.name}: fenced {MAX_RACES} times while opening a cycle; try again")
+
+
+def preview(rim: Rim) -> Opened:
+    """The plan that a cycle would make now; writes nothing, neither to the log nor to a table."""
+    source = rim.source.watermarks()
+    prepared = prepare(rim, source, dry=True)
+    look = rim.look(prepared.ledgers)
+    decision = _decide(rim, prepared, look, source)
+    ticket = CycleTicket(
+        landing=rim.landing.name,
+        lane=rim.lane,
+        commit_id=UUID(int=0),
+        slot=0,
+        partition=look.partition,
+        read_from=look.read_from,
+    )
+    return Opened(ticket=ticket, plan=decision.plan, slices=decision.plan.slices, explain=decision.explain)
+
+
+def start_without_tables(rim: Rim, who: RunIdentity, commit_id: UUID, reason: str) -> Opened:
+    """Open a cycle with an empty plan where no ledger can be read."""
+    look = rim.look(())
+    if (state := look.view.cycles.get(commit_id)) is not None:
+        return _opened(rim, look, state, note="continues the cycle that this run opened before")
+    cycle = _cycle(who, commit_id, look.view, ())
+    sent = _send_start(rim, look.partition, cycle, _empty(rim, reason), Directives())
+    after = rim.look((), since=look, until=sent)
+    return _opened(rim, after, after.view.cycles[commit_id])
+
+
+def find_cycle(rim: Rim, commit_id: UUID) -> Opened | None:
+    """A cycle of this landing anywhere in the log, as far as its retention goes."""
+    for partition in range(rim.control.describe().partitions):
+        log = rim.control.read(partition, None)
+        mine = [e for e in read_entries(log.records, rim.landing.name, rim.lane) if e.commit_id == commit_id]
+        opened = next((e for e in mine if isinstance(e, CycleOpened)), None)
+        if opened is None:
+            continue
+        closed = next((e for e in mine if isinstance(e, CycleClosed)), None)
+        ticket = CycleTicket(
+            landing=rim.landing.name,
+            lane=rim.lane,
+            commit_id=commit_id,
+            slot=opened.cycle.slot,
+            partition=partition,
+            read_from=opened.offset,
+        )
+        where = (
+            f"this run's cycle {commit_id} was closed at offset {closed.offset} of {rim.control.name}" if closed else ""
+        )
+        return Opened(
+            ticket=ticket,
+            plan=opened.plan,
+            slices=(),
+            explain=(),
+            finished=closed is not None,
+            note=f"{where}; its window was {opened.plan.coverage}" if closed else "",
+        )
+    return None
+
+
+def _decide(rim: Rim, prepared: Prepared, look: Look, source: SourceState) -> _Decision:
+    landing = rim.landing
+    limits = Limits(
+        groups=landing.groups or 1,
+        slice_records=landing.slice_records,
+        max_records=landing.max_records,
+        max_bytes=landing.max_bytes,
+        record_bytes=max((t.section.record_bytes for t in prepared.ledgers), default=0),
+    )
+    missing = find_missing(look.view, source.partitions, look.view.claims(rim.now()))
+    chosen = choose(missing, source.partitions, limits)
+    slices = cut(chosen, look.view, limits, landing=landing.name, lane=rim.lane, spec_version=landing.spec_version)
+    kept = slices[:MAX_SLICES]
+    left = chosen.left + sum(len(s) for s in slices[MAX_SLICES:])
+    plan = Plan(
+        landing=landing.name,
+        lane=rim.lane,
+        spec_version=landing.spec_version,
+        window_id=window_of(chosen, look.view, landing=landing.name, lane=rim.lane, spec_version=landing.spec_version),
+        slices=kept,
+        targets=_used(prepared.targets, kept),
+        ends={p: w.stable for p, w in source.partitions.items()},
+        asked_at=source.asked_at,
+        left=left,
+        reason=None if kept else _why_nothing(look.view, chosen, missing.notes),
+    )
+    return _Decision(plan=plan, explain=chosen.explain)
+
+
+def _used(targets: Iterable[TableTarget], slices: Iterable[object]) -> tuple[TableTarget, ...]:
+    """An empty plan needs no schemas."""
+    return tuple(targets) if slices else ()
+
+
+def _why_nothing(view: View, chosen: Chosen, notes: Mapping[SourcePartition, str]) -> str:
+    if view.blocked:
+        return "blocked: " + "; ".join(f"{b.coverage}: {b.reason}" for b in view.blocked)
+    if notes:
+        return "; ".join(f"{p}: {note}" for p, note in sorted(notes.items()))
+    waiting = [c for c in view.open_cycles() if c.claim]
+    held = Coverage.of(item for c in waiting for item in c.claim.items())
+    return f"nothing new; other open cycles claim {held}" if held else "nothing new"
+
+
+def _empty(rim: Rim, reason: str) -> Plan:
+    return Plan(
+        landing=rim.landing.name,
+        lane=rim.lane,
+        spec_version=rim.landing.spec_version,
+        window_id=window_id(rim.landing.name, rim.lane, rim.landing.spec_version, {}, ()),
+        slices=(),
+        targets=(),
+        ends={},
+        asked_at=rim.now(),
+        reason=reason,
+    )
+
+
+def _cycle(who: RunIdentity, commit_id: UUID, view: View, released: tuple[UUID, ...]) -> Cycle:
+    """The smallest slot that no open cycle uses; a released one's slot is free, so that its zombies are fenced."""
+    used = {c.cycle.slot for c in view.open_cycles() if not c.released and c.cycle.commit_id not in released}
+    slot = next(n for n in range(len(used) + 1) if n not in used)
+    return Cycle(commit_id=commit_id, dag=who.dag, run=who.run, number=who.number, slot=slot)
+
+
+def _send_start(rim: Rim, partition: int, cycle: Cycle, plan: Plan, directives: Directives) -> int:
+    start = rim.sender("plan", cycle.commit_id).opened(rim.new_id(), rim.now(), cycle, plan, directives)
+    return rim.send("plan", cycle.slot, partition, [start])
+
+
+def _opened(rim: Rim, look: Look, state: CycleState, explain: tuple[str, ...] = (), note: str = "") -> Opened:
+    ticket = CycleTicket(
+        landing=rim.landing.name,
+        lane=rim.lane,
+        commit_id=state.cycle.commit_id,
+        slot=state.cycle.slot,
+        partition=look.partition,
+        read_from=look.read_from,
+    )
+    finished = state.closed_at is not None and state.complete
+    slices = () if finished else granted(state.plan, state.claim)
+    if finished:
+        note = f"this run's cycle {state.cycle.commit_id} is closed; its window was {state.plan.coverage}"
+    return Opened(ticket=ticket, plan=state.plan, slices=slices, explain=explain, finished=finished, note=note)

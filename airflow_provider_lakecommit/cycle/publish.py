@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Publishing one table: announce what a crash left unannounced, append what is settled in chunks, announce it.
+
+Contract: the decision is :mod:`~airflow_provider_lakecommit.core.settle`'s, the compare-and-swap is
+:mod:`~airflow_provider_lakecommit.committer.append`'s; here they are put together. After each chunk the ledger and the
+log are looked at again. A table that got no rows for a long time is brought forward by an append without files, so that
+the control log need not be kept for it.
+
+Failure story: a slice that is refused for good is voided with its reason; one that has to wait is left. Anything else
+is raised: what was published before stays published and announced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from uuid import UUID
+
+from pyiceberg.manifest import DataFile
+
+from airflow_provider_lakecommit.committer.append import AppendRequest, PublishOutcome, publish
+from airflow_provider_lakecommit.committer.checks import StagedSlice
+from airflow_provider_lakecommit.committer.ledger import landing_snapshots, read_ledger, should_carry, unannounced
+from airflow_provider_lakecommit.committer.marks import carry_forward
+from airflow_provider_lakecommit.committer.summary import Account, SnapshotRecord
+from airflow_provider_lakecommit.core.fold import AcceptedSlice
+from airflow_provider_lakecommit.core.log import CycleClosed, Directives
+from airflow_provider_lakecommit.core.model import ControlPosition, LedgerSection
+from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.core.settle import chunks, settle
+from airflow_provider_lakecommit.cycle.prepare import PreparedTable, prepared_table
+from airflow_provider_lakecommit.cycle.results import CycleTicket, PublishedSnapshot
+from airflow_provider_lakecommit.cycle.rim import Look, Rim
+from airflow_provider_lakecommit.exceptions import LakecommitError, TableError
+from airflow_provider_lakecommit.hooks.data_files import to_pyiceberg
+from airflow_provider_lakecommit.spark.report import table_reference
+from airflow_provider_lakecommit.wire.events import DataWritten, decode
+
+__all__ = ["MAX_FILES", "TablePublisher"]
+
+MAX_FILES = 10_000
+"""Files of one chunk, that is of one snapshot."""
+CARRY_CYCLES = 100
+"""Cycles after which a table without rows is brought forward."""
+CARRY_AGE = timedelta(days=7)
+CHECK_AGE = timedelta(days=1)
+"""Files of slices older than this are checked to exist before they are appended."""
+
+
+@dataclass(slots=True, kw_only=True)
+class TablePublisher:
+    """One table's share of a commit. ``whole`` tells whether all tables of the landing could be read."""
+
+    rim: Rim
+    ticket: CycleTicket
+    table: PreparedTable
+    whole: bool
+
+    def run(self, look: Look, published: list[PublishedSnapshot], voided: dict[UUID, str]) -> Look:
+        """Publish; appends to ``published`` and ``voided`` as it goes.
+
+        :raises LakecommitError: what the catalog or the table says
+        """
+        look = self._announce_forgotten(look, published)
+        while True:
+            chunk = self._next_chunk(look, voided)
+            if not chunk:
+                break
+            staged = self._staged(chunk, voided)
+            if not staged:
+                continue
+            outcome = publish(self.rim.tables, self._request(look, chunk, staged))
+            for refused in outcome.refused:
+                if refused.void:
+                    voided[refused.slice.attempt] = str(refused)
+                    self.rim.say(f"{self.table.name}: voided {refused}")
+            if outcome.snapshot_id is not None:
+                found = self._published(outcome, outcome.snapshot_id)
+                self._announce(found, outcome.token, outcome.snapshot_id, voided)
+                if found.files:
+                    published.append(found)
+            elif not outcome.already and not any(r.void for r in outcome.refused):
+                break
+            self._reload()
+            look = self._look(look)
+        self._carry(look)
+        return look
+
+    # -- what a crash left ----------------------------------------------------------------------------------------
+
+    def _announce_forgotten(self, look: Look, published: list[PublishedSnapshot]) -> Look:
+        """Snapshots of this lane whose COMMIT_TO_TABLE is not in the log."""
+        if not self._forgotten(look):
+            return look
+        look = self._look(look)
+        for record in self._forgotten(look):
+            self.rim.say(
+                f"{self.table.name}: snapshot {record.snapshot_id} was published and not announced; doing it now"
+            )
+            found = PublishedSnapshot(
+                table=self.table.name,
+                snapshot_id=record.snapshot_id,
+                commit_id=record.commit_id or self.ticket.commit_id,
+                coverage=record.ranges,
+                rows=record.rows,
+                files=int(record.extra.get("files", 0)),
+                counts=record.accounting.total,
+            )
+            self._announce(found, record.token, record.snapshot_id, {})
+            if found.files:
+                published.append(found)
+        return look
+
+    def _forgotten(self, look: Look) -> tuple[SnapshotRecord, ...]:
+        records = landing_snapshots(
+            self.table.table.metadata,
+            self.rim.landing.branch,
+            landing=self.rim.landing.name,
+            lane=self.rim.lane,
+        )
+        return unannounced(records, look.view.announced, look.begin)
+
+    # -- what is settled ------------------------------------------------------------------------------------------
+
+    def _next_chunk(self, look: Look, voided: dict[UUID, str]) -> tuple[AcceptedSlice, ...]:
+        accepted = [a for a in look.view.accepted[self.table.name] if a.report.attempt not in voided]
+        settlement = settle(accepted, self.table.ledger.section)
+        if not settlement.ready:
+            return ()
+        has_files = any(s.file_count(self.table.name) for s in settlement.ready)
+        if not has_files and not self._stale(look, settlement.ready):
+            return ()
+        return chunks(settlement, self.table.name, MAX_FILES)[0]
+
+    def _stale(self, look: Look, ready: Sequence[AcceptedSlice]) -> bool:
+        """Has a table without rows been behind for so long that it is brought forward?"""
+        oldest = min(ready, key=lambda s: s.offset)
+        cycles = sum(isinstance(e, CycleClosed) and e.offset > oldest.offset for e in look.entries)
+        return cycles >= CARRY_CYCLES or self.rim.now() - oldest.at >= CARRY_AGE
+
+    def _staged(self, chunk: Sequence[AcceptedSlice], voided: dict[UUID, str]) -> tuple[StagedSlice, ...]:
+        """The chunk with its files, or nothing if one of it had to be voided: then the chunk is chosen anew."""
+        out: list[StagedSlice] = []
+        for accepted in chunk:
+            try:
+                files = self._files(accepted)
+            except TableError as e:
+                reason = f"slice {accepted.report.slice_id} ({accepted.coverage}): {e}; its range is read again"
+                voided[accepted.report.attempt] = reason
+                self.rim.say(f"{self.table.name}: voided {reason}")
+                return ()
+            out.append(StagedSlice.of(accepted.report, self.table.name, files))
+        return tuple(out)
+
+    def _files(self, accepted: AcceptedSlice) -> list[DataFile]:
+        """The files of a slice for this table, as they can be appended.
+
+        :raises TableError: they cannot be, or one of an old slice is gone
+        """
+        metadata, told = self.table.table.metadata, accepted.report.table(self.table.name)
+        files: list[DataFile] = []
+        for value in accepted.files[self.table.name]:
+            payload = decode(value).payload
+            if not isinstance(payload, DataWritten) or told is None:
+                raise TableError("its file list is no DATA_WRITTEN")
+            spec, schema = metadata.specs().get(told.spec_id), metadata.schema_by_id(told.schema_id)
+            if spec is None or schema is None:
+                raise TableError(
+                    f"partition spec {told.spec_id} or schema {told.schema_id} is not of the table any more"
+                )
+            files += to_pyiceberg(payload.data_files or (), payload.partition_fields, spec=spec, schema=schema)
+        if self.rim.now() - accepted.at > CHECK_AGE:
+            io = self.table.table.io
+            if gone := next((f.file_path for f in files if not io.new_input(f.file_path).exists()), None):
+                raise TableError(f"its file {gone} was removed by somebody")
+        return files
+
+    def _request(self, look: Look, chunk: Sequence[AcceptedSlice], staged: tuple[StagedSlice, ...]) -> AppendRequest:
+        landing, section = self.rim.landing, self.table.ledger.section
+        records = sum(c.landed + c.rejected + c.filtered for a in chunk for c in (s.counts for s in a.report.spans))
+        size = sum(a.report.bytes for a in chunk)
+        return AppendRequest(
+            table=self.table.name,
+            table_uuid=self.table.ledger.uuid,
+            landing=landing.name,
+            lane=self.rim.lane,
+            branch=landing.branch,
+            commit_id=self.ticket.commit_id,
+            slices=staged,
+            control=self._position(look, chunk, section) if self.whole else None,
+            control_end=replace(look.begin, offset=look.end),
+            record_bytes=max(1, size // records) if records and size else None,
+            spec_version=landing.spec_version,
+            extra={"files": str(sum(len(s.files) for s in staged))},
+        )
+
+    def _position(self, look: Look, chunk: Sequence[AcceptedSlice], section: LedgerSection) -> ControlPosition:
+        """From where the log is needed once the chunk is in this table."""
+        settled = {a.report.attempt for a in chunk}
+        needed = [
+            a.offset
+            for table, slices in look.view.accepted.items()
+            for a in slices
+            if table != self.table.name or a.report.attempt not in settled
+        ]
+        needed += [c.offset for c in look.view.open_cycles() if c.cycle.commit_id != self.ticket.commit_id]
+        needed += [b.offset for b in look.view.blocked]
+        low = min(needed, default=None)
+        own = look.view.cycles.get(self.ticket.commit_id)
+        starts = [o for o in (low, own.offset if own else look.end) if o is not None]
+        return replace(section.control, read_from=min(starts), low=low)
+
+    # -- what is said ---------------------------------------------------------------------------------------------
+
+    def _published(self, outcome: PublishOutcome, snapshot_id: int) -> PublishedSnapshot:
+        done = outcome.published
+        return PublishedSnapshot(
+            table=self.table.name,
+            snapshot_id=snapshot_id,
+            commit_id=self.ticket.commit_id,
+            coverage=Coverage.of(item for s in done for item in s.coverage.items()),
+            rows=sum(s.rows for s in done),
+            files=sum(len(s.files) for s in done),
+            counts=Account.of(r for s in done for r in s.spans).total,
+        )
+
+    def _announce(
+        self, found: PublishedSnapshot, token: UUID | None, snapshot_id: int, voided: dict[UUID, str]
+    ) -> None:
+        if token is None:
+            raise LakecommitError(f"snapshot {snapshot_id} of {self.table.name} has no token")
+        metadata = self.table.table.metadata
+        record = self.rim.sender("commit", found.commit_id).published(
+            self.rim.new_id(),
+            self.rim.now(),
+            table=table_reference(self.rim.tables.name, self.table.name, metadata.table_uuid),
+            name=self.table.name,
+            snapshot_id=snapshot_id,
+            token=token,
+            coverage=found.coverage,
+            directives=Directives(voided=tuple(voided)),
+        )
+        self.rim.send("commit", self.ticket.slot, self.ticket.partition, [record])
+
+    def _reload(self) -> None:
+        """Go on with the table as it is after the commit."""
+        table = self.rim.tables.load(self.table.name)
+        state = read_ledger(table.metadata, self.rim.landing.branch)
+        self.table = prepared_table(self.rim, self.table.name, table, state)
+
+    def _look(self, look: Look) -> Look:
+        ledgers = [self.table.ledger if t.table == self.table.name else t for t in look.ledgers]
+        return self.rim.look(ledgers, since=look)
+
+    def _carry(self, look: Look) -> None:
+        now_ms = int(self.rim.now().timestamp() * 1000)
+        if should_carry(self.table.state, self.table.table.metadata, now_ms):
+            carry_forward(
+                self.rim.tables,
+                self.table.name,
+                self.rim.landing.name,
+                self.rim.lane,
+                branch=self.rim.landing.branch,
+                control_end=replace(look.begin, offset=look.end),
+            )

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the steps of a cycle hand to each other and to people: plain values, small enough for XCom.
+
+Contract: ``to_dict`` gives JSON values and ``from_dict`` reads them back; no file list and no secret is in them. The
+log and the tables hold the facts; these values are tickets to find them by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from airflow_provider_lakecommit.core.model import Counts, Plan, Slice
+from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.wire.plan import time_to_json
+
+__all__ = ["Closed", "CycleTicket", "GroupResult", "GroupTicket", "Opened", "PublishedSnapshot"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CycleTicket:
+    """Where a cycle is in the control log: all that a later task of the same run needs to find it."""
+
+    landing: str
+    lane: str
+    commit_id: UUID
+    slot: int
+    partition: int
+    read_from: int
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "landing": self.landing,
+            "lane": self.lane,
+            "commit_id": str(self.commit_id),
+            "slot": self.slot,
+            "partition": self.partition,
+            "read_from": self.read_from,
+        }
+
+    @classmethod
+    def from_dict(cls, v: Mapping[str, Any]) -> CycleTicket:
+        return cls(
+            landing=v["landing"],
+            lane=v["lane"],
+            commit_id=UUID(v["commit_id"]),
+            slot=v["slot"],
+            partition=v["partition"],
+            read_from=v["read_from"],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupTicket:
+    """A partition group's share of a window, for one mapped write task."""
+
+    cycle: CycleTicket
+    group: int
+    slices: int
+    records: int
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"cycle": self.cycle.to_dict(), "group": self.group, "slices": self.slices, "records": self.records}
+
+    @classmethod
+    def from_dict(cls, v: Mapping[str, Any]) -> GroupTicket:
+        return cls(cycle=CycleTicket.from_dict(v["cycle"]), group=v["group"], slices=v["slices"], records=v["records"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """A cycle that was opened, continued, or (``finished``) found closed already."""
+
+    ticket: CycleTicket
+    plan: Plan
+    slices: tuple[Slice, ...]
+    explain: tuple[str, ...]
+    finished: bool = False
+    note: str = ""
+
+    @property
+    def groups(self) -> list[GroupTicket]:
+        """One ticket per partition group that has work."""
+        shares: dict[int, list[Slice]] = {}
+        for s in self.slices:
+            shares.setdefault(s.group, []).append(s)
+        return [
+            GroupTicket(cycle=self.ticket, group=g, slices=len(share), records=sum(len(s) for s in share))
+            for g, share in sorted(shares.items())
+        ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupResult:
+    """What of a group is reported: slices and records that are safe, and what will be read again."""
+
+    done: int
+    saved_records: int
+    left: tuple[Slice, ...] = ()
+    blocked: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        text = f"{self.done} slices ({self.saved_records} records) are reported and will not be read again"
+        if self.left:
+            text += f"; to be read again: {'; '.join(str(s) for s in self.left)}"
+        return text + "".join(f"; blocked: {b}" for b in self.blocked)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "done": self.done,
+            "saved_records": self.saved_records,
+            "left": [str(s) for s in self.left],
+            "blocked": list(self.blocked),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedSnapshot:
+    """A snapshot that this cycle wrote, or announced for a cycle that died before it could."""
+
+    table: str
+    snapshot_id: int
+    commit_id: UUID
+    coverage: Coverage
+    rows: int
+    files: int
+    counts: Counts
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "table": self.table,
+            "snapshot_id": self.snapshot_id,
+            "commit_id": str(self.commit_id),
+            "offsets": {str(p): [[r.start, r.end] for r in s] for p, s in sorted(self.coverage.parts.items())},
+            "rows": self.rows,
+            "files": self.files,
+            "counts": {
+                "landed": self.counts.landed,
+                "rejected": self.counts.rejected,
+                "filtered": self.counts.filtered,
+                "gaps": self.counts.gaps,
+                "skipped": self.counts.skipped,
+            },
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Closed:
+    """How a cycle ended. ``missing`` are slices of this cycle that nobody reported; ``waiting`` say what they wait
+    behind.
+    """
+
+    commit_id: UUID
+    published: tuple[PublishedSnapshot, ...] = ()
+    waiting: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    blocked: tuple[str, ...] = ()
+    voided: tuple[str, ...] = ()
+    left: int = 0
+    valid_through: datetime | None = None
+    reason: str | None = None
+    finished: bool = False
+    note: str = ""
+    ignored_fields: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> int:
+        return sum(p.rows for p in self.published)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "commit_id": str(self.commit_id),
+            "published": [p.to_dict() for p in self.published],
+            "rows": self.rows,
+            "waiting": list(self.waiting),
+            "missing": list(self.missing),
+            "blocked": list(self.blocked),
+            "voided": list(self.voided),
+            "left": self.left,
+            "valid_through": None if self.valid_through is None else time_to_json(self.valid_through),
+            "reason": self.reason,
+            "finished": self.finished,
+            "note": self.note,
+            "ignored_fields": dict(self.ignored_fields),
+        }

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rim of a cycle: the connections of one landing's lane, and one look at the tables and the log.
+
+Contract: a look is made of ledgers that were read from the tables before and of the log that is read now, so that what
+was published in between is seen as accepted at worst, never as missing. The control partition that a ledger names wins
+over the hash. Only the tables decide what has landed.
+
+Failure story: nothing here retries; each error of the connections below says what is away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID, uuid4
+
+from airflow_provider_lakecommit.committer.summary import LogPoint
+from airflow_provider_lakecommit.core.fold import TableLedger, View, fold
+from airflow_provider_lakecommit.core.log import Entry
+from airflow_provider_lakecommit.core.model import LIVE
+from airflow_provider_lakecommit.cycle.write import read_entries
+from airflow_provider_lakecommit.hooks.control_topic import ControlTopic
+from airflow_provider_lakecommit.hooks.source_topic import SourceTopics
+from airflow_provider_lakecommit.hooks.table import Tables
+from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.wire.records import Outgoing, Sender
+
+__all__ = ["BEYOND", "Look", "Rim", "RunIdentity"]
+
+BEYOND = 1 << 62
+"""An offset past every log: reading from it tells the borders only."""
+WITHOUT_LEDGER = 2000
+"""Records looked back at while no ledger can be read: only open cycles are wanted then."""
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunIdentity:
+    """Whose cycle it is. ``number`` counts the cycles of one run; ``attempt`` tells task attempts apart, it is part of
+    no identity.
+    """
+
+    deployment: str
+    dag: str
+    run: str
+    number: int = 0
+    attempt: str = "1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """One look at the truth (ledgers) and the messages (log), folded. ``begin`` is from where the log was there to be
+    read, ``end`` where the next look reads on.
+    """
+
+    ledgers: tuple[TableLedger, ...]
+    view: View
+    entries: tuple[Entry, ...]
+    partition: int
+    read_from: int
+    begin: LogPoint
+    end: int
+
+
+@dataclass(kw_only=True)
+class Rim:
+    """Connections of one landing's lane."""
+
+    landing: Landing
+    kafka: Mapping[str, Any]
+    tables: Tables
+    control: ControlTopic
+    source: SourceTopics
+    lane: str = LIVE
+    now: Callable[[], datetime] = _utc_now
+    new_id: Callable[[], UUID] = uuid4
+    say: Callable[[str], None] = print
+
+    @classmethod
+    def connect(
+        cls, landing: Landing, kafka: Mapping[str, Any], catalog: Mapping[str, Any], *, say: Callable[[str], None]
+    ) -> Rim:
+        """Nothing is contacted here."""
+        return cls(
+            landing=landing,
+            kafka=kafka,
+            tables=Tables(catalog),
+            control=ControlTopic(landing.control_topic_name, kafka),
+            source=SourceTopics(kafka, landing.topic_names),
+            say=say,
+        )
+
+    def close(self) -> None:
+        self.control.close()
+        self.source.close()
+
+    def __enter__(self) -> Rim:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def sender(self, role: str, commit_id: UUID) -> Sender:
+        return Sender(landing=self.landing.name, lane=self.lane, role=role, commit_id=commit_id)
+
+    def look(self, ledgers: Sequence[TableLedger], *, since: Look | None = None, until: int | None = None) -> Look:
+        """Read the log that the ledgers need, and fold it over them.
+
+        :param since: a look whose entries are kept, so that only what came after it is read
+        :param until: an offset that must be seen: that of a record just sent
+        """
+        partition, read_from = (since.partition, since.read_from) if since else self._start(ledgers)
+        log = self.control.read(partition, since.end if since else read_from, until=until)
+        entries = (*(since.entries if since else ()), *read_entries(log.records, self.landing.name, self.lane))
+        return Look(
+            ledgers=tuple(ledgers),
+            view=fold(entries, ledgers, self.landing.completion_timeout),
+            entries=entries,
+            partition=partition,
+            read_from=read_from,
+            begin=since.begin
+            if since
+            else LogPoint(topic_id=log.topic_id, partition=partition, offset=max(read_from, log.begin)),
+            end=log.end,
+        )
+
+    def _start(self, ledgers: Sequence[TableLedger]) -> tuple[int, int]:
+        """Partition and offset that all ledgers need; without a ledger, the newest part of the log."""
+        if ledgers:
+            return ledgers[0].section.control.partition, min(t.section.control.read_from for t in ledgers)
+        partition = self.control.partition_for(self.landing.group_id)
+        borders = self.control.read(partition, BEYOND)
+        return partition, max(borders.begin, borders.end - WITHOUT_LEDGER)
+
+    def send(self, role: str, slot: int, partition: int, records: Sequence[Outgoing]) -> int:
+        """One transaction under the bounded id of this role and slot; returns the offset of its last record.
+
+        :raises FencedError: a newer attempt of the same role and slot took over
+        """
+        transactional_id = f"lakecommit-{self.landing.name}-{self.lane}-{slot}-{role}"
+        with self.control.writer(transactional_id, partition) as writer:
+            return writer.send([(r.key, r.value, r.headers) for r in records])[-1]

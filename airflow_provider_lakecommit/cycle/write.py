@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The write step of a cycle: what of a group is still to be done, and what of it is safe.
+
+Contract: both questions are answered from the control log alone; neither catalog nor table is asked, so a catalog
+outage does not stop a running window. A slice that is reported is never part of a job again, so a retry does what is
+left. A cycle that is closed already has no job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from airflow_provider_lakecommit.core.fold import CycleState, View, fold, granted
+from airflow_provider_lakecommit.core.log import Entry
+from airflow_provider_lakecommit.core.model import Slice
+from airflow_provider_lakecommit.cycle.results import CycleTicket, GroupResult, GroupTicket
+from airflow_provider_lakecommit.exceptions import ControlTopicError
+from airflow_provider_lakecommit.hooks.control_topic import ControlRecord, ControlTopic
+from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.spark.job import WindowJob
+from airflow_provider_lakecommit.wire.records import read_entry
+
+__all__ = ["group_job", "group_result", "read_entries"]
+
+
+def read_entries(records: Iterable[ControlRecord], landing: str, lane: str) -> tuple[Entry, ...]:
+    """The entries of a landing's lane among control records."""
+    found = (read_entry(r, landing, lane) for r in records)
+    return tuple(e for e in found if e is not None)
+
+
+def group_job(landing: Landing, control: ControlTopic, ticket: GroupTicket, catalog_name: str) -> WindowJob | None:
+    """The job for what a group has not reported yet, or ``None`` when nothing is left or the cycle is closed.
+
+    :raises ControlTopicError: the cycle's plan is not in the control log any more
+    """
+    state, _ = _look(landing, control, ticket.cycle)
+    if state.closed_at is not None:
+        return None
+    share = _share(state, ticket.group)
+    left = [(place, s) for place, s in enumerate(share) if s.slice_id not in state.finished]
+    if not left:
+        return None
+    return WindowJob(
+        landing=landing,
+        plan=replace(state.plan, slices=tuple(s for _, s in left)),
+        group=ticket.group,
+        places=tuple(place for place, _ in left),
+        commit_id=ticket.cycle.commit_id,
+        slot=ticket.cycle.slot,
+        catalog=catalog_name,
+        control_topic=control.name,
+        control_partition=ticket.cycle.partition,
+    )
+
+
+def group_result(landing: Landing, control: ControlTopic, ticket: GroupTicket) -> GroupResult:
+    """What of a group is reported by now, and what will be read again.
+
+    :raises ControlTopicError: the cycle's plan is not in the control log any more
+    """
+    state, view = _look(landing, control, ticket.cycle)
+    share = _share(state, ticket.group)
+    done = [s for s in share if s.slice_id in state.finished]
+    blocked = tuple(
+        f"{b.coverage}: {b.reason}" for b in view.blocked if any(b.coverage.overlaps(s.coverage) for s in share)
+    )
+    held = view.blocked_coverage | view.recut
+    left = tuple(s for s in share if s.slice_id not in state.finished and not held.overlaps(s.coverage))
+    return GroupResult(done=len(done), saved_records=sum(len(s) for s in done), left=left, blocked=blocked)
+
+
+def _look(landing: Landing, control: ControlTopic, ticket: CycleTicket) -> tuple[CycleState, View]:
+    log = control.read(ticket.partition, ticket.read_from)
+    view = fold(read_entries(log.records, ticket.landing, ticket.lane), (), landing.completion_timeout)
+    state = view.cycles.get(ticket.commit_id)
+    if state is None:
+        raise ControlTopicError(
+            f"the plan of cycle {ticket.commit_id} of landing {ticket.landing} is not in partition "
+            f"{ticket.partition} of {control.name} from offset {ticket.read_from} on (the log begins at {log.begin}): "
+            f"its retention is too short or it was made anew; run the plan task again"
+        )
+    return state, view
+
+
+def _share(state: CycleState, group: int) -> list[Slice]:
+    return [s for s in granted(state.plan, state.claim) if s.group == group]

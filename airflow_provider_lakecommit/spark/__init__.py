@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The window job: read, decode, write and report slices. It imports nothing of Airflow."""

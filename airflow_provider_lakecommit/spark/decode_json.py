@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""JSON values to rows of the table: every value is either one exact row or one reject with its reason.
+
+Contract: a block is parsed as a whole by Arrow. Whatever is wrong with it, in the text, in a type, in a value, in a
+required column, makes the whole block a :class:`~airflow_provider_lakecommit.spark.columns.Refusal`; the block is then
+halved until the refused records stand alone. The parser's own row numbers are not used: they can be off by one, or
+absent. So a clean block costs one pass, and each bad record a logarithm.
+
+Decimals are taken from the text of the number (``12.30``, ``1e2``, also a text ``"12.30"``), never through a float; too
+many digits or too fine a scale is a reject, not a rounding. Integers are written as integers (``1.0`` is a reject). A
+key that a record has twice is a reject. Field names are case-sensitive.
+
+Unknown fields: ``ignore`` counts them exactly (see :mod:`~airflow_provider_lakecommit.spark.unknown_fields`),
+``dead_letter`` rejects the record. A block is first parsed so that an unknown field is an error, which costs nothing;
+only when there is one, the slower way is taken.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.json as pj
+from pyiceberg.schema import Schema
+
+from airflow_provider_lakecommit.spark.columns import Refusal, columns_of
+from airflow_provider_lakecommit.spark.guards import ROW, block_text
+from airflow_provider_lakecommit.spark.unknown_fields import count_inferred, count_parsed, paths_of, shallow
+
+__all__ = ["Decoded", "JsonDecoder", "Reject"]
+
+ONE_BY_ONE = 16
+REASON_LENGTH = 300
+
+_UNEXPECTED = "unexpected field"
+_ONE_BLOCK = pj.ReadOptions(use_threads=False, block_size=2**31 - 1)
+_WHERE = re.compile(r"Column\((?:/r)?(?P<path>[^)]*)\)(?P<what>.*?)(?: in row \d+)?$", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reject:
+    """A value that gave no row. ``index`` is its place among the values; no ``column``: the whole value is to blame."""
+
+    index: int
+    kind: str
+    column: str | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decoded:
+    """Rows in the order of their values. ``accepted``: the place of each row's value, ``None`` for all of them."""
+
+    table: pa.Table
+    accepted: list[int] | None
+    rejects: tuple[Reject, ...]
+    ignored: Counter[str]
+
+
+class JsonDecoder:
+    """Decodes blocks of values for one table. Keeps no rows; remembers only which way is the right one.
+
+    :param skip: columns that are not read from the values
+    :raises TableError: the table has a column that cannot be read from JSON
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        timestamps: Mapping[str, str] | None = None,
+        unknown_fields: str = "ignore",
+        skip: Set[str] = frozenset(),
+    ) -> None:
+        self._columns = columns_of(schema, timestamps or {}, skip)
+        self._strict = unknown_fields == "dead_letter"
+        self._wire = _wrapped([pa.field(c.name, c.wire) for c in self._columns])
+        self._leaves = [(path, _wrapped([field])) for c in self._columns for path, field in c.leaves()]
+        self._target = pa.schema([c.target for c in self._columns])
+        self._seen_unknown = False
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Schema of the decoded tables."""
+        return self._target
+
+    def decode(self, values: Sequence[bytes]) -> Decoded:
+        """Every value becomes a row or a reject; none is lost and none makes two."""
+        ignored: Counter[str] = Counter()
+        try:
+            return Decoded(table=self._block(values, ignored), accepted=None, rejects=(), ignored=ignored)
+        except Refusal as refusal:
+            parts: list[tuple[int, pa.Table]] = []
+            rejects: list[Reject] = []
+            self._isolate(values, 0, refusal, parts, rejects, ignored)
+        tables = [table for _, table in parts]
+        accepted = [first + i for first, table in parts for i in range(table.num_rows)]
+        table = pa.concat_tables(tables) if tables else self._target.empty_table()
+        return Decoded(table=table, accepted=accepted, rejects=tuple(rejects), ignored=ignored)
+
+    def _isolate(
+        self,
+        values: Sequence[bytes],
+        first: int,
+        refusal: Refusal,
+        parts: list[tuple[int, pa.Table]],
+        rejects: list[Reject],
+        ignored: Counter[str],
+    ) -> None:
+        """Cut a refused block until only refused values are left alone."""
+        if len(values) == 1:
+            rejects.append(self._reject(values[0], first, refusal))
+            return
+        step = 1 if len(values) <= ONE_BY_ONE else (len(values) + 1) // 2
+        for at in range(0, len(values), step):
+            piece = values[at : at + step]
+            try:
+                parts.append((first + at, self._block(piece, ignored)))
+            except Refusal as smaller:
+                self._isolate(piece, first + at, smaller, parts, rejects, ignored)
+
+    def _block(self, values: Sequence[bytes], ignored: Counter[str]) -> pa.Table:
+        if not values:
+            return self._target.empty_table()
+        rows, unknown = self._parse(values, block_text(values))
+        arrays = [c.finish(rows.field(rows.type.get_field_index(c.name))) for c in self._columns]
+        ignored.update(unknown)
+        return pa.Table.from_arrays(arrays, schema=self._target)
+
+    def _parse(self, values: Sequence[bytes], text: bytes) -> tuple[pa.StructArray, Counter[str]]:
+        """The rows as the parser gives them, and the unknown fields among them."""
+        if self._strict or not self._seen_unknown:
+            try:
+                return _read(text, self._wire, "error", len(values)), Counter()
+            except Refusal as refusal:
+                if self._strict or refusal.kind != "unknown_field":
+                    raise
+                self._seen_unknown = True
+        if shallow(values):
+            try:
+                rows = _read(text, self._wire, "infer", len(values))
+                return rows, count_inferred(self._columns, rows)
+            except Refusal:
+                """Perhaps only the unknown fields contradict each other: read on without them."""
+        rows = _read(text, self._wire, "ignore", len(values))
+        return rows, count_parsed(self._columns, values)
+
+    def _reject(self, value: bytes, index: int, refusal: Refusal) -> Reject:
+        if refusal.kind == "unknown_field":
+            refusal = self._unknown(value)
+        elif refusal.kind == "wrong_value" and refusal.column is None:
+            refusal = self._blame(value, refusal)
+        reason = refusal.reason[:REASON_LENGTH]
+        return Reject(index=index, kind=refusal.kind, column=refusal.column, reason=reason)
+
+    def _unknown(self, value: bytes) -> Refusal:
+        """Which fields of the value the table lacks."""
+        try:
+            paths = paths_of(self._columns, value)
+        except Refusal as worse:
+            return worse
+        return Refusal("unknown_field", paths[0] if paths else None, f"the table lacks the field {', '.join(paths)}")
+
+    def _blame(self, value: bytes, refusal: Refusal) -> Refusal:
+        """Which column a value fails in, by trying each alone, the last one found first: records fail alike."""
+        text = block_text([value])
+        for i, (path, wire) in enumerate(self._leaves):
+            try:
+                _read(text, wire, "ignore", 1)
+            except Refusal:
+                self._leaves.insert(0, self._leaves.pop(i))
+                return Refusal(refusal.kind, path, f"column {path}: {refusal.reason}")
+        return refusal
+
+
+def _wrapped(fields: Sequence[pa.Field]) -> pa.Schema:
+    return pa.schema([pa.field(ROW, pa.struct(fields))])
+
+
+def _read(text: bytes, wire: pa.Schema, unexpected: str, values: int) -> pa.StructArray:
+    """Parse a block; as many rows as values, or a refusal."""
+    options = pj.ParseOptions(explicit_schema=wire, newlines_in_values=True, unexpected_field_behavior=unexpected)
+    try:
+        table = pj.read_json(pa.BufferReader(text), read_options=_ONE_BLOCK, parse_options=options)
+    except pa.ArrowInvalid as e:
+        raise _refusal(str(e)) from e
+    rows = table.column(table.schema.get_field_index(ROW)).combine_chunks()
+    # A value that closes its wrapper can put fields beside it, or make documents of its own.
+    if table.num_rows != values or table.column_names != [ROW]:
+        raise Refusal("not_json", None, "the value is not one JSON document")
+    if rows.null_count:
+        raise Refusal("not_json", None, "the value is null, not a JSON object")
+    return rows
+
+
+def _refusal(message: str) -> Refusal:
+    text = message.removeprefix("JSON parse error: ")
+    if text == _UNEXPECTED:
+        return Refusal("unknown_field", None, "the table lacks a field")
+    where = _WHERE.match(text)
+    if where and not where["path"]:
+        return Refusal("not_json", None, f"the value is not a JSON object:{where['what']}")
+    if where:
+        path = where["path"].removeprefix("/").replace("[]", "element").replace("/", ".")
+        return Refusal("wrong_value", path, f"column {path}{where['what']}")
+    if message != text:
+        return Refusal("not_json", None, f"the value is not valid JSON: {re.sub(r' in row [0-9]+$', '', text)}")
+    return Refusal("wrong_value", None, text)

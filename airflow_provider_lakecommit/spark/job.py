@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Spark job of a partition group: one Spark task per slice, each reported by its own task the moment it is
+finished.
+
+Contract: :class:`WindowJob` holds all that the tasks need and no secret; connection settings come from a file that is
+shipped beside the job (:class:`Secrets`). Spark only schedules: a task is a function of the job and a slice number.
+What a task finished is in the control log before the task ends, so a job that dies loses at most the slices in hand.
+
+Failure story: a slice that fails never fails the job, the other slices go on. A failure that the same slice would have
+again (damaged plan, wrong schema) is reported as such and counted; one that may pass (broker away, storage away) is
+only told to the driver. A task that was fenced by a newer attempt of the same slice ends ``superseded``. Files are left
+in place whenever the outcome of their report is unknown.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import UUID, uuid4
+
+from airflow_provider_lakecommit.core.model import Counts, Plan, Slice, SliceReport, SpanReport
+from airflow_provider_lakecommit.exceptions import FencedError, LakecommitError, Terminal
+from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.spark.report import failure_records, report_records
+from airflow_provider_lakecommit.wire.plan import plan_from_json, plan_to_json
+from airflow_provider_lakecommit.wire.records import Sender
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+    from airflow_provider_lakecommit.hooks.control_topic import ControlWriter
+    from airflow_provider_lakecommit.spark.slices import SliceOutcome
+
+__all__ = ["Secrets", "SliceResult", "WindowJob", "run_window"]
+
+DONE, BLOCKED, FAILED, AGAIN, SUPERSEDED = "done", "blocked", "failed", "again", "superseded"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowJob:
+    """A group's share of a window. ``plan.slices`` are the ones to do, ``places`` their numbers in the group's whole
+    share.
+    """
+
+    landing: Landing
+    plan: Plan
+    group: int
+    places: tuple[int, ...]
+    commit_id: UUID
+    slot: int
+    catalog: str
+    control_topic: str
+    control_partition: int
+
+    def to_json(self) -> str:
+        return json.dumps(
+            {
+                "landing": self.landing.to_dict(),
+                "plan": plan_to_json(self.plan),
+                "group": self.group,
+                "places": list(self.places),
+                "commit_id": str(self.commit_id),
+                "slot": self.slot,
+                "catalog": self.catalog,
+                "control_topic": self.control_topic,
+                "control_partition": self.control_partition,
+            }
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> WindowJob:
+        v = json.loads(text)
+        return cls(
+            landing=Landing.from_dict(v["landing"]),
+            plan=plan_from_json(v["plan"]),
+            group=v["group"],
+            places=tuple(v["places"]),
+            commit_id=UUID(v["commit_id"]),
+            slot=v["slot"],
+            catalog=v["catalog"],
+            control_topic=v["control_topic"],
+            control_partition=v["control_partition"],
+        )
+
+    def transactional_id(self, index: int) -> str:
+        """Of a bounded pool: a new attempt of the same slice fences the old one and nobody else."""
+        who = f"lakecommit-{self.plan.landing}-{self.plan.lane}-{self.slot}"
+        return f"{who}-w-{self.group}-0-{self.places[index]}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Secrets:
+    """Connection settings of the tasks: librdkafka settings and storage properties. Never printed, never in a plan."""
+
+    kafka: Mapping[str, Any]
+    io: Mapping[str, str]
+
+    def __repr__(self) -> str:
+        return "Secrets(...)"
+
+    def save(self, path: Path) -> None:
+        """Write for the owner's eyes only."""
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as f:
+            json.dump({"kafka": dict(self.kafka), "io": dict(self.io)}, f)
+
+    @classmethod
+    def load(cls, path: str) -> Secrets:
+        """From the given path, or from the file of that name which Spark shipped to this worker."""
+        if not os.path.exists(path):
+            from pyspark import SparkFiles
+
+            path = SparkFiles.get(os.path.basename(path))
+        values = json.loads(Path(path).read_text())
+        return cls(kafka=values["kafka"], io=values["io"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SliceResult:
+    """How a slice ended: ``done``, ``blocked``, ``failed``, ``again`` (may pass by itself) or ``superseded``."""
+
+    slice: str
+    status: str
+    detail: str
+    records: int = 0
+    rows: int = 0
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        return f"slice {self.slice}: {self.status}{f' ({self.detail})' if self.detail else ''}"
+
+
+def run_window(spark: SparkSession, job: WindowJob, secrets_path: str) -> list[SliceResult]:
+    """Run all slices of the job as tasks of one Spark job; returns when all have ended.
+
+    :raises Exception: what Spark raises when a worker process dies; slices that were finished are reported all the same
+    """
+    n = len(job.plan.slices)
+    text = job.to_json()
+    ids = spark.range(0, n, 1, n)
+    rows = ids.mapInArrow(_tasks(text, secrets_path), _RESULT).collect()
+    return [SliceResult(**row.asDict()) for row in rows]
+
+
+_RESULT = "slice string, status string, detail string, records long, rows long, seconds double"
+
+
+def _tasks(job_text: str, secrets_path: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        from airflow_provider_lakecommit.spark import job as here
+
+        work, secrets = here.WindowJob.from_json(job_text), here.Secrets.load(secrets_path)
+        for batch in batches:
+            for index in batch.column(0).to_pylist():
+                result = here.run_task(work, secrets, index)
+                values = {name: [getattr(result, name)] for name in here.SliceResult.__dataclass_fields__}
+                yield pa.RecordBatch.from_pydict(values)
+
+    return run
+
+
+def run_task(job: WindowJob, secrets: Secrets, index: int) -> SliceResult:
+    """Read, decode, write and report one slice; never raises for a failure of that slice."""
+    work, began = job.plan.slices[index], time.monotonic()
+    try:
+        result = _run(job, secrets, index, work)
+    except FencedError as e:
+        result = SliceResult(slice=str(work), status=SUPERSEDED, detail=str(e))
+    except Exception as e:
+        detail = f"{type(e).__name__}: {e}"
+        if not isinstance(e, LakecommitError):
+            _say(traceback.format_exc())
+        result = SliceResult(slice=str(work), status=AGAIN, detail=detail)
+    _say(f"{result} in {time.monotonic() - began:.1f} s")
+    return result
+
+
+def _run(job: WindowJob, secrets: Secrets, index: int, work: Slice) -> SliceResult:
+    from airflow_provider_lakecommit.hooks.control_topic import ControlTopic
+    from airflow_provider_lakecommit.spark.slices import SliceWork, run_slice
+
+    attempt, began = uuid4(), time.monotonic()
+    with (
+        ControlTopic(job.control_topic, secrets.kafka) as control,
+        control.writer(job.transactional_id(index), job.control_partition) as writer,
+    ):
+        writer.open()
+        try:
+            outcome = run_slice(
+                SliceWork(landing=job.landing, slice=work, targets=job.plan.targets, attempt=attempt),
+                secrets.kafka,
+                secrets.io,
+                progress=_say,
+                should_stop=lambda: False,
+            )
+        except LakecommitError as e:
+            if not isinstance(e, Terminal):
+                raise
+            _send_failure(writer, job, work, attempt, None, failed=f"{type(e).__name__}: {e}")
+            return SliceResult(slice=str(work), status=FAILED, detail=str(e))
+        if outcome.blocked is not None:
+            _send_failure(writer, job, work, attempt, outcome, failed=None)
+            return SliceResult(slice=str(work), status=BLOCKED, detail=outcome.blocked)
+        _send(writer, job, work, attempt, outcome)
+    return SliceResult(
+        slice=str(work),
+        status=DONE,
+        detail="",
+        records=sum(s.counts.landed + s.counts.rejected + s.counts.filtered for s in outcome.spans),
+        rows=sum(outcome.rows.values()),
+        seconds=time.monotonic() - began,
+    )
+
+
+def _sender(job: WindowJob) -> Sender:
+    return Sender(landing=job.plan.landing, lane=job.plan.lane, role="write", commit_id=job.commit_id)
+
+
+def _send(writer: ControlWriter, job: WindowJob, work: Slice, attempt: UUID, outcome: SliceOutcome) -> None:
+    report = SliceReport(
+        slice_id=work.slice_id,
+        attempt=attempt,
+        window_id=job.plan.window_id,
+        spec_version=job.plan.spec_version,
+        spans=outcome.spans,
+        tables=(),
+        bytes=outcome.bytes,
+        ignored_fields=outcome.ignored_fields,
+    )
+    targets = {t.table: t for t in job.plan.targets if t.table in work.tables}
+    records = report_records(
+        _sender(job),
+        catalog=job.catalog,
+        targets=targets,
+        files=outcome.files,
+        report=report,
+        new_id=uuid4,
+        at=datetime.now(UTC),
+    )
+    writer.send([(r.key, r.value, r.headers) for r in records])
+
+
+def _send_failure(
+    writer: ControlWriter, job: WindowJob, work: Slice, attempt: UUID, outcome: SliceOutcome | None, failed: str | None
+) -> None:
+    spans = outcome.spans if outcome else tuple(SpanReport(span=s, counts=Counts()) for s in work.spans)
+    records = failure_records(
+        _sender(job),
+        work=work,
+        window_id=job.plan.window_id,
+        spec_version=job.plan.spec_version,
+        attempt=attempt,
+        spans=spans,
+        blocked=outcome.blocked if outcome else None,
+        failed=failed,
+        new_id=uuid4,
+        at=datetime.now(UTC),
+    )
+    writer.send([(r.key, r.value, r.headers) for r in records])
+
+
+def _say(text: str) -> None:
+    """Progress for the log of whoever started Spark: workers' standard error goes there."""
+    print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What spark-submit runs: one window job, from a job file and a file of connection settings.
+
+Contract: ``main.py --job FILE --secrets FILE``; a file is taken from the given path, or by its name from where Spark
+shipped it. Prints one line per slice and a summary, never a setting. Ends with 0 when every slice is done, blocked or
+taken over by another attempt; with 1 when a slice is to be done again or has failed, or the job died; with 143 on
+SIGTERM, at once: what its tasks finished is in the control log already.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from airflow_provider_lakecommit.spark.job import SliceResult
+
+__all__ = ["main"]
+
+HARMLESS = frozenset({"done", "blocked", "superseded"})
+"""Ends of a slice after which this attempt has nothing left to do for it."""
+
+STOPPED = 128 + signal.SIGTERM
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the job; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="main.py", description="Run the window job of one partition group.")
+    parser.add_argument("--job", required=True, help="file with the job")
+    parser.add_argument("--secrets", required=True, help="file with the connection settings")
+    options = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, _stop)
+    try:
+        results = _run(options.job, options.secrets)
+    except Exception as e:
+        _say(f"the Spark job died: {type(e).__name__}: {e}")
+        return 1
+    for result in results:
+        _say(str(result))
+    _say(_summary(results))
+    return 0 if all(result.status in HARMLESS for result in results) else 1
+
+
+def _run(job_file: str, secrets_file: str) -> list[SliceResult]:
+    from pyspark.sql import SparkSession
+
+    from airflow_provider_lakecommit.spark.job import WindowJob, run_window
+
+    spark = SparkSession.builder.getOrCreate()
+    try:
+        job = WindowJob.from_json(_found(job_file).read_text(encoding="utf-8"))
+        return run_window(spark, job, secrets_file)
+    finally:
+        # A context that is gone already must not hide what ended it.
+        with suppress(Exception):
+            spark.stop()
+
+
+def _found(file: str) -> Path:
+    """The file itself, or the copy of it that Spark put beside a driver on another machine."""
+    from pyspark import SparkFiles
+
+    here = Path(file)
+    return here if here.exists() else Path(SparkFiles.get(here.name))
+
+
+def _summary(results: Iterable[SliceResult]) -> str:
+    found = list(results)
+    ends = Counter(result.status for result in found)
+    told = ", ".join(f"{count} {status}" for status, count in sorted(ends.items())) or "none"
+    records, rows = sum(r.records for r in found), sum(r.rows for r in found)
+    return f"{len(found)} slices: {told}; {records} records read, {rows} rows written"
+
+
+def _stop(number: int, frame: object) -> NoReturn:
+    """No orderly end: the JVM ends Spark's workers with itself, and waiting for it would only lose the grace period."""
+    sys.stdout.flush()
+    os._exit(STOPPED)
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
+
+
+if __name__ == "__main__":
+    # Python put this file's folder first on the path, where our own module names would hide others of the same name.
+    beside = str(Path(__file__).resolve().parent)
+    sys.path[:] = [entry for entry in sys.path if os.path.realpath(entry or os.curdir) != beside]
+    raise SystemExit(main())

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Columns filled from the record itself: topic, partition, offset, timestamp, key.
+
+Contract: only the columns that the table has are filled, in the types that :data:`TYPES` allows; the table's other
+columns are left alone and the order of the table's schema is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
+from pyiceberg.types import BinaryType, IntegerType, LongType, PrimitiveType, StringType, TimestamptzType
+
+from airflow_provider_lakecommit.spark.arrow_types import arrow_schema
+from airflow_provider_lakecommit.spark.dead_letters import Record, record_time
+
+__all__ = ["TYPES", "mistyped", "with_metadata"]
+
+TYPES: dict[str, PrimitiveType] = {
+    "kafka_topic": StringType(),
+    "kafka_partition": IntegerType(),
+    "kafka_offset": LongType(),
+    "kafka_timestamp": TimestamptzType(),
+    "kafka_key": BinaryType(),
+}
+_OPTIONAL = {"kafka_timestamp", "kafka_key"}
+_READ: dict[str, Callable[[Record], object]] = {
+    "kafka_topic": lambda r: r.topic(),
+    "kafka_partition": lambda r: r.partition(),
+    "kafka_offset": lambda r: r.offset(),
+    "kafka_timestamp": record_time,
+    "kafka_key": lambda r: r.key(),
+}
+
+
+def mistyped(schema: Schema) -> list[str]:
+    """What is wrong with the metadata columns of a table."""
+    return [
+        f"metadata column {f.name} is {f.field_type}{' required' * f.required}, it must be {TYPES[f.name]}"
+        f"{' and optional' * (f.name in _OPTIONAL)}"
+        for f in schema.fields
+        if f.name in TYPES and (f.field_type != TYPES[f.name] or (f.required and f.name in _OPTIONAL))
+    ]
+
+
+def with_metadata(rows: pa.Table, schema: Schema, records: Sequence[Record]) -> pa.Table:
+    """The rows with their metadata columns; ``records`` are those of the rows, in their order."""
+    target = arrow_schema(schema)
+    columns = [
+        pa.array(map(_READ[f.name], records), f.type, size=len(records)) if f.name in TYPES else rows.column(f.name)
+        for f in target
+    ]
+    return pa.Table.from_arrays(columns, schema=target)

@@ -1,0 +1,320 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bounded reads of Kafka: the records of some spans, and the proof that they are all there.
+
+Contract: :meth:`SliceReader.read` gives the records of the spans in chunks of bounded size, each chunk of one span, in
+order of offsets. It ends when the consumer's *position* has reached the end of every span: record counts prove nothing,
+because compaction, aborted transactions and control records leave holes. Records of open or aborted transactions are
+never given. Nothing is committed to a consumer group, nothing resets silently.
+
+One consumer serves all spans. Spans of different partitions are read side by side; several spans of one partition in
+rounds.
+
+Failure story: :class:`~airflow_provider_lakecommit.exceptions.SourceError` when offsets are gone (retention), the
+partition ends before the planned end, the topic is gone, made anew, or was made anew while it was read;
+:class:`~airflow_provider_lakecommit.exceptions.SourceUnavailableError` when no record and no position arrive for
+``read_timeout`` seconds. The message names the span.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from types import TracebackType
+from typing import Any, Self
+
+from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from airflow_provider_lakecommit.core.model import Span
+from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailableError
+from airflow_provider_lakecommit.spark.topics import NOT_THERE, check_topics
+
+__all__ = ["Chunk", "SliceReader"]
+
+log = logging.getLogger(__name__)
+
+BATCH_RECORDS = 20_000
+BATCH_BYTES = 32 << 20
+FIRST_BATCH = 500
+POLL_SECONDS = 0.1
+READ_TIMEOUT = 60.0
+ASK_SECONDS = 15.0
+
+_OURS: dict[str, Any] = {
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "isolation.level": "read_committed",
+    "auto.offset.reset": "error",
+    "enable.partition.eof": True,
+}
+_DEFAULTS: dict[str, Any] = {
+    "group.id": "lakecommit-reader",
+    # How long a full queue rests: librdkafka's 1000 ms makes reading four times slower.
+    "fetch.queue.backoff.ms": 5,
+    # What is fetched beyond the end of a span is thrown away.
+    "queued.min.messages": 20_000,
+    "queued.max.messages.kbytes": 32_768,
+}
+
+Partition = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """Some consecutive records of the ``span``-th span, tombstones included."""
+
+    span: int
+    messages: Sequence[Message]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Reading:
+    """How far a span is."""
+
+    index: int
+    span: Span
+    position: int
+
+    @property
+    def done(self) -> bool:
+        return self.position >= self.span.range.end
+
+
+class SliceReader:
+    """Reads spans; a context manager.
+
+    :param kafka: librdkafka settings; those that the proof rests on cannot be overridden
+    :param read_timeout: seconds without any progress after which the source counts as unavailable
+    :param ask_seconds: how long the brokers may take to describe topics and partitions
+    :param should_stop: asked between polls; when true the iteration ends early and :attr:`stopped` says so
+    """
+
+    def __init__(
+        self,
+        kafka: Mapping[str, Any],
+        spans: Sequence[Span],
+        *,
+        batch_records: int = BATCH_RECORDS,
+        batch_bytes: int = BATCH_BYTES,
+        read_timeout: float = READ_TIMEOUT,
+        ask_seconds: float = ASK_SECONDS,
+        should_stop: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._spans = spans
+        self._batch_records = batch_records
+        self._batch_bytes = batch_bytes
+        self._read_timeout = read_timeout
+        self._ask_seconds = ask_seconds
+        self._should_stop = should_stop
+        self._one_partition = len({(s.partition.topic, s.partition.partition) for s in spans}) == 1
+        self.stopped = False
+        self._last_error: str | None = None
+        self._record_bytes = batch_bytes / FIRST_BATCH
+        shared = {**kafka, "error_cb": self._remember, "logger": log}
+        self._admin = AdminClient({k: v for k, v in shared.items() if k not in _OURS and k not in _DEFAULTS})
+        self._consumer = Consumer({**_DEFAULTS, **shared, **_OURS})
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._consumer.close()
+
+    def read(self) -> Iterator[Chunk]:
+        """The records of all spans; the topics are compared before the first and after the last one."""
+        check_topics(self._admin, self._spans, self._ask_seconds, lambda: self._last_error)
+        for round_ in _rounds(self._spans):
+            yield from self._read_round(round_)
+            if self.stopped:
+                return
+        check_topics(self._admin, self._spans, self._ask_seconds, lambda: self._last_error)
+
+    # -- one round: at most one span per partition --------------------------------------------------------------------
+
+    def _read_round(self, readings: Sequence[_Reading]) -> Iterator[Chunk]:
+        open_: dict[Partition, _Reading] = {(r.span.partition.topic, r.span.partition.partition): r for r in readings}
+        self._consumer.assign([TopicPartition(t, p, r.position) for (t, p), r in open_.items()])
+        alive = time.monotonic()
+        while open_:
+            if self._should_stop():
+                self.stopped = True
+                break
+            messages = self._poll(open_.values())
+            moved = False
+            for key, polled in self._by_partition(messages, open_):
+                reading = open_.get(key)
+                if reading is None:
+                    self._note(polled)
+                    continue
+                before = reading.position
+                records = self._take(reading, polled)
+                moved |= reading.position > before
+                yield from self._chunks(reading, records)
+            moved |= self._advance(open_)
+            now = time.monotonic()
+            alive = now if moved else alive
+            if now - alive > self._read_timeout:
+                raise self._unavailable(next(iter(open_.values())))
+        self._consumer.unassign()
+
+    def _poll(self, readings: Any) -> list[Message]:
+        left = sum(r.span.range.end - r.position for r in readings)
+        wanted = min(self._batch_records, left, max(1, int(self._batch_bytes / self._record_bytes)))
+        try:
+            return self._consumer.consume(wanted, POLL_SECONDS)
+        except KafkaException as e:
+            raise SourceUnavailableError(f"reading {self._spans[0]} and {len(self._spans) - 1} more: {e}") from e
+
+    def _take(self, reading: _Reading, messages: Sequence[Message]) -> Sequence[Message]:
+        """The records among what was polled that belong to the span; moves the position behind them."""
+        events = [m for m in messages if m.error() is not None]
+        if events:
+            messages = [m for m in messages if m.error() is None]
+        first = bisect_left(messages, reading.position, key=_offset)
+        last = bisect_left(messages, reading.span.range.end, key=_offset)
+        if messages:
+            reading.position = max(reading.position, min(_offset(messages[-1]) + 1, reading.span.range.end))
+        messages = messages[first:last] if first or last < len(messages) else messages
+        for event in events:
+            self._heed(reading, event)
+        return messages
+
+    def _by_partition(
+        self, messages: list[Message], open_: Mapping[Partition, _Reading]
+    ) -> Iterator[tuple[Partition, list[Message]]]:
+        if self._one_partition:
+            yield from ((partition, messages) for partition in open_)
+            return
+        for partition, group in groupby(messages, key=_partition_of):
+            yield partition, list(group)
+
+    def _note(self, messages: Sequence[Message]) -> None:
+        """Events of no partition that is read: errors of the client as a whole."""
+        for error in filter(None, (m.error() for m in messages)):
+            self._remember(error)
+
+    def _chunks(self, reading: _Reading, messages: Sequence[Message]) -> Iterator[Chunk]:
+        """Cut what was polled so that no chunk holds more than ``batch_bytes``, unless it is a single record."""
+        if not messages:
+            return
+        sizes = [len(m) for m in messages]
+        total = sum(sizes)
+        self._record_bytes = max(1.0, total / len(messages))
+        if total <= self._batch_bytes:
+            yield Chunk(span=reading.index, messages=messages)
+            return
+        start = held = 0
+        for i, size in enumerate(sizes):
+            if held and held + size > self._batch_bytes:
+                yield Chunk(span=reading.index, messages=messages[start:i])
+                start, held = i, 0
+            held += size
+        yield Chunk(span=reading.index, messages=messages[start:])
+
+    def _advance(self, open_: dict[Partition, _Reading]) -> bool:
+        """Ask the consumer's position, which also passes control records; drop the spans that are done."""
+        moved = False
+        for at in self._consumer.position([TopicPartition(t, p) for t, p in open_]):
+            reading = open_[at.topic, at.partition]
+            if at.offset > reading.position and at.offset != OFFSET_INVALID:
+                reading.position, moved = at.offset, True
+        done = [key for key, r in open_.items() if r.done]
+        for key in done:
+            del open_[key]
+        if done and open_:
+            self._consumer.incremental_unassign([TopicPartition(t, p) for t, p in done])
+        return moved
+
+    # -- what can be wrong --------------------------------------------------------------------------------------------
+
+    def _heed(self, reading: _Reading, event: Message) -> None:
+        """An event in place of a record: the end of the partition, or an error."""
+        error = event.error()
+        if error is None:
+            return
+        code = error.code()
+        if code == KafkaError._PARTITION_EOF:
+            self._at_end_of_log(reading, _offset(event))
+        elif code == KafkaError._AUTO_OFFSET_RESET:
+            raise self._out_of_range(reading, error)
+        elif code in NOT_THERE:
+            raise SourceError(f"{reading.span} cannot be read: {error.str()}; is the topic there, and may we read it?")
+        else:
+            self._remember(error)
+
+    def _at_end_of_log(self, reading: _Reading, offset: int) -> None:
+        reading.position = max(reading.position, offset)
+        if reading.done:
+            return
+        _, stable = self._watermarks(reading)
+        if stable < reading.span.range.end:
+            raise SourceError(
+                f"{reading.span} was planned, but the partition ends at {stable}: it was truncated or made anew; "
+                "compare the topic with the plan, then start the landing anew with `lakecommit ledger init`"
+            )
+
+    def _out_of_range(self, reading: _Reading, error: KafkaError) -> SourceError:
+        low, stable = self._watermarks(reading)
+        if reading.position < low:
+            last = min(low, reading.span.range.end) - 1
+            return SourceError(
+                f"{reading.span}: offsets {reading.position} to {last} are no longer in the topic, which begins at "
+                f"{low} now (retention); give them up with `lakecommit unblock --skip`, or start anew with "
+                "`lakecommit ledger init --from earliest`"
+            )
+        return SourceError(
+            f"{reading.span} cannot be read at {reading.position}: the partition holds [{low}, {stable}) "
+            f"({error.str()}); it was truncated or made anew; start the landing anew with `lakecommit ledger init`"
+        )
+
+    def _watermarks(self, reading: _Reading) -> tuple[int, int]:
+        partition = reading.span.partition
+        try:
+            marks = self._consumer.get_watermark_offsets(
+                TopicPartition(partition.topic, partition.partition), self._ask_seconds
+            )
+        except KafkaException as e:
+            raise SourceUnavailableError(
+                f"{reading.span}: the ends of the partition could not be asked for: {e}"
+            ) from e
+        if marks is None:
+            raise SourceUnavailableError(
+                f"{reading.span}: the ends of the partition were not told in {self._ask_seconds:.0f} s"
+            )
+        return marks
+
+    def _unavailable(self, reading: _Reading) -> SourceUnavailableError:
+        why = self._last_error or "no error was told"
+        return SourceUnavailableError(
+            f"{reading.span}: nothing arrived for {self._read_timeout:.0f} s at offset {reading.position} ({why}); "
+            "the span is read again when the brokers answer"
+        )
+
+    def _remember(self, error: KafkaError) -> None:
+        self._last_error = error.str()
+
+
+def _rounds(spans: Sequence[Span]) -> Iterator[list[_Reading]]:
+    """Spans that can be read at the same time: the n-th of each partition."""
+    waiting: dict[Partition, list[_Reading]] = {}
+    for i, span in enumerate(spans):
+        if span.range:
+            reading = _Reading(index=i, span=span, position=span.range.start)
+            waiting.setdefault((span.partition.topic, span.partition.partition), []).append(reading)
+    while waiting:
+        yield [readings.pop(0) for readings in waiting.values()]
+        waiting = {p: readings for p, readings in waiting.items() if readings}
+
+
+def _partition_of(message: Message) -> Partition:
+    return str(message.topic()), int(message.partition() or 0)
+
+
+def _offset(message: Message) -> int:
+    return int(message.offset() or 0)

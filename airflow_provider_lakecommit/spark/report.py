@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report of one slice: its files per table and its accounting, as control records of one transaction.
+
+Contract: a slice is reported whole or not at all. Each table of the slice is named with its file count and rows, also
+with no file, so that a reader can tell a complete report from one whose head was cut off the log. File lists are split
+so that no record is near the broker's limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from uuid import UUID
+
+from pyiceberg.manifest import DataFile as ManifestFile
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+
+from airflow_provider_lakecommit.core.model import Slice, SliceReport, SpanReport, TableReport, TableTarget
+from airflow_provider_lakecommit.hooks.data_files import partition_fields, to_wire
+from airflow_provider_lakecommit.wire.events import DataFile, DataWritten, TableReference
+from airflow_provider_lakecommit.wire.records import Outgoing, Sender
+
+__all__ = ["MAX_RECORD_BYTES", "failure_records", "report_records", "table_reference"]
+
+MAX_RECORD_BYTES = 700_000
+"""Largest DATA_WRITTEN that is sent unsplit; brokers take 1 MB by default, headers included."""
+
+NewId = Callable[[], UUID]
+
+
+def table_reference(catalog: str, table: str, uuid: UUID) -> TableReference:
+    *namespace, name = table.split(".")
+    return TableReference(catalog=catalog, namespace=tuple(namespace), name=name, table_uuid=uuid)
+
+
+def report_records(
+    sender: Sender,
+    *,
+    catalog: str,
+    targets: Mapping[str, TableTarget],
+    files: Mapping[str, Sequence[ManifestFile]],
+    report: SliceReport,
+    new_id: NewId,
+    at: datetime,
+) -> list[Outgoing]:
+    """DATA_WRITTEN of every table that got files, then DATA_COMPLETE.
+
+    :param report: of the slice; the tables in it are filled in here
+    """
+    out: list[Outgoing] = []
+    tables: list[TableReport] = []
+    for name, target in targets.items():
+        written = files.get(name, ())
+        records = _file_records(sender, catalog, target, written, report, new_id, at) if written else []
+        out.extend(records)
+        tables.append(
+            TableReport(
+                table=name,
+                uuid=target.uuid,
+                epoch=target.epoch,
+                schema_id=target.schema_id,
+                spec_id=target.spec_id,
+                events=len(records),
+                files=len(written),
+                rows=sum(f.record_count for f in written),
+            )
+        )
+    out.append(sender.reported(new_id(), at, replace(report, tables=tuple(tables))))
+    return out
+
+
+def failure_records(
+    sender: Sender,
+    *,
+    work: Slice,
+    window_id: UUID,
+    spec_version: str,
+    attempt: UUID,
+    spans: Sequence[SpanReport],
+    blocked: str | None,
+    failed: str | None,
+    new_id: NewId,
+    at: datetime,
+) -> list[Outgoing]:
+    """DATA_COMPLETE without files: the slice is over its budget (``blocked``) or cannot be done (``failed``)."""
+    report = SliceReport(
+        slice_id=work.slice_id,
+        attempt=attempt,
+        window_id=window_id,
+        spec_version=spec_version,
+        spans=tuple(spans),
+        tables=(),
+        blocked=blocked,
+        failed=failed,
+    )
+    return [sender.reported(new_id(), at, report)]
+
+
+def _file_records(
+    sender: Sender,
+    catalog: str,
+    target: TableTarget,
+    files: Sequence[ManifestFile],
+    report: SliceReport,
+    new_id: NewId,
+    at: datetime,
+) -> list[Outgoing]:
+    schema = Schema.model_validate_json(target.schema)
+    spec = PartitionSpec.model_validate_json(target.spec)
+    fields = partition_fields(spec, schema)
+
+    def record(part: Sequence[DataFile]) -> Outgoing:
+        payload = DataWritten(
+            commit_id=sender.commit_id,
+            table=table_reference(catalog, target.table, target.uuid),
+            partition_fields=fields,
+            data_files=tuple(part),
+            delete_files=None,
+        )
+        return sender.files(new_id(), at, payload, report, target.table)
+
+    def split(part: Sequence[DataFile]) -> list[Outgoing]:
+        whole = record(part)
+        if len(whole.value) <= MAX_RECORD_BYTES or len(part) == 1:
+            return [whole]
+        half = len(part) // 2
+        return split(part[:half]) + split(part[half:])
+
+    return split(to_wire(files, spec=spec, schema=schema))

@@ -1,0 +1,287 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One attempt at one slice: read its spans, decode, write, account.
+
+Contract: :func:`run_slice` either gives an outcome whose files hold exactly the records of the spans, or leaves no file
+behind. Per span, in source records: landed + rejected + filtered (tombstones) + gaps (offsets without a record) =
+length of the span; it is checked here, from counts taken at different places, and a mismatch is an
+:class:`~airflow_provider_lakecommit.exceptions.AccountingError`. Rows per table are the files' own record counts.
+
+A slice over its dead-letter budget, or with any reject where there is no dead-letter table, is *blocked*: no files, all
+records still read and counted, the first offsets and reasons told. It is the caller's to cut it again or to call for a
+hand.
+
+Failure story: whatever is raised, the files of this attempt are deleted first; they were never reported.
+:class:`SliceStopped` is raised when the caller asked to stop in mid-slice: the spans are read again by another attempt.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from confluent_kafka import Message
+from pyiceberg.io import load_file_io
+from pyiceberg.manifest import DataFile
+from pyiceberg.schema import Schema
+
+from airflow_provider_lakecommit.core.budgets import over_budget
+from airflow_provider_lakecommit.core.model import Counts, Slice, Span, SpanReport, TableTarget
+from airflow_provider_lakecommit.exceptions import AccountingError, LakecommitError, TableError
+from airflow_provider_lakecommit.landing import METADATA_COLUMNS, Landing
+from airflow_provider_lakecommit.spark.dead_letters import dead_letters
+from airflow_provider_lakecommit.spark.decode_json import Decoded, JsonDecoder
+from airflow_provider_lakecommit.spark.metadata import mistyped, with_metadata
+from airflow_provider_lakecommit.spark.read import Chunk, SliceReader
+from airflow_provider_lakecommit.spark.write import FanoutWriter
+
+__all__ = ["RejectedSample", "SliceOutcome", "SliceStopped", "SliceWork", "check_schema", "run_slice"]
+
+SAMPLES = 5
+PROGRESS_RECORDS = 100_000
+
+
+class SliceStopped(LakecommitError):
+    """The slice was told to stop before it was finished; nothing of it was kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SliceWork:
+    """What to do. ``attempt`` names the files.
+
+    ``targets`` holds the tables of ``slice.tables``, and in any case the data table: its schema decides what is
+    rejected, also where only the dead letters of a span are missing.
+    """
+
+    landing: Landing
+    slice: Slice
+    targets: tuple[TableTarget, ...]
+    attempt: UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RejectedSample:
+    """One of the first rejects of a slice."""
+
+    partition: str
+    offset: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.partition}@{self.offset}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SliceOutcome:
+    """What was done. ``bytes`` are those of the record values; a ``blocked`` outcome has no files."""
+
+    spans: tuple[SpanReport, ...]
+    files: Mapping[str, list[DataFile]]
+    rows: Mapping[str, int]
+    bytes: int
+    ignored_fields: Mapping[str, int]
+    blocked: str | None
+    rejected_samples: tuple[RejectedSample, ...]
+
+
+@dataclass(slots=True)
+class _Tally:
+    """Counts of one span, each taken where it happens."""
+
+    records: int = 0
+    landed: int = 0
+    rejected: int = 0
+    filtered: int = 0
+
+
+@dataclass(slots=True)
+class _Totals:
+    """What adds up over a slice."""
+
+    tallies: list[_Tally]
+    bytes: int = 0
+    ignored: Counter[str] = field(default_factory=Counter)
+    samples: list[RejectedSample] = field(default_factory=list)
+
+    @property
+    def records(self) -> int:
+        return sum(t.records for t in self.tallies)
+
+    @property
+    def rejected(self) -> int:
+        return sum(t.rejected for t in self.tallies)
+
+
+def check_schema(landing: Landing, schema: Schema) -> None:
+    """Whether this landing can fill a table of this schema.
+
+    :raises TableError: naming every column that it cannot
+    """
+    _decoder(landing, schema)
+
+
+def run_slice(
+    work: SliceWork,
+    kafka: Mapping[str, Any],
+    io_properties: Mapping[str, str],
+    *,
+    progress: Callable[[str], None] = lambda _text: None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> SliceOutcome:
+    """Do the slice.
+
+    :param kafka: librdkafka settings of the source
+    :param io_properties: storage properties for :func:`pyiceberg.io.load_file_io`
+    :param progress: is told one line now and then
+    :param should_stop: is asked often
+    :raises SourceError, SourceUnavailableError: see :mod:`~airflow_provider_lakecommit.spark.read`
+    :raises SliceStopped: ``should_stop`` said so
+    """
+    return _SliceRun(work, io_properties).run(kafka, progress, should_stop)
+
+
+def _decoder(landing: Landing, schema: Schema) -> JsonDecoder:
+    if landing.metadata_columns and (wrong := mistyped(schema)):
+        raise TableError("; ".join(wrong))
+    skip = frozenset(METADATA_COLUMNS) if landing.metadata_columns else frozenset()
+    return JsonDecoder(schema, landing.timestamps, landing.unknown_fields, skip)
+
+
+class _SliceRun:
+    """The state of one attempt."""
+
+    def __init__(self, work: SliceWork, io_properties: Mapping[str, str]) -> None:
+        self._work = work
+        self._landing = work.landing
+        self._budget = work.slice.budget or work.landing.budget
+        targets = {t.table: t for t in work.targets}
+        missing = {work.landing.table, *work.slice.tables} - set(targets)
+        if missing:
+            raise TableError(
+                f"slice {work.slice}: no schema and location of {', '.join(sorted(missing))} came with the plan"
+            )
+        self._schema = Schema.model_validate_json(targets[work.landing.table].schema)
+        self._decoder = _decoder(work.landing, self._schema)
+        self._writers = {
+            name: FanoutWriter(targets[name], load_file_io(dict(io_properties), targets[name].location), work.attempt)
+            for name in work.slice.tables
+        }
+        self._totals = _Totals([_Tally() for _ in work.slice.spans])
+
+    def run(
+        self, kafka: Mapping[str, Any], progress: Callable[[str], None], should_stop: Callable[[], bool]
+    ) -> SliceOutcome:
+        try:
+            with SliceReader(kafka, self._work.slice.spans, should_stop=should_stop) as reader:
+                self._consume(reader, progress)
+            if reader.stopped:
+                raise SliceStopped(f"slice {self._work.slice} was told to stop; it is read again by the next attempt")
+            return self._outcome()
+        except BaseException:
+            self._abort()
+            raise
+
+    def _consume(self, reader: SliceReader, progress: Callable[[str], None]) -> None:
+        told = 0
+        for chunk in reader.read():
+            self._land(chunk)
+            records = self._totals.records
+            if records - told >= PROGRESS_RECORDS:
+                told = records
+                progress(f"slice {self._work.slice}: {records} of at most {len(self._work.slice)} records read")
+
+    def _land(self, chunk: Chunk) -> None:
+        totals, tally = self._totals, self._totals.tallies[chunk.span]
+        messages: Sequence[Message] = chunk.messages
+        values: list[bytes] = [m.value() for m in messages]  # type: ignore[misc]
+        tally.records += len(values)
+        if None in values:
+            messages = [m for m, v in zip(messages, values, strict=True) if v is not None]
+            values = [v for v in values if v is not None]
+            tally.filtered += len(chunk.messages) - len(messages)
+        totals.bytes += sum(map(len, values))
+        decoded = self._decoder.decode(values)
+        tally.landed += decoded.table.num_rows
+        tally.rejected += len(decoded.rejects)
+        totals.ignored.update(decoded.ignored)
+        self._sample(messages, decoded)
+        if not self._blocked():
+            self._write(messages, decoded)
+
+    def _sample(self, messages: Sequence[Message], decoded: Decoded) -> None:
+        for reject in decoded.rejects[: SAMPLES - len(self._totals.samples)]:
+            m = messages[reject.index]
+            self._totals.samples.append(
+                RejectedSample(
+                    partition=f"{m.topic()}[{m.partition()}]", offset=int(m.offset() or 0), reason=reject.reason
+                )
+            )
+
+    def _write(self, messages: Sequence[Message], decoded: Decoded) -> None:
+        landing = self._landing
+        if (writer := self._writers.get(landing.table)) is not None:
+            table = decoded.table
+            if landing.metadata_columns:
+                accepted = messages if decoded.accepted is None else [messages[i] for i in decoded.accepted]
+                table = with_metadata(table, self._schema, accepted)
+            writer.write(table)
+        if decoded.rejects and (writer := self._writers.get(landing.dead_letter_table or "")) is not None:
+            writer.write(dead_letters(landing.name, messages, decoded.rejects))
+
+    def _blocked(self) -> str | None:
+        """Why the slice cannot be published by what is known so far; the ratio is judged at the end."""
+        rejected = self._totals.rejected
+        if rejected and self._landing.dead_letter_table is None:
+            return f"{rejected} rejected records and no dead_letter_table"
+        if rejected > self._budget.max_records:
+            return over_budget(rejected, self._totals.records, self._budget)
+        return None
+
+    def _outcome(self) -> SliceOutcome:
+        totals = self._totals
+        spans = tuple(map(_report, self._work.slice.spans, totals.tallies))
+        blocked = self._blocked() or over_budget(totals.rejected, totals.records, self._budget)
+        files: dict[str, list[DataFile]] = {}
+        if blocked:
+            blocked = f"slice {self._work.slice}: {blocked}; first: {'; '.join(map(str, totals.samples))}"
+            self._abort()
+        else:
+            files = {name: writer.close() for name, writer in self._writers.items()}
+            self._check_rows(files)
+        return SliceOutcome(
+            spans=spans,
+            files=files,
+            rows={name: sum(f.record_count for f in made) for name, made in files.items()},
+            bytes=totals.bytes,
+            ignored_fields=dict(totals.ignored),
+            blocked=blocked,
+            rejected_samples=tuple(totals.samples),
+        )
+
+    def _check_rows(self, files: Mapping[str, Sequence[DataFile]]) -> None:
+        """The files' own record counts must be what was decoded and rejected."""
+        landed = sum(t.landed for t in self._totals.tallies)
+        due = {self._landing.table: landed, self._landing.dead_letter_table: self._totals.rejected}
+        for name, made in files.items():
+            rows = sum(f.record_count for f in made)
+            if rows != due[name]:
+                raise AccountingError(
+                    f"slice {self._work.slice}: {rows} rows in the files of {name}, {due[name]} were due"
+                )
+
+    def _abort(self) -> None:
+        for writer in self._writers.values():
+            writer.abort()
+
+
+def _report(span: Span, tally: _Tally) -> SpanReport:
+    gaps = len(span) - tally.records
+    counts = Counts(landed=tally.landed, rejected=tally.rejected, filtered=tally.filtered, gaps=gaps)
+    if gaps < 0 or counts.total != len(span):
+        raise AccountingError(
+            f"{span}: {tally.records} records read, {counts.landed} landed, {counts.rejected} rejected, "
+            f"{counts.filtered} filtered do not add up to {len(span)} offsets; nothing of it is published, report it"
+        )
+    return SpanReport(span=span, counts=counts)

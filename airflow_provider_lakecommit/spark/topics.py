@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether topics are still the ones that were planned.
+
+Contract: a topic is known by its id, not by its name; a plan without ids (an old broker has none) is compared by
+partitions only. Done before the first record of a slice is read and after its last: a topic that was made anew in
+between cannot pass for the old one.
+
+Failure story: another id, fewer partitions, no such topic, no right to read it:
+:class:`~airflow_provider_lakecommit.exceptions.SourceError`; no answer:
+:class:`~airflow_provider_lakecommit.exceptions.SourceUnavailableError` with the last thing that the client heard of the
+brokers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient
+
+from airflow_provider_lakecommit.core.model import Span
+from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailableError
+from airflow_provider_lakecommit.hooks.kafka_admin import topic_id_text
+
+__all__ = ["NOT_THERE", "check_topics"]
+
+NOT_THERE = {
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+}
+
+
+def check_topics(admin: AdminClient, spans: Sequence[Span], patience: float, heard: Callable[[], str | None]) -> None:
+    """Compare the topics of the spans with what the brokers say.
+
+    :param patience: seconds for an answer
+    :param heard: the last error of the clients, for the message
+    """
+    names = sorted({s.partition.topic for s in spans})
+    try:
+        told = admin.describe_topics(TopicCollection(names), request_timeout=patience)
+        topics = {name: future.result(patience + 1) for name, future in told.items()}
+    except KafkaException as e:
+        raise _not_described(names, e.args[0], patience, heard()) from e
+    for span in spans:
+        p, topic = span.partition, topics[span.partition.topic]
+        topic_id = topic_id_text(topic.topic_id)
+        if p.topic_id and topic_id != p.topic_id:
+            raise SourceError(
+                f"{span}: topic {p.topic} has id {topic_id}, the plan was made for {p.topic_id}: the topic was "
+                "made anew; start the landing anew with `lakecommit ledger init`"
+            )
+        if p.partition >= len(topic.partitions):
+            raise SourceError(
+                f"{span}: topic {p.topic} has only {len(topic.partitions)} partitions; compare with the plan"
+            )
+
+
+def _not_described(names: Sequence[str], error: KafkaError, patience: float, heard: str | None) -> Exception:
+    if error.code() in NOT_THERE:
+        return SourceError(f"topics {', '.join(names)}: {error.str()}; is the topic there, and may we read it?")
+    why = f" ({heard})" if heard else ""
+    return SourceUnavailableError(
+        f"the brokers did not describe the topics {', '.join(names)} in {patience:.0f} s: {error.str()}{why}; check "
+        "bootstrap.servers and the credentials"
+    )

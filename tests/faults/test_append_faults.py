@@ -1,0 +1,327 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commits that go wrong: whatever the catalog answers, every slice is in the table once, or is known not to be."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from airflow_provider_lakecommit.committer.append import PublishOutcome, publish
+from airflow_provider_lakecommit.committer.checks import Grounds
+from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, landing_snapshots
+from airflow_provider_lakecommit.committer.lookup import Patience
+from airflow_provider_lakecommit.committer.marks import join_table, renew_epochs
+from airflow_provider_lakecommit.core.model import LedgerSection
+from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError
+from tests.fakes.catalog import Fault
+from tests.fakes.lake import Lake, coverage, section, staged
+
+pytestmark = pytest.mark.faults
+
+REAL = Patience(seconds=60, first_wait=0.01, longest_wait=0.2)
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    made = Lake(tmp_path)
+    made.create()
+    return made
+
+
+@pytest.fixture
+def ours(lake: Lake) -> LedgerSection:
+    return lake.join()
+
+
+def appended(lake: Lake) -> int:
+    """Landing snapshots with rows."""
+    return sum(1 for r in landing_snapshots(lake.load().metadata) if r.rows)
+
+
+@pytest.mark.parametrize("fault", [Fault.LYING_CONFLICT, Fault.LOST_ANSWER])
+def test_a_commit_that_was_applied_in_secret_is_recognised_as_ours(
+    lake: Lake, ours: LedgerSection, fault: Fault
+) -> None:
+    request = lake.request(staged((0, 0, 10), epoch=ours.epoch))
+    lake.catalog.faults.append(fault)
+    outcome = lake.publish(request)
+    assert outcome.published == request.slices
+    assert outcome.requests_sent == 1
+    assert outcome.snapshot_id == lake.load().metadata.current_snapshot_id
+    assert outcome.token == next(landing_snapshots(lake.load().metadata)).token
+    assert (lake.rows(), appended(lake)) == (10, 1)
+
+
+@pytest.mark.parametrize("fault", [Fault.NOT_APPLIED, Fault.CONFLICT])
+def test_a_commit_that_was_not_applied_is_sent_again(lake: Lake, ours: LedgerSection, fault: Fault) -> None:
+    request = lake.request(staged((0, 0, 10), epoch=ours.epoch))
+    lake.catalog.faults.extend([fault, fault])
+    outcome = lake.publish(request)
+    assert (outcome.published, outcome.requests_sent) == (request.slices, 3)
+    assert (lake.rows(), appended(lake)) == (10, 1)
+    assert lake.clock.slept == 2
+
+
+def test_a_secret_success_under_a_foreign_append_is_recognised(lake: Lake, ours: LedgerSection) -> None:
+    lake.catalog.faults.append(Fault.LOST_ANSWER)
+    lake.clock.during = lambda: [None, lake.append_foreign()][0]
+    outcome = lake.publish(lake.request(staged((0, 0, 10), epoch=ours.epoch)))
+    assert outcome.published
+    assert outcome.state.foreign_since == 1
+    assert lake.rows() == 11
+
+
+def test_a_foreign_append_between_look_and_request_costs_one_request(lake: Lake, ours: LedgerSection) -> None:
+    def interfere() -> None:
+        lake.catalog.before_commit = lambda: None
+        lake.append_foreign()
+
+    request = lake.request(staged((0, 0, 10), epoch=ours.epoch))
+    lake.catalog.before_commit = interfere
+    outcome = lake.publish(request)
+    assert (outcome.published, outcome.requests_sent) == (request.slices, 2)
+    assert lake.rows() == 11
+
+
+def test_an_outage_after_the_request_is_waited_out(lake: Lake, ours: LedgerSection) -> None:
+    request = lake.request(staged((0, 0, 10), epoch=ours.epoch))
+    lake.catalog.faults.append(Fault.AWAY_AFTER)
+
+    def back_after_a_while() -> None:
+        lake.catalog.away = lake.clock.now < 30
+
+    lake.clock.during = back_after_a_while
+    outcome = lake.publish(request)
+    assert (outcome.published, outcome.requests_sent) == (request.slices, 1)
+    assert lake.rows() == 10
+
+
+def test_an_outage_that_lasts_leaves_the_outcome_unknown_and_nothing_deleted(lake: Lake, ours: LedgerSection) -> None:
+    request = lake.request(staged((0, 0, 10), epoch=ours.epoch))
+    lake.catalog.faults.append(Fault.AWAY_AFTER)
+    with pytest.raises(CommitUnknownError, match=r"1 commit request\(s\) for shop\.orders.*nothing was deleted"):
+        lake.publish(request, seconds=60)
+    assert lake.clock.now == pytest.approx(60)
+    assert lake.rows() == 10
+    lake.catalog.away = False
+    lake.clock.during = lambda: None
+    assert lake.publish(request).already == request.slices
+    assert (lake.rows(), appended(lake)) == (10, 1)
+
+
+def test_an_outage_before_the_request_is_a_catalog_error(lake: Lake, ours: LedgerSection) -> None:
+    request = lake.request(staged((0, 0, 10), epoch=ours.epoch))
+    lake.catalog.away = True
+    with pytest.raises(CatalogError, match="connection refused"):
+        lake.publish(request, seconds=20)
+    assert lake.catalog.commits == 1, "the origin's"
+
+
+def test_requests_are_bounded(lake: Lake, ours: LedgerSection) -> None:
+    request = lake.request(staged((0, 0, 10), epoch=ours.epoch))
+    lake.catalog.faults.extend([Fault.NOT_APPLIED] * 9)
+    with pytest.raises(CommitUnknownError, match=r"4 commit request\(s\).*500: try again later"):
+        lake.publish(request, requests=4)
+    assert lake.rows() == 0
+
+
+def test_a_request_that_arrives_late_cannot_double_what_was_sent_again(lake: Lake, ours: LedgerSection) -> None:
+    request = lake.request(staged((0, 0, 10), epoch=ours.epoch))
+    lake.catalog.faults.append(Fault.ON_ITS_WAY)
+    outcome = lake.publish(request)
+    assert (outcome.published, outcome.requests_sent) == (request.slices, 2)
+    with pytest.raises(Exception, match="has changed"):
+        lake.catalog.deliver()
+    assert (lake.rows(), appended(lake)) == (10, 1)
+
+
+def test_a_request_that_arrives_before_the_second_one_is_the_one(lake: Lake, ours: LedgerSection) -> None:
+    request = lake.request(staged((0, 0, 10), epoch=ours.epoch))
+    lake.catalog.faults.append(Fault.ON_ITS_WAY)
+
+    def deliver() -> None:
+        if lake.catalog.on_its_way:
+            lake.catalog.before_commit = lambda: None
+            lake.catalog.deliver()
+
+    lake.clock.during = lambda: setattr(lake.catalog, "before_commit", deliver)
+    outcome = lake.publish(request)
+    assert (outcome.published, outcome.requests_sent) == (request.slices, 2)
+    assert (lake.rows(), appended(lake)) == (10, 1)
+
+
+def test_a_late_request_cannot_land_on_a_head_that_came_back(lake: Lake, ours: LedgerSection) -> None:
+    """Published, then rolled back to the head that a request on its way was made for: it must not land there."""
+    head = lake.load().metadata.current_snapshot_id
+    lake.catalog.faults.append(Fault.ON_ITS_WAY)
+    lake.publish(lake.request(staged((0, 0, 10), epoch=ours.epoch)))
+    lake.load().manage_snapshots().rollback_to_snapshot(head).commit()
+    with pytest.raises(Exception, match="lakecommit-main has changed"):
+        lake.catalog.deliver()
+    assert lake.rows() == 0
+    assert lake.state().condition is Condition.ROLLED_BACK
+
+
+def test_files_of_a_lost_attempt_stay_until_it_cannot_land(lake: Lake, ours: LedgerSection) -> None:
+    request = lake.request(staged((0, 0, 10), epoch=ours.epoch))
+    before = lake.metadata_files("*.avro")
+    lake.catalog.faults.append(Fault.ON_ITS_WAY)
+    with pytest.raises(CommitUnknownError):
+        lake.publish(request, requests=1)
+    left = lake.metadata_files("*.avro") - before
+    assert len(left) == 2, "one manifest and one manifest list"
+    lake.catalog.deliver()
+    assert lake.rows() == 10
+    assert lake.publish(request).already == request.slices
+
+
+def test_files_of_an_attempt_that_cannot_land_any_more_are_removed(lake: Lake, ours: LedgerSection) -> None:
+    before = lake.metadata_files("*.avro")
+    lake.catalog.faults.extend([Fault.NOT_APPLIED, Fault.CONFLICT])
+    outcome = lake.publish(lake.request(staged((0, 0, 10), epoch=ours.epoch)))
+    assert outcome.requests_sent == 3
+    assert len(lake.metadata_files("*.avro") - before) == 2
+    assert lake.rows() == 10
+
+
+def test_files_of_an_attempt_that_landed_in_secret_stay(lake: Lake, ours: LedgerSection) -> None:
+    before = lake.metadata_files("*.avro")
+    lake.catalog.faults.append(Fault.LYING_CONFLICT)
+    lake.publish(lake.request(staged((0, 0, 10), epoch=ours.epoch)))
+    assert len(lake.metadata_files("*.avro") - before) == 2
+    assert lake.rows() == 10
+
+
+def test_a_rollback_behind_our_back_publishes_nothing(lake: Lake, ours: LedgerSection) -> None:
+    """Applied in secret, then rolled back before we look: the slice is void, not published and not sent again."""
+    head = lake.load().metadata.current_snapshot_id
+    lake.catalog.faults.append(Fault.LOST_ANSWER)
+    lake.clock.during = lambda: lake.load().manage_snapshots().rollback_to_snapshot(head).commit()
+    outcome = lake.publish(lake.request(staged((0, 0, 10), epoch=ours.epoch)))
+    assert (outcome.published, outcome.snapshot_id) == ((), None)
+    assert [r.grounds for r in outcome.refused] == [Grounds.EPOCH]
+    assert lake.rows() == 0
+
+
+def test_an_interrupt_passes_through_and_the_next_attempt_finds_out(lake: Lake, ours: LedgerSection) -> None:
+    request = lake.request(staged((0, 0, 10), epoch=ours.epoch))
+
+    def interrupt() -> None:
+        lake.catalog.before_commit = lambda: None
+        raise KeyboardInterrupt
+
+    lake.catalog.before_commit = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        lake.publish(request)
+    assert lake.publish(request).published == request.slices
+    assert lake.rows() == 10
+
+
+@pytest.mark.parametrize("fault", [Fault.LYING_CONFLICT, Fault.LOST_ANSWER, Fault.NOT_APPLIED, Fault.CONFLICT])
+def test_an_origin_is_made_once_whatever_is_answered(lake: Lake, fault: Fault) -> None:
+    wanted = section()
+    lake.catalog.faults.append(fault)
+    assert lake.join(wanted) == wanted
+    assert len(list(landing_snapshots(lake.load().metadata))) == 1
+
+
+@pytest.mark.parametrize("fault", [Fault.LYING_CONFLICT, Fault.LOST_ANSWER, Fault.NOT_APPLIED])
+def test_a_new_epoch_is_made_once_whatever_is_answered(lake: Lake, ours: LedgerSection, fault: Fault) -> None:
+    lake.catalog.faults.append(fault)
+    state = renew_epochs(lake.tables, lake.name, "orders", "live", force=True, patience=lake.clock.patience())
+    assert len(list(landing_snapshots(lake.load().metadata))) == 2
+    assert lake.state().sections == state.sections != (ours,)
+
+
+class Racers:
+    """Two processes' worth of committers on one table, released together at their first commit request."""
+
+    def __init__(self, path: Path) -> None:
+        self.lakes = (Lake(path), Lake(path))
+        barrier = threading.Barrier(2, timeout=30)
+        for lake in self.lakes:
+            lake.catalog.before_commit = self._once(lake, barrier)
+
+    @staticmethod
+    def _once(lake: Lake, barrier: threading.Barrier):
+        def wait() -> None:
+            lake.catalog.before_commit = lambda: None
+            barrier.wait()
+
+        return wait
+
+    def run(self, *works) -> list:
+        results: dict[int, object] = {}
+
+        def work(n: int) -> None:
+            try:
+                results[n] = works[n](self.lakes[n])
+            except BaseException as e:
+                results[n] = e
+
+        threads = [threading.Thread(target=work, args=(n,)) for n in range(len(works))]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join(timeout=60)
+        return [results[n] for n in range(len(works))]
+
+
+def publisher(*slices):
+    def run(lake: Lake) -> PublishOutcome:
+        return publish(lake.tables, lake.request(*slices), patience=REAL)
+
+    return run
+
+
+def test_of_two_that_race_with_the_same_slice_one_publishes_it(lake: Lake, ours: LedgerSection, tmp_path: Path) -> None:
+    one = staged((0, 0, 10), epoch=ours.epoch)
+    results = Racers(tmp_path).run(publisher(one), publisher(one))
+    assert sorted(len(r.published) for r in results) == [0, 1]
+    assert sorted(len(r.already) for r in results) == [0, 1]
+    assert (lake.rows(), appended(lake)) == (10, 1)
+
+
+def test_of_two_that_race_with_overlapping_slices_one_is_refused(
+    lake: Lake, ours: LedgerSection, tmp_path: Path
+) -> None:
+    long, short = staged((0, 0, 10), epoch=ours.epoch), staged((0, 0, 6), epoch=ours.epoch)
+    results = Racers(tmp_path).run(publisher(long), publisher(short))
+    winner = next(r for r in results if r.published)
+    assert sum(len(r.published) for r in results) == 1
+    assert lake.rows() == sum(s.rows for s in winner.published)
+    other = next(r for r in results if not r.published)
+    assert other.already or [r.grounds for r in other.refused] == [Grounds.OVERLAP]
+
+
+def test_two_that_race_with_disjoint_slices_both_publish(lake: Lake, ours: LedgerSection, tmp_path: Path) -> None:
+    a, b = staged((0, 0, 10), epoch=ours.epoch), staged((1, 0, 5), epoch=ours.epoch)
+    results = Racers(tmp_path).run(publisher(a), publisher(b))
+    assert [r.published for r in results] == [(a,), (b,)]
+    assert lake.state().covered() == coverage((0, 0, 10), (1, 0, 5))
+    assert (lake.rows(), appended(lake)) == (15, 2)
+
+
+def test_of_two_origins_that_race_one_is_made_and_both_read_it(lake: Lake, tmp_path: Path) -> None:
+    def join(one: Lake) -> LedgerState:
+        return join_table(one.tables, one.name, section(epoch=uuid4()), patience=REAL)
+
+    results = Racers(tmp_path).run(join, join)
+    assert results[0].sections == results[1].sections == lake.state().sections
+    assert len(list(landing_snapshots(lake.load().metadata))) == 1
+
+
+def test_a_rollback_that_two_find_gets_one_new_epoch(lake: Lake, ours: LedgerSection, tmp_path: Path) -> None:
+    head = lake.load().metadata.current_snapshot_id
+    lake.publish(lake.request(staged((0, 0, 10), epoch=ours.epoch)))
+    lake.load().manage_snapshots().rollback_to_snapshot(head).commit()
+
+    def renew(one: Lake) -> LedgerState:
+        return renew_epochs(one.tables, one.name, "orders", "live", patience=REAL)
+
+    results = Racers(tmp_path).run(renew, renew)
+    assert results[0].sections == results[1].sections == lake.state().sections
+    assert lake.state().condition is Condition.PRESENT

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Death between every two durable steps of a cycle, and the reruns that must make it good."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_lakecommit.landing import Landing
+from tests.faults.world import SCHEMA, Killed, World, catalog_in, deaths, records
+
+Make = Callable[..., World]
+
+
+@pytest.fixture
+def make_world(
+    tmp_path: Path, bootstrap: str, make_topic: Callable[..., str], control_topic: str
+) -> Callable[..., World]:
+    """A landing of a topic of its own into a table of its own."""
+
+    def make(partitions: int = 2, **fields: object) -> World:
+        stated = {"name": "rows", "table": "shop.rows", "dead_letter_table": "shop.dead", "slice_records": 40, **fields}
+        landing = Landing(topics=make_topic(partitions), create=SCHEMA, control_topic=control_topic, **stated)
+        return World(landing=landing, kafka={"bootstrap.servers": bootstrap}, catalog=catalog_in(tmp_path))
+
+    return make
+
+
+def test_a_cycle_lands_what_is_new_and_the_next_one_nothing(make_world: Make, produce: Callable[..., object]) -> None:
+    world = make_world()
+    produce(world.landing.topics, records(0, 200))
+    first = world.run()
+    assert (first.rows, first.left, first.missing) == (200, 0, ())
+    world.check(Counter(range(200)))
+    second = world.run()
+    assert (second.published, second.reason) == ((), "nothing new")
+    assert second.valid_through is not None
+
+
+BAD = ("bad", '{"id": "not a number"}')
+
+
+def _first_run(world: World) -> None:
+    opened = world.open("killed")
+    world.write(opened)
+    world.close("killed", opened)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.timeout(600)
+def test_a_death_at_any_durable_step_loses_and_doubles_nothing(
+    make_world: Make, produce: Callable[..., object], when: str
+) -> None:
+    survived, step = False, 0
+    while not survived:
+        step += 1
+        world = make_world(name=f"kill-{when}-{step}", table=f"shop.rows{step}", dead_letter_table=f"shop.dead{step}")
+        produce(world.landing.topics, [*records(0, 70), BAD])
+        with deaths(step, when) as seen:
+            try:
+                _first_run(world)
+                survived = len(seen.steps) < step
+            except Killed:
+                pass
+        produce(world.landing.topics, records(70, 30))
+        world.settle()
+        world.check(Counter(range(100)))
+        assert len(world.rows(world.landing.dead_letter_table)) == 1, f"step {step}: {seen.steps}"
+    # two origins, a plan, two slices, two tables with two steps each, COMPLETE
+    assert step > 10, f"only {step} steps were tried"
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.timeout(600)
+def test_the_killed_run_itself_goes_on_when_it_is_retried(
+    make_world: Make, produce: Callable[..., object], when: str
+) -> None:
+    survived, step = False, 0
+    while not survived:
+        step += 1
+        world = make_world(name=f"retry-{when}-{step}", table=f"shop.rows{step}", dead_letter_table=None)
+        produce(world.landing.topics, records(0, 60))
+        with deaths(step, when) as seen:
+            try:
+                _first_run(world)
+                survived = len(seen.steps) < step
+            except Killed:
+                pass
+        world.run("killed", retry=True)
+        world.check(Counter(range(60)))
+    assert step > 7, f"only {step} steps were tried"
