@@ -112,7 +112,7 @@ def find_missing(view: View, watermarks: Mapping[SourcePartition, Watermark], cl
     if gone:
         raise SourceError(
             f"offsets that are not landed were removed from the source by its retention: {', '.join(gone)}; "
-            f"to go on without them: `lakecommit ledger init --from earliest`, which records them as skipped"
+            f"to go on without them: `lakecommit ledger init --from earliest`"
         )
     return Missing(ranges=_by_tables(per_table), notes=notes)
 

@@ -21,9 +21,8 @@ from uuid import UUID
 
 from airflow_provider_lakecommit.core.fold import CycleState
 from airflow_provider_lakecommit.core.log import Directives
-from airflow_provider_lakecommit.core.model import cycle_id
 from airflow_provider_lakecommit.core.settle import passed_ends, settle, valid_through
-from airflow_provider_lakecommit.cycle.open import find_cycle, start_without_tables
+from airflow_provider_lakecommit.cycle.open import cycle_id_of, find_cycle, start_without_tables
 from airflow_provider_lakecommit.cycle.prepare import Prepared, prepare_for_commit
 from airflow_provider_lakecommit.cycle.publish import TablePublisher
 from airflow_provider_lakecommit.cycle.results import Closed, CycleTicket, PublishedSnapshot
@@ -53,7 +52,7 @@ def close_cycle(rim: Rim, who: RunIdentity, ticket: CycleTicket | None, *, retry
     :param retry: look through the whole log for this run's cycle first
     :raises LakecommitError: the first table's failure, after the evidence was sent
     """
-    commit_id = cycle_id(who.deployment, rim.landing.name, rim.lane, who.dag, who.run, who.number)
+    commit_id = cycle_id_of(rim, who)
     if retry and (before := find_cycle(rim, commit_id)) is not None and before.finished:
         return Closed(commit_id=commit_id, finished=True, note=before.note)
     if ticket is None:
@@ -71,7 +70,7 @@ def _late_start(rim: Rim, who: RunIdentity, commit_id: UUID) -> CycleTicket:
     """A cycle whose plan task failed before its START: opened empty, so that the log shows the run."""
     rim.control.ensure()
     found = find_cycle(rim, commit_id)
-    return (found or start_without_tables(rim, who, commit_id, "the plan task did not open this cycle")).ticket
+    return (found or start_without_tables(rim, who, "the plan task did not open this cycle")).ticket
 
 
 def _close(rim: Rim, ticket: CycleTicket, progress: _Progress) -> Closed:

@@ -29,7 +29,16 @@ from airflow_provider_lakecommit.exceptions import CatalogError, ControlTopicErr
 from airflow_provider_lakecommit.hooks.source_topic import SourceState
 from airflow_provider_lakecommit.wire.plan import MAX_SLICES
 
-__all__ = ["find_cycle", "open_cycle", "preview", "start_without_tables"]
+__all__ = [
+    "cycle_id_of",
+    "empty_plan",
+    "find_cycle",
+    "new_cycle",
+    "open_cycle",
+    "preview",
+    "send_start",
+    "start_without_tables",
+]
 
 MAX_RACES = 8
 """How often a planner that was fenced looks again before it gives up."""
@@ -54,7 +63,7 @@ def open_cycle(rim: Rim, who: RunIdentity, *, retry: bool = False, release: Rele
     :raises LedgerError: a ledger needs a person
     :raises ControlTopicError: the control topic cannot be read or written
     """
-    commit_id = cycle_id(who.deployment, rim.landing.name, rim.lane, who.dag, who.run, who.number)
+    commit_id = cycle_id_of(rim, who)
     rim.control.ensure()
     if retry and (before := find_cycle(rim, commit_id)) is not None and before.finished:
         return before
@@ -64,21 +73,26 @@ def open_cycle(rim: Rim, who: RunIdentity, *, retry: bool = False, release: Rele
             prepared = prepare(rim, source)
         except CatalogError as e:
             rim.say(f"the catalog is away, the cycle opens with an empty plan: {e}")
-            return start_without_tables(rim, who, commit_id, f"catalog away: {e}")
+            return start_without_tables(rim, who, f"catalog away: {e}")
         look = rim.look(prepared.ledgers)
         if (state := look.view.cycles.get(commit_id)) is not None:
             return _opened(rim, look, state, note="continues the cycle that this run opened before")
         decision = _decide(rim, prepared, look, source)
         gone = tuple(c.cycle.commit_id for c in look.view.open_cycles() if release(c.cycle))
-        cycle = _cycle(who, commit_id, look.view, gone)
+        cycle = new_cycle(rim, who, look.view, gone)
         try:
-            sent = _send_start(rim, look.partition, cycle, decision.plan, Directives(released=gone))
+            sent = send_start(rim, look.partition, cycle, decision.plan, Directives(released=gone))
         except FencedError:
             rim.say("another planner of this landing was faster; looking again")
             continue
         after = rim.look(prepared.ledgers, since=look, until=sent)
         return _opened(rim, after, after.view.cycles[commit_id], explain=decision.explain)
     raise ControlTopicError(f"landing {rim.landing.name}: fenced {MAX_RACES} times while opening a cycle; try again")
+
+
+def cycle_id_of(rim: Rim, who: RunIdentity) -> UUID:
+    """Commit id of a run's cycle."""
+    return cycle_id(who.deployment, rim.landing.name, rim.lane, who.dag, who.run, who.number)
 
 
 def preview(rim: Rim) -> Opened:
@@ -98,13 +112,14 @@ def preview(rim: Rim) -> Opened:
     return Opened(ticket=ticket, plan=decision.plan, slices=decision.plan.slices, explain=decision.explain)
 
 
-def start_without_tables(rim: Rim, who: RunIdentity, commit_id: UUID, reason: str) -> Opened:
+def start_without_tables(rim: Rim, who: RunIdentity, reason: str) -> Opened:
     """Open a cycle with an empty plan where no ledger can be read."""
+    commit_id = cycle_id_of(rim, who)
     look = rim.look(())
     if (state := look.view.cycles.get(commit_id)) is not None:
         return _opened(rim, look, state, note="continues the cycle that this run opened before")
-    cycle = _cycle(who, commit_id, look.view, ())
-    sent = _send_start(rim, look.partition, cycle, _empty(rim, reason), Directives())
+    cycle = new_cycle(rim, who, look.view)
+    sent = send_start(rim, look.partition, cycle, empty_plan(rim, reason), Directives())
     after = rim.look((), since=look, until=sent)
     return _opened(rim, after, after.view.cycles[commit_id])
 
@@ -184,7 +199,8 @@ def _why_nothing(view: View, chosen: Chosen, notes: Mapping[SourcePartition, str
     return f"nothing new; other open cycles claim {held}" if held else "nothing new"
 
 
-def _empty(rim: Rim, reason: str) -> Plan:
+def empty_plan(rim: Rim, reason: str) -> Plan:
+    """The plan of a cycle that has nothing to do, and why."""
     return Plan(
         landing=rim.landing.name,
         lane=rim.lane,
@@ -198,14 +214,18 @@ def _empty(rim: Rim, reason: str) -> Plan:
     )
 
 
-def _cycle(who: RunIdentity, commit_id: UUID, view: View, released: tuple[UUID, ...]) -> Cycle:
-    """The smallest slot that no open cycle uses; a released one's slot is free, so that its zombies are fenced."""
+def new_cycle(rim: Rim, who: RunIdentity, view: View, released: tuple[UUID, ...] = ()) -> Cycle:
+    """The cycle of a run, in the smallest slot that no open cycle uses; a released one's slot is free, so that its
+    zombies are fenced.
+    """
+    commit_id = cycle_id_of(rim, who)
     used = {c.cycle.slot for c in view.open_cycles() if not c.released and c.cycle.commit_id not in released}
     slot = next(n for n in range(len(used) + 1) if n not in used)
     return Cycle(commit_id=commit_id, dag=who.dag, run=who.run, number=who.number, slot=slot)
 
 
-def _send_start(rim: Rim, partition: int, cycle: Cycle, plan: Plan, directives: Directives) -> int:
+def send_start(rim: Rim, partition: int, cycle: Cycle, plan: Plan, directives: Directives) -> int:
+    """Send the START_COMMIT; returns its offset."""
     start = rim.sender("plan", cycle.commit_id).opened(rim.new_id(), rim.now(), cycle, plan, directives)
     return rim.send("plan", cycle.slot, partition, [start])
 

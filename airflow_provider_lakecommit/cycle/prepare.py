@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
+from uuid import UUID
 
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -39,7 +40,16 @@ from airflow_provider_lakecommit.spark.dead_letters import DEAD_LETTER_SCHEMA
 from airflow_provider_lakecommit.spark.metadata import TYPES
 from airflow_provider_lakecommit.spark.slices import check_schema
 
-__all__ = ["Prepared", "PreparedTable", "log_lost", "prepare", "prepare_for_commit", "prepared_table"]
+__all__ = [
+    "Prepared",
+    "PreparedTable",
+    "log_lost",
+    "origin_position",
+    "prepare",
+    "prepare_for_commit",
+    "prepared_table",
+    "table_of",
+]
 
 _WRITER_PROPERTIES = ("write.", "schema.name-mapping")
 
@@ -66,6 +76,10 @@ class Prepared:
         return tuple(t.ledger for t in self.tables)
 
     @property
+    def epochs(self) -> dict[str, UUID]:
+        return {t.name: t.ledger.section.epoch for t in self.tables}
+
+    @property
     def targets(self) -> tuple[TableTarget, ...]:
         return tuple(_target(t) for t in self.tables)
 
@@ -81,7 +95,7 @@ def prepare(rim: Rim, source: SourceState, *, dry: bool = False) -> Prepared:
     """
     out: list[PreparedTable] = []
     for name in rim.landing.tables:
-        table = _table(rim, name, dry)
+        table = table_of(rim, name, dry=dry)
         state = read_ledger(table.metadata, rim.landing.branch)
         require_ledger(state, name)
         if state.section(rim.landing.name, rim.lane) is None:
@@ -122,7 +136,11 @@ def log_lost(control: ControlPosition, log: ControlLog) -> str | None:
     return None
 
 
-def _table(rim: Rim, name: str, dry: bool) -> Table:
+def table_of(rim: Rim, name: str, *, dry: bool = False) -> Table:
+    """A table of the landing, made if it is missing and may be made.
+
+    :raises TableError: it is missing, or cannot take the rows
+    """
     landing = rim.landing
     table = rim.tables.find(name)
     if table is None:
@@ -169,9 +187,7 @@ def _origin(rim: Rim, name: str, table: Table, source: SourceState, data: Ledger
     starts = {p: w.start if rim.landing.start == "earliest" else w.stable for p, w in source.partitions.items()}
     if data is None:
         _check_first_run(rim, name)
-        partition = rim.control.partition_for(rim.landing.group_id)
-        log = rim.control.read(partition, BEYOND)
-        control = _position(rim, log)
+        control = origin_position(rim)
     else:
         starts = {p: data.end(p) for p in data.starts.keys() | source.partitions.keys()}
         control = data.control
@@ -185,6 +201,11 @@ def _origin(rim: Rim, name: str, table: Table, source: SourceState, data: Ledger
         covered=Coverage(),
         control=control,
     )
+
+
+def origin_position(rim: Rim) -> ControlPosition:
+    """The end of the landing's control partition: what was said before is of no concern to a new ledger."""
+    return _position(rim, rim.control.read(rim.control.partition_for(rim.landing.group_id), BEYOND))
 
 
 def _position(rim: Rim, log: ControlLog) -> ControlPosition:
@@ -206,8 +227,8 @@ def _check_first_run(rim: Rim, name: str) -> None:
     if remembered:
         raise LedgerError(
             f"{name} has no ledger, but the control topic remembers slices of landing {rim.landing.name} for table "
-            f"{', '.join(str(u) for u in sorted(remembered, key=str))}: it was dropped, made anew or rolled back; state "
-            f"where it goes on with `lakecommit ledger init --from earliest`"
+            f"{', '.join(str(u) for u in sorted(remembered, key=str))}: it was dropped, made anew or rolled back; "
+            f"state where it goes on with `lakecommit ledger init --from earliest`"
         )
 
 

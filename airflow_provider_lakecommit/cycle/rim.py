@@ -20,7 +20,7 @@ from airflow_provider_lakecommit.committer.summary import LogPoint
 from airflow_provider_lakecommit.core.fold import TableLedger, View, fold
 from airflow_provider_lakecommit.core.log import Entry
 from airflow_provider_lakecommit.core.model import LIVE
-from airflow_provider_lakecommit.cycle.write import read_entries
+from airflow_provider_lakecommit.cycle.write import read_decided, read_entries
 from airflow_provider_lakecommit.hooks.control_topic import ControlTopic
 from airflow_provider_lakecommit.hooks.source_topic import SourceTopics
 from airflow_provider_lakecommit.hooks.table import Tables
@@ -115,7 +115,12 @@ class Rim:
         :param until: an offset that must be seen: that of a record just sent
         """
         partition, read_from = (since.partition, since.read_from) if since else self._start(ledgers)
-        log = self.control.read(partition, since.end if since else read_from, until=until)
+        start = since.end if since else read_from
+        log = (
+            read_decided(self.control, partition, start)
+            if until is None
+            else self.control.read(partition, start, until=until)
+        )
         entries = (*(since.entries if since else ()), *read_entries(log.records, self.landing.name, self.lane))
         return Look(
             ledgers=tuple(ledgers),

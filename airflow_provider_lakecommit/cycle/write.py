@@ -16,18 +16,34 @@ from airflow_provider_lakecommit.core.log import Entry
 from airflow_provider_lakecommit.core.model import Slice
 from airflow_provider_lakecommit.cycle.results import CycleTicket, GroupResult, GroupTicket
 from airflow_provider_lakecommit.exceptions import ControlTopicError
-from airflow_provider_lakecommit.hooks.control_topic import ControlRecord, ControlTopic
+from airflow_provider_lakecommit.hooks.control_topic import ControlLog, ControlRecord, ControlTopic
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.spark.job import WindowJob
 from airflow_provider_lakecommit.wire.records import read_entry
 
-__all__ = ["group_job", "group_result", "read_entries"]
+__all__ = ["group_job", "group_result", "read_decided", "read_entries"]
 
 
 def read_entries(records: Iterable[ControlRecord], landing: str, lane: str) -> tuple[Entry, ...]:
     """The entries of a landing's lane among control records."""
     found = (read_entry(r, landing, lane) for r in records)
     return tuple(e for e in found if e is not None)
+
+
+def read_decided(control: ControlTopic, partition: int, start: int) -> ControlLog:
+    """The log from ``start`` to all that was sent before this call.
+
+    A transaction is over for its sender a moment before its markers let readers pass. A transaction that stays open is
+    waited for as long as the control topic's timeout; then the log is taken as far as it can be read.
+    """
+    log = control.read(partition, start)
+    if log.high <= log.end:
+        return log
+    try:
+        rest = control.read(partition, log.end, until=log.high - 1)
+    except ControlTopicError:
+        return log
+    return replace(rest, records=(*log.records, *rest.records))
 
 
 def group_job(landing: Landing, control: ControlTopic, ticket: GroupTicket, catalog_name: str) -> WindowJob | None:
@@ -72,7 +88,7 @@ def group_result(landing: Landing, control: ControlTopic, ticket: GroupTicket) -
 
 
 def _look(landing: Landing, control: ControlTopic, ticket: CycleTicket) -> tuple[CycleState, View]:
-    log = control.read(ticket.partition, ticket.read_from)
+    log = read_decided(control, ticket.partition, ticket.read_from)
     view = fold(read_entries(log.records, ticket.landing, ticket.lane), (), landing.completion_timeout)
     state = view.cycles.get(ticket.commit_id)
     if state is None:

@@ -5,28 +5,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-from airflow_provider_lakecommit.landing import Landing
-from tests.faults.world import SCHEMA, Killed, World, catalog_in, deaths, records
+from tests.faults.world import Killed, World, deaths, records
 
 Make = Callable[..., World]
-
-
-@pytest.fixture
-def make_world(
-    tmp_path: Path, bootstrap: str, make_topic: Callable[..., str], control_topic: str
-) -> Callable[..., World]:
-    """A landing of a topic of its own into a table of its own."""
-
-    def make(partitions: int = 2, **fields: object) -> World:
-        stated = {"name": "rows", "table": "shop.rows", "dead_letter_table": "shop.dead", "slice_records": 40, **fields}
-        landing = Landing(topics=make_topic(partitions), create=SCHEMA, control_topic=control_topic, **stated)
-        return World(landing=landing, kafka={"bootstrap.servers": bootstrap}, catalog=catalog_in(tmp_path))
-
-    return make
 
 
 def test_a_cycle_lands_what_is_new_and_the_next_one_nothing(make_world: Make, produce: Callable[..., object]) -> None:

@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What may go wrong around a cycle: races, rollback, retention, transactions, lost files, a catalog that is away."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
+
+from airflow_provider_lakecommit.cycle.repair import ledger_init, unblock
+from airflow_provider_lakecommit.exceptions import CatalogError, LakecommitError, LedgerError, SourceError
+from tests.faults.world import World, records
+
+Make = Callable[..., World]
+Produce = Callable[..., list[tuple[int, int]]]
+
+
+def _table(world: World) -> Table:
+    with world.rim() as rim:
+        return rim.tables.load(world.landing.table)
+
+
+def test_two_runs_that_plan_at_once_share_what_is_missing(make_world: Make, produce: Produce) -> None:
+    world = make_world()
+    produce(world.landing.topics, records(0, 100))
+    first = world.open("a", release=False)
+    second = world.open("b", release=False)
+    assert second.plan.slices == ()
+    assert "claim" in str(second.plan.reason)
+    world.write(first)
+    world.close("b", second)
+    world.close("a", first)
+    world.check(Counter(range(100)))
+
+
+def test_two_runs_and_two_committers_at_once_double_nothing(make_world: Make, produce: Produce) -> None:
+    world = make_world()
+    produce(world.landing.topics, records(0, 200))
+    errors: list[BaseException] = []
+
+    def run(name: str) -> None:
+        try:
+            opened = world.open(name, release=False)
+            world.write(opened)
+            world.close(name, opened)
+        except BaseException as e:
+            errors.append(e)
+
+    for turn in range(3):
+        threads = [threading.Thread(target=run, args=(f"{turn}-{n}",)) for n in range(2)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        produce(world.landing.topics, records(200 + 50 * turn, 50))
+    world.settle()
+    assert [e for e in errors if not isinstance(e, LakecommitError)] == []
+    world.check(Counter(range(350)))
+
+
+def test_the_older_slice_that_failed_is_done_again_alone_and_the_newer_ones_wait(
+    make_world: Make, produce: Produce
+) -> None:
+    world = make_world(partitions=1)
+    produce(world.landing.topics, records(0, 120))
+    opened = world.open("a")
+    world.write(opened, only=lambda place: place != 0)
+    closed = world.close("a", opened)
+    assert closed.published == ()
+    assert len(closed.waiting) == 2
+    assert len(closed.missing) == 1
+    again = world.open("b")
+    assert [len(s) for s in again.slices] == [40]
+    world.write(again)
+    assert world.close("b", again).rows == 120
+    world.check(Counter(range(120)))
+
+
+def test_a_rollback_voids_what_was_pending_and_the_range_is_read_again(make_world: Make, produce: Produce) -> None:
+    world = make_world()
+    produce(world.landing.topics, records(0, 60))
+    world.run()
+    before = _table(world).current_snapshot()
+    produce(world.landing.topics, records(60, 60))
+    world.run()
+    produce(world.landing.topics, records(120, 20))
+    pending = world.open("pending")
+    world.write(pending)
+    table = _table(world)
+    table.manage_snapshots().rollback_to_snapshot(before.snapshot_id).commit()
+    closed = world.close("pending", pending)
+    assert closed.published == ()
+    world.settle()
+    world.check(Counter(range(140)))
+
+
+def test_offsets_that_retention_removed_are_an_error_until_a_person_decides(
+    make_world: Make, produce: Produce, admin: AdminClient
+) -> None:
+    world = make_world(partitions=1)
+    topic = world.landing.topics
+    produce(topic, records(0, 50))
+    world.run()
+    produce(topic, records(50, 50))
+    admin.delete_records([TopicPartition(topic, 0, 80)])[TopicPartition(topic, 0, 80)].result(30)
+    with pytest.raises(SourceError, match=r"removed.*\[50, 80\).*ledger init"):
+        world.open("a")
+    with world.rim() as rim:
+        ledger_init(rim, "earliest")
+    world.settle()
+    world.check(Counter([*range(50), *range(80, 100)]))
+
+
+def test_open_and_aborted_transactions_are_neither_landed_nor_waited_for(make_world: Make, produce: Produce) -> None:
+    world = make_world(partitions=1)
+    topic = world.landing.topics
+    produce(topic, records(0, 10), transactional=True)
+    produce(topic, records(100, 10), transactional=True, outcome="abort")
+    produce(topic, records(10, 10), transactional=True)
+    produce(topic, records(200, 10), transactional=True, outcome="open")
+    first = world.run()
+    assert first.rows == 20
+    assert first.published[0].counts.gaps == 13  # ten aborted records and three markers
+    idle = world.run()
+    assert idle.published == ()
+    assert "open transaction" in str(idle.reason)
+    world.check(Counter(range(20)))
+
+
+def test_files_of_a_pending_slice_that_somebody_removed_are_read_again(make_world: Make, produce: Produce) -> None:
+    world = make_world(partitions=1)
+    produce(world.landing.topics, records(0, 80))
+    opened = world.open("a")
+    world.write(opened)
+    warehouse = Path(world.catalog["warehouse"].removeprefix("file://"))
+    next(iter(sorted(warehouse.rglob("*.parquet")))).unlink()
+    world.now = lambda: datetime.now(UTC) + timedelta(days=2)
+    closed = world.close("a", opened)
+    assert len(closed.voided) == 1
+    assert "removed" in closed.voided[0]
+    world.settle()
+    world.check(Counter(range(80)))
+
+
+def _away(*_: Any, **__: Any) -> Any:
+    raise ConnectionError("the catalog is down")
+
+
+def test_with_the_catalog_away_at_plan_a_cycle_opens_empty_and_says_so(
+    make_world: Make, produce: Produce, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = make_world()
+    produce(world.landing.topics, records(0, 30))
+    world.run()
+    produce(world.landing.topics, records(30, 30))
+    with monkeypatch.context() as patch:
+        patch.setattr(SqlCatalog, "load_table", _away)
+        opened = world.open("dark")
+        assert opened.slices == ()
+        assert "catalog away" in str(opened.plan.reason)
+        with pytest.raises(CatalogError):
+            world.close("dark", opened)
+    world.settle()
+    world.check(Counter(range(60)))
+
+
+def test_with_the_catalog_away_while_writing_the_slices_are_kept(
+    make_world: Make, produce: Produce, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = make_world()
+    produce(world.landing.topics, records(0, 90))
+    opened = world.open("a")
+    with monkeypatch.context() as patch:
+        patch.setattr(SqlCatalog, "load_table", _away)
+        assert {r.status for r in world.write(opened)} == {"done"}
+        with pytest.raises(CatalogError):
+            world.close("a", opened)
+    again = world.open("b")
+    assert again.slices == ()
+    assert world.close("b", again).rows == 90
+    world.check(Counter(range(90)))
+
+
+def test_a_dropped_and_remade_table_is_no_first_run_while_the_log_remembers(make_world: Make, produce: Produce) -> None:
+    world = make_world(dead_letter_table=None)
+    produce(world.landing.topics, records(0, 30))
+    world.run()
+    with world.rim() as rim:
+        rim.tables.catalog.drop_table(world.landing.table)
+    with pytest.raises(LedgerError, match="ledger init"):
+        world.open("a")
+    with world.rim() as rim:
+        ledger_init(rim, "earliest")
+    world.settle()
+    world.check(Counter(range(30)))
+
+
+def test_a_range_over_its_budget_blocks_its_partition_only_until_it_is_unblocked(
+    make_world: Make, produce: Produce
+) -> None:
+    world = make_world(partitions=2, dead_letter_max_records=2)
+    topic = world.landing.topics
+    produce(topic, [("x", "no json")] * 5, partition=0)
+    produce(topic, records(0, 10), partition=0)
+    produce(topic, records(10, 10), partition=1)
+    world.run()
+    world.settle()
+    blocked = world.run()
+    assert len(blocked.blocked) == 1
+    assert "dead_letter_max_records" in blocked.blocked[0]
+    world.check(Counter(range(10, 20)))
+    with world.rim() as rim:
+        unblock(rim, skip=True)
+    world.settle()
+    produce(topic, records(20, 5), partition=0)
+    world.settle()
+    world.check(Counter(range(10, 25)))
