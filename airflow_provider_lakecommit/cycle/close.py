@@ -14,16 +14,17 @@ its table or whose files are gone is voided by name: its range is planned again.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from uuid import UUID
 
 from airflow_provider_lakecommit.core.fold import CycleState
-from airflow_provider_lakecommit.core.log import Directives
+from airflow_provider_lakecommit.core.log import Directives, SliceReported
 from airflow_provider_lakecommit.core.settle import passed_ends, settle, valid_through
 from airflow_provider_lakecommit.cycle.open import cycle_id_of, find_cycle, start_without_tables
-from airflow_provider_lakecommit.cycle.prepare import Prepared, prepare_for_commit
+from airflow_provider_lakecommit.cycle.prepare import prepare_for_commit
 from airflow_provider_lakecommit.cycle.publish import TablePublisher
 from airflow_provider_lakecommit.cycle.results import Closed, CycleTicket, PublishedSnapshot
 from airflow_provider_lakecommit.cycle.rim import Look, Rim, RunIdentity
@@ -89,11 +90,11 @@ def _close(rim: Rim, ticket: CycleTicket, progress: _Progress) -> Closed:
             progress.failures[table.name] = e
     if progress.failures:
         raise next(iter(progress.failures.values()))
-    return _complete(rim, ticket, prepared, look, progress)
+    return _complete(rim, ticket, look, progress)
 
 
-def _complete(rim: Rim, ticket: CycleTicket, prepared: Prepared, look: Look, progress: _Progress) -> Closed:
-    look = rim.look([t.ledger for t in prepared.tables], since=look)
+def _complete(rim: Rim, ticket: CycleTicket, look: Look, progress: _Progress) -> Closed:
+    look = rim.look(look.ledgers, since=look)
     view, state = look.view, look.view.cycles.get(ticket.commit_id)
     ends = {p: end for c in view.cycles.values() for p, end in c.plan.ends.items()}
     reached = [passed_ends(t, view.accepted[t.table], ends) for t in look.ledgers]
@@ -104,6 +105,7 @@ def _complete(rim: Rim, ticket: CycleTicket, prepared: Prepared, look: Look, pro
     rim.send("commit", ticket.slot, ticket.partition, [record])
     return Closed(
         commit_id=ticket.commit_id,
+        table=rim.landing.table,
         published=tuple(progress.published),
         waiting=tuple(_waiting(look)),
         missing=_missing(state),
@@ -112,25 +114,27 @@ def _complete(rim: Rim, ticket: CycleTicket, prepared: Prepared, look: Look, pro
         left=state.plan.left if state else 0,
         valid_through=through,
         reason=state.plan.reason if state else None,
-        ignored_fields=_ignored(look, progress.published),
+        ignored_fields=_ignored(look, ticket.commit_id),
     )
 
 
 def _waiting(look: Look) -> Iterable[str]:
     for ledger in look.ledgers:
-        accepted = [a for a in look.view.accepted[ledger.table] if a.file_count(ledger.table)]
-        yield from (f"{ledger.table}: {w}" for w in settle(accepted, ledger.section).waiting)
+        waiting = settle(look.view.accepted[ledger.table], ledger.section).waiting
+        yield from (f"{ledger.table}: {w}" for w in waiting if w.slice.file_count(ledger.table))
 
 
 def _missing(state: CycleState | None) -> tuple[str, ...]:
     return tuple(str(s) for s in state.unfinished) if state else ()
 
 
-def _ignored(look: Look, published: Iterable[PublishedSnapshot]) -> dict[str, int]:
-    """Fields that the table lacks, over the reports of the slices that were published now."""
-    out: dict[str, int] = {}
-    reports = {a.report.attempt: a.report for slices in look.view.accepted.values() for a in slices}
-    return out if not reports else {k: v for r in reports.values() for k, v in r.ignored_fields.items()}
+def _ignored(look: Look, commit_id: UUID) -> dict[str, int]:
+    """Fields that the table lacks, over the reports of this cycle."""
+    out: Counter[str] = Counter()
+    for e in look.entries:
+        if isinstance(e, SliceReported) and e.commit_id == commit_id:
+            out.update(e.report.ignored_fields)
+    return dict(out)
 
 
 def _send_evidence(rim: Rim, who: RunIdentity, ticket: CycleTicket, error: Exception, progress: _Progress) -> None:

@@ -154,6 +154,7 @@ class Closed:
     """
 
     commit_id: UUID
+    table: str = ""
     published: tuple[PublishedSnapshot, ...] = ()
     waiting: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
@@ -168,7 +169,8 @@ class Closed:
 
     @property
     def rows(self) -> int:
-        return sum(p.rows for p in self.published)
+        """Rows published in the data table."""
+        return sum(p.rows for p in self.published if p.table == self.table)
 
     def to_dict(self) -> dict[str, Any]:
         return {

@@ -22,7 +22,7 @@ from tests.fakes.lake import Lake, at, section, staged
 
 pytestmark = pytest.mark.faults
 
-STEPS = 30
+STEPS = 60
 LANDINGS = ("orders", "returns")
 
 
@@ -43,7 +43,7 @@ class World:
 
     def step(self) -> None:
         acts: list[Callable[[], None]] = [self.publish] * 5
-        acts += [self.repeat] * 3 + [self.foreign, self.deliver, self.deliver, self.roll_back, self.renew]
+        acts += [self.repeat] * 3 + [self.foreign, self.deliver, self.deliver, self.roll_back, self.renew, self.renew]
         self.random.choice(acts)()
 
     def publish(self) -> None:

@@ -76,3 +76,15 @@ def test_the_killed_run_itself_goes_on_when_it_is_retried(
         world.run("killed", retry=True)
         world.check(Counter(range(60)))
     assert step > 7, f"only {step} steps were tried"
+
+
+def test_a_run_says_through_when_the_tables_are_complete(make_world: Make, produce: Callable[..., object]) -> None:
+    world = make_world(slice_records=10)
+    produce(world.landing.topics, [*records(0, 60), BAD])
+    closed = world.run()
+    assert (closed.waiting, closed.missing) == ((), ())
+    assert closed.valid_through is not None
+    assert closed.rows == 60
+    again = world.run()
+    assert again.valid_through is not None
+    assert again.valid_through > closed.valid_through
