@@ -23,10 +23,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_lakecommit.core.model import Budget, group_id
 from airflow_provider_lakecommit.exceptions import SpecError
+
+if TYPE_CHECKING:
+    from airflow.sdk import Asset
 
 __all__ = ["DEFAULT_CONTROL_TOPIC", "METADATA_COLUMNS", "TIMESTAMP_RULES", "Landing", "LandingSpec", "load_spec"]
 
@@ -124,6 +127,13 @@ class Landing:
     @property
     def budget(self) -> Budget:
         return Budget(max_records=self.dead_letter_max_records, max_ratio=self.dead_letter_max_ratio)
+
+    @property
+    def asset(self) -> Asset:
+        """The Airflow asset of the data table, made without reading a connection; needs Airflow."""
+        from airflow_provider_lakecommit.assets import asset_of
+
+        return asset_of(self)
 
     @property
     def spec_version(self) -> str:

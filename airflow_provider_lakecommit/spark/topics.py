@@ -13,7 +13,9 @@ brokers.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
@@ -24,6 +26,8 @@ from airflow_provider_lakecommit.hooks.kafka_admin import topic_id_text
 
 __all__ = ["NOT_THERE", "check_topics"]
 
+LAG_SECONDS = 5.0
+LAG_PAUSE = 0.1
 NOT_THERE = {
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError._UNKNOWN_TOPIC,
@@ -39,12 +43,7 @@ def check_topics(admin: AdminClient, spans: Sequence[Span], patience: float, hea
     :param patience: seconds for an answer
     :param heard: the last error of the clients, for the message
     """
-    names = sorted({s.partition.topic for s in spans})
-    try:
-        told = admin.describe_topics(TopicCollection(names), request_timeout=patience)
-        topics = {name: future.result(patience + 1) for name, future in told.items()}
-    except KafkaException as e:
-        raise _not_described(names, e.args[0], patience, heard()) from e
+    topics = _describe(admin, sorted({s.partition.topic for s in spans}), patience, heard)
     for span in spans:
         p, topic = span.partition, topics[span.partition.topic]
         topic_id = topic_id_text(topic.topic_id)
@@ -57,6 +56,20 @@ def check_topics(admin: AdminClient, spans: Sequence[Span], patience: float, hea
             raise SourceError(
                 f"{span}: topic {p.topic} has only {len(topic.partitions)} partitions; compare with the plan"
             )
+
+
+def _describe(admin: AdminClient, names: list[str], patience: float, heard: Callable[[], str | None]) -> dict[str, Any]:
+    """What the brokers say. A broker that lags behind the others does not know a new topic for a moment."""
+    deadline = time.monotonic() + LAG_SECONDS
+    while True:
+        try:
+            told = admin.describe_topics(TopicCollection(names), request_timeout=patience)
+            return {name: future.result(patience + 1) for name, future in told.items()}
+        except KafkaException as e:
+            error: KafkaError = e.args[0]
+            if error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART or time.monotonic() > deadline:
+                raise _not_described(names, error, patience, heard()) from e
+        time.sleep(LAG_PAUSE)
 
 
 def _not_described(names: Sequence[str], error: KafkaError, patience: float, heard: str | None) -> Exception:

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The measure of all others: one plain process that reads, decodes and writes the same slices, and appends the files.
+
+Contract: no Spark, no plan, no control topic, no protection against a second run: the least that the same rows in the
+same files can cost with the same reader, decoder and writer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import uuid4
+
+from confluent_kafka import Consumer, TopicPartition
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
+
+from airflow_provider_lakecommit.core.model import Slice, Span, TableTarget
+from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
+from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.spark.slices import SliceWork, run_slice
+
+__all__ = ["run_plain"]
+
+
+def run_plain(landing: Landing, kafka: Mapping[str, Any], table: Table) -> None:
+    """Land everything that the topics hold now."""
+    target = TableTarget(
+        table=landing.table,
+        uuid=table.metadata.table_uuid,
+        location=table.location(),
+        schema=table.schema().model_dump_json(),
+        schema_id=table.schema().schema_id,
+        spec=table.spec().model_dump_json(),
+        spec_id=table.spec().spec_id,
+        properties=dict(table.properties),
+        format_version=table.format_version,
+        epoch=uuid4(),
+    )
+    files: list[DataFile] = []
+    for span in _spans(landing, kafka):
+        work = Slice(slice_id=uuid4(), group=0, spans=(span,), tables=(landing.table,))
+        outcome = run_slice(SliceWork(landing=landing, slice=work, targets=(target,), attempt=uuid4()), kafka, {})
+        if outcome.blocked:
+            raise RuntimeError(outcome.blocked)
+        files += outcome.files[landing.table]
+    with table.transaction() as tx, tx.update_snapshot().fast_append() as append:
+        for file in files:
+            append.append_data_file(file)
+
+
+def _spans(landing: Landing, kafka: Mapping[str, Any]) -> list[Span]:
+    """All offsets of the topics, cut as the landing cuts its slices."""
+    consumer = Consumer({**kafka, "group.id": "bench", "isolation.level": "read_committed"})
+    spans = []
+    for topic in landing.topic_names:
+        for partition in sorted(consumer.list_topics(topic, 30).topics[topic].partitions):
+            low, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), 30)
+            for start in range(low, end, landing.slice_records):
+                cut = OffsetRange(start, min(start + landing.slice_records, end))
+                spans.append(Span(SourcePartition(topic, partition), cut))
+    consumer.close()
+    return spans

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The product's side of the comparison: whole commit cycles through a warm local Spark session.
+
+Contract: :class:`Product` is a context manager that starts the session; :meth:`Product.run_landing` lands everything
+that the topics hold, with plan, control events, guards, accounting and commit, and leaves the session warm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Self
+from uuid import uuid4
+
+from airflow_provider_lakecommit.cli.land import Lander
+from airflow_provider_lakecommit.cli.session import LocalSpark, SparkSection
+from airflow_provider_lakecommit.cycle.rim import Rim
+from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.spark.job import Secrets
+
+__all__ = ["Product"]
+
+CYCLES = 10
+
+
+class Product:
+    """A warm session, and landings through it."""
+
+    def __init__(self, kafka: Mapping[str, Any], catalog: Mapping[str, str], say: Callable[[str], None]) -> None:
+        self._kafka = kafka
+        self._catalog = catalog
+        self._say = say
+        self._secrets = Secrets(kafka=kafka, io={})
+        section = SparkSection({"master": "local[2]"})
+        self._spark = LocalSpark(section, lambda: self._secrets, say=say, on_start=lambda: None)
+
+    def __enter__(self) -> Self:
+        self._spark.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._spark.close()
+
+    def run_landing(self, landing: Landing) -> None:
+        """Land until caught up.
+
+        :raises RuntimeError: it is not caught up after some cycles
+        """
+        run = uuid4()
+        with Rim.connect(landing, self._kafka, self._catalog, say=self._say) as rim:
+            lander = Lander(rim, self._spark, run, self._say)
+            for number in range(CYCLES):
+                outcome = lander.cycle(number)
+                if outcome.caught_up:
+                    return
+                self._say("; ".join(outcome.written.trouble))
+        raise RuntimeError(f"{landing.name} is not caught up after {CYCLES} cycles")

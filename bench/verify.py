@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A landed table against its source, row by row and column by column.
+
+Contract: :func:`differences` compares every cell with what the generator says it must be; an empty answer means that
+the table holds each order exactly once and exactly as it was made, and that the manifests count what the files hold.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyiceberg.table import Table
+
+from bench.orders import expected
+
+__all__ = ["differences"]
+
+BLOCK = 100_000
+
+
+def differences(table: Table, records: int) -> list[str]:
+    """What is wrong with the table, the first finding of each kind."""
+    rows = table.scan().to_arrow().sort_by("id")
+    counted = sum(task.file.record_count for task in table.scan().plan_files())
+    wrong = [] if rows.num_rows == records else [f"{rows.num_rows} rows, {records} were produced"]
+    if counted != rows.num_rows:
+        wrong.append(f"the manifests count {counted} rows, the files hold {rows.num_rows}")
+    for first in range(0, min(rows.num_rows, records), BLOCK):
+        last = min(first + BLOCK, records)
+        if found := _block(rows.slice(first, last - first), expected(first, last, records)):
+            return [*wrong, *found]
+    return wrong
+
+
+def _block(rows: pa.Table, wanted: pa.Table) -> list[str]:
+    columns = [c for c in wanted.column_names if not rows[c].cast(wanted[c].type).equals(wanted[c])]
+    return [_first(c, rows, wanted) for c in columns]
+
+
+def _first(column: str, rows: pa.Table, wanted: pa.Table) -> str:
+    pairs = zip(rows[column].to_pylist(), wanted[column].to_pylist(), wanted["id"].to_pylist(), strict=False)
+    for found, due, order in pairs:
+        if found != due:
+            return f"{column} of order {order} is {found!r}, not {due!r}"
+    return f"{column}: {len(rows)} values, {len(wanted)} are due"

@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bounded reads on a real broker: finished by position, never by count; what is gone is an error, not a hole."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from confluent_kafka import TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from airflow_provider_lakecommit.core.model import Span
+from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
+from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailableError
+from airflow_provider_lakecommit.hooks.kafka_admin import topic_id_text
+from airflow_provider_lakecommit.spark.read import Chunk, SliceReader
+from dev.kafka import Broker
+
+pytestmark = pytest.mark.integration
+
+MakeTopic = Callable[..., str]
+Produce = Callable[..., list[tuple[int, int]]]
+
+
+def span(topic: str, start: int, end: int, partition: int = 0, topic_id: str = "") -> Span:
+    return Span(SourcePartition(topic, partition, topic_id), OffsetRange(start, end))
+
+
+def read(bootstrap: str, *spans: Span, **options: Any) -> list[Chunk]:
+    with SliceReader({"bootstrap.servers": bootstrap}, spans, **options) as reader:
+        return list(reader.read())
+
+
+def offsets(chunks: Sequence[Chunk], index: int = 0) -> list[int | None]:
+    return [m.offset() for c in chunks if c.span == index for m in c.messages]
+
+
+def id_of(admin: AdminClient, topic: str) -> str:
+    """Id of the topic, as the broker names it."""
+    return topic_id_text(admin.describe_topics(TopicCollection([topic]))[topic].result(30).topic_id)
+
+
+def test_a_span_in_the_middle_of_the_log_is_cut_exactly(
+    bootstrap: str, make_topic: MakeTopic, produce: Produce
+) -> None:
+    topic = make_topic()
+    produce(topic, [f"v{i}" for i in range(1000)])
+
+    chunks = read(bootstrap, span(topic, 137, 842))
+
+    assert offsets(chunks) == list(range(137, 842))
+    assert [m.value() for c in chunks for m in c.messages][:2] == [b"v137", b"v138"]
+
+
+def test_many_spans_share_a_consumer_and_several_of_one_partition_are_kept_apart(
+    bootstrap: str, make_topic: MakeTopic, produce: Produce
+) -> None:
+    topic, other = make_topic(40), make_topic(1)
+    for p in range(40):
+        produce(topic, [f"{p}/{i}" for i in range(20)], partition=p)
+    produce(other, [f"other {i}" for i in range(30)])
+    spans = [span(topic, 3, 17, p) for p in range(40)] + [span(other, 0, 5), span(other, 10, 12), span(other, 25, 30)]
+
+    chunks = read(bootstrap, *spans)
+
+    for i, s in enumerate(spans):
+        assert offsets(chunks, i) == list(range(s.range.start, s.range.end)), s
+    assert {m.partition() for c in chunks if c.span == 7 for m in c.messages} == {7}
+    assert {m.topic() for c in chunks if c.span >= 40 for m in c.messages} == {other}
+
+
+def test_an_empty_span_needs_nothing(bootstrap: str, make_topic: MakeTopic) -> None:
+    assert read(bootstrap, span(make_topic(), 0, 0)) == []
+
+
+def test_aborted_transactions_and_markers_are_passed_by_position(
+    bootstrap: str, make_topic: MakeTopic, produce: Produce
+) -> None:
+    topic = make_topic()
+    produce(topic, ["a", "b"], 0, transactional=True)  # 0 1, marker 2
+    produce(topic, ["x", "y"], 0, transactional=True, outcome="abort")  # 3 4, marker 5
+    produce(topic, ["c"], 0, transactional=True)  # 6, marker 7
+
+    assert offsets(read(bootstrap, span(topic, 0, 8))) == [0, 1, 6]
+    assert offsets(read(bootstrap, span(topic, 2, 6))) == []
+    assert offsets(read(bootstrap, span(topic, 3, 7))) == [6]
+
+
+def test_an_open_transaction_ends_the_readable_log(bootstrap: str, make_topic: MakeTopic, produce: Produce) -> None:
+    topic = make_topic()
+    produce(topic, ["a", "b"], 0)
+    produce(topic, ["x"], 0, transactional=True, outcome="open")
+
+    assert offsets(read(bootstrap, span(topic, 0, 2))) == [0, 1]
+    with pytest.raises(SourceError, match="the partition ends at 2"):
+        read(bootstrap, span(topic, 0, 3))
+
+
+def test_a_log_shorter_than_planned_is_an_error_that_names_the_span(
+    bootstrap: str, make_topic: MakeTopic, produce: Produce
+) -> None:
+    topic = make_topic()
+    produce(topic, ["a"] * 5)
+
+    with pytest.raises(
+        SourceError, match=rf"{topic}\[0\]\[2, 9\) was planned, but the partition ends at 5.*ledger init"
+    ):
+        read(bootstrap, span(topic, 2, 9))
+
+
+def test_a_start_beyond_the_log_is_an_error(bootstrap: str, make_topic: MakeTopic, produce: Produce) -> None:
+    topic = make_topic()
+    produce(topic, ["a"] * 5)
+
+    with pytest.raises(SourceError, match=r"\[7, 9\) cannot be read at 7: the partition holds \[0, 5\)"):
+        read(bootstrap, span(topic, 7, 9))
+
+
+def test_offsets_removed_by_retention_are_an_error(
+    bootstrap: str, make_topic: MakeTopic, produce: Produce, admin: AdminClient
+) -> None:
+    topic = make_topic()
+    produce(topic, ["a"] * 10)
+    admin.delete_records([TopicPartition(topic, 0, 6)])[TopicPartition(topic, 0, 6)].result(30)
+
+    with pytest.raises(
+        SourceError, match=r"offsets 4 to 5 are no longer in the topic, which begins at 6 .*unblock --skip"
+    ):
+        read(bootstrap, span(topic, 4, 9))
+    assert offsets(read(bootstrap, span(topic, 6, 9))) == [6, 7, 8]
+
+
+def test_a_topic_made_anew_is_not_the_one_that_was_planned(
+    bootstrap: str, make_topic: MakeTopic, produce: Produce, admin: AdminClient
+) -> None:
+    topic = make_topic()
+    produce(topic, ["a"] * 3)
+    planned = id_of(admin, topic)
+
+    assert offsets(read(bootstrap, span(topic, 0, 3, topic_id=planned))) == [0, 1, 2]
+    with pytest.raises(SourceError, match=r"the plan was made for another-id.*ledger init"):
+        read(bootstrap, span(topic, 0, 3, topic_id="another-id"))
+
+
+def test_a_topic_made_anew_while_it_is_read_is_noticed(
+    bootstrap: str, make_topic: MakeTopic, produce: Produce, admin: AdminClient
+) -> None:
+    topic = make_topic()
+    produce(topic, ["a"] * 3)
+    planned = id_of(admin, topic)
+
+    with SliceReader({"bootstrap.servers": bootstrap}, [span(topic, 0, 3, topic_id=planned)]) as reader:
+        chunks = reader.read()
+        next(chunks)
+        admin.delete_topics([topic], operation_timeout=30)[topic].result(30)
+        with pytest.raises(SourceError, match=topic):
+            list(chunks)
+
+
+@pytest.mark.parametrize(("partition", "message"), [(0, "is the topic there"), (3, "has only 1 partitions")])
+def test_a_topic_or_partition_that_is_not_there_is_an_error(
+    bootstrap: str, make_topic: MakeTopic, partition: int, message: str
+) -> None:
+    topic = make_topic() if partition else "never-made"
+    with pytest.raises(SourceError, match=message):
+        read(bootstrap, span(topic, 0, 3, partition))
+
+
+def test_brokers_that_do_not_answer_are_unavailable_not_empty() -> None:
+    with pytest.raises(SourceUnavailableError, match=r"check bootstrap\.servers"):
+        read("127.0.0.1:1", span("orders", 0, 3), ask_seconds=2.0)
+
+
+def test_chunks_are_bounded_by_bytes_and_a_huge_record_stands_alone(
+    bootstrap: str, make_topic: MakeTopic, produce: Produce
+) -> None:
+    topic = make_topic()
+    sizes = [10, 400, 400, 5000, 10, 300, 300, 300, 300]
+    produce(topic, ["x" * n for n in sizes], partition=0)
+
+    chunks = read(bootstrap, span(topic, 0, len(sizes)), batch_bytes=1000)
+
+    assert [m.offset() for c in chunks for m in c.messages] == list(range(len(sizes)))
+    held = [sum(len(m) for m in c.messages) for c in chunks]
+    assert all(n <= 1000 for n in held if n != 5000)
+    assert 5000 in held
+
+
+def test_the_proof_cannot_be_configured_away(bootstrap: str, make_topic: MakeTopic, produce: Produce) -> None:
+    topic = make_topic()
+    produce(topic, ["x"], 0, transactional=True, outcome="abort")
+    produce(topic, ["a"] * 2, 0)
+    settings = {
+        "bootstrap.servers": bootstrap,
+        "isolation.level": "read_uncommitted",
+        "auto.offset.reset": "earliest",
+        "enable.partition.eof": False,
+        "enable.auto.commit": True,
+        "fetch.max.bytes": 1_000_000,
+    }
+
+    with SliceReader(settings, [span(topic, 0, 4)]) as reader:
+        assert offsets(list(reader.read())) == [2, 3]
+    with SliceReader(settings, [span(topic, 6, 9)]) as reader, pytest.raises(SourceError, match="cannot be read at 6"):
+        list(reader.read())
+
+
+def test_a_reader_stops_when_told_and_says_so(bootstrap: str, make_topic: MakeTopic, produce: Produce) -> None:
+    topic = make_topic()
+    produce(topic, ["a"] * 2000)
+    told = iter([False, True])
+
+    with SliceReader(
+        {"bootstrap.servers": bootstrap}, [span(topic, 0, 2000)], should_stop=lambda: next(told)
+    ) as reader:
+        read_so_far = offsets(list(reader.read()))
+
+    assert reader.stopped
+    assert len(read_so_far) < 2000
+
+
+def test_a_broker_that_falls_silent_is_told_after_the_read_timeout(
+    broker: Broker, bootstrap: str, make_topic: MakeTopic, produce: Produce
+) -> None:
+    topic = make_topic()
+    produce(topic, ["a" * 1000] * 3000)
+    narrow = {"bootstrap.servers": bootstrap, "fetch.max.bytes": 20_000, "queued.min.messages": 20}
+    narrow |= {"message.max.bytes": 10_000, "max.partition.fetch.bytes": 20_000}
+    pid = broker.pid
+    assert pid is not None
+
+    with SliceReader(narrow, [span(topic, 0, 3000)], batch_records=10, read_timeout=2.0) as reader:
+        chunks = reader.read()
+        next(chunks)
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            with pytest.raises(SourceUnavailableError, match=r"nothing arrived for 2 s at offset \d+.*read again"):
+                list(chunks)
+        finally:
+            os.kill(pid, signal.SIGCONT)
