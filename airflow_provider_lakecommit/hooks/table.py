@@ -33,16 +33,21 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
 from airflow_provider_lakecommit.exceptions import CatalogError, SpecError, TableError
+from airflow_provider_lakecommit.hooks.sql_catalog import catalog_name
 
-__all__ = ["CREATED_TABLE_PROPERTIES", "Tables"]
+__all__ = ["CREATED_TABLE_PROPERTIES", "KEEP_SNAPSHOTS", "Tables"]
+
+KEEP_SNAPSHOTS = "lakecommit.keep-snapshots"
+"""Table property: how many snapshots of its past a landing keeps; without it none is ever expired."""
 
 CREATED_TABLE_PROPERTIES: Mapping[str, str] = {
     "format-version": "2",
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
     "write.parquet.compression-codec": "zstd",
+    KEEP_SNAPSHOTS: "1000",
 }
-"""Of the tables that landings create: every commit leaves a metadata file, so old ones are removed as it goes."""
+"""Of the tables that landings create: every commit leaves a metadata file and a snapshot, so old ones are removed."""
 
 _SECRET = re.compile(r"secret|password|token|credential|access-key|account-key|sas|\bkey\b", re.IGNORECASE)
 _USERINFO = re.compile(r"(?<=://)[^/@\s]*@")
@@ -52,27 +57,31 @@ _STORAGE = ("s3.", "s3tables.", "gcs.", "adls.", "hdfs.", "hf.", "client.", "py-
 class Tables:
     """The tables of one catalog.
 
-    :param catalog_properties: as :func:`pyiceberg.catalog.load_catalog` takes them
+    :param catalog_properties: as :func:`pyiceberg.catalog.load_catalog` takes them, and the catalog's ``name``
+    :param name: the catalog's name where neither the properties nor its database tell one
     :param connect: makes the catalog from its name and properties
     """
 
     def __init__(
         self,
         catalog_properties: Mapping[str, Any],
-        name: str = "lakecommit",
+        name: str = "default",
         *,
         connect: Callable[..., Catalog] = load_catalog,
     ) -> None:
         self._properties = {key: str(value) for key, value in catalog_properties.items()}
-        self._name = name
+        self._default_name = name
         self._connect = connect
+        self._known_name: str | None = None
         self._catalog: Catalog | None = None
         self._lock = threading.Lock()
 
     @property
     def name(self) -> str:
         """What the catalog is called in events."""
-        return self._name
+        if self._known_name is None:
+            self._known_name = catalog_name(self._properties, self._default_name)
+        return self._known_name
 
     @property
     def catalog(self) -> Catalog:
@@ -95,7 +104,7 @@ class Tables:
         table = self.find(identifier)
         if table is None:
             raise TableError(
-                f"there is no table {identifier} in catalog {self._name}: create it, or state `create` in the landing"
+                f"there is no table {identifier} in catalog {self.name}: create it, or state `create` in the landing"
             )
         return table
 
@@ -162,10 +171,11 @@ class Tables:
 
     def _connected(self) -> Catalog:
         try:
-            return self._connect(self._name, **self._properties)
+            properties = {key: value for key, value in self._properties.items() if key != "name"}
+            return self._connect(self.name, **properties)
         except (ValueError, KeyError, TypeError, NotInstalledError, ImportError) as e:
             raise SpecError(
-                f"catalog {self._name}: {self.describe(e)}; the properties given are: "
+                f"catalog {self.name}: {self.describe(e)}; the properties given are: "
                 f"{', '.join(sorted(self._properties)) or 'none'}"
             ) from None
         except Exception as e:
@@ -187,11 +197,11 @@ class Tables:
     def _away(self, doing: str, error: Exception) -> CatalogError:
         if isinstance(error, (UnauthorizedError, ForbiddenError)):
             return CatalogError(
-                f"catalog {self._name} refused the credentials while {doing} ({self.describe(error)}): "
+                f"catalog {self.name} refused the credentials while {doing} ({self.describe(error)}): "
                 "correct them in the connection or in the section `catalog`"
             )
         return CatalogError(
-            f"catalog {self._name} failed while {doing} ({self.describe(error)}): check that it runs and can be "
+            f"catalog {self.name} failed while {doing} ({self.describe(error)}): check that it runs and can be "
             "reached; the next attempt goes on from where this one stopped"
         )
 

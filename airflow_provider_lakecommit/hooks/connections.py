@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From Airflow's connections to the plain settings that the rest of the package takes.
+
+Contract: the connections of the existing providers are used as they are, and mean here what they mean to those
+providers: the Kafka provider's own hook resolves callbacks and managed tokens, and catalog properties are made the
+way the Iceberg provider's hook makes them. What is returned holds secrets: it is handed on, never logged or stored.
+
+Failure story: a connection that is missing or unusable is a :class:`SpecError` that names it, its type and what it must
+hold.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow.providers.apache.kafka.hooks.base import KafkaBaseHook
+from airflow.sdk import BaseHook, Connection
+from airflow.sdk.exceptions import AirflowNotFoundException
+
+from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.hooks.sql_catalog import catalog_name
+
+__all__ = ["catalog_properties", "connection", "kafka_settings"]
+
+
+class _SettingsHook(KafkaBaseHook):
+    """Gives the configuration that the provider's hooks make their clients of, instead of a client."""
+
+    def _get_client(self, config: dict[str, Any]) -> dict[str, Any]:
+        return dict(config)
+
+
+def connection(conn_id: str, kind: str, holds: str) -> Connection:
+    """A connection of Airflow.
+
+    :raises SpecError: there is none of that id
+    """
+    try:
+        return BaseHook.get_connection(conn_id)
+    except AirflowNotFoundException as e:
+        raise SpecError(
+            f"the Airflow connection {conn_id!r} does not exist: make one of type `{kind}` with {holds}, "
+            "or name another one"
+        ) from e
+
+
+def kafka_settings(kafka_config_id: str) -> dict[str, Any]:
+    """librdkafka settings of a connection of type `kafka`.
+
+    :raises SpecError: no such connection, or no `bootstrap.servers` in it
+    """
+    connection(kafka_config_id, "kafka", "the client's settings in its extra")
+    try:
+        return dict(_SettingsHook(kafka_config_id=kafka_config_id).get_conn)  # type: ignore[no-untyped-call]
+    except ValueError as e:
+        raise SpecError(
+            f"the Kafka connection {kafka_config_id!r} cannot be used: {e}; "
+            "its extra holds the client's settings under librdkafka's names"
+        ) from e
+
+
+def catalog_properties(iceberg_conn_id: str) -> dict[str, str]:
+    """pyiceberg properties of a connection of type `iceberg`: its extra, then its fields; REST if it does not say.
+
+    The catalog is called by the connection's id, as the Iceberg provider's hook does, unless its extra gives a `name`.
+
+    :raises SpecError: no such connection, or it says neither where nor what the catalog is
+    """
+    found = connection(iceberg_conn_id, "iceberg", "the catalog's URI as host or properties in its extra")
+    properties = {key: str(value) for key, value in found.extra_dejson.items() if value is not None}
+    if found.host:
+        properties["uri"] = found.host.rstrip("/")
+    properties.setdefault("type", "rest")
+    if properties["type"] == "rest" and found.login and found.password:
+        properties["credential"] = f"{found.login}:{found.password}"
+    if properties["type"] in ("rest", "sql") and not properties.get("uri"):
+        raise SpecError(
+            f"the Iceberg connection {iceberg_conn_id!r} does not say where its {properties['type']} catalog is: "
+            "give the URI as host, or as `uri` in its extra"
+        )
+    properties["name"] = catalog_name(properties, iceberg_conn_id)
+    return properties

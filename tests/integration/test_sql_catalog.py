@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables that somebody made under another catalog name are found."""
+
+from __future__ import annotations
+
+import pytest
+from pyiceberg.catalog import load_catalog
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
+
+from airflow_provider_lakecommit.exceptions import TableError
+from airflow_provider_lakecommit.hooks.table import Tables
+
+SCHEMA = Schema(NestedField(1, "id", LongType()))
+
+
+def _made(name: str, table: str, properties: dict[str, str]) -> None:
+    made = load_catalog(name, **properties)
+    made.create_namespace_if_not_exists("shop")
+    made.create_table(table, SCHEMA)
+    made.close()
+
+
+def test_the_only_name_in_the_database_is_used(catalog_properties: dict[str, str]) -> None:
+    _made("elsewhere", "shop.orders", catalog_properties)
+    assert Tables(catalog_properties).load("shop.orders").schema().column_names == ["id"]
+
+
+def test_a_name_that_is_stated_wins(catalog_properties: dict[str, str]) -> None:
+    _made("elsewhere", "shop.orders", catalog_properties)
+    with pytest.raises(TableError, match="mine"):
+        Tables({**catalog_properties, "name": "mine"}).load("shop.orders")
+
+
+def test_of_several_names_the_default_is_used(catalog_properties: dict[str, str]) -> None:
+    _made("one", "shop.a", catalog_properties)
+    _made("two", "shop.b", catalog_properties)
+    tables = Tables(catalog_properties)
+    assert tables.name == "default"
+    assert tables.find("shop.a") is None
