@@ -2,7 +2,8 @@
 """Looking at a table again until it can be seen, within a bounded time: how an unknown outcome becomes a known one.
 
 Contract: a commit request has an outcome only once the metadata has been read after it, whatever the catalog answered.
-A look that fails is tried again with growing, jittered waits until the time is up. Clocks only bound the trying.
+Once a request was sent, a look that fails is tried again with growing, jittered waits until the time is up; before that
+there is nothing to find out, and it fails at once. Clocks only bound the trying.
 
 Failure story: when the table cannot be seen in time, :class:`CommitUnknownError` if a request was sent, else the
 :class:`CatalogError` of the last look. Nothing is deleted; the next attempt looks again.
@@ -61,10 +62,10 @@ class Lookup:
             try:
                 return self.tables.load(self.identifier)
             except CatalogError as e:
-                if self.wait():
-                    continue
                 if not self.requests:
                     raise
+                if self.wait():
+                    continue
                 raise CommitUnknownError(
                     f"{self.requests} commit request(s) for {self.identifier} were sent and the table could not be "
                     f"read for {self.patience.seconds:g} s since ({e}); the last request ended with {self._told()}. "

@@ -48,8 +48,6 @@ def join_table(
         require_ledger(state, table)
         if state.section(section.landing, section.lane) is not None:
             return None
-        if state.condition is Condition.ROLLED_BACK:
-            raise LedgerError(f"{table}: {state.reason}; its epochs are renewed before a landing joins: plan again")
         return (*state.sections, section)
 
     return _swap(tables, table, branch, Kind.ORIGIN, (section.landing, section.lane), update, patience)
@@ -101,11 +99,8 @@ def carry_forward(
 
     def update(state: LedgerState) -> tuple[LedgerSection, ...]:
         require_ledger(state, table)
-        if state.condition is Condition.ROLLED_BACK or state.section(landing, lane) is None:
-            raise LedgerError(
-                f"{table}: {state.reason or f'no section for lane {lane} of landing {landing}'}; "
-                "nothing to carry: plan again"
-            )
+        if state.section(landing, lane) is None:
+            raise LedgerError(f"{table} has no section for lane {lane} of landing {landing} to carry: plan again")
         return tuple(
             replace(s, control=control or s.control) if (s.landing, s.lane) == (landing, lane) else s
             for s in state.sections

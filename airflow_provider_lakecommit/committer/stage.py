@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile
-from pyiceberg.table import Table
+from pyiceberg.table import Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
@@ -104,13 +104,31 @@ def remove_leftovers(io: FileIO, metadata: TableMetadata, state: LedgerState, at
         _log.warning("files of a lost commit attempt stay below %s/metadata: %s", metadata.location, e)
 
 
+class _Staging(Transaction):
+    """A transaction on metadata that nothing was staged on yet. pyiceberg copies all metadata deep at each of a dozen
+    looks, which soon is most of a commit's time; before the first update the table's own says the same.
+    """
+
+    def __init__(self, table: Table) -> None:
+        super().__init__(table)
+        self._looked_at = table
+
+    @property
+    def table_metadata(self) -> TableMetadata:
+        return self._looked_at.metadata
+
+    @property
+    def staged_metadata(self) -> TableMetadata:
+        return super().table_metadata
+
+
 def _written(table: Table, branch: str, files: Sequence[DataFile], summary: dict[str, str]) -> Snapshot:
-    transaction = table.transaction()
+    transaction = _Staging(table)
     append = transaction.update_snapshot(snapshot_properties=summary, branch=branch).fast_append()
     for file in files:
         append.append_data_file(file)
     append.commit()
-    snapshot = transaction.table_metadata.snapshot_by_id(append.snapshot_id)
+    snapshot = transaction.staged_metadata.snapshot_by_id(append.snapshot_id)
     if snapshot is None:
         raise TableError(f"pyiceberg staged no snapshot for {'.'.join(table.name())}: nothing was committed")
     return snapshot

@@ -2,7 +2,8 @@
 """The compare-and-swap: look, decide, send one request, look again, until the table says what was wanted.
 
 Contract: nothing is decided on anything but the look of this very turn, and the request states what that look saw. So
-of all who decide on the same look at most one is applied, whoever retries, times out or comes back from the dead.
+of all who decide on the same look at most one is applied, whoever retries, times out or comes back from the dead. After
+a rollback of the table only a change that gives every section a new epoch is sent.
 
 Invariants: **every** exception of a request is an unknown outcome until the table has been looked at again (a conflict
 too: a catalog, or a proxy before it, may answer a retry of a request that it has applied). At most one attempt of a
@@ -25,12 +26,12 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
-from airflow_provider_lakecommit.committer.ledger import LedgerState, ancestry, read_ledger
+from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, ancestry, read_ledger
 from airflow_provider_lakecommit.committer.lookup import Lookup, Patience
 from airflow_provider_lakecommit.committer.stage import Attempt, remove_leftovers, stage
 from airflow_provider_lakecommit.committer.summary import SnapshotRecord, to_summary
 from airflow_provider_lakecommit.core.model import LedgerSection
-from airflow_provider_lakecommit.exceptions import CatalogError
+from airflow_provider_lakecommit.exceptions import CatalogError, LedgerError
 from airflow_provider_lakecommit.hooks.table import Tables
 
 __all__ = ["Change", "Swapped", "compare_and_swap"]
@@ -77,6 +78,7 @@ def compare_and_swap(
     :param decide: called with each look; ``None`` ends the call
     :raises CommitUnknownError: a request was sent and what became of it cannot be learned in time
     :raises CatalogError: the table or its storage could not be reached; nothing was sent
+    :raises LedgerError: the table was rolled back, and the change is not the new epoch that comes first
     :raises LakecommitError: whatever ``decide`` raises
     """
     lookup = Lookup(tables=tables, identifier=identifier, patience=patience or Patience())
@@ -88,6 +90,7 @@ def compare_and_swap(
         change = None if found else decide(table.metadata, state)
         if change is None:
             return _end(table.io, table.metadata, state, lookup.requests, sent, found)
+        _check_epochs(identifier, state, change)
         attempt = _staged(lookup, table, state, change)
         if attempt is None:
             continue
@@ -98,18 +101,29 @@ def compare_and_swap(
             return _end(table.io, after, read_ledger(after, branch), lookup.requests, sent, one)
 
 
+def _check_epochs(identifier: str, state: LedgerState, change: Change[T]) -> None:
+    """A rollback takes rows from all sections, so whatever is done first gives a new epoch to all of them."""
+    if state.condition is not Condition.ROLLED_BACK:
+        return
+    before = {s.epoch for s in state.sections}
+    if kept := [f"{s.landing} ({s.lane})" for s in change.sections if s.epoch in before]:
+        raise LedgerError(
+            f"{identifier}: {state.reason}; the epochs of {', '.join(kept)} are renewed before all else: plan again"
+        )
+
+
 def _staged(lookup: Lookup, table: Table, state: LedgerState, change: Change[T]) -> Attempt | None:
-    """Write an attempt, or wait if the storage is away."""
+    """Write an attempt; ``None`` if the storage is away and another look is due."""
     if not lookup.may_send():
         raise lookup.gave_up()
     try:
         return stage(table, state, change.files, to_summary(change.record, change.sections))
     except CatalogError:
-        if lookup.wait():
-            return None
-        if lookup.requests:
+        if not lookup.requests:
+            raise
+        if not lookup.wait():
             raise lookup.gave_up() from None
-        raise
+        return None
 
 
 def _send(lookup: Lookup, table: Table, attempt: Attempt) -> TableMetadata | None:
@@ -119,10 +133,12 @@ def _send(lookup: Lookup, table: Table, attempt: Attempt) -> TableMetadata | Non
         after = lookup.tables.commit(table, attempt.requirements, attempt.updates)
     except Exception as e:
         lookup.last_error = e
-        lookup.wait()
-        return None
-    # An answer that does not show the snapshot is no proof of it.
-    return after if after.snapshot_by_id(attempt.snapshot.snapshot_id) is not None else None
+    else:
+        # An answer that does not show the snapshot is no proof of it.
+        if after.snapshot_by_id(attempt.snapshot.snapshot_id) is not None:
+            return after
+    lookup.wait()
+    return None
 
 
 def _found(metadata: TableMetadata, branch: str, sent: list[_Sent[T]]) -> _Sent[T] | None:

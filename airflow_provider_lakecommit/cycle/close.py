@@ -102,7 +102,7 @@ def _complete(rim: Rim, ticket: CycleTicket, look: Look, progress: _Progress) ->
     own = [] if state is None else [state]
     through = valid_through(view.cycles.values(), common) if valid_through(own, common) else None
     record = rim.sender("commit", ticket.commit_id).closed(rim.new_id(), rim.now(), through, progress.directives)
-    rim.send("commit", ticket.slot, ticket.partition, [record])
+    rim.send("commit", ticket.slot, look.partition, [record])
     return Closed(
         commit_id=ticket.commit_id,
         table=rim.landing.table,

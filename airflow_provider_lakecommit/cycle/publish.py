@@ -77,7 +77,7 @@ class TablePublisher:
                     self.rim.say(f"{self.table.name}: voided {refused}")
             if outcome.snapshot_id is not None:
                 found = self._published(outcome, outcome.snapshot_id)
-                self._announce(found, outcome.token, outcome.snapshot_id, voided)
+                self._announce(look, found, outcome.token, voided)
                 if found.files:
                     published.append(found)
             elif not outcome.already and not any(r.void for r in outcome.refused):
@@ -107,7 +107,7 @@ class TablePublisher:
                 files=int(record.extra.get("files", 0)),
                 counts=record.accounting.total,
             )
-            self._announce(found, record.token, record.snapshot_id, {})
+            self._announce(look, found, record.token, {})
             if found.files:
                 published.append(found)
         return look
@@ -225,23 +225,21 @@ class TablePublisher:
             counts=Account.of(r for s in done for r in s.spans).total,
         )
 
-    def _announce(
-        self, found: PublishedSnapshot, token: UUID | None, snapshot_id: int, voided: dict[UUID, str]
-    ) -> None:
+    def _announce(self, look: Look, found: PublishedSnapshot, token: UUID | None, voided: dict[UUID, str]) -> None:
         if token is None:
-            raise LakecommitError(f"snapshot {snapshot_id} of {self.table.name} has no token")
+            raise LakecommitError(f"snapshot {found.snapshot_id} of {self.table.name} has no token")
         metadata = self.table.table.metadata
         record = self.rim.sender("commit", found.commit_id).published(
             self.rim.new_id(),
             self.rim.now(),
             table=table_reference(self.rim.tables.name, self.table.name, metadata.table_uuid),
             name=self.table.name,
-            snapshot_id=snapshot_id,
+            snapshot_id=found.snapshot_id,
             token=token,
             coverage=found.coverage,
             directives=Directives(voided=tuple(voided)),
         )
-        self.rim.send("commit", self.ticket.slot, self.ticket.partition, [record])
+        self.rim.send("commit", self.ticket.slot, look.partition, [record])
 
     def _reload(self) -> None:
         """Go on with the table as it is after the commit."""

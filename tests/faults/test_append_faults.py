@@ -13,7 +13,7 @@ from airflow_provider_lakecommit.committer.append import PublishOutcome, publish
 from airflow_provider_lakecommit.committer.checks import Grounds
 from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, landing_snapshots
 from airflow_provider_lakecommit.committer.lookup import Patience
-from airflow_provider_lakecommit.committer.marks import join_table, renew_epochs
+from airflow_provider_lakecommit.committer.marks import carry_forward, join_table, renew_epochs
 from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError
 from tests.fakes.catalog import Fault
@@ -55,7 +55,7 @@ def test_a_commit_that_was_applied_in_secret_is_recognised_as_ours(
     assert (lake.rows(), appended(lake)) == (10, 1)
 
 
-@pytest.mark.parametrize("fault", [Fault.NOT_APPLIED, Fault.CONFLICT])
+@pytest.mark.parametrize("fault", [Fault.NOT_APPLIED, Fault.CONFLICT, Fault.FALSE_SUCCESS])
 def test_a_commit_that_was_not_applied_is_sent_again(lake: Lake, ours: LedgerSection, fault: Fault) -> None:
     request = lake.request(staged((0, 0, 10), epoch=ours.epoch))
     lake.catalog.faults.extend([fault, fault])
@@ -116,8 +116,40 @@ def test_an_outage_before_the_request_is_a_catalog_error(lake: Lake, ours: Ledge
     request = lake.request(staged((0, 0, 10), epoch=ours.epoch))
     lake.catalog.away = True
     with pytest.raises(CatalogError, match="connection refused"):
-        lake.publish(request, seconds=20)
+        lake.publish(request)
+    assert lake.clock.slept == 0
     assert lake.catalog.commits == 1, "the origin's"
+
+
+def test_storage_that_cannot_be_written_is_a_catalog_error(
+    lake: Lake, ours: LedgerSection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = lake.request(staged((0, 0, 10), epoch=ours.epoch))
+    monkeypatch.setattr("pyiceberg.io.pyarrow.PyArrowFile.create", full)
+    with pytest.raises(CatalogError, match=r"manifests of shop\.orders could not be written.*No space left"):
+        lake.publish(request)
+    assert lake.catalog.commits == 1, "the origin's"
+
+
+def test_storage_that_fails_after_a_request_is_waited_out(
+    lake: Lake, ours: LedgerSection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = lake.request(staged((0, 0, 10), epoch=ours.epoch))
+    lake.catalog.faults.append(Fault.NOT_APPLIED)
+
+    def break_storage_for_a_while() -> None:
+        monkeypatch.undo()
+        if lake.clock.slept == 1:
+            monkeypatch.setattr("pyiceberg.io.pyarrow.PyArrowFile.create", full)
+
+    lake.clock.during = break_storage_for_a_while
+    outcome = lake.publish(request)
+    assert (outcome.published, outcome.requests_sent) == (request.slices, 2)
+    assert lake.clock.slept == 2
+
+
+def full(*_: object, **__: object) -> None:
+    raise OSError(28, "No space left on device")
 
 
 def test_requests_are_bounded(lake: Lake, ours: LedgerSection) -> None:
@@ -178,6 +210,21 @@ def test_files_of_a_lost_attempt_stay_until_it_cannot_land(lake: Lake, ours: Led
     assert lake.publish(request).already == request.slices
 
 
+def test_files_stay_while_a_request_could_land_though_the_call_has_ended(lake: Lake, ours: LedgerSection) -> None:
+    """Rolled back while the request is on its way, so the call ends; then the branch is put back where it was."""
+    origin = lake.load().metadata.current_snapshot_id
+    lake.publish(lake.request(staged((0, 0, 10), epoch=ours.epoch)))
+    head = lake.load().metadata.current_snapshot_id
+    request = lake.request(staged((0, 10, 20), epoch=ours.epoch))
+    lake.catalog.faults.append(Fault.ON_ITS_WAY)
+    lake.clock.during = lambda: lake.load().manage_snapshots().rollback_to_snapshot(origin).commit()
+    assert [r.grounds for r in lake.publish(request).refused] == [Grounds.EPOCH]
+    lake.load().manage_snapshots().set_current_snapshot(head).commit()
+    lake.catalog.deliver()
+    assert lake.rows() == 20
+    assert lake.publish(request).already == request.slices
+
+
 def test_files_of_an_attempt_that_cannot_land_any_more_are_removed(lake: Lake, ours: LedgerSection) -> None:
     before = lake.metadata_files("*.avro")
     lake.catalog.faults.extend([Fault.NOT_APPLIED, Fault.CONFLICT])
@@ -203,7 +250,9 @@ def test_a_rollback_behind_our_back_publishes_nothing(lake: Lake, ours: LedgerSe
     outcome = lake.publish(lake.request(staged((0, 0, 10), epoch=ours.epoch)))
     assert (outcome.published, outcome.snapshot_id) == ((), None)
     assert [r.grounds for r in outcome.refused] == [Grounds.EPOCH]
-    assert lake.rows() == 0
+    assert (lake.rows(), lake.rows("lakecommit-main")) == (0, 10), (
+        "the snapshot is there still, for a person to look at"
+    )
 
 
 def test_an_interrupt_passes_through_and_the_next_attempt_finds_out(lake: Lake, ours: LedgerSection) -> None:
@@ -234,6 +283,25 @@ def test_a_new_epoch_is_made_once_whatever_is_answered(lake: Lake, ours: LedgerS
     state = renew_epochs(lake.tables, lake.name, "orders", "live", force=True, patience=lake.clock.patience())
     assert len(list(landing_snapshots(lake.load().metadata))) == 2
     assert lake.state().sections == state.sections != (ours,)
+
+
+def test_a_ledger_is_carried_once_whatever_is_answered(lake: Lake, ours: LedgerSection) -> None:
+    lake.catalog.faults.append(Fault.LYING_CONFLICT)
+    carry_forward(lake.tables, lake.name, "orders", "live", patience=lake.clock.patience())
+    assert len(list(landing_snapshots(lake.load().metadata))) == 2
+
+
+def test_an_epoch_that_somebody_else_renewed_meanwhile_is_new_enough(lake: Lake, ours: LedgerSection) -> None:
+    other = Lake(lake.path)
+    lake.catalog.faults.append(Fault.CONFLICT)
+
+    def renew() -> None:
+        renew_epochs(other.tables, other.name, "orders", "live", force=True)
+
+    lake.clock.during = renew
+    state = renew_epochs(lake.tables, lake.name, "orders", "live", force=True, patience=lake.clock.patience())
+    assert state.sections == other.state().sections != (ours,)
+    assert len(list(landing_snapshots(lake.load().metadata))) == 2
 
 
 class Racers:

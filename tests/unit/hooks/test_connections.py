@@ -50,7 +50,7 @@ def test_a_missing_connection_is_named_with_the_type_it_must_have(read: Callable
         read("nobody_made_this")
 
 
-SQL = {"type": "sql", "uri": "sqlite:////tmp/c.db", "warehouse": "file:///tmp/w"}
+SQL = {"type": "sql", "uri": "sqlite:////nowhere/at/all/c.db", "warehouse": "file:///tmp/w"}
 
 CATALOGS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     "sql in the extra": ({"extra": SQL}, SQL),
@@ -78,7 +78,12 @@ CATALOGS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
 def test_catalog_properties(connect: Connect, case: str) -> None:
     fields, properties = CATALOGS[case]
     connect("lake", conn_type="iceberg", **fields)
-    assert catalog_properties("lake") == properties
+    assert catalog_properties("lake") == {**properties, "name": "lake"}
+
+
+def test_a_connection_may_name_its_catalog(connect: Connect) -> None:
+    connect("lake", conn_type="iceberg", extra={**SQL, "name": "warehouse"})
+    assert catalog_properties("lake")["name"] == "warehouse"
 
 
 @pytest.mark.parametrize("case", [name for name in CATALOGS if name != "numbers and truth are text"])
@@ -86,7 +91,7 @@ def test_catalog_properties_are_those_of_the_iceberg_provider(
     connect: Connect, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
     given: dict[str, str] = {}
-    monkeypatch.setattr(iceberg, "load_catalog", lambda name, **properties: given.update(properties))
+    monkeypatch.setattr(iceberg, "load_catalog", lambda name, **properties: given.update(properties, name=name))
     connect("lake", conn_type="iceberg", **CATALOGS[case][0])
     assert iceberg.IcebergHook("lake").catalog is None
     assert catalog_properties("lake") == given

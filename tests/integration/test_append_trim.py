@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Old snapshots of created tables are expired, and nothing that anybody needs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_lakecommit.committer.ledger import Condition
+from airflow_provider_lakecommit.committer.trim import trim_snapshots
+from airflow_provider_lakecommit.hooks.table import KEEP_SNAPSHOTS
+from tests.fakes.catalog import Fault
+from tests.fakes.lake import Lake, coverage, staged
+
+pytestmark = pytest.mark.integration
+
+
+def landed(path: Path, commits: int, keep: str = "8") -> Lake:
+    lake = Lake(path, properties={KEEP_SNAPSHOTS: keep})
+    lake.create()
+    ours = lake.join()
+    for n in range(commits):
+        lake.publish(lake.request(staged((0, n, n + 1), epoch=ours.epoch)))
+    return lake
+
+
+def test_old_snapshots_go_and_rows_and_ledger_stay(tmp_path: Path) -> None:
+    lake = landed(tmp_path, 10)
+    assert len(lake.load().metadata.snapshots) == 11
+    assert trim_snapshots(lake.tables, lake.name) == 3
+    assert len(lake.load().metadata.snapshots) == len(lake.metadata_files("snap-*.avro")) == 8
+    assert lake.rows() == 10
+    assert lake.state().condition is Condition.PRESENT
+    assert lake.state().covered() == coverage((0, 0, 10))
+    assert trim_snapshots(lake.tables, lake.name) == 0
+
+
+def test_a_few_more_than_wanted_are_left_for_later(tmp_path: Path) -> None:
+    assert trim_snapshots(landed(tmp_path, 9).tables, "shop.orders") == 0
+
+
+def test_a_table_that_does_not_ask_is_left_alone(tmp_path: Path) -> None:
+    lake = landed(tmp_path, 4, keep="never")
+    assert trim_snapshots(lake.tables, lake.name) == 0
+
+
+def test_what_others_refer_to_stays(tmp_path: Path) -> None:
+    lake = landed(tmp_path, 10)
+    line = sorted(lake.load().metadata.snapshots, key=lambda s: s.sequence_number or 0)
+    lake.load().manage_snapshots().create_tag(line[0].snapshot_id, "first").create_branch(
+        line[1].snapshot_id, "audit"
+    ).commit()
+    assert trim_snapshots(lake.tables, lake.name) == 1
+    left = {s.snapshot_id for s in lake.load().metadata.snapshots}
+    assert {line[0].snapshot_id, line[1].snapshot_id} <= left
+
+
+def test_the_way_to_the_ledger_is_never_cut(tmp_path: Path) -> None:
+    lake = landed(tmp_path, 2)
+    for _ in range(12):
+        lake.append_foreign()
+    assert trim_snapshots(lake.tables, lake.name) == 2
+    assert lake.state().condition is Condition.PRESENT
+
+
+def test_a_failure_leaves_all_as_it_was(tmp_path: Path) -> None:
+    lake = landed(tmp_path, 10)
+    lake.catalog.faults.append(Fault.NOT_APPLIED)
+    assert trim_snapshots(lake.tables, lake.name) == 0
+    assert len(lake.load().metadata.snapshots) == len(lake.metadata_files("snap-*.avro")) == 11

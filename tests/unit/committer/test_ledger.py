@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ledger as tables tell it, over the metadata that a real catalog holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from airflow_provider_lakecommit.committer.ledger import (
+    Condition,
+    landing_snapshots,
+    read_ledger,
+    require_ledger,
+    should_carry,
+    tag_name,
+    unannounced,
+)
+from airflow_provider_lakecommit.committer.summary import Kind, LogPoint, SnapshotRecord
+from airflow_provider_lakecommit.exceptions import LedgerError, TableError
+from tests.fakes.lake import Lake, coverage, section, staged
+
+DAY_MS = 24 * 3600 * 1000
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    made = Lake(tmp_path)
+    made.create()
+    return made
+
+
+def test_a_new_table_has_no_ledger_and_may_have_a_first_run(lake: Lake) -> None:
+    assert lake.state().condition is Condition.ABSENT
+    lake.append_foreign()
+    assert lake.state().condition is Condition.ABSENT
+
+
+def test_the_newest_landing_snapshot_is_the_ledger(lake: Lake) -> None:
+    ours = lake.join()
+    first = lake.publish(lake.request(staged((0, 0, 10), epoch=ours.epoch)))
+    lake.append_foreign()
+    head = lake.append_foreign()
+    state = lake.state()
+    assert state.condition is Condition.PRESENT
+    assert (state.snapshot_id, state.head_id, state.foreign_since) == (first.snapshot_id, head, 2)
+    assert state.tag_id == first.snapshot_id
+    found = state.section("orders", "live")
+    assert found is not None
+    assert found.covered == coverage((0, 0, 10))
+
+
+def test_the_tag_is_kept_for_ever(lake: Lake) -> None:
+    lake.join()
+    assert lake.load().metadata.refs[tag_name("main")].max_ref_age_ms == 2**63 - 1
+
+
+def test_a_rollback_shows_with_the_older_ledger(lake: Lake) -> None:
+    ours = lake.join()
+    lake.publish(lake.request(staged((0, 0, 10), epoch=ours.epoch)))
+    keep = lake.load().metadata.current_snapshot_id
+    lake.publish(lake.request(staged((0, 10, 20), epoch=ours.epoch)))
+    lake.load().manage_snapshots().rollback_to_snapshot(keep).commit()
+    state = lake.state()
+    assert state.condition is Condition.ROLLED_BACK
+    assert state.covered() == coverage((0, 0, 10))
+    assert "rolled back from snapshot" in state.reason
+    lake.append_foreign()
+    assert lake.state().condition is Condition.ROLLED_BACK
+    require_ledger(lake.state(), lake.name)
+
+
+def test_a_ledger_whose_tag_was_removed_is_not_trusted_to_be_the_newest(lake: Lake) -> None:
+    lake.join()
+    lake.load().manage_snapshots().remove_tag(tag_name("main")).commit()
+    assert lake.state().condition is Condition.ROLLED_BACK
+    assert tag_name("main") in lake.state().reason
+
+
+def test_a_rollback_past_the_origin_names_the_command(lake: Lake) -> None:
+    before = lake.append_foreign()
+    lake.join()
+    lake.load().manage_snapshots().set_current_snapshot(before).commit()
+    lake.append_foreign()
+    state = lake.state()
+    assert state.condition is Condition.LOST
+    with pytest.raises(LedgerError, match=r"lost.*lakecommit ledger init SPEC --from.*" + str(state.tag_id)):
+        require_ledger(state, lake.name)
+
+
+def test_a_rollback_past_the_origin_shows_without_its_tag_too(lake: Lake) -> None:
+    before = lake.append_foreign()
+    lake.join()
+    lake.load().manage_snapshots().set_current_snapshot(before).commit()
+    lake.load().manage_snapshots().remove_tag(tag_name("main")).commit()
+    assert lake.state().condition is Condition.LOST
+
+
+def test_an_ancestry_that_was_cut_after_the_ledger_names_the_command(lake: Lake) -> None:
+    lake.append_foreign()
+    lake.join()
+    cut = lake.append_foreign()
+    lake.append_foreign()
+    lake.load().maintenance.expire_snapshots().by_id(cut).commit()
+    state = lake.state()
+    assert state.condition is Condition.CUT
+    with pytest.raises(LedgerError, match=r"cut.*have expired.*lakecommit ledger init"):
+        require_ledger(state, lake.name)
+
+
+def test_a_parent_that_is_missing_is_a_cut(lake: Lake) -> None:
+    lake.append_foreign()
+    lake.join()
+    cut = lake.append_foreign()
+    lake.append_foreign()
+    metadata = lake.load().metadata
+    left = [s for s in metadata.snapshots if s.snapshot_id != cut]
+    assert read_ledger(metadata.model_copy(update={"snapshots": left})).condition is Condition.CUT
+
+
+def test_expiring_what_lies_before_the_ledger_does_no_harm(lake: Lake) -> None:
+    old = lake.append_foreign()
+    lake.join()
+    lake.append_foreign()
+    lake.load().maintenance.expire_snapshots().by_id(old).commit()
+    assert lake.state().condition is Condition.PRESENT
+
+
+def test_a_branch_is_its_own_ledger(lake: Lake) -> None:
+    before = lake.append_foreign()
+    lake.load().manage_snapshots().create_branch(before, "audit").commit()
+    lake.join()
+    assert lake.state("audit").condition is Condition.ABSENT
+    lake.load().manage_snapshots().create_branch(lake.state().head_id or 0, "late").commit()
+    assert lake.state("late").condition is Condition.ROLLED_BACK
+    assert lake.state("main").condition is Condition.PRESENT
+
+
+def test_a_branch_must_exist_and_be_one(lake: Lake) -> None:
+    lake.join()
+    with pytest.raises(TableError, match="CREATE BRANCH `nope`"):
+        lake.state("nope")
+    with pytest.raises(TableError, match="is a tag"):
+        lake.state(tag_name("main"))
+
+
+def test_the_ledger_is_carried_when_foreign_snapshots_pile_up(lake: Lake) -> None:
+    lake.join()
+    metadata, state = lake.load().metadata, lake.state()
+    late = state.at_ms + 2 * DAY_MS
+    assert not should_carry(state, metadata, late)
+    lake.append_foreign()
+    metadata, state = lake.load().metadata, lake.state()
+    assert not should_carry(state, metadata, state.at_ms + DAY_MS)
+    assert should_carry(state, metadata, late)
+    short = metadata.model_copy(update={"properties": {"history.expire.max-snapshot-age-ms": "4000"}})
+    assert should_carry(state, short, state.at_ms + 1000)
+    for _ in range(19):
+        lake.append_foreign()
+    assert should_carry(lake.state(), lake.load().metadata, lake.state().at_ms)
+
+
+def test_landing_snapshots_are_told_newest_first_without_foreign_ones(lake: Lake) -> None:
+    ours = lake.join()
+    lake.publish(lake.request(staged((0, 0, 10), epoch=ours.epoch)))
+    lake.append_foreign()
+    lake.join(section("returns"))
+    lake.publish(lake.request(staged((0, 10, 12), epoch=ours.epoch)))
+    told = list(landing_snapshots(lake.load().metadata, landing="orders", lane="live"))
+    assert [(r.kind, r.rows) for r in told] == [(Kind.APPEND, 2), (Kind.APPEND, 10), (Kind.ORIGIN, 0)]
+    assert [r.landing for r in landing_snapshots(lake.load().metadata)] == ["orders", "returns", "orders", "orders"]
+
+
+def appended(end: int | None, *, topic_id: str = "log", kind: Kind = Kind.APPEND) -> SnapshotRecord:
+    point = None if end is None else LogPoint(topic_id=topic_id, partition=0, offset=end)
+    return SnapshotRecord(kind=kind, branch="main", landing="orders", lane="live", token=uuid4(), control_end=point)
+
+
+def test_snapshots_that_were_never_announced_are_told_oldest_first() -> None:
+    begin = LogPoint(topic_id="log", partition=0, offset=50)
+    newest, announced, older, beyond = appended(90), appended(80), appended(50), appended(49)
+    records = iter([newest, announced, appended(70, kind=Kind.EPOCH), older, beyond])
+    assert unannounced(records, {announced.token}, begin) == (older, newest)
+
+
+def test_snapshots_of_another_log_cannot_be_judged() -> None:
+    begin = LogPoint(topic_id="log", partition=0, offset=0)
+    records = [appended(9), appended(8, topic_id="old log"), appended(7)]
+    assert unannounced(iter(records), set(), begin) == (records[0],)

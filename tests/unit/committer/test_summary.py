@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from uuid import uuid4
+
+import pytest
+from pyiceberg.table.snapshots import Operation, Snapshot, Summary
+
+from airflow_provider_lakecommit.committer.summary import (
+    Account,
+    Kind,
+    LogPoint,
+    SnapshotRecord,
+    record_of,
+    sections_of,
+    to_summary,
+)
+from airflow_provider_lakecommit.core.model import Counts, Span, SpanReport
+from airflow_provider_lakecommit.core.offsets import OffsetRange
+from airflow_provider_lakecommit.exceptions import WireError
+from tests.fakes.lake import at, coverage, section
+
+AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+def snapshot(properties: dict[str, str]) -> Snapshot:
+    return Snapshot(
+        snapshot_id=7,
+        parent_snapshot_id=6,
+        manifest_list="file:///x.avro",
+        sequence_number=3,
+        timestamp_ms=int(AT.timestamp() * 1000),
+        summary=Summary(operation=Operation.APPEND, **properties),
+    )
+
+
+def wanted() -> SnapshotRecord:
+    return SnapshotRecord(
+        kind=Kind.APPEND,
+        branch="main",
+        landing="orders",
+        lane="live",
+        token=uuid4(),
+        commit_id=uuid4(),
+        slices=2,
+        windows=(uuid4(), uuid4()),
+        ranges=coverage((0, 5, 9), (1, 0, 4)),
+        accounting=Account({at(0): Counts(landed=3, rejected=1), at(1): Counts(gaps=4)}),
+        rows=3,
+        spec_version="spec-1",
+        control_end=LogPoint(topic_id="Y29udHJvbA", partition=2, offset=88),
+        extra={"valid-through": "2026-01-01T00:00:00Z"},
+    )
+
+
+def test_a_summary_is_read_back_as_it_was_written() -> None:
+    sections = (section(), section("returns", "backfill", covered=coverage((0, 0, 100))))
+    written = snapshot(to_summary(wanted_record := wanted(), sections))
+    assert record_of(written) == replace(wanted_record, snapshot_id=7, parent_id=6, at=AT)
+    assert sections_of(written) == sections
+
+
+def test_a_mark_has_no_keys_without_a_value() -> None:
+    mark = SnapshotRecord(kind=Kind.CARRY, branch="main", landing="orders", lane="live")
+    keys = to_summary(mark, [section()]).keys()
+    assert not keys & {"lakecommit.token", "lakecommit.ranges", "lakecommit.accounting", "lakecommit.control-end"}
+    assert record_of(snapshot(to_summary(mark, [section()]))) == replace(mark, snapshot_id=7, parent_id=6, at=AT)
+
+
+def test_a_foreign_snapshot_is_no_record() -> None:
+    assert record_of(snapshot({"added-records": "5"})) is None
+    assert record_of(Snapshot(snapshot_id=1, manifest_list="file:///x.avro", summary=None)) is None
+
+
+@pytest.mark.parametrize("key", ["kind", "rows", "branch", "slices"])
+def test_a_damaged_summary_is_an_error_and_not_foreign(key: str) -> None:
+    properties = to_summary(wanted(), [section()])
+    del properties[f"lakecommit.{key}"]
+    with pytest.raises(WireError, match=r"snapshot 7 is damaged.*ledger init"):
+        record_of(snapshot(properties))
+
+
+def test_a_later_version_is_refused() -> None:
+    properties = to_summary(wanted(), [section()]) | {"lakecommit.version": "2"}
+    with pytest.raises(WireError, match="upgrade"):
+        record_of(snapshot(properties))
+
+
+def test_extra_keys_cannot_take_the_place_of_our_own() -> None:
+    with pytest.raises(WireError, match=r"lakecommit\.ledger"):
+        to_summary(replace(wanted(), extra={"ledger": "mine"}), [section()])
+
+
+def test_accounts_add_up_per_partition() -> None:
+    reports = [
+        SpanReport(span=Span(at(0), OffsetRange(0, 5)), counts=Counts(landed=4, gaps=1)),
+        SpanReport(span=Span(at(0), OffsetRange(8, 10)), counts=Counts(filtered=2)),
+        SpanReport(span=Span(at(1), OffsetRange(0, 1)), counts=Counts(skipped=1)),
+    ]
+    account = Account.of(reports)
+    assert account.parts == {at(0): Counts(landed=4, gaps=1, filtered=2), at(1): Counts(skipped=1)}
+    assert account.total.total == 8
