@@ -178,8 +178,8 @@ class Landing:
 
     @classmethod
     def from_yaml(cls, path: str | Path) -> Landing:
-        """The landing of a YAML spec; the sections that stand in for connections are read by :func:`load_spec`."""
-        return load_spec(path).landing
+        """The landing of a YAML spec; the sections that stand in for connections may be there and are not needed."""
+        return load_spec(path, connections=False).landing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,8 +195,10 @@ class LandingSpec:
 _SECTIONS = ("kafka", "catalog", "spark")
 
 
-def load_spec(path: str | Path) -> LandingSpec:
+def load_spec(path: str | Path, *, connections: bool = True) -> LandingSpec:
     """Read a YAML spec.
+
+    :param connections: are the sections that stand in for Airflow connections needed?
 
     :raises SpecError: unreadable file, no mapping, or anything :class:`Landing` refuses
     """
@@ -212,7 +214,8 @@ def load_spec(path: str | Path) -> LandingSpec:
         raise SpecError(f"spec {path}: a mapping of keys to values is needed, found {type(values).__name__}")
     sections = {s: values.pop(s, None) or {} for s in _SECTIONS}
     wrong = [f"section {s!r} must be a mapping" for s, v in sections.items() if not isinstance(v, dict)]
-    wrong += ["section 'kafka' lacks 'bootstrap.servers'"] if "bootstrap.servers" not in sections["kafka"] else []
+    if connections and "bootstrap.servers" not in sections["kafka"]:
+        wrong.append("section 'kafka' lacks 'bootstrap.servers'")
     if wrong:
         raise SpecError(f"spec {path}: " + "; ".join(wrong))
     unknown = [

@@ -4,7 +4,8 @@
 Contract: :func:`fold` is a function of the entries in log order, the ledgers and nothing else; every reader of the same
 log and the same ledgers gets the same :class:`View`. Cooperation is not needed: a complete report is *accepted*, per
 table, if its epoch is current and its ranges are disjoint from the ledger and from what was accepted before it;
-otherwise it is *redundant*. This one rule serves retries, replicas, zombies and speculative tasks.
+otherwise it is *redundant*. This one rule serves retries, replicas, zombies and speculative tasks. A slice of several
+partitions is not accepted while a blocked range of one of them would keep the others waiting.
 
 Invariants: per table, accepted slices are disjoint from each other and from the ledger; the claims of open cycles are
 disjoint from each other at the time each was made; clocks only end claims, that is they only ever allow extra work.
@@ -15,7 +16,7 @@ report is redundant: its range is planned again. Nothing is accepted that the lo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -146,9 +147,10 @@ class View:
     announced: frozenset[UUID]
     empty_closes: int
 
-    def claims(self, now: datetime) -> Coverage:
-        """Ranges that open cycles hold."""
-        return Coverage.of(item for c in self.cycles.values() if c.live(now) for item in c.claim.items())
+    def claims(self, now: datetime, released: Collection[UUID] = ()) -> Coverage:
+        """Ranges that open cycles hold, without those that are about to be ``released``."""
+        live = (c for c in self.cycles.values() if c.live(now) and c.cycle.commit_id not in released)
+        return Coverage.of(item for c in live for item in c.claim.items())
 
     def accepted_coverage(self, table: str) -> Coverage:
         return Coverage.of(item for a in self.accepted.get(table, ()) for item in a.coverage.items())
@@ -160,11 +162,11 @@ class View:
     def open_cycles(self) -> list[CycleState]:
         return sorted((c for c in self.cycles.values() if c.closed_at is None), key=lambda c: c.offset)
 
-    def low(self, without: UUID | None = None) -> int | None:
+    def low(self, without: UUID | None = None, landed: Collection[tuple[str, UUID]] = ()) -> int | None:
         """Smallest log offset that an accepted slice, an open cycle, a block or a range's evidence needs, not counting
-        the cycle ``without``.
+        the cycle ``without`` and the attempts that are about to be ``landed``, each in a table.
         """
-        needed = [a.offset for accepted in self.accepted.values() for a in accepted]
+        needed = [a.offset for t, some in self.accepted.items() for a in some if (t, a.report.attempt) not in landed]
         needed += [c.since for c in self.open_cycles() if c.cycle.commit_id != without]
         needed += [b.offset for b in self.blocked]
         needed += self.evidence
@@ -298,6 +300,33 @@ class _Folding:
     def block(self, coverage: Coverage, reason: str, e: SliceReported) -> None:
         if new := coverage - Coverage.of(item for b in self.blocked for item in b.coverage.items()):
             self.blocked.append(Blocked(coverage=new, reason=reason, offset=e.offset, at=e.at))
+            self.lift_blocks()
+            self.disentangle()
+
+    def lift_blocks(self) -> None:
+        """A block is over as soon as every table has its range."""
+        if self.blocked:
+            self.unblock(_common([Coverage(dict(t)) for t in self.taken.values()]))
+
+    def disentangle(self) -> None:
+        """Slices of several partitions that a block keeps from being published are given up, so that their other
+        partitions go on.
+        """
+        for table, slices in self.accepted.items():
+            for s in [s for s in slices if self.held_by(s, table)]:
+                self.give_up(s, table, f"it is held by the blocked range of {self.held_by(s, table)}")
+
+    def held_by(self, s: AcceptedSlice, table: str) -> SourcePartition | None:
+        """The partition in which a slice of several stands behind a blocked range that the table lacks."""
+        parts = s.coverage.parts
+        if len(parts) < 2 or not self.blocked:
+            return None
+        blocked = Coverage.of(item for b in self.blocked for item in b.coverage.items())
+        for p, ranges in parts.items():
+            lacking = blocked[p] - self.taken[table].get(p, NOTHING)
+            if lacking and lacking.ranges[0].start < ranges.ranges[-1].end:
+                return p
+        return None
 
     def judge(self, e: SliceReported, report: SliceReport, files: list[SliceFiles]) -> None:
         whole = AcceptedSlice(
@@ -331,6 +360,8 @@ class _Folding:
         taken = self.taken[table]
         if any(taken.get(p, NOTHING).overlaps(r) for p, r in s.coverage.items()):
             return "its ranges are in the ledger or accepted already"
+        if (p := self.held_by(s, table)) is not None:
+            return f"it is held by the blocked range of {p}"
         return None
 
     def add(self, table: str, coverage: Coverage) -> None:
@@ -338,6 +369,7 @@ class _Folding:
         for p, s in coverage.parts.items():
             taken[p] = taken.get(p, NOTHING) | s
         self.failures = [f - coverage for f in self.failures]
+        self.lift_blocks()
 
     def closed(self, e: CycleClosed) -> None:
         self.apply(e.directives, e.offset)
@@ -368,10 +400,13 @@ class _Folding:
     def void(self, attempt: UUID) -> None:
         for table, slices in self.accepted.items():
             for gone in [s for s in slices if s.report.attempt == attempt]:
-                slices.remove(gone)
-                for p, ranges in gone.coverage.parts.items():
-                    self.taken[table][p] = self.taken[table][p] - ranges
-                self.redundant.append(Redundant(slice=gone, table=table, reason="it was voided"))
+                self.give_up(gone, table, "it was voided")
+
+    def give_up(self, s: AcceptedSlice, table: str, reason: str) -> None:
+        self.accepted[table].remove(s)
+        for p, ranges in s.coverage.parts.items():
+            self.taken[table][p] = self.taken[table][p] - ranges
+        self.redundant.append(Redundant(slice=s, table=table, reason=reason))
 
     def unblock(self, coverage: Coverage) -> None:
         kept = [replace(b, coverage=b.coverage - coverage) for b in self.blocked]
@@ -380,7 +415,6 @@ class _Folding:
     def view(self) -> View:
         done = _common([Coverage(dict(t)) for t in self.taken.values()])
         landed = _common([t.section.covered | t.others for t in self.ledgers.values()])
-        self.unblock(done)
         return View(
             ledgers=self.ledgers,
             cycles=self.cycles,

@@ -20,6 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from airflow_provider_lakecommit.committer.trim import trim_snapshots
 from airflow_provider_lakecommit.core.fold import CycleState
 from airflow_provider_lakecommit.core.log import Directives, SliceReported
 from airflow_provider_lakecommit.core.settle import passed_ends, settle, valid_through
@@ -64,7 +65,18 @@ def close_cycle(rim: Rim, who: RunIdentity, ticket: CycleTicket | None, *, retry
     except Exception as e:
         _send_evidence(rim, who, ticket, e, progress)
         raise
+    _trim(rim, closed)
     return closed
+
+
+def _trim(rim: Rim, closed: Closed) -> None:
+    """Expire old snapshots of tables that ask for it; whatever comes of it, the cycle is closed."""
+    for name in dict.fromkeys(p.table for p in closed.published):
+        try:
+            if gone := trim_snapshots(rim.tables, name, rim.landing.branch):
+                rim.say(f"{name}: {gone} old snapshots were expired")
+        except LakecommitError as e:
+            rim.say(f"{name}: old snapshots stay for now: {e}")
 
 
 def _late_start(rim: Rim, who: RunIdentity, commit_id: UUID) -> CycleTicket:

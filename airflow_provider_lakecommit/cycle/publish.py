@@ -12,7 +12,7 @@ is raised: what was published before stays published and announced.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from uuid import UUID
@@ -62,6 +62,7 @@ class TablePublisher:
 
         :raises LakecommitError: what the catalog or the table says
         """
+        published.extend(self._announced_before(look))
         look = self._announce_forgotten(look, published)
         while True:
             chunk = self._next_chunk(look, voided)
@@ -89,6 +90,15 @@ class TablePublisher:
 
     # -- what a crash left ----------------------------------------------------------------------------------------
 
+    def _announced_before(self, look: Look) -> Iterator[PublishedSnapshot]:
+        """Snapshots of this very cycle that an attempt before this one announced: the run still has to tell of them."""
+        own = look.view.cycles.get(self.ticket.commit_id)
+        for record in self._records():
+            if own is None or record.control_end is None or record.control_end.offset < own.offset:
+                return
+            if record.commit_id == self.ticket.commit_id and record.token in look.view.announced:
+                yield from [found for found in (self._told(record),) if found.files]
+
     def _announce_forgotten(self, look: Look, published: list[PublishedSnapshot]) -> Look:
         """Snapshots of this lane whose COMMIT_TO_TABLE is not in the log."""
         if not self._forgotten(look):
@@ -98,28 +108,29 @@ class TablePublisher:
             self.rim.say(
                 f"{self.table.name}: snapshot {record.snapshot_id} was published and not announced; doing it now"
             )
-            found = PublishedSnapshot(
-                table=self.table.name,
-                snapshot_id=record.snapshot_id,
-                commit_id=record.commit_id or self.ticket.commit_id,
-                coverage=record.ranges,
-                rows=record.rows,
-                files=int(record.extra.get("files", 0)),
-                counts=record.accounting.total,
-            )
+            found = self._told(record)
             self._announce(look, found, record.token, {})
             if found.files:
                 published.append(found)
         return look
 
     def _forgotten(self, look: Look) -> tuple[SnapshotRecord, ...]:
-        records = landing_snapshots(
-            self.table.table.metadata,
-            self.rim.landing.branch,
-            landing=self.rim.landing.name,
-            lane=self.rim.lane,
+        return unannounced(self._records(), look.view.announced, look.begin)
+
+    def _records(self) -> Iterator[SnapshotRecord]:
+        landing = self.rim.landing
+        return landing_snapshots(self.table.table.metadata, landing.branch, landing=landing.name, lane=self.rim.lane)
+
+    def _told(self, record: SnapshotRecord) -> PublishedSnapshot:
+        return PublishedSnapshot(
+            table=self.table.name,
+            snapshot_id=record.snapshot_id,
+            commit_id=record.commit_id or self.ticket.commit_id,
+            coverage=record.ranges,
+            rows=record.rows,
+            files=int(record.extra.get("files", 0)),
+            counts=record.accounting.total,
         )
-        return unannounced(records, look.view.announced, look.begin)
 
     # -- what is settled ------------------------------------------------------------------------------------------
 

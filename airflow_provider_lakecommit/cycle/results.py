@@ -105,7 +105,8 @@ class GroupResult:
     def __str__(self) -> str:
         text = f"{self.done} slices ({self.saved_records} records) are reported and will not be read again"
         if self.left:
-            text += f"; to be read again: {'; '.join(str(s) for s in self.left)}"
+            again = Coverage.of(item for s in self.left for item in s.coverage.items())
+            text += f"; to be read again in {len(self.left)} slices: {again}"
         return text + "".join(f"; blocked: {b}" for b in self.blocked)
 
     def to_dict(self) -> dict[str, Any]:

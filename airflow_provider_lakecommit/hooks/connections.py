@@ -59,10 +59,13 @@ def kafka_settings(kafka_config_id: str) -> dict[str, Any]:
         ) from e
 
 
-def catalog_properties(iceberg_conn_id: str) -> dict[str, str]:
+def catalog_properties(iceberg_conn_id: str, *, reach: bool = True) -> dict[str, str]:
     """pyiceberg properties of a connection of type `iceberg`: its extra, then its fields; REST if it does not say.
 
-    The catalog is called by the connection's id, as the Iceberg provider's hook does, unless its extra gives a `name`.
+    The catalog is called by the connection's id, as the Iceberg provider's hook does, unless its extra gives a `name`
+    or, where the catalog may be reached, all its tables are under another one.
+
+    :param reach: may the catalog be asked? A writer must do without it
 
     :raises SpecError: no such connection, or it says neither where nor what the catalog is
     """
@@ -78,5 +81,8 @@ def catalog_properties(iceberg_conn_id: str) -> dict[str, str]:
             f"the Iceberg connection {iceberg_conn_id!r} does not say where its {properties['type']} catalog is: "
             "give the URI as host, or as `uri` in its extra"
         )
-    properties["name"] = catalog_name(properties, iceberg_conn_id)
+    if reach:
+        properties["name"] = catalog_name(properties, iceberg_conn_id)
+    else:
+        properties.setdefault("name", iceberg_conn_id)
     return properties

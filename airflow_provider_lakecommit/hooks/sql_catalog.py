@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from pathlib import Path
 
 __all__ = ["catalog_name"]
 
@@ -24,13 +25,19 @@ def catalog_name(properties: Mapping[str, str], default: str) -> str:
     """``name`` of the properties, else the only name in the SQL catalog's database, else ``default``."""
     if stated := properties.get("name"):
         return stated
-    if properties.get("type") != "sql" or "uri" not in properties:
+    if properties.get("type") != "sql" or not _is_there(properties.get("uri", "")):
         return default
     names = _names(properties["uri"])
     if len(names) == 1 and default not in names:
         _log.info("The SQL catalog holds its tables under the name %r: using it (state `name` to choose)", names[0])
         return names[0]
     return default
+
+
+def _is_there(uri: str) -> bool:
+    """Is there a database to ask? SQLite would make an empty one."""
+    kind, _, path = uri.partition(":///")
+    return bool(uri) and (not kind.startswith("sqlite") or Path(path).exists())
 
 
 def _names(uri: str) -> list[str]:

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The outcome task: the only leaf of a landing's tasks, so that its state is the state of the run.
+
+Contract: reads how the other tasks of the run ended and what the commit task left for it, lets
+:mod:`airflow_provider_lakecommit.core.outcome` decide, and ends so. It does no work, so it is never worth a retry.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator, TriggerRule
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+
+from airflow_provider_lakecommit.core.outcome import Commit, Ended, decide
+from airflow_provider_lakecommit.operators.base import CLOSED, FAILURE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from airflow.sdk import Context
+
+__all__ = ["OutcomeOperator"]
+
+
+class OutcomeOperator(BaseOperator):
+    """End as the run did: success, skipped with the reason, or failed.
+
+    :param plan_task_id: full id of the plan task of the same run
+    :param write_task_id: full id of the mapped write task
+    :param commit_task_id: full id of the commit task
+    :param trigger_rule: `all_done`: it runs in every run
+
+    .. seealso:: :ref:`howto/operator:OutcomeOperator`
+    """
+
+    ui_color = "#ececec"
+
+    def __init__(
+        self,
+        *,
+        plan_task_id: str,
+        write_task_id: str,
+        commit_task_id: str,
+        trigger_rule: str = TriggerRule.ALL_DONE,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(trigger_rule=trigger_rule, **kwargs)
+        self.plan_task_id = plan_task_id
+        self.write_task_id = write_task_id
+        self.commit_task_id = commit_task_id
+
+    def execute(self, context: Context) -> str:
+        """Decide and end so."""
+        outcome = decide(self._ended(context))
+        if outcome.verdict == "skipped":
+            raise AirflowSkipException(outcome.reason)
+        if outcome.verdict == "failed":
+            raise AirflowFailException(outcome.reason)
+        self.log.info("%s", outcome.reason)
+        return outcome.reason
+
+    def _ended(self, context: Context) -> Ended:
+        ti = context["ti"]
+        tasks = [self.plan_task_id, self.write_task_id, self.commit_task_id]
+        states = ti.get_task_states(dag_id=ti.dag_id, task_ids=tasks, run_ids=[ti.run_id]).get(ti.run_id, {})
+        told = ti.xcom_pull(task_ids=self.commit_task_id, key=CLOSED, map_indexes=-1) or {FAILURE: ""}
+        return Ended(
+            plan=states.get(self.plan_task_id),
+            groups=_groups(states, self.write_task_id),
+            commit=states.get(self.commit_task_id),
+            closed=None if FAILURE in told else Commit.from_dict(told),
+            failure=told.get(FAILURE, ""),
+        )
+
+
+def _groups(states: Mapping[str, str | None], task_id: str) -> dict[int, str | None]:
+    """States of the mapped tasks, which Airflow names by task id and map index; one that never expanded is number 0."""
+    found = {
+        name.removeprefix(f"{task_id}_"): state for name, state in states.items() if name.startswith(f"{task_id}_")
+    }
+    mapped = {int(index): state for index, state in found.items() if index.isdigit()}
+    return mapped or ({0: states[task_id]} if task_id in states else {})

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plan task: opens the run's commit cycle and hands out its window, one entry per partition group.
+
+Contract: returns a list to expand over; it is empty when there is nothing to do, and the write task is then skipped.
+The log says why the window ends where it does. A retry continues the cycle that it opened; a run that was finished
+before opens none and says where its window is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_lakecommit.operators.base import CYCLE, EXPLAIN, LandingTask, no_retry_in_vain
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_provider_lakecommit.cycle.results import Opened
+
+__all__ = ["PlanWindowOperator"]
+
+
+class PlanWindowOperator(LandingTask):
+    """Plan all missing offset ranges of a landing, oldest first, up to the last stable offset.
+
+    Returns one dict per partition group, for ``WriteWindowOperator.partial(…).expand(group=plan.output)``. The XCom
+    `cycle` tells the commit task where the cycle is, `explain` says why each end was chosen and what was left.
+
+    :param landing: the landing, or the path of its YAML spec
+
+    .. seealso:: :ref:`howto/operator:PlanWindowOperator`
+    """
+
+    ui_color = "#e3eef9"
+
+    def execute(self, context: Context) -> list[dict[str, Any]]:
+        """Open or continue the cycle."""
+        from airflow_provider_lakecommit.cycle.open import open_cycle
+
+        with no_retry_in_vain(), self.rim() as rim:
+            opened = open_cycle(rim, self.identity(context), retry=self.is_retry(context))
+        context["ti"].xcom_push(CYCLE, opened.ticket.to_dict())
+        context["ti"].xcom_push(EXPLAIN, list(opened.explain))
+        self._tell(opened)
+        return [] if opened.finished else [group.to_dict() for group in opened.groups]
+
+    def _tell(self, opened: Opened) -> None:
+        for line in opened.explain:
+            self.log.info("%s", line)
+        if opened.note:
+            self.log.info("%s", opened.note)
+        if opened.finished:
+            return
+        left = f"; {opened.plan.left} records are left for later runs" if opened.plan.left else ""
+        if not opened.slices:
+            self.log.info("cycle %s has nothing to do: %s%s", opened.ticket.commit_id, opened.plan.reason, left)
+            return
+        records = sum(len(s) for s in opened.slices)
+        self.log.info(
+            "cycle %s, window %s: %d records in %d slices and %d groups%s",
+            opened.ticket.commit_id,
+            opened.plan.window_id,
+            records,
+            len(opened.slices),
+            len(opened.groups),
+            left,
+        )

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The write task: runs the Spark job of one partition group, mapped over the entries of the plan.
+
+Contract: succeeds when everything of its group is reported, whoever did it; a slice that is reported is never done
+again, so a retry does what is left. The catalog is never asked. A group whose cycle is closed does no work and ends
+skipped: what it lacks is planned by later runs.
+
+Failure story: whatever ends the task early (a failed job, a timeout, a kill), the log says what is saved and what will
+be read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow.sdk.exceptions import AirflowSkipException
+
+from airflow_provider_lakecommit.exceptions import LakecommitError, SparkJobError
+from airflow_provider_lakecommit.operators.base import LandingTask, no_retry_in_vain
+from airflow_provider_lakecommit.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from airflow.sdk import Context
+
+    from airflow_provider_lakecommit.cycle.results import GroupResult, GroupTicket
+    from airflow_provider_lakecommit.hooks.control_topic import ControlTopic
+    from airflow_provider_lakecommit.hooks.spark import SparkSubmit
+    from airflow_provider_lakecommit.landing import Landing
+    from airflow_provider_lakecommit.spark.job import Secrets, WindowJob
+
+__all__ = ["MAP_INDEX_TEMPLATE", "WriteWindowOperator"]
+
+MAP_INDEX_TEMPLATE = "group {{ task.group.group }}"
+"""Names the mapped tasks by their partition group; give it to ``partial`` as ``map_index_template``."""
+
+
+class WriteWindowOperator(LandingTask):
+    """Read, decode, write and report the slices of one partition group by a Spark job.
+
+    :param landing: the landing, or the path of its YAML spec
+    :param group: an entry of what :class:`~airflow_provider_lakecommit.operators.plan.PlanWindowOperator` returned
+        (templated)
+    :param spark_conn_id: connection of type `spark`; its type decides the engine (templated)
+    :param spark_conf: Spark settings for this job (templated)
+
+    .. seealso:: :ref:`howto/operator:WriteWindowOperator`
+    """
+
+    template_fields: Sequence[str] = ("group", "spark_conn_id", "spark_conf")
+    template_fields_renderers: ClassVar[dict[str, str]] = {"group": "json", "spark_conf": "json"}
+    ui_color = "#fdf0dd"
+
+    def __init__(
+        self,
+        *,
+        landing: Landing | str | Path,
+        group: Mapping[str, Any],
+        spark_conn_id: str = "spark_default",
+        spark_conf: Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(landing=landing, **kwargs)
+        self.group = group
+        self.spark_conn_id = spark_conn_id
+        self.spark_conf = spark_conf
+        self._submit: SparkSubmit | None = None
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Do what of the group is not reported yet."""
+        from airflow_provider_lakecommit.cycle.results import GroupTicket
+        from airflow_provider_lakecommit.cycle.write import group_job
+        from airflow_provider_lakecommit.hooks.connections import catalog_properties, kafka_settings
+        from airflow_provider_lakecommit.hooks.control_topic import ControlTopic
+        from airflow_provider_lakecommit.hooks.spark import SparkSubmit
+        from airflow_provider_lakecommit.hooks.table import Tables
+        from airflow_provider_lakecommit.spark.job import Secrets
+
+        ticket, settings = GroupTicket.from_dict(self.group), Settings.read()
+        landing = settings.complete(self.landing)
+        # Before anything else, so that a kill finds it however early it comes.
+        self._submit = submit = SparkSubmit(self.spark_conn_id, conf=self.spark_conf, grace=settings.spark_grace)
+        with no_retry_in_vain():
+            kafka = kafka_settings(landing.kafka_config_id)
+            tables = Tables(catalog_properties(landing.iceberg_conn_id, reach=False))
+            with ControlTopic(landing.control_topic_name, kafka) as control:
+                job = group_job(landing, control, ticket, tables.name)
+                if job is None:
+                    return self._nothing_to_do(landing, control, ticket).to_dict()
+                secrets = Secrets(kafka=kafka, io=tables.io_properties())
+                return self._write(submit, control, ticket, job, secrets).to_dict()
+
+    def on_kill(self) -> None:
+        """Ask the Spark job to end; what its tasks have finished is reported already."""
+        if self._submit is not None:
+            self.log.info("group %s is told to stop; its Spark job is asked to end", self.group["group"])
+            self._submit.stop()
+
+    def _write(
+        self, submit: SparkSubmit, control: ControlTopic, ticket: GroupTicket, job: WindowJob, secrets: Secrets
+    ) -> GroupResult:
+        from airflow_provider_lakecommit.cycle.write import group_result
+
+        landing = job.landing
+        done = ticket.slices - len(job.plan.slices)
+        self.log.info("group %d: %d slices to do, %d are reported already", ticket.group, len(job.plan.slices), done)
+        died: SparkJobError | None = None
+        with self._tell_if_interrupted(landing, control, ticket):
+            try:
+                submit.run(job, secrets)
+            except SparkJobError as e:
+                died = e
+        result = group_result(landing, control, ticket)
+        self.log.info("group %d: %s", ticket.group, result)
+        if result.left:
+            raise SparkJobError(f"group {ticket.group} of cycle {ticket.cycle.commit_id}: {result}") from died
+        if died is not None:
+            self.log.warning("everything of the group is reported, although: %s", died)
+        return result
+
+    @contextmanager
+    def _tell_if_interrupted(self, landing: Landing, control: ControlTopic, ticket: GroupTicket) -> Iterator[None]:
+        """A timeout or a kill passes through here and not through the ordinary end."""
+        from airflow_provider_lakecommit.cycle.write import group_result
+
+        try:
+            yield
+        except BaseException:
+            try:
+                self.log.info("group %d was interrupted: %s", ticket.group, group_result(landing, control, ticket))
+            except LakecommitError as e:
+                self.log.info("group %d was interrupted; what is saved cannot be read now: %s", ticket.group, e)
+            raise
+
+    def _nothing_to_do(self, landing: Landing, control: ControlTopic, ticket: GroupTicket) -> GroupResult:
+        from airflow_provider_lakecommit.cycle.write import group_result
+
+        result = group_result(landing, control, ticket)
+        if result.left:
+            raise AirflowSkipException(
+                f"cycle {ticket.cycle.commit_id} is closed, no work is done for it any more; what group {ticket.group} "
+                f"lacks is planned by later runs: {result}"
+            )
+        self.log.info("group %d is reported already: %s", ticket.group, result)
+        return result

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A landing as one group of tasks: plan, a mapped write task per partition group, commit, outcome.
+
+Contract: the group's only leaf is `outcome`, so what follows the group runs when something was published, and the state
+of the run is the landing's. Nothing is read or imported beyond Airflow when the DAG is parsed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from airflow.sdk import TaskGroup
+
+from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.operators.base import landing_of
+from airflow_provider_lakecommit.operators.commit import LakeCommitOperator
+from airflow_provider_lakecommit.operators.outcome import OutcomeOperator
+from airflow_provider_lakecommit.operators.plan import PlanWindowOperator
+from airflow_provider_lakecommit.operators.write import MAP_INDEX_TEMPLATE, WriteWindowOperator
+
+__all__ = ["KafkaToIcebergTaskGroup"]
+
+
+class KafkaToIcebergTaskGroup(TaskGroup):
+    """Land what is new, once per run: ``plan >> write (one per partition group) >> commit >> outcome``.
+
+    :param group_id: id of the group
+    :param landing: the landing, or the path of its YAML spec
+    :param spark_conn_id: connection of type `spark`
+    :param spark_conf: Spark settings for the write jobs
+    :param max_active_groups: how many write tasks of one run may run at a time; all by default
+    :param kwargs: as for any task group; ``default_args`` holds what all of its tasks share (retries, pool, …)
+
+    .. seealso:: :doc:`/howto/land_a_topic`
+    """
+
+    def __init__(
+        self,
+        group_id: str,
+        *,
+        landing: Landing | str | Path,
+        spark_conn_id: str = "spark_default",
+        spark_conf: Mapping[str, Any] | None = None,
+        max_active_groups: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        declared = landing_of(landing)
+        super().__init__(group_id=group_id, **{"tooltip": _tooltip(declared), **kwargs})
+        with self:
+            plan = PlanWindowOperator(task_id="plan", landing=declared)
+            write = WriteWindowOperator.partial(
+                task_id="write",
+                landing=declared,
+                spark_conn_id=spark_conn_id,
+                spark_conf=dict(spark_conf) if spark_conf else None,
+                map_index_template=MAP_INDEX_TEMPLATE,
+                max_active_tis_per_dagrun=max_active_groups,
+            ).expand(group=plan.output)
+            commit = LakeCommitOperator(task_id="commit", landing=declared, plan_task_id=plan.task_id)
+            outcome = OutcomeOperator(
+                task_id="outcome",
+                plan_task_id=plan.task_id,
+                write_task_id=write.task_id,
+                commit_task_id=commit.task_id,
+            )
+            write >> commit >> outcome
+        self.landing = declared
+
+
+def _tooltip(landing: Landing) -> str:
+    return f"{', '.join(landing.topic_names)} → {landing.table}"

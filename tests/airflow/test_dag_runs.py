@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whole runs by `dag.test()` on a real broker, a real spark-submit and a real catalog: the states tell the truth."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from airflow_provider_lakecommit.core.model import LIVE
+from airflow_provider_lakecommit.hooks.control_topic import ControlTopic
+from airflow_provider_lakecommit.wire.records import read_entry
+from tests.airflow.support import CREATE, Lake, bundles, connections, write_dag
+from tests.fixtures.kafka import unique
+
+pytestmark = [
+    pytest.mark.airflow,
+    pytest.mark.integration,
+    # `dag.test()` runs Airflow's own server in this process, which warns of what it uses itself.
+    pytest.mark.filterwarnings("default"),
+]
+
+Produce = Callable[..., list[tuple[int, int]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """How a run ended."""
+
+    state: str
+    tasks: dict[str, str]
+    events: list[dict[str, Any]]
+
+
+class Runner:
+    """A DAG with one landing, and its runs."""
+
+    def __init__(self, folder: Path, name: str, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder, self.name, self.topic = folder, name, topic
+        self.control_topic = unique("control")
+        self._monkeypatch = monkeypatch
+        monkeypatch.setenv("AIRFLOW__LAKECOMMIT__CONTROL_TOPIC", self.control_topic)
+
+    def connect(self, found: dict[str, dict[str, Any]]) -> None:
+        for conn_id, fields in found.items():
+            self._monkeypatch.setenv(f"AIRFLOW_CONN_{conn_id.upper()}", json.dumps(fields))
+
+    def declare(self, options: dict[str, Any] | None = None, **fields: Any) -> None:
+        """Write the DAG file."""
+        landing = {
+            "name": self.name,
+            "topics": self.topic,
+            "table": "shop.orders",
+            "dead_letter_table": "shop.orders_dead",
+            "create": CREATE,
+            **fields,
+        }
+        write_dag(self.folder, self.name, landing, **(options or {}))
+
+    def run(self, **conf: Any) -> Run:
+        """One run, to its end."""
+        from airflow.dag_processing.dagbag import DagBag
+
+        bag = DagBag(self.folder)
+        assert bag.import_errors == {}
+        done = bag.dags[self.name].test(run_conf=conf)
+        tasks = {
+            ti.task_id.removeprefix("land.") + (f"[{ti.map_index}]" if ti.map_index >= 0 else ""): str(ti.state)
+            for ti in done.get_task_instances()
+        }
+        return Run(state=str(done.state), tasks=tasks, events=self._events(done.run_id))
+
+    def _events(self, run_id: str) -> list[dict[str, Any]]:
+        from airflow.models.asset import AssetEvent
+        from airflow.utils.session import create_session
+        from sqlalchemy import select
+
+        wanted = select(AssetEvent).where(AssetEvent.source_dag_id == self.name, AssetEvent.source_run_id == run_id)
+        with create_session() as session:
+            return [dict(event.extra) for event in session.scalars(wanted)]
+
+
+@pytest.fixture
+def lake(catalog_properties: dict[str, str]) -> Lake:
+    return Lake(properties={**catalog_properties, "name": "lake"})
+
+
+@pytest.fixture
+def runner(
+    airflow_db: Path,
+    bootstrap: str,
+    lake: Lake,
+    make_topic: Callable[..., str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Runner:
+    """A landing of a topic with two partitions, with a control topic and a DAG folder of its own."""
+    monkeypatch.setenv("AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST", bundles(tmp_path / "dags"))
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path / "spark"))
+    made = Runner(tmp_path / "dags", unique("landing").replace("-", "_"), make_topic(2), monkeypatch)
+    made.connect(connections(bootstrap, lake))
+    return made
+
+
+def orders(*ids: int) -> list[dict[str, Any]]:
+    return [{"id": number, "note": f"order {number}"} for number in ids]
+
+
+def test_a_run_lands_what_is_new_and_the_next_one_that_finds_nothing_is_green_and_sends_no_event(
+    runner: Runner, lake: Lake, produce: Produce
+) -> None:
+    runner.declare()
+    produce(runner.topic, orders(*range(20)), 0)
+    produce(runner.topic, [*orders(*range(20, 30)), "no json", None], 1)
+
+    first = runner.run()
+    assert first.tasks == {
+        "plan": "success",
+        "write[0]": "success",
+        "commit": "success",
+        "outcome": "success",
+    }
+    assert first.state == "success"
+    assert lake.ids("shop.orders") == list(range(30))
+    assert lake.count("shop.orders_dead") == 1
+    [event] = first.events
+    assert event["snapshot_id"] == lake.head("shop.orders")
+    assert event["rows"] == 30
+    assert event["counts"] == {"landed": 30, "rejected": 1, "filtered": 1, "gaps": 0, "skipped": 0}
+    assert event["valid_through"] is not None
+
+    before = lake.head("shop.orders")
+    second = runner.run()
+    assert second.tasks == {"plan": "success", "write": "skipped", "commit": "skipped", "outcome": "skipped"}
+    assert second.state == "success"
+    assert second.events == []
+    assert lake.head("shop.orders") == before
+
+
+def test_a_failed_group_fails_the_run_and_publishes_the_others_and_the_next_run_lands_the_rest(
+    runner: Runner, lake: Lake, produce: Produce
+) -> None:
+    python = f"{{{{ '/nowhere/python' if dag_run.conf.get('broken') == task.group.group else '{sys.executable}' }}}}"
+    runner.declare({"spark_conf": {"spark.pyspark.driver.python": python}}, groups=2)
+    produce(runner.topic, orders(*range(10)), 0)
+    produce(runner.topic, orders(*range(10, 20)), 1)
+
+    broken = runner.run(broken=1)
+    assert broken.tasks == {
+        "plan": "success",
+        "write[0]": "success",
+        "write[1]": "failed",
+        "commit": "success",
+        "outcome": "failed",
+    }
+    assert broken.state == "failed"
+    assert lake.ids("shop.orders") == list(range(10))
+    assert [event["rows"] for event in broken.events] == [10]
+
+    mended = runner.run()
+    assert mended.tasks == {"plan": "success", "write[0]": "success", "commit": "success", "outcome": "success"}
+    assert lake.ids("shop.orders") == list(range(20))
+
+
+def test_a_plan_that_fails_fails_the_run_and_the_commit_task_still_tells_the_control_topic(
+    runner: Runner, lake: Lake, bootstrap: str
+) -> None:
+    runner.topic = unique("never-made")
+    runner.declare(dead_letter_table=None, create=None)
+    catalog = lake.open()
+    catalog.create_namespace("shop")
+    catalog.create_table("shop.orders", pa.schema([pa.field("id", pa.int64())]))
+    run = runner.run()
+    assert run.tasks == {"plan": "failed", "write": "upstream_failed", "commit": "skipped", "outcome": "failed"}
+    assert run.state == "failed"
+    assert run.events == []
+    with ControlTopic(runner.control_topic, {"bootstrap.servers": bootstrap}) as control:
+        told = [type(entry).__name__ for r in control.read_all() if (entry := read_entry(r, runner.name, LIVE))]
+    assert told == ["CycleOpened", "CycleClosed"]
+
+
+def test_a_catalog_that_is_away_fails_the_commit_and_the_run(
+    runner: Runner, lake: Lake, bootstrap: str, produce: Produce, tmp_path: Path
+) -> None:
+    away = Lake(properties={**lake.properties, "uri": f"sqlite:///{tmp_path}/no/such/folder/catalog.db"})
+    runner.connect(connections(bootstrap, away))
+    runner.declare()
+    produce(runner.topic, orders(1), 0)
+    run = runner.run()
+    assert run.tasks == {"plan": "success", "write": "skipped", "commit": "failed", "outcome": "failed"}
+    assert run.state == "failed"
+
+    runner.connect(connections(bootstrap, lake))
+    assert runner.run().state == "success"
+    assert lake.ids("shop.orders") == [1]
+
+
+def test_a_range_over_its_budget_needs_a_hand_and_stops_no_other_partition(
+    runner: Runner, lake: Lake, produce: Produce
+) -> None:
+    runner.declare(dead_letter_table=None)
+    produce(runner.topic, ["no json", *orders(1)], 0)
+    produce(runner.topic, orders(2, 3), 1)
+    # The first slice held both partitions; it is cut anew per partition before anything of it is blocked.
+    assert runner.run().tasks["outcome"] == "failed"
+    second = runner.run()
+    assert second.tasks["outcome"] == "failed"
+    assert second.state == "failed"
+    assert lake.ids("shop.orders") == [2, 3]
+    assert [event["rows"] for event in second.events] == [2]
