@@ -27,6 +27,7 @@ from dev.processes import ChildError, Children
 MIGRATE_SECONDS = 180.0
 READY_SECONDS = 120.0
 LOOK_SECONDS = 0.2
+ERROR_LENGTH = 500
 USER = "admin"
 PARTS = ("api-server", "scheduler", "dag-processor")
 WITH_TRIGGERER = (*PARTS, "triggerer")
@@ -84,6 +85,11 @@ class Airflow:
         return self.home / "airflow.db"
 
     @property
+    def is_running(self) -> bool:
+        """Whether all its processes live."""
+        return all(self._children.pid(part) is not None for part in self._parts)
+
+    @property
     def client(self) -> AirflowClient:
         """Its REST interface."""
         return AirflowClient(self.url, USER, self.password)
@@ -133,7 +139,10 @@ def _errors(line: str) -> list[str]:
     if not isinstance(said, dict) or said.get("level") != "error":
         return []
     where = f"{said.get('run_id', '')} {said.get('task_id', '')}".strip()
-    return [f"{where}: {e.get('exc_type')}: {e.get('exc_value')}" for e in said.get("error_detail") or ()]
+    # Of a chain of causes only the last is the task's own word; what was the output of a process is in the log.
+    return [
+        f"{where}: {e.get('exc_type')}: {e.get('exc_value')}"[:ERROR_LENGTH] for e in said.get("error_detail", [])[:1]
+    ]
 
 
 def _airflow(*arguments: str) -> list[str]:

@@ -73,9 +73,10 @@ def _demo(stack: Stack) -> int:
 
 
 def _failed(stack: Stack, screen: Screen, error: Exception) -> int:
-    screen.note("")
-    screen.note(f"FAILED: {error if isinstance(error, RuntimeError) else ''.join(traceback.format_exception(error))}")
-    _show_logs(stack)
+    if not stack.is_stopping:
+        told = error if isinstance(error, RuntimeError) else "".join(traceback.format_exception(error))
+        screen.note(f"\nFAILED: {told}")
+        _show_logs(stack)
     return 1
 
 

@@ -8,11 +8,11 @@ or changed is seen, whatever the product says of itself.
 
 from __future__ import annotations
 
+import re
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 from uuid import UUID
 
@@ -84,10 +84,10 @@ def _positions(frame: pd.DataFrame) -> pd.Index:
 class Lake:
     """The demo's tables, through a catalog client of our own."""
 
-    def __init__(self, properties: dict[str, str], namespace: str, *, catalog: str = "lakecommit") -> None:
-        self._properties = properties
+    def __init__(self, properties: Mapping[str, str], namespace: str) -> None:
+        self._properties = {k: v for k, v in properties.items() if k != "name"}
+        self._catalog = properties["name"]
         self._namespace = namespace
-        self._catalog = catalog
 
     def table(self, name: str) -> Table:
         """A table as it is now."""
@@ -143,9 +143,24 @@ class CycleStory:
         """The snapshots that it announced."""
         return [e for e in self.entries if isinstance(e, TablePublished)]
 
-    def steps(self) -> list[tuple[str, list[Entry]]]:
-        """Its records in order; neighbours of one kind together."""
-        return [(STEPS[kind], list(some)) for kind, some in groupby(self.entries, key=type)]
+    @property
+    def events(self) -> list[str]:
+        """Names of its events, in log order."""
+        return [STEPS[type(e)] for e in self.entries]
+
+    def by_event(self) -> dict[str, list[Entry]]:
+        """Its records by event, in the order in which each event first came."""
+        found: dict[str, list[Entry]] = {}
+        for name, entry in zip(self.events, self.entries, strict=True):
+            found.setdefault(name, []).append(entry)
+        return found
+
+    @property
+    def is_in_order(self) -> bool:
+        """Opened first, then the slices' reports, then the tables' snapshots, complete last."""
+        initials = {"START_COMMIT": "S", "DATA_WRITTEN": "W", "DATA_COMPLETE": "D", "COMMIT_TO_TABLE": "T"}
+        text = "".join(initials.get(e, "C") for e in self.events)
+        return re.fullmatch(r"S(?=.*W)[WD]*D+T+C", text) is not None and self.events[-1] == "COMMIT_COMPLETE"
 
 
 class ControlWatch:

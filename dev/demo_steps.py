@@ -45,7 +45,7 @@ def land(demo: Demo) -> None:
     demo.screen.check("run 1", text, len(cycle.reported) == len(cycle.planned) > 0)
     rows = demo.check_table()
     source, table = (demo_flights.checksum(frame[demo.flights.columns]) for frame in (demo.flights, rows))
-    demo.screen.check("the data set", f"{table}; {source} of its file, without positions", table == source)
+    demo.screen.check("the data set", f"{table}; {source} in its file", table == source)
     demo.check_asset_events(demo.gave_rows("demo-1"))
 
 

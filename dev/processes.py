@@ -162,6 +162,11 @@ class Children:
             if self.pid(name) is None:
                 raise ChildError(f"{name} has ended; the end of {self.log(name)}:\n{tail(self.log(name))}")
 
+    @property
+    def is_stopping(self) -> bool:
+        """Whether :meth:`stop` has been called."""
+        return self._stopping
+
     def stop(self, grace: float = 0.0) -> None:
         """End all families: SIGTERM to the children, and SIGKILL for what is left after *grace* seconds.
 
@@ -172,7 +177,7 @@ class Children:
         if grace:
             self._terminate(grace)
         # Killed until none is left: a family may grow while its members are counted.
-        if not self._until_gone(GONE_SECONDS, lambda left: kill_all(left)):
+        if not self._until_gone(GONE_SECONDS, kill_all):
             raise ChildError(f"processes {', '.join(str(p.pid) for p in self._left())} do not end, even by SIGKILL")
         self._known.clear()
         self._record.unlink(missing_ok=True)
@@ -180,11 +185,19 @@ class Children:
     # -- how ----------------------------------------------------------------------------------------------------------
 
     def _terminate(self, grace: float) -> None:
-        now = living()
-        for known in reversed(self._known.values()):
-            if self._is(known, now):
-                os.kill(known[0], signal.SIGTERM)
-        self._until_gone(grace, lambda left: None)
+        """SIGTERM: to the children, whose business it is to end their own; where a child is gone, to its family."""
+        told: set[int] = set()
+
+        def tell(left: list[Process]) -> None:
+            now = living()
+            heads = {known[0] for known in self._known.values() if self._is(known, now)}
+            orphans = {p.pid for p in left if not heads & {p.pid, _session(p.pid)}}
+            for pid in (heads | orphans) - told:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGTERM)
+                told.add(pid)
+
+        self._until_gone(grace, tell)
 
     def _until_gone(self, seconds: float, act: Callable[[list[Process]], None]) -> bool:
         deadline = time.monotonic() + seconds

@@ -68,11 +68,11 @@ class Stack:
 
     @property
     def catalog(self) -> dict[str, str]:
-        """Properties of the catalog, as pyiceberg takes them."""
+        """Properties and name of the catalog, as a connection states them."""
         warehouse = self.directory / "warehouse"
         warehouse.mkdir(exist_ok=True)
         uri = foreign_catalog() or f"sqlite:///{self.directory / 'catalog.db'}"
-        return {"type": "sql", "uri": uri, "warehouse": f"file://{warehouse}"}
+        return {"name": "lakecommit", "type": "sql", "uri": uri, "warehouse": f"file://{warehouse}"}
 
     @property
     def has_foreign_catalog(self) -> bool:
@@ -129,10 +129,16 @@ class Stack:
 
     def start_airflow(self, say: Say) -> None:
         """Start Airflow where it does not run, and wait until it is healthy. The broker must have been started."""
-        say("Airflow: its database")
-        self.airflow.migrate()
+        if not self.airflow.is_running:
+            say("Airflow: its database")
+            self.airflow.migrate()
         say(f"Airflow: {', '.join(self._parts)}")
         self.airflow.start()
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the stop has begun: then whatever fails fails because of it."""
+        return self.children.is_stopping
 
     def stop(self, grace: float = 0.0) -> None:
         """End everything."""
