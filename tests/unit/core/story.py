@@ -13,6 +13,8 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from uuid import UUID
 
+from hypothesis import settings
+
 from airflow_provider_lakecommit.core.fold import TableLedger, View, fold
 from airflow_provider_lakecommit.core.log import (
     CommitFailed,
@@ -49,6 +51,7 @@ P0, P1, P2 = (SourcePartition("orders", n, "topic-1") for n in range(3))
 EPOCH, VOID_EPOCH = UUID(int=1), UUID(int=2)
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 TIMEOUT = timedelta(hours=1)
+STEADY = settings(derandomize=True, deadline=None)
 CONTROL = ControlPosition(cluster_id="c", topic="control", topic_id="k", partition=0, read_from=0, low=None)
 
 Ranges = Sequence[tuple[SourcePartition, int, int]]

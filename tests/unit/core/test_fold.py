@@ -183,6 +183,12 @@ class TestClaims:
         story.opens("b", [[(P0, 5, 15)], [(P1, 0, 5)]])
         assert story.view().cycles[story.id("b")].claim == coverage([(P0, 10, 15), (P1, 0, 5)])
 
+    def test_a_claim_that_is_about_to_be_released_counts_no_more(self) -> None:
+        story = Story()
+        story.opens("a", [A])
+        story.opens("b", [B])
+        assert story.view().claims(story.now, released=[story.id("a")]) == coverage(B)
+
     def test_a_claim_ends_with_its_deadline_and_no_sooner(self) -> None:
         story = Story()
         story.opens("a", [A])
@@ -502,6 +508,63 @@ class TestBudgets:
         assert story.view().blocked_coverage == coverage(A)
 
 
+class TestHeldByABlock:
+    """A block in one partition keeps no other partition waiting."""
+
+    RESTS: Ranges = ((P0, 0, 3), (P1, 10, 13))
+    BLOCKED: Ranges = ((P1, 0, 10),)
+
+    def story(self, *, block_first: bool) -> tuple[Story, UUID]:
+        story = Story()
+        story.opens("a", [self.RESTS, self.BLOCKED], tables=(ORDERS, DEAD))
+        if block_first:
+            story.reports("a", self.BLOCKED, blocked="too many")
+        attempt = story.reports("a", self.RESTS)
+        if not block_first:
+            story.reports("a", self.BLOCKED, blocked="too many")
+        return story, attempt
+
+    @pytest.mark.parametrize("block_first", [True, False])
+    def test_a_slice_of_several_partitions_behind_a_block_is_not_accepted(self, block_first: bool) -> None:
+        story, _ = self.story(block_first=block_first)
+        view = story.view(*BOTH)
+        assert accepted(view, ORDERS) == accepted(view, DEAD) == []
+        assert reasons(view) == ["it is held by the blocked range of orders[1]"] * 2
+
+    def test_its_other_partitions_can_be_reported_again(self) -> None:
+        story, _ = self.story(block_first=False)
+        story.opens("b", [[(P0, 0, 3)]])
+        again = story.reports("b", [(P0, 0, 3)])
+        assert accepted(story.view()) == [again]
+
+    def test_a_slice_of_the_blocked_partition_alone_waits_staged(self) -> None:
+        story = Story()
+        story.opens("a", [B, A])
+        attempt = story.reports("a", B)
+        story.reports("a", A, blocked="too many")
+        assert accepted(story.view()) == [attempt]
+
+    def test_a_slice_before_the_block_is_accepted(self) -> None:
+        story, before = Story(), [(P0, 0, 3), (P1, 0, 3)]
+        story.opens("a", [before, [(P1, 3, 9)]])
+        story.reports("a", [(P1, 3, 9)], blocked="too many")
+        attempt = story.reports("a", before)
+        assert accepted(story.view()) == [attempt]
+
+    def test_a_table_that_has_the_blocked_range_takes_the_slice(self) -> None:
+        story, attempt = self.story(block_first=True)
+        view = story.view(ledger(ORDERS, covered=self.BLOCKED), ledger(DEAD))
+        assert accepted(view, ORDERS) == [attempt]
+        assert accepted(view, DEAD) == []
+
+    def test_once_the_block_is_raised_such_slices_are_accepted_again(self) -> None:
+        story, _ = self.story(block_first=True)
+        raised = Raised(coverage=coverage(self.BLOCKED), budget=Budget(max_records=9, max_ratio=1.0))
+        story.opens("hand", say=Directives(raised=(raised,)))
+        again = story.reports("a", self.RESTS)
+        assert accepted(story.view()) == [again]
+
+
 class TestLow:
     def test_nothing_open_needs_no_log(self) -> None:
         story = Story()
@@ -529,6 +592,15 @@ class TestLow:
         story.opens("a", [A])
         assert story.view().low() == 0
         assert story.view().low(without=story.id("a")) is None
+
+    def test_a_slice_that_is_about_to_land_is_needed_only_where_it_does_not(self) -> None:
+        story = Story()
+        story.opens("a", [A], tables=(ORDERS, DEAD))
+        attempt = story.reports("a", A)
+        story.closes("a")
+        view = story.view(*BOTH)
+        assert view.low(landed={(ORDERS, attempt)}) == 1
+        assert view.low(landed={(ORDERS, attempt), (DEAD, attempt)}) is None
 
     def test_reading_from_low_accepts_the_same(self) -> None:
         story = Story()

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
+from tests.unit.core.story import STEADY
 
 TOP = 40
 RANGES = st.tuples(st.integers(0, TOP), st.integers(0, TOP)).map(lambda ab: OffsetRange(min(ab), max(ab)))
@@ -47,12 +48,14 @@ class TestOffsetRange:
 
 
 class TestRangeSet:
+    @STEADY
     @given(st.lists(RANGES, max_size=8))
     def test_of_covers_what_its_ranges_cover_and_is_normal(self, ranges: list[OffsetRange]) -> None:
         s = RangeSet.of(*ranges)
         assert ints(s) == {o for r in ranges for o in range(r.start, r.end)}
         assert is_normal(s)
 
+    @STEADY
     @given(SETS, SETS)
     def test_union_intersection_and_difference_are_those_of_sets(self, a: RangeSet, b: RangeSet) -> None:
         assert ints(a | b) == ints(a) | ints(b)
@@ -62,27 +65,32 @@ class TestRangeSet:
         assert is_normal(a & b)
         assert is_normal(a - b)
 
+    @STEADY
     @given(SETS, SETS)
     def test_sets_are_equal_when_they_cover_the_same(self, a: RangeSet, b: RangeSet) -> None:
         assert (a == b) is (ints(a) == ints(b))
 
+    @STEADY
     @given(SETS)
     def test_len_and_truth_are_those_of_sets(self, s: RangeSet) -> None:
         assert len(s) == len(ints(s))
         assert bool(s) is bool(ints(s))
 
+    @STEADY
     @given(SETS, RANGES)
     def test_covers_and_overlaps_ask_about_all_or_any_offset(self, s: RangeSet, r: OffsetRange) -> None:
         offsets = set(range(r.start, r.end))
         assert s.covers(r) is (offsets <= ints(s))
         assert s.overlaps(r) is bool(offsets & ints(s))
 
+    @STEADY
     @given(SETS, st.integers(0, TOP))
     def test_reach_is_the_first_offset_from_start_that_is_not_covered(self, s: RangeSet, start: int) -> None:
         assert s.reach(start) == next(o for o in range(start, TOP + 2) if o not in ints(s))
 
 
 class TestCoverage:
+    @STEADY
     @given(COVERAGES, COVERAGES)
     def test_algebra_is_that_of_sets_per_partition(self, a: Coverage, b: Coverage) -> None:
         assert points(a | b) == points(a) | points(b)
@@ -92,6 +100,7 @@ class TestCoverage:
         assert len(a) == len(points(a))
         assert bool(a) is bool(points(a))
 
+    @STEADY
     @given(COVERAGES, COVERAGES)
     def test_equality_and_hash_mean_the_same_offsets(self, a: Coverage, b: Coverage) -> None:
         assert (a == b) is (points(a) == points(b))

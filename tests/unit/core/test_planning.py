@@ -27,7 +27,7 @@ from airflow_provider_lakecommit.core.planning import (
     window_of,
 )
 from airflow_provider_lakecommit.exceptions import SourceError
-from tests.unit.core.story import DEAD, ORDERS, P0, P1, P2, VOID_EPOCH, Ranges, Story, coverage, ledger, spans
+from tests.unit.core.story import DEAD, ORDERS, P0, P1, P2, STEADY, VOID_EPOCH, Ranges, Story, coverage, ledger, spans
 
 A = [(P0, 0, 10)]
 NEVER = Budget(max_records=5, max_ratio=1.0)
@@ -184,6 +184,7 @@ class TestChoose:
     def test_the_tighter_limit_counts(self, limits: Limits, records: int | None) -> None:
         assert limits.window_records == records
 
+    @STEADY
     @given(missings(), st.none() | st.integers(1, 90))
     def test_a_window_is_as_full_as_its_limit_allows(self, found: Missing, limit: int | None) -> None:
         chosen = choose(found, ENDS, Limits(max_records=limit))
@@ -191,17 +192,20 @@ class TestChoose:
         assert len(whole(chosen.ranges)) == (need if limit is None else min(need, limit))
         assert chosen.left == need - len(whole(chosen.ranges))
 
+    @STEADY
     @given(missings(), st.integers(1, 90))
     def test_what_is_left_is_newer_than_what_is_taken(self, found: Missing, limit: int) -> None:
         taken = whole(choose(found, ENDS, Limits(max_records=limit)).ranges)
         left = whole(found.ranges) - taken
         assert all(a.end <= b.start for p in left.parts for a in taken[p] for b in left[p])
 
+    @STEADY
     @given(missings(), st.none() | st.integers(1, 90))
     def test_a_range_is_taken_for_the_tables_that_lack_it(self, found: Missing, limit: int | None) -> None:
         for tables, c in choose(found, ENDS, Limits(max_records=limit)).ranges.items():
             assert not c - found.ranges[tables]
 
+    @STEADY
     @given(missings(), st.integers(3, 90))
     def test_a_limit_starves_no_partition(self, found: Missing, limit: int) -> None:
         taken = whole(choose(found, ENDS, Limits(max_records=limit)).ranges)
@@ -303,6 +307,7 @@ class TestCut:
         (before,), (after,) = cut_of(chosen, Limits()), cut_of(chosen, Limits(), now)
         assert before.slice_id != after.slice_id
 
+    @STEADY
     @given(missings(), LIMITS)
     def test_slices_are_disjoint_and_together_what_was_chosen(self, found: Missing, limits: Limits) -> None:
         slices = cut_of(choose(found, ENDS, limits), limits)
@@ -311,12 +316,14 @@ class TestCut:
             assert sum(len(s) for s in mine) == len(c)
             assert Coverage.of(item for s in mine for item in s.coverage.items()) == c
 
+    @STEADY
     @given(missings(), LIMITS)
     def test_no_slice_is_larger_than_asked_for_or_of_two_groups(self, found: Missing, limits: Limits) -> None:
         for s in cut_of(choose(found, ENDS, limits), limits):
             assert 0 < len(s) <= limits.slice_records
             assert {span.partition.partition % limits.groups for span in s.spans} == {s.group}
 
+    @STEADY
     @given(missings(), LIMITS)
     def test_no_slice_comes_before_an_older_one_of_its_partition(self, found: Missing, limits: Limits) -> None:
         slices = cut_of(choose(found, ENDS, limits), limits)
@@ -324,6 +331,7 @@ class TestCut:
             one = [s.spans[0].range.start for s in slices if len(s.spans) == 1 and s.spans[0].partition == p]
             assert all(a < b for a, b in pairwise(one))
 
+    @STEADY
     @given(missings(), LIMITS)
     def test_the_same_inputs_cut_the_same_slices_under_different_ids(self, found: Missing, limits: Limits) -> None:
         slices = cut_of(choose(found, ENDS, limits), limits)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from airflow_provider_lakecommit.core.fold import AcceptedSlice
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
 from airflow_provider_lakecommit.core.settle import Settlement, chunks, passed_ends, settle, valid_through
-from tests.unit.core.story import DEAD, NOON, ORDERS, P0, P1, P2, Ranges, Story, ledger, plan, report_of
+from tests.unit.core.story import DEAD, NOON, ORDERS, P0, P1, P2, STEADY, Ranges, Story, ledger, plan, report_of
 
 PARTS = [P0, P1, P2]
 
@@ -110,6 +110,7 @@ def union(slices: list[AcceptedSlice]) -> Coverage:
 
 
 class TestSettleAgainstAllSubsets:
+    @STEADY
     @given(jigsaws())
     def test_ready_is_the_greatest_set_that_leaves_no_hole(self, slices: list[Ranges]) -> None:
         given_slices = accepted(*slices)
@@ -122,12 +123,14 @@ class TestSettleAgainstAllSubsets:
         settled = settle(given_slices, ledger().section)
         assert {s.offset for s in settled.ready} == set().union(*whole)
 
+    @STEADY
     @given(jigsaws())
     def test_every_slice_is_ready_or_waits(self, slices: list[Ranges]) -> None:
         settled = settle(accepted(*slices), ledger().section)
         told = [s.offset for s in settled.ready] + [w.slice.offset for w in settled.waiting]
         assert sorted(told) == list(range(len(slices)))
 
+    @STEADY
     @given(jigsaws())
     def test_what_keeps_a_slice_waiting_is_an_offset_that_is_not_ready(self, slices: list[Ranges]) -> None:
         settled = settle(accepted(*slices), ledger().section)
@@ -136,12 +139,14 @@ class TestSettleAgainstAllSubsets:
             assert have[w.partition].reach(0) <= w.behind
             assert any(r.end > w.behind for r in w.slice.coverage[w.partition])
 
+    @STEADY
     @given(jigsaws())
     def test_every_head_of_the_steps_leaves_no_hole(self, slices: list[Ranges]) -> None:
         steps = settle(accepted(*slices), ledger().section).steps
         for n in range(len(steps) + 1):
             assert is_contiguous(union([s for step in steps[:n] for s in step]))
 
+    @STEADY
     @given(jigsaws(), st.integers(1, 4))
     def test_every_head_of_the_chunks_leaves_no_hole_and_none_is_lost(self, slices: list[Ranges], most: int) -> None:
         settled = settle(accepted(*slices), ledger().section)

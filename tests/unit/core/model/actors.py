@@ -77,7 +77,7 @@ def read_for_plan(world: World, run: int, limits: Limits, release: Sequence[UUID
     view = world.view(ledgers)
     if commit_id_of(run) in view.cycles:
         return PlanRead(run=run, plan=None, read_from=read_from)
-    missing = find_missing(view, world.watermarks, view.claims(world.now))
+    missing = find_missing(view, world.watermarks, view.claims(world.now, release))
     chosen = choose(missing, world.watermarks, limits)
     slices = cut(chosen, view, limits, landing=LANDING, lane=LIVE, spec_version=SPEC)
     window = window_of(chosen, view, landing=LANDING, lane=LIVE, spec_version=SPEC)
@@ -174,8 +174,8 @@ class CommitLook:
 
     run: int
     ready: dict[str, tuple[AcceptedSlice, ...]]
-    read_from: int
-    low: int | None
+    low: dict[str, int | None]
+    end: int
     failed: set[str]
     left: list[str]
 
@@ -183,12 +183,13 @@ class CommitLook:
 def look_for_commit(world: World, run: int) -> CommitLook:
     ledgers = world.read_ledgers(repair=False)
     view = world.view(ledgers)
-    low = view.low(without=commit_id_of(run))
+    ready = {t.table: settle(view.accepted[t.table], t.section).ready for t in ledgers}
+    settled = {t: {(t, s.report.attempt) for s in slices} for t, slices in ready.items()}
     return CommitLook(
         run=run,
-        ready={t.table: settle(view.accepted[t.table], t.section).ready for t in ledgers},
-        read_from=world.log.end if low is None else low,
-        low=low,
+        ready=ready,
+        low={t: view.low(without=commit_id_of(run), landed=landed) for t, landed in settled.items()},
+        end=world.log.end,
         failed={t.name for t in world.tables.values() if t.away},
         left=[t.table for t in ledgers],
     )
@@ -205,7 +206,8 @@ def append_next(world: World, look: CommitLook, *, announce: bool, lazy: bool) -
     ready = look.ready[table.name]
     if not ready or (lazy and not any(s.file_count(table.name) for s in ready)):
         return
-    added = table.append(ready, look.read_from, look.low)
+    low = look.low[table.name]
+    added = table.append(ready, look.end if low is None else low, low)
     if announce and added:
         world.log.append(
             TablePublished,
@@ -221,16 +223,20 @@ def append_next(world: World, look: CommitLook, *, announce: bool, lazy: bool) -
 
 def finish_commit(world: World, look: CommitLook, voided: Sequence[UUID] = ()) -> CycleClosed | None:
     """COMPLETE with its valid-through when no table failed, else the evidence that one did."""
-    told, commit_id = Directives(voided=tuple(voided)), commit_id_of(look.run)
     if look.failed or look.left or any(t.away for t in world.tables.values()):
-        world.log.append(
-            CommitFailed, world.tick(), commit_id, reason="catalog away", task_attempt=str(world.now), directives=told
-        )
+        fail_commit(world, commit_id_of(look.run), voided)
         return None
     ledgers = world.read_ledgers(repair=False)
     view = world.view(ledgers)
     reached = [passed_ends(t, view.accepted[t.table], world.ends) for t in ledgers]
     through = valid_through(view.cycles.values(), {p: min(r[p] for r in reached) for p in world.ends})
-    world.log.append(CycleClosed, world.tick(), commit_id, valid_through=through, directives=told)
+    told = Directives(voided=tuple(voided))
+    world.log.append(CycleClosed, world.tick(), commit_id_of(look.run), valid_through=through, directives=told)
     last = world.log.entries[-1]
     return last if isinstance(last, CycleClosed) else None
+
+
+def fail_commit(world: World, commit_id: UUID, voided: Sequence[UUID] = ()) -> None:
+    """The evidence of a failed attempt, which may also void slices whose files are gone."""
+    at, told = world.tick(), Directives(voided=tuple(voided))
+    world.log.append(CommitFailed, at, commit_id, reason="catalog away", task_attempt=str(at), directives=told)

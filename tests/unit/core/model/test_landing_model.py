@@ -2,12 +2,14 @@
 """The model test: any order of steps, crashes, races, zombies, rollbacks and losses of the log.
 
 After every step each table holds every offset at most once and none behind a hole. Once nothing fails any more, one
-round of plan, write and commit puts everything into every table.
+round of plan, write and commit puts everything into every table but what is blocked, and one more after a person has
+raised the budgets puts in the rest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import ClassVar, TypeVar
 
@@ -15,7 +17,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from airflow_provider_lakecommit.core.fold import FAILURES_TO_BLOCK, View, granted
+from airflow_provider_lakecommit.core.fold import FAILURES_TO_BLOCK, AcceptedSlice, View, granted
 from airflow_provider_lakecommit.core.log import CycleClosed, CycleOpened, Directives, Raised, SliceReported
 from airflow_provider_lakecommit.core.model import Budget
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
@@ -26,6 +28,7 @@ from tests.unit.core.model.actors import (
     PlanRead,
     append_next,
     commit_id_of,
+    fail_commit,
     finish_commit,
     look_for_commit,
     read_for_hand,
@@ -47,6 +50,18 @@ LIMITS = st.builds(
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class How:
+    """Choices of a commit task: announce a snapshot or crash before, leave a table without rows for later, void."""
+
+    announce: bool
+    lazy: bool
+    void: bool
+
+
+HOW = st.builds(How, announce=st.booleans(), lazy=st.booleans(), void=st.booleans())
+
+
 class LandingMachine(RuleBasedStateMachine):
     world: World
 
@@ -60,11 +75,15 @@ class LandingMachine(RuleBasedStateMachine):
         self.failed: dict[int, Coverage] = {}
 
     @initialize(
-        starts=st.lists(st.integers(0, 3), min_size=1, max_size=3), tables=st.sampled_from([(ORDERS,), (ORDERS, DEAD)])
+        starts=st.lists(st.integers(0, 3), min_size=1, max_size=3),
+        records=st.integers(0, 12),
+        tables=st.sampled_from([(ORDERS,), (ORDERS, DEAD)]),
     )
-    def begin(self, starts: list[int], tables: tuple[str, ...]) -> None:
+    def begin(self, starts: list[int], records: int, tables: tuple[str, ...]) -> None:
         partitions = [SourcePartition("orders", n, "topic-1") for n in range(len(starts))]
         self.world = World.of(tables, dict(zip(partitions, starts, strict=True)))
+        for p in partitions:
+            self.world.ends[p] += records
 
     # the source and the time
 
@@ -79,10 +98,12 @@ class LandingMachine(RuleBasedStateMachine):
 
     # planners
 
-    @rule(limits=LIMITS, release=st.booleans(), which=ANY)
-    def a_planner_reads(self, limits: Limits, release: bool, which: int) -> None:
+    @rule(limits=LIMITS, release=st.booleans(), which=ANY, sends=st.sampled_from([True, True, False]))
+    def a_planner_reads(self, limits: Limits, release: bool, which: int, sends: bool) -> None:
         gone = [commit_id_of(self.pick(self.jobs, which).run)] if release and self.jobs else []
         self.reads.append(read_for_plan(self.world, self.new_run(), limits, gone))
+        if sends:
+            self.a_planner_sends(-1)
 
     @precondition(lambda self: self.jobs)
     @rule(limits=LIMITS, which=ANY)
@@ -91,6 +112,9 @@ class LandingMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.reads)
     @rule(which=ANY)
+    def a_slow_planner_sends(self, which: int) -> None:
+        self.a_planner_sends(which)
+
     def a_planner_sends(self, which: int) -> None:
         read = self.reads.pop(which % len(self.reads))
         job = self.send(read)
@@ -113,17 +137,21 @@ class LandingMachine(RuleBasedStateMachine):
             report(self.world, job, self.pick(job.slices, part), files=made)
 
     @precondition(lambda self: self.jobs)
-    @rule(which=ANY)
-    def a_group_is_written(self, which: int) -> None:
+    @rule(which=ANY, bad=st.none() | st.integers(0, 2))
+    def a_group_is_written(self, which: int, bad: int | None) -> None:
         job = self.pick(self.jobs, -1 - which)
-        for s in job.slices:
-            report(self.world, job, s, files={ORDERS: 1})
+        for n, s in enumerate(job.slices):
+            if n == bad:
+                self.over_budget = self.over_budget | s.coverage
+                report(self.world, job, s, files={}, blocked="too many")
+            else:
+                report(self.world, job, s, files={ORDERS: 1})
 
     @precondition(lambda self: self.jobs)
-    @rule(which=ANY, part=ANY)
-    def a_slice_fails(self, which: int, part: int) -> None:
+    @rule(which=ANY, part=ANY, times=st.integers(1, 3))
+    def a_slice_fails(self, which: int, part: int, times: int) -> None:
         job = self.pick(self.jobs, which)
-        if job.slices:
+        for _ in range(times if job.slices else 0):
             told = report(self.world, job, self.pick(job.slices, part), files={}, failed="boom")
             self.failed[job.run] = self.failed.get(job.run, Coverage()) | told.coverage
 
@@ -135,26 +163,44 @@ class LandingMachine(RuleBasedStateMachine):
             told = report(self.world, job, self.pick(job.slices, part), files={}, blocked="too many")
             self.over_budget = self.over_budget | told.coverage
 
-    # commit tasks
+    # commit tasks: one looks, appends to so many tables, and then goes on, dies, or sleeps and goes on later
 
     @precondition(lambda self: self.jobs)
-    @rule(which=ANY)
-    def a_commit_looks(self, which: int) -> None:
-        self.looks.append(look_for_commit(self.world, self.pick(self.jobs, which).run))
+    @rule(which=ANY, appends=st.integers(0, 2), then=st.sampled_from(["finish", "die", "sleep"]), how=HOW)
+    def a_commit_task_runs(self, which: int, appends: int, then: str, how: How) -> None:
+        look = look_for_commit(self.world, self.pick(self.jobs, -1 - which).run)
+        self.go_on(look, appends, how)
+        if then == "finish":
+            self.finish(look, how)
+        elif then == "sleep":
+            self.looks.append(look)
 
     @precondition(lambda self: self.looks)
-    @rule(which=ANY, announce=st.booleans(), lazy=st.booleans())
-    def a_commit_appends(self, which: int, announce: bool, lazy: bool) -> None:
+    @rule(which=ANY, appends=st.integers(0, 2), finish=st.booleans(), how=HOW)
+    def a_commit_task_wakes_up(self, which: int, appends: int, finish: bool, how: How) -> None:
         look = self.pick(self.looks, which)
-        if look.left:
-            append_next(self.world, look, announce=announce, lazy=lazy)
+        self.go_on(look, appends, how)
+        if finish:
+            self.finish(look, how)
 
-    @precondition(lambda self: self.looks)
-    @rule(which=ANY, void=st.booleans())
-    def a_commit_finishes(self, which: int, void: bool) -> None:
-        look = self.looks.pop(which % len(self.looks))
-        voided = [s.report.attempt for ready in look.ready.values() for s in ready[:1]] if void else []
-        self.valid_through_is_true(finish_commit(self.world, look, voided))
+    @precondition(lambda self: self.jobs)
+    @rule(which=ANY, limits=LIMITS, between=st.sampled_from(["commit", "rollback", "void", "cycle"]), how=HOW)
+    def a_commit_task_is_overtaken(self, which: int, limits: Limits, between: str, how: How) -> None:
+        look = look_for_commit(self.world, self.pick(self.jobs, which).run)
+        if between == "void":
+            self.void([ready[0] for ready in look.ready.values() if ready])
+        if between in ("void", "cycle"):
+            self.whole_cycle(limits)
+        else:
+            self.go_on(look_for_commit(self.world, self.pick(self.jobs, -1 - which).run), 2, how)
+        if between == "rollback":
+            self.pick(self.tables(), which).roll_back(2)
+        self.go_on(look, 2, how)
+
+    @precondition(lambda self: any(self.fresh_view().accepted.values()))
+    @rule(which=ANY)
+    def a_slice_is_voided(self, which: int) -> None:
+        self.void([self.pick([s for accepted in self.fresh_view().accepted.values() for s in accepted], which)])
 
     @rule(limits=LIMITS)
     def a_whole_cycle_runs(self, limits: Limits) -> None:
@@ -162,23 +208,31 @@ class LandingMachine(RuleBasedStateMachine):
 
     # what goes wrong outside, and a person
 
-    @rule(which=ANY)
-    def a_table_goes_away_or_comes_back(self, which: int) -> None:
-        table = self.pick(list(self.world.tables.values()), which)
-        table.away = not table.away
-
-    @rule(which=ANY, keep=st.integers(1, 6))
-    def a_table_is_rolled_back(self, which: int, keep: int) -> None:
-        self.pick(list(self.world.tables.values()), which).roll_back(keep)
-
-    @rule(begin=st.integers(0, 60))
-    def the_log_loses_its_head(self, begin: int) -> None:
-        self.world.log.cut(begin)
+    @rule(which=ANY, what=st.sampled_from(["away", "back", "back", "rolled back", "log cut"]), much=st.integers(1, 20))
+    def something_breaks_or_is_mended(self, which: int, what: str, much: int) -> None:
+        table = self.pick(self.tables(), which)
+        if what == "rolled back":
+            table.roll_back(much)
+        elif what == "log cut":
+            self.world.log.cut(self.world.log.end - much)
+        else:
+            table.away = what == "away"
 
     @precondition(lambda self: self.fresh_view().blocked)
     @rule(skip=st.booleans())
     def a_person_unblocks(self, skip: bool) -> None:
         self.unblock(self.fresh_view(), skip=skip)
+
+    @rule()
+    def for_a_while_nothing_fails(self) -> None:
+        """One cycle is enough for every partition in which nothing is blocked."""
+        for t in self.tables():
+            t.away = False
+        self.world.tick(TIMEOUT)
+        self.whole_cycle(Limits(groups=2, slice_records=3))
+        blocked = self.fresh_view().blocked_coverage
+        for t in self.tables():
+            assert all(t.section.covered[p] == s for p, s in self.world.wanted.parts.items() if not blocked[p])
 
     # what must always hold
 
@@ -190,6 +244,11 @@ class LandingMachine(RuleBasedStateMachine):
             assert Coverage.of(item for c in added for item in c.items()) == t.section.covered
             for p, s in t.section.covered.parts.items():
                 assert s.ranges == (OffsetRange(self.world.starts[p], t.section.end(p)),)
+
+    @invariant()
+    def what_was_rolled_back_is_never_published_again(self) -> None:
+        for t in self.tables():
+            assert not {s.report.attempt for snapshot in t.history for s in snapshot.added} & t.gone
 
     @invariant()
     def what_is_accepted_is_disjoint(self) -> None:
@@ -206,15 +265,17 @@ class LandingMachine(RuleBasedStateMachine):
             for k in range(FAILURES_TO_BLOCK - 1, 0, -1):
                 layers[k] = layers[k] | (layers[k - 1] & c)
             layers[0] = layers[0] | c
-        assert not self.fresh_view().blocked_coverage - self.over_budget - layers[-1]
+        blocked = self.fresh_view().blocked_coverage
+        assert not blocked - self.over_budget - layers[-1]
+        for t in self.tables():
+            blocked = blocked & t.section.covered
+        assert not blocked
 
     def teardown(self) -> None:
         if not hasattr(self, "world"):
             return
-        for t in self.tables():
-            t.away = False
-        self.world.tick(TIMEOUT)
-        self.unblock(self.view_after_repair(), skip=False)
+        self.for_a_while_nothing_fails()
+        self.unblock(self.world.view(self.world.read_ledgers(repair=True)), skip=False)
         closed = self.whole_cycle(Limits(groups=2, slice_records=3))
         for t in self.tables():
             assert t.section.covered == self.world.wanted
@@ -225,6 +286,18 @@ class LandingMachine(RuleBasedStateMachine):
         assert not any(view.accepted.values())
 
     # helpers
+
+    def go_on(self, look: CommitLook, appends: int, how: How) -> None:
+        for _ in look.left[:appends]:
+            append_next(self.world, look, announce=how.announce, lazy=how.lazy)
+
+    def finish(self, look: CommitLook, how: How) -> None:
+        voided = [s.report.attempt for ready in look.ready.values() for s in ready[:1]] if how.void else []
+        self.valid_through_is_true(finish_commit(self.world, look, voided))
+
+    def void(self, slices: Sequence[AcceptedSlice]) -> None:
+        for s in slices:
+            fail_commit(self.world, s.commit_id, [s.report.attempt])
 
     @staticmethod
     def pick(items: Sequence[T], which: int) -> T:

@@ -57,13 +57,16 @@ class ControlLog:
 
 
 class Table:
-    """A table's history on its branch. A rollback leaves the tag behind until the next look writes a new epoch."""
+    """A table's history on its branch. A rollback leaves the tag behind until the next look writes a new epoch.
+    ``gone`` are the attempts that a rollback took out.
+    """
 
     def __init__(self, name: str, number: int, starts: dict[SourcePartition, int], new_epoch: Iterable[UUID]) -> None:
         self.name = name
         self.uuid = UUID(int=1000 + number)
         self.away = False
         self.rolled_back = False
+        self.gone: set[UUID] = set()
         self._epochs = iter(new_epoch)
         section = LedgerSection(
             landing=LANDING,
@@ -108,6 +111,7 @@ class Table:
     def roll_back(self, keep: int) -> None:
         if keep < len(self.history):
             self.rolled_back = True
+            self.gone |= {s.report.attempt for snapshot in self.history[keep:] for s in snapshot.added}
             del self.history[keep:]
 
     def append(self, slices: Sequence[AcceptedSlice], read_from: int, low: int | None) -> tuple[AcceptedSlice, ...]:

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`lakecommit control-log`: every record of a control topic, decoded in full, ours and any connector's.
+
+Contract: all committed records there are, in order of time over all partitions, each with its partition, offset,
+timestamp, key, headers and the whole event. Needs brokers only: no table, no catalog, no landing.
+
+Failure story: a record that is no control event, or a header of ours that is damaged, is shown as such with its bytes;
+the command goes on.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from airflow_provider_lakecommit.cli.output import Exit, Output, plain
+from airflow_provider_lakecommit.exceptions import SpecError, WireError
+from airflow_provider_lakecommit.hooks.control_topic import ControlRecord, ControlTopic
+from airflow_provider_lakecommit.landing import DEFAULT_CONTROL_TOPIC, LandingSpec
+from airflow_provider_lakecommit.wire import headers as our_headers
+from airflow_provider_lakecommit.wire.events import ControlEventError, decode
+
+__all__ = ["control_log", "source_of", "to_dict"]
+
+
+def source_of(
+    spec: LandingSpec | None, *, bootstrap: str | None, topic: str | None, config_file: str | None
+) -> tuple[dict[str, Any], str]:
+    """Brokers and topic: of the spec, and where they are told, of the arguments.
+
+    :raises SpecError: neither says where the brokers are
+    """
+    kafka: dict[str, Any] = dict(spec.kafka) if spec else {}
+    if config_file is not None:
+        kafka.update(_settings(config_file))
+    if bootstrap is not None:
+        kafka["bootstrap.servers"] = bootstrap
+    if not kafka.get("bootstrap.servers"):
+        raise SpecError("control-log: give a spec, or --bootstrap and --topic")
+    return kafka, topic or (spec.landing.control_topic_name if spec else DEFAULT_CONTROL_TOPIC)
+
+
+def _settings(path: str) -> dict[str, Any]:
+    try:
+        values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as e:
+        raise SpecError(f"--kafka-config {path}: cannot be read as YAML: {e}") from e
+    if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
+        raise SpecError(f"--kafka-config {path}: a mapping of librdkafka settings is needed")
+    return values
+
+
+def control_log(kafka: Mapping[str, Any], topic: str, output: Output, *, group: str | None) -> int:
+    """Show the topic as it is now.
+
+    :raises ControlTopicError: it does not exist or cannot be read
+    """
+    with ControlTopic(topic, kafka) as control:
+        for record in control.read_all():
+            shown = to_dict(record)
+            if group is not None and shown.get("event", {}).get("group_id") != group:
+                continue
+            if output.as_json:
+                output.result(shown)
+            else:
+                output.lines(_text(shown))
+    return Exit.DONE
+
+
+def to_dict(record: ControlRecord) -> dict[str, Any]:
+    """A record for JSON."""
+    return {
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp.isoformat(),
+        "key": None if record.key is None else _readable(record.key),
+        "headers": [{"name": name, "value": _header(name, value)} for name, value in record.headers],
+        **_value(record.value),
+    }
+
+
+def _value(value: bytes | None) -> dict[str, Any]:
+    if value is None:
+        return {"foreign": "a tombstone: a record without a value"}
+    try:
+        event = decode(value)
+    except ControlEventError as e:
+        return {"foreign": str(e), "size": len(value), "value": _readable(value)}
+    payload = _jsonable(event.payload)
+    head = {"id": str(event.id), "type": event.type.name, "timestamp": event.timestamp.isoformat()}
+    return {"event": {**head, "group_id": event.group_id, **payload}}
+
+
+def _header(name: str, value: bytes) -> Any:
+    if name != our_headers.HEADER:
+        return _readable(value)
+    try:
+        return our_headers.find([(name, value)])
+    except WireError as e:
+        return {"damaged": str(e), "value": _readable(value)}
+
+
+def _readable(value: bytes) -> str:
+    """Text as text, anything else as hex that cannot be taken for text."""
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        return f"0x{value.hex()}"
+    return text if text.isprintable() else f"0x{value.hex()}"
+
+
+def _jsonable(value: Any) -> Any:
+    match value:
+        case float() if not isfinite(value):
+            return str(value)
+        case None | bool() | int() | float() | str():
+            return value
+        case bytes():
+            return value.hex()
+        case Mapping():
+            return {str(key): _jsonable(each) for key, each in value.items()}
+        case tuple() | list():
+            return [_jsonable(each) for each in value]
+        case _ if dataclasses.is_dataclass(value):
+            return {f.name: _jsonable(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        case _:
+            return plain(value)
+
+
+def _text(shown: Mapping[str, Any]) -> Iterator[str]:
+    event = dict(shown.get("event", {}))
+    what = f"{event.pop('type')} {event.pop('group_id')}" if event else f"NOT A CONTROL EVENT: {shown['foreign']}"
+    yield f"{shown['partition']}@{shown['offset']} {shown['timestamp']} {what}"
+    yield from _fields({"key": shown["key"], **{f"header {h['name']}": h["value"] for h in shown["headers"]}})
+    yield from _fields(event or {"value": shown.get("value")})
+
+
+def _fields(values: Mapping[str, Any]) -> Iterable[str]:
+    for name, value in values.items():
+        if isinstance(value, list) and value and isinstance(value[0], dict):
+            yield f"    {name}: {len(value)}"
+            yield from (f"      {json.dumps(each, ensure_ascii=False)}" for each in value)
+        elif value is not None:
+            told = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            yield f"    {name}: {told}"

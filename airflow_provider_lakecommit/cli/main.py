@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line's face: arguments, and how a command's end becomes an exit code.
+
+Contract: 0 done; 1 refused or failed, with one line that says why; 2 bad usage or a bad spec; 128 + n when signal n
+ended it. Nothing is imported for a command before that command runs, so that help and mistakes are answered at once.
+Only what nobody foresaw ends in a traceback; like all text it is free of the spec's secrets.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from airflow_provider_lakecommit import __version__
+from airflow_provider_lakecommit.cli.output import Exit, Output, results_only, secrets_of, start_logging
+from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError
+from airflow_provider_lakecommit.landing import LandingSpec, load_spec
+
+__all__ = ["main"]
+
+Command = Callable[[argparse.Namespace, Output], int]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit code."""
+    options = _parser().parse_args(arguments)
+    output = Output(as_json=options.json)
+    start_logging(output, verbose=options.verbose)
+    command: Command = options.command
+    try:
+        return int(command(options, output))
+    except SpecError as e:
+        output.error(e)
+        return Exit.USAGE
+    except LakecommitError as e:
+        output.error(e)
+        return Exit.REFUSED
+    except KeyboardInterrupt as e:
+        return int(getattr(e, "code", 130))
+    except BrokenPipeError:
+        # Whoever read our results has gone; so has the place to say so, also for the interpreter's last flush.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Exit.REFUSED
+    except Exception as e:
+        output.say(traceback.format_exc())
+        output.error(e)
+        return Exit.REFUSED
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="lakecommit",
+        description="Land Kafka topics in Iceberg tables in batch windows, exactly once.",
+        epilog="Exit codes: 0 done, 1 refused or failed with a reason, 2 bad usage or spec.",
+    )
+    parser.add_argument("--version", action="version", version=f"lakecommit {__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+
+    land = _command(commands, "land", "land what is new; one JSON line per cycle", _land)
+    land.add_argument("--cycles", type=_positive, metavar="N", help="at most N cycles (default: until caught up)")
+
+    plan = _command(commands, "plan", "what the next cycle would do; writes nothing", _plan)
+    plan.add_argument("--explain", action="store_true", help="why each partition's window ends where it does")
+
+    _command(commands, "status", "how far the tables are, what waits, what is open or blocked", _status)
+
+    verify = _command(commands, "verify", "check ledger, accounting and files over the tables' history", _verify)
+    verify.add_argument(
+        "--files",
+        action=argparse.BooleanOptionalAction,
+        help="look whether every file exists (default: only where the files are on a local disk)",
+    )
+
+    _control_log_arguments(
+        _command(commands, "control-log", "every record of a control topic, decoded", _control_log, spec="optional")
+    )
+    _ledger_arguments(commands)
+    _unblock_arguments(_command(commands, "unblock", "say how to go on with blocked ranges", _unblock))
+    return parser
+
+
+def _command(commands: Any, name: str, what: str, run: Command, *, spec: str = "required") -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=what, description=f"{what[0].upper()}{what[1:]}.")
+    parser.set_defaults(command=run)
+    nargs = "?" if spec == "optional" else None
+    parser.add_argument("spec", metavar="SPEC", nargs=nargs, help="YAML file: a landing, kafka, catalog, spark")
+    parser.add_argument("--json", action="store_true", help="results, and errors too, as JSON on standard output")
+    parser.add_argument("--verbose", action="store_true", help="more of what happens, on standard error")
+    return parser
+
+
+def _control_log_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--bootstrap", metavar="HOST:PORT", help="brokers, in place of a spec")
+    parser.add_argument("--topic", help="control topic (default: the one of the spec)")
+    parser.add_argument("--group", metavar="GROUP_ID", help="only records of this control group")
+    parser.add_argument(
+        "--kafka-config", metavar="FILE", help="YAML mapping of librdkafka settings, for brokers that want a login"
+    )
+
+
+def _ledger_arguments(commands: Any) -> None:
+    ledger = commands.add_parser("ledger", help="show or set the ledger of the tables")
+    actions = ledger.add_subparsers(metavar="ACTION", required=True)
+    _command(actions, "show", "what is in the tables, as the tables say", _ledger_show)
+    init = _command(actions, "init", "begin a ledger, or begin it anew, under a new epoch", _ledger_init)
+    init.add_argument(
+        "--from",
+        dest="start",
+        required=True,
+        metavar="earliest|latest|TOPIC:PARTITION=OFFSET,…",
+        help="where reading goes on; partitions that are not named keep their place",
+    )
+
+
+def _unblock_arguments(parser: argparse.ArgumentParser) -> None:
+    how = parser.add_mutually_exclusive_group(required=True)
+    how.add_argument(
+        "--raise",
+        dest="raise_to",
+        type=_budget,
+        metavar="N[:RATIO]",
+        help="read them again with up to N dead letters, at most RATIO of the records (default 1)",
+    )
+    how.add_argument("--skip", action="store_true", help="go on without them; recorded as skipped")
+    parser.add_argument(
+        "--partition", action="append", metavar="TOPIC:PARTITION", help="only of this partition (may be repeated)"
+    )
+
+
+def _positive(text: str) -> int:
+    number = int(text) if text.isdecimal() else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    return number
+
+
+def _budget(text: str) -> tuple[int, float]:
+    records, _, ratio = text.partition(":")
+    try:
+        told = int(records), float(ratio or 1)
+    except ValueError:
+        told = (-1, 0.0)
+    if told[0] < 0 or not 0 <= told[1] <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not N or N:RATIO, as in 500 or 500:0.2")
+    return told
+
+
+def _spec(options: argparse.Namespace, output: Output) -> LandingSpec:
+    spec = load_spec(options.spec)
+    output.keep(secrets_of(spec.kafka, spec.catalog))
+    if not spec.catalog:
+        raise SpecError(f"spec {options.spec}: the section 'catalog' is missing: say where the tables are")
+    return spec
+
+
+def _land(options: argparse.Namespace, output: Output) -> int:
+    spec = _spec(options, output)
+    from airflow_provider_lakecommit.cli.land import land
+
+    with results_only(output):
+        return land(spec, output, cycles=options.cycles)
+
+
+def _plan(options: argparse.Namespace, output: Output) -> int:
+    spec = _spec(options, output)
+    from airflow_provider_lakecommit.cli.plan import plan
+
+    return plan(spec, output, explain=options.explain)
+
+
+def _status(options: argparse.Namespace, output: Output) -> int:
+    spec = _spec(options, output)
+    from airflow_provider_lakecommit.cli.status import status
+
+    return status(spec, output)
+
+
+def _verify(options: argparse.Namespace, output: Output) -> int:
+    spec = _spec(options, output)
+    from airflow_provider_lakecommit.cli.verify import verify
+
+    return verify(spec, output, files=options.files)
+
+
+def _control_log(options: argparse.Namespace, output: Output) -> int:
+    from airflow_provider_lakecommit.cli.control_log import control_log, source_of
+
+    spec = load_spec(options.spec) if options.spec else None
+    kafka, topic = source_of(spec, bootstrap=options.bootstrap, topic=options.topic, config_file=options.kafka_config)
+    output.keep(secrets_of(kafka))
+    return control_log(kafka, topic, output, group=options.group)
+
+
+def _ledger_show(options: argparse.Namespace, output: Output) -> int:
+    spec = _spec(options, output)
+    from airflow_provider_lakecommit.cli.repair import ledger_show
+
+    return ledger_show(spec, output)
+
+
+def _ledger_init(options: argparse.Namespace, output: Output) -> int:
+    spec = _spec(options, output)
+    from airflow_provider_lakecommit.cli.repair import ledger_init
+
+    return ledger_init(spec, output, start=options.start)
+
+
+def _unblock(options: argparse.Namespace, output: Output) -> int:
+    spec = _spec(options, output)
+    from airflow_provider_lakecommit.cli.repair import unblock
+
+    return unblock(spec, output, raise_to=options.raise_to, skip=options.skip, partitions=options.partition)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a command says: results on standard output, everything else on standard error.
+
+Contract: standard output holds only what was asked for, one JSON value a line where that is promised, so that it can be
+piped; progress and errors are lines for people on standard error. No line holds the value of a secret of the spec.
+
+Failure story: while :func:`results_only` is active, whatever a library or a child process prints on standard output
+goes to standard error instead.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from enum import IntEnum
+from pathlib import PurePath
+from typing import Any, TextIO
+from uuid import UUID
+
+from airflow_provider_lakecommit.core.offsets import Coverage
+
+__all__ = ["Exit", "Output", "offsets", "plain", "results_only", "secrets_of", "start_logging"]
+
+_SECRET_KEY = re.compile(
+    r"passw|secret|token$|credential|private|jaas|\.pem$|basic\.auth|authorization|account-key|oauthbearer\.config",
+    re.IGNORECASE,
+)
+_URI_PASSWORD = re.compile(r"//[^/@:\s]*:([^@\s]+)@")
+_SHORTEST_SECRET = 3
+
+
+class Exit(IntEnum):
+    """How a command ended."""
+
+    DONE = 0
+    REFUSED = 1
+    USAGE = 2
+
+
+def plain(value: Any) -> Any:
+    """*value* for JSON: times as ISO text, ids as text, bytes as hex."""
+    match value:
+        case datetime():
+            return value.isoformat()
+        case bytes():
+            return value.hex()
+        case UUID():
+            return str(value)
+        case _:
+            return str(value)
+
+
+def offsets(coverage: Coverage) -> dict[str, list[list[int]]]:
+    """Ranges by partition, for JSON."""
+    return {str(p): [[r.start, r.end] for r in ranges] for p, ranges in sorted(coverage.parts.items())}
+
+
+def secrets_of(*sections: Mapping[str, Any]) -> tuple[str, ...]:
+    """The values that no line may hold, longest first."""
+    found: set[str] = set()
+    for section in sections:
+        for key, value in section.items():
+            text = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
+            found.update([text] if _SECRET_KEY.search(str(key)) else _URI_PASSWORD.findall(text))
+    return tuple(sorted((s for s in found if len(s) >= _SHORTEST_SECRET), key=len, reverse=True))
+
+
+class Output:
+    """Where a command writes. ``as_json`` asks for results, and errors too, as JSON on standard output."""
+
+    def __init__(self, *, as_json: bool = False, out: TextIO | None = None, err: TextIO | None = None) -> None:
+        self.as_json = as_json
+        self._out = out or sys.stdout
+        self._err = err or sys.stderr
+        self._secrets: tuple[str, ...] = ()
+
+    def keep(self, secrets: tuple[str, ...]) -> None:
+        """Values that are left out of all text from now on."""
+        self._secrets = secrets
+
+    def clean(self, text: str) -> str:
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        return text
+
+    def send_results_to(self, out: TextIO) -> None:
+        self._out = out
+
+    def result(self, values: Mapping[str, Any]) -> None:
+        """One JSON value on a line of its own."""
+        print(json.dumps(self._cleaned(values), default=plain), file=self._out, flush=True)
+
+    def lines(self, lines: Iterable[str]) -> None:
+        """A result for people."""
+        for line in lines:
+            print(self.clean(line), file=self._out, flush=True)
+
+    def say(self, text: str) -> None:
+        """Progress."""
+        print(self.clean(text), file=self._err, flush=True)
+
+    def error(self, error: BaseException) -> None:
+        """Why a command did not do what was asked."""
+        message = self.clean(str(error) or type(error).__name__)
+        print(f"lakecommit: {message}", file=self._err, flush=True)
+        if self.as_json:
+            self.result({"error": {"type": type(error).__name__, "message": message}})
+
+    def _cleaned(self, value: Any) -> Any:
+        match value:
+            case str():
+                return self.clean(value)
+            case Mapping():
+                return {key: self._cleaned(each) for key, each in value.items()}
+            case list() | tuple():
+                return [self._cleaned(each) for each in value]
+            case _:
+                return value
+
+
+@contextmanager
+def results_only(output: Output) -> Iterator[None]:
+    """Keep standard output for results: also Java and its children then print on standard error."""
+    sys.stdout.flush()
+    own = os.dup(sys.stdout.fileno())
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    results = os.fdopen(own, "w", encoding="utf-8")
+    output.send_results_to(results)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(own, sys.stdout.fileno())
+        output.send_results_to(sys.stdout)
+        results.close()
+
+
+class _Clean(logging.Formatter):
+    def __init__(self, output: Output) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s", datefmt="%H:%M:%S")
+        self._output = output
+
+    def format(self, record: logging.LogRecord) -> str:
+        return self._output.clean(super().format(record))
+
+
+def _not_of_the_java_bridge(record: logging.LogRecord) -> bool:
+    """A Java process that is gone is ours to tell; its bridge does so with a page of traceback, under any name."""
+    return "py4j" not in PurePath(record.pathname).parts
+
+
+def start_logging(output: Output, *, verbose: bool) -> None:
+    """Warnings of all, and our own progress, on standard error."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Clean(output))
+    handler.addFilter(_not_of_the_java_bridge)
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    logging.getLogger("airflow_provider_lakecommit").setLevel(logging.DEBUG if verbose else logging.INFO)

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`lakecommit plan`: the window that the next cycle would take, and why. Writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from airflow_provider_lakecommit.cli.output import Exit, Output, offsets
+from airflow_provider_lakecommit.cycle.open import preview
+from airflow_provider_lakecommit.cycle.results import Opened
+from airflow_provider_lakecommit.cycle.rim import Rim
+from airflow_provider_lakecommit.landing import LandingSpec
+
+__all__ = ["plan"]
+
+
+def plan(spec: LandingSpec, output: Output, *, explain: bool) -> int:
+    """Show the plan.
+
+    :raises LakecommitError: what would keep a cycle from being opened
+    """
+    with Rim.connect(spec.landing, spec.kafka, spec.catalog, say=output.say) as rim:
+        opened = preview(rim)
+    if output.as_json:
+        output.result(to_dict(opened))
+    else:
+        output.lines(_text(opened, explain=explain))
+    return Exit.DONE
+
+
+def to_dict(opened: Opened) -> dict[str, Any]:
+    found = opened.plan
+    return {
+        "landing": found.landing,
+        "window_id": str(found.window_id),
+        "asked_at": found.asked_at.isoformat(),
+        "offsets": offsets(found.coverage),
+        "records": sum(len(s) for s in opened.slices),
+        "left": found.left,
+        "reason": found.reason,
+        "groups": [{"group": g.group, "slices": g.slices, "records": g.records} for g in opened.groups],
+        "slices": [
+            {"slice_id": str(s.slice_id), "group": s.group, "tables": list(s.tables), "offsets": offsets(s.coverage)}
+            for s in opened.slices
+        ],
+        "ends": {str(p): end for p, end in sorted(found.ends.items())},
+        "explain": list(opened.explain),
+    }
+
+
+def _text(opened: Opened, *, explain: bool) -> Iterable[str]:
+    found = opened.plan
+    if opened.slices:
+        records = sum(len(s) for s in opened.slices)
+        yield f"{found.landing}: {records} offsets in {len(opened.slices)} slices, {len(opened.groups)} groups"
+    else:
+        yield f"{found.landing}: {found.reason}"
+    for ticket in opened.groups:
+        yield f"  group {ticket.group}: {ticket.records} offsets in {ticket.slices} slices"
+    if found.left:
+        yield f"  left for a later window: {found.left} offsets"
+    if explain:
+        yield from (f"  {line}" for line in opened.explain)
+        yield from (f"  slice of group {s.group}: {s} for {', '.join(s.tables)}" for s in opened.slices)

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`lakecommit status`: how far the tables are, what waits, what is open, what needs a hand. Writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from airflow_provider_lakecommit.cli.output import Exit, Output
+from airflow_provider_lakecommit.cli.process import is_dead
+from airflow_provider_lakecommit.cycle.rim import Rim
+from airflow_provider_lakecommit.cycle.status import (
+    OpenCycle,
+    PartitionStatus,
+    Status,
+    TableStatus,
+    read_status,
+    to_dict,
+)
+from airflow_provider_lakecommit.landing import LandingSpec
+
+__all__ = ["status"]
+
+
+def status(spec: LandingSpec, output: Output) -> int:
+    """Show where the landing stands.
+
+    :raises LakecommitError: a part that has to be asked is away
+    """
+    with Rim.connect(spec.landing, spec.kafka, spec.catalog, say=output.say) as rim:
+        found = read_status(rim)
+    if output.as_json:
+        output.result(to_dict(found))
+    else:
+        output.lines(_text(found))
+    return Exit.DONE
+
+
+def _text(found: Status) -> Iterable[str]:
+    through = (
+        f"all up to {found.valid_through.isoformat()} is in the tables" if found.valid_through else "no promise yet"
+    )
+    yield f"{found.landing}: {found.lag} offsets behind; {through}"
+    yield from (f"  topic {topic} does not exist" for topic in found.missing_topics)
+    for table in found.tables:
+        yield from _table(table)
+    if found.partitions:
+        yield from _columns(
+            ("partition", "start", "landed", "stable", "lag", "note"), [_partition(p) for p in found.partitions]
+        )
+    yield from (_cycle(c) for c in found.cycles)
+    yield from (f"  blocked {b}; `lakecommit unblock` says how to go on" for b in found.blocked)
+
+
+def _table(t: TableStatus) -> Iterable[str]:
+    told = f" ({t.reason})" if t.reason else ""
+    at = f", ledger in snapshot {t.snapshot_id}" if t.snapshot_id is not None else ""
+    others = f", {t.foreign_since} snapshots of others since" if t.foreign_since else ""
+    yield f"  {t.table}: {t.condition}{told}{at}{others}"
+    if t.pending_slices:
+        yield f"    staged: {t.pending_slices} slices, {t.pending_files} files, {t.pending_bytes} bytes"
+    yield from (f"    {w}" for w in t.waiting)
+
+
+def _partition(p: PartitionStatus) -> tuple[str, ...]:
+    note = f"an open transaction holds up {p.held_up} offsets" if p.held_up else ""
+    if p.kept is not None and p.kept < 0:
+        note = f"{-p.kept} offsets that are not landed were removed from the source"
+    landed = "-" if p.landed is None else str(p.landed)
+    return str(p.partition), str(p.start), landed, str(p.stable), str(p.lag), note
+
+
+def _columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterable[str]:
+    widths = [max(len(row[n]) for row in (header, *rows)) for n in range(len(header))]
+    for row in (header, *rows):
+        cells = [row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:-1], widths[1:-1], strict=True)), row[-1]]
+        yield f"  {'  '.join(cells).rstrip()}"
+
+
+def _cycle(c: OpenCycle) -> str:
+    state = c.cycle
+    claim = f"claims {state.claim} until {state.deadline.isoformat()}" if c.live else "its claim has ended"
+    if c.live and is_dead(state.cycle):
+        claim = "its process is gone, the next `lakecommit land` on this host ends its claim"
+    failed = f"; {len(state.failed)} commit attempts failed: {list(state.failed.values())[-1]}" if state.failed else ""
+    return f"  open cycle {state.cycle.commit_id} of {state.cycle.dag} run {state.cycle.run}: {claim}{failed}"

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random SIGKILLs while landing, of the whole process tree and of single processes, and the count in the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from airflow_provider_lakecommit.hooks.table import Tables
+from tests.faults.world import SCHEMA, catalog_in, records
+from tests.integration.cli import COMMAND, LAND_SECONDS, run
+
+ROUNDS = 12
+BATCH = 6_000
+
+
+def _kill(child: subprocess.Popen[bytes], chance: random.Random) -> str:
+    """The whole session, or one process of it."""
+    if chance.random() < 0.5:
+        os.killpg(child.pid, signal.SIGKILL)
+        return "everything"
+    family = [psutil.Process(child.pid), *psutil.Process(child.pid).children(recursive=True)]
+    victim = chance.choice(family)
+    name = " ".join(victim.cmdline()[:3])[-60:]
+    victim.kill()
+    return name
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(3000)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_random_kills_lose_and_double_nothing(
+    tmp_path: Path,
+    bootstrap: str,
+    make_topic: Callable[..., str],
+    control_topic: str,
+    produce: Callable[..., object],
+    seed: int,
+) -> None:
+    chance, topic = random.Random(seed), make_topic(4)
+    spec = {
+        "name": f"campaign-{seed}",
+        "topics": topic,
+        "table": "shop.rows",
+        "create": SCHEMA,
+        "slice_records": 500,
+        "control_topic": control_topic,
+        "kafka": {"bootstrap.servers": bootstrap},
+        "catalog": catalog_in(tmp_path),
+        "spark": {"master": "local[2]"},
+    }
+    path = tmp_path / "spec.yaml"
+    path.write_text(json.dumps(spec))
+    story: list[str] = []
+    for turn in range(ROUNDS):
+        produce(topic, records(turn * BATCH, BATCH))
+        child = subprocess.Popen(
+            [*COMMAND, "land", str(path)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        )
+        try:
+            child.wait(chance.uniform(2, 25))
+        except subprocess.TimeoutExpired:
+            story.append(f"{turn}: {_kill(child, chance)}")
+            deadline = time.monotonic() + LAND_SECONDS
+            child.wait(deadline - time.monotonic())
+    done = run("land", str(path), timeout=LAND_SECONDS)
+    assert done.code == 0, (story, done.err[-3000:])
+    found = Counter(
+        Tables(catalog_in(tmp_path)).load("shop.rows").scan(selected_fields=("id",)).to_arrow()["id"].to_pylist()
+    )
+    expected = Counter(range(ROUNDS * BATCH))
+    assert (expected - found, found - expected) == (Counter(), Counter()), story
+    assert run("verify", str(path)).code == 0, story
+    assert story, "nobody was killed"

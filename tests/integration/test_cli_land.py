@@ -1,0 +1,293 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`lakecommit land` as a process: what it lands, what it says, and what is left when it, or a part of it, is killed."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from pathlib import Path
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+from pyiceberg.catalog import load_catalog
+from pyiceberg.table import Table
+
+from tests.fixtures.kafka import Sender
+from tests.integration.cli import LAND_SECONDS, Answer, Running, orders, run, write_spec
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+
+SLICE = 250
+REJECTED = [b"no json", b'{"id": "x"}']
+
+
+def land(spec: Path, *more: str) -> Answer:
+    return run("land", str(spec), *more, timeout=LAND_SECONDS)
+
+
+def table_of(spec: Path, suffix: str = "") -> Table:
+    values = json.loads(spec.read_text())
+    return load_catalog(**values["catalog"]).load_table(values["table"] + suffix)
+
+
+def rows_of(spec: Path) -> list[tuple[int, Decimal]]:
+    found = table_of(spec).scan().to_arrow()
+    return sorted(zip(found.column("id").to_pylist(), found.column("amount").to_pylist(), strict=True))
+
+
+def expected(count: int) -> list[tuple[int, Decimal]]:
+    return [(o["id"], Decimal(o["amount"])) for o in orders(count)]
+
+
+@pytest.fixture(scope="module")
+def new_landing(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tuple[Path, Sender]]:
+    """`new_landing(partitions, **spec) -> spec file, sender`, with a catalog and topics of its own."""
+
+    def make(partitions: int, **more: object) -> tuple[Path, Sender]:
+        folder, topic = tmp_path_factory.mktemp("cli"), f"orders-{uuid4().hex[:8]}"
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
+        catalog = {
+            "name": "lake",
+            "type": "sql",
+            "uri": f"sqlite:///{folder}/catalog.db",
+            "warehouse": f"file://{folder}/warehouse",
+        }
+        spec = write_spec(folder, "orders", topic, f"{topic}-control", bootstrap, catalog, **more)
+        return spec, Sender(bootstrap)
+
+    return make
+
+
+def topic_of(spec: Path) -> str:
+    topic: str = json.loads(spec.read_text())["topics"]
+    return topic
+
+
+@pytest.fixture(scope="module")
+def landed(new_landing: Callable[..., tuple[Path, Sender]]) -> tuple[Path, Answer]:
+    """2,000 orders in three partitions, two records that are none and a tombstone, landed."""
+    spec, sender = new_landing(3, slice_records=SLICE, groups=2)
+    for partition in range(3):
+        sender.produce(topic_of(spec), orders(2000)[partition::3], partition)
+    sender.produce(topic_of(spec), [*REJECTED, None], 1)
+    return spec, land(spec)
+
+
+def test_a_run_lands_all_there_is(landed: tuple[Path, Answer]) -> None:
+    spec, answer = landed
+    assert answer.code == 0, answer.err
+    assert rows_of(spec) == expected(2000)
+
+
+def test_standard_output_is_one_json_line_per_cycle(landed: tuple[Path, Answer]) -> None:
+    _, answer = landed
+    line = answer.value
+    assert line["counts"] == {"landed": 2000, "rejected": 2, "filtered": 1, "gaps": 0, "skipped": 0}
+    assert [p["rows"] for p in line["published"]] == [2000, 2]
+    assert sum(end - start for ranges in line["offsets"].values() for start, end in ranges) == 2003
+    assert line["slices"] == {"done": line["window"]["slices"]}
+    assert (line["left"], line["missing"], line["blocked"], line["waiting"]) == (0, [], [], [])
+    assert line["valid_through"] is not None
+    assert line["seconds"].keys() == {"open", "spark", "write", "close"}
+
+
+def test_dead_letters_are_there_once_with_place_and_reason(landed: tuple[Path, Answer]) -> None:
+    spec, _ = landed
+    found = table_of(spec, "_dead").scan().to_arrow().to_pylist()
+    assert sorted(row["value"] for row in found) == sorted(REJECTED)
+    assert {(row["topic"], row["partition"]) for row in found} == {(topic_of(spec), 1)}
+    assert all(row["reason"] for row in found)
+
+
+def test_another_run_lands_nothing(landed: tuple[Path, Answer]) -> None:
+    spec, _ = landed
+    before = table_of(spec).metadata.current_snapshot_id
+    answer = land(spec)
+    assert answer.code == 0
+    assert (answer.value["rows"], answer.value["reason"]) == (0, "nothing new")
+    assert table_of(spec).metadata.current_snapshot_id == before
+    assert "spark" not in answer.value["seconds"]
+
+
+def test_plan_and_status_say_that_nothing_is_left(landed: tuple[Path, Answer]) -> None:
+    spec, _ = landed
+    plan = run("plan", str(spec), "--explain", "--json").value
+    assert (plan["records"], plan["slices"], plan["reason"]) == (0, [], "nothing new")
+    assert len(plan["explain"]) == 3
+    status = run("status", str(spec), "--json").value
+    assert status["lag"] == 0
+    assert status["cycles"] == []
+    assert {t["condition"] for t in status["tables"]} == {"present"}
+    assert status["valid_through"] is not None
+
+
+def test_verify_agrees(landed: tuple[Path, Answer]) -> None:
+    spec, _ = landed
+    answer = run("verify", str(spec), "--json")
+    assert answer.code == 0, answer.out
+    data, dead = answer.value["tables"]
+    assert (data["offsets"], data["rows"], data["counts"]["rejected"]) == (2003, 2000, 2)
+    assert dead["rows"] == 2
+
+
+def test_the_control_log_tells_the_cycle(landed: tuple[Path, Answer]) -> None:
+    spec, answer = landed
+    shown = run("control-log", str(spec), "--group", "lakecommit-orders", "--json").lines
+    first = answer.value["commit_id"]
+    kinds = [r["event"]["type"] for r in shown if r["event"]["commit_id"] == first]
+    assert kinds[0] == "START_COMMIT"
+    assert kinds[-3:] == ["COMMIT_TO_TABLE", "COMMIT_TO_TABLE", "COMMIT_COMPLETE"]
+    assert kinds.count("DATA_COMPLETE") == answer.value["window"]["slices"]
+
+
+def test_ledger_show_has_the_ends(landed: tuple[Path, Answer]) -> None:
+    spec, _ = landed
+    data = run("ledger", "show", str(spec), "--json").lines[0]
+    (section,) = data["sections"]
+    assert sum(end - start for ranges in section["covered"].values() for start, end in ranges) == 2003
+
+
+def a_file(spec: Path) -> Path:
+    paths = sorted(table_of(spec).inspect.files().column("file_path").to_pylist())
+    return Path(urlsplit(paths[0]).path)
+
+
+@pytest.fixture
+def damaged(landed: tuple[Path, Answer]) -> Iterator[Path]:
+    """A data file that a test may damage."""
+    path = a_file(landed[0])
+    content = path.read_bytes()
+    yield path
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize(("damage", "told"), [(Path.unlink, "is gone"), (lambda p: p.write_bytes(b"PAR1"), "4 bytes")])
+def test_verify_names_a_file_that_is_gone_or_cut(
+    damage: Callable[[Path], object], told: str, damaged: Path, landed: tuple[Path, Answer]
+) -> None:
+    damage(damaged)
+    answer = run("verify", str(landed[0]), "--json")
+    assert answer.code == 1
+    (found,) = answer.value["findings"]
+    assert str(damaged) in found["text"]
+    assert told in found["text"]
+    assert run("verify", str(landed[0]), "--no-files").code == 0
+
+
+def test_commits_of_others_are_notes_and_no_fault(landed: tuple[Path, Answer]) -> None:
+    spec, _ = landed
+    table = table_of(spec)
+    table.append(table.scan(limit=1).to_arrow())
+    answer = run("verify", str(spec), "--json")
+    assert answer.code == 0, answer.out
+    assert [(f["level"], f["snapshot_id"]) for f in answer.value["findings"]] == [
+        ("note", table.metadata.current_snapshot_id)
+    ]
+
+
+def test_cycles_limits_a_run_and_says_what_is_left(new_landing: Callable[..., tuple[Path, Sender]]) -> None:
+    spec, sender = new_landing(1, max_records=400, slice_records=200)
+    sender.produce(topic_of(spec), orders(1000), 0)
+    answer = land(spec, "--cycles", "2")
+    assert answer.code == 0, answer.err
+    assert [(line["rows"], line["left"]) for line in answer.lines] == [(400, 600), (400, 200)]
+    assert "200 offsets are left" in answer.err
+    assert rows_of(spec) == expected(800)
+
+
+@pytest.fixture
+def running(new_landing: Callable[..., tuple[Path, Sender]]) -> Iterator[tuple[Path, Running]]:
+    """A landing of 10,000 orders in 40 slices, some of which are done."""
+    spec, sender = new_landing(2, slice_records=SLICE, groups=2)
+    for partition in range(2):
+        sender.produce(topic_of(spec), orders(10_000)[partition::2], partition)
+    process = Running.land(spec)
+    process.wait_for(": done in", times=3)
+    yield spec, process
+    process.close()
+
+
+def check_nothing_lost_or_doubled(spec: Path) -> None:
+    assert rows_of(spec) == expected(10_000)
+    verified = run("verify", str(spec), "--json")
+    assert verified.code == 0, verified.out
+    assert verified.value["tables"][0]["offsets"] == 10_000
+
+
+def test_after_a_kill_the_next_run_goes_on_at_once_from_what_was_reported(running: tuple[Path, Running]) -> None:
+    spec, process = running
+    process.kill()
+    assert process.end().code == -signal.SIGKILL
+    answer = land(spec)
+    assert answer.code == 0, answer.err
+    assert "is of a process that is gone" in answer.err
+    read = sum(line["window"]["slices"] for line in answer.lines)
+    assert 0 < read <= 37
+    check_nothing_lost_or_doubled(spec)
+
+
+def test_a_run_that_is_told_to_stop_says_what_is_saved_and_publishes_nothing_more(
+    running: tuple[Path, Running],
+) -> None:
+    spec, process = running
+    process.kill(signal.SIGTERM)
+    answer = process.end(timeout=60)
+    assert answer.code == 128 + signal.SIGTERM
+    assert "are reported and will not be read again" in answer.err
+    assert "Traceback" not in answer.err
+    assert table_of(spec).scan().to_arrow().num_rows == 0
+    assert land(spec).code == 0
+    check_nothing_lost_or_doubled(spec)
+
+
+def test_when_java_dies_the_cycle_is_closed_and_the_next_one_reads_the_rest(running: tuple[Path, Running]) -> None:
+    spec, process = running
+    process.kill_children("org.apache.spark.deploy.SparkSubmit")
+    answer = process.end()
+    assert answer.code == 0, answer.err
+    first, *others = answer.lines
+    assert first["rows"] >= 3 * SLICE
+    assert first["missing"]
+    assert others[-1]["missing"] == []
+    assert "starting another one" in answer.err
+    check_nothing_lost_or_doubled(spec)
+
+
+def test_when_python_workers_die_their_slices_are_done_by_others(running: tuple[Path, Running]) -> None:
+    spec, process = running
+    process.kill_children("pyspark.daemon")
+    answer = process.end()
+    assert answer.code == 0, answer.err
+    check_nothing_lost_or_doubled(spec)
+
+
+def test_a_range_over_its_budget_is_blocked_by_name_until_a_person_says_how(
+    new_landing: Callable[..., tuple[Path, Sender]],
+) -> None:
+    spec, sender = new_landing(2, slice_records=SLICE, dead_letter_max_records=3)
+    topic = topic_of(spec)
+    sender.produce(topic, orders(100), 0)
+    sender.produce(topic, [b"bad"] * 5, 0)
+    sender.produce(topic, [b"bad"] * 6, 1)
+    answer = land(spec)
+    assert answer.code == 1, answer.err
+    assert "lakecommit unblock" in answer.err.splitlines()[-1]
+    assert len(run("status", str(spec), "--json").value["blocked"]) == 2
+
+    refused = run("unblock", str(spec), "--skip", "--partition", f"{topic}:7", "--json")
+    assert refused.code == 1
+    assert refused.value["error"]["type"] == "BlockedRangeError"
+    assert run("unblock", str(spec), "--skip", "--partition", f"{topic}:1").code == 0
+    assert run("unblock", str(spec), "--raise", "10").code == 0
+    answer = land(spec)
+    assert answer.code == 0, answer.err
+    assert rows_of(spec) == expected(100)
+    assert table_of(spec, "_dead").scan().to_arrow().num_rows == 5
+    status = run("status", str(spec), "--json").value
+    assert (status["lag"], status["blocked"]) == (0, [])
+    assert run("verify", str(spec)).code == 0

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Exit codes, and what is loaded before a command runs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_lakecommit import __version__
+from airflow_provider_lakecommit.cli import main as face
+from airflow_provider_lakecommit.cli.output import Exit
+
+SPEC = {
+    "name": "orders",
+    "topics": "orders",
+    "table": "shop.orders",
+    "kafka": {"bootstrap.servers": "127.0.0.1:1"},
+    "catalog": {"type": "sql", "uri": "sqlite:///:memory:"},
+}
+
+
+@pytest.fixture
+def spec_file(tmp_path: Path) -> Callable[..., str]:
+    """`spec_file(**changes) -> path`; a change to None leaves the key out."""
+
+    def write(**changes: object) -> str:
+        path = tmp_path / "spec.yaml"
+        path.write_text(json.dumps({k: v for k, v in {**SPEC, **changes}.items() if v is not None}))
+        return str(path)
+
+    return write
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["fly"],
+        ["land"],
+        ["land", "spec.yaml", "--cycles", "0"],
+        ["land", "spec.yaml", "--cycles", "two"],
+        ["unblock", "spec.yaml"],
+        ["unblock", "spec.yaml", "--skip", "--raise", "5"],
+        ["unblock", "spec.yaml", "--raise", "5:2"],
+        ["unblock", "spec.yaml", "--raise", "-5"],
+        ["ledger", "init", "spec.yaml"],
+        ["ledger"],
+    ],
+    ids=" ".join,
+)
+def test_bad_usage_is_2(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        face.main(arguments)
+    assert left.value.code == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"tabel": "shop.x"}, "did you mean 'table'"),
+        ({"groups": 0}, "whole number of at least 1"),
+        ({"kafka": None}, "bootstrap.servers"),
+        ({"catalog": None}, "section 'catalog' is missing"),
+        ({"spark": {"mister": "local[2]"}}, "unknown key 'mister'"),
+        ({"spark": {"master": 2}}, "must be a text"),
+        ({"spark": {"master": "local[2]", "remote": "sc://x"}}, "either `master` or `remote`"),
+    ],
+    ids=str,
+)
+def test_a_bad_spec_is_2_and_says_what_is_wrong(
+    changes: dict[str, object], told: str, spec_file: Callable[..., str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert face.main(["land", spec_file(**changes), "--json"]) == 2
+    out, err = capfd.readouterr()
+    assert told in err
+    error = json.loads(out)["error"]
+    assert error["type"] == "SpecError"
+    assert told in error["message"]
+
+
+def test_a_spec_that_is_not_there_is_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert face.main(["status", "/nowhere/spec.yaml"]) == Exit.USAGE
+    assert "/nowhere/spec.yaml" in capsys.readouterr().err
+
+
+def test_spark_connect_is_refused_with_1(spec_file: Callable[..., str], capfd: pytest.CaptureFixture[str]) -> None:
+    assert face.main(["land", spec_file(spark={"remote": "sc://x"})]) == Exit.REFUSED
+    assert "not supported yet" in capfd.readouterr().err
+
+
+def test_what_nobody_foresaw_is_1_with_a_traceback_without_secrets(
+    spec_file: Callable[..., str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import airflow_provider_lakecommit.cli.verify as command
+
+    def broken(*_: object, **__: object) -> int:
+        raise RuntimeError("canary-4711 in a driver's text")
+
+    monkeypatch.setattr(command, "verify", broken)
+    spec = spec_file(kafka={"bootstrap.servers": "127.0.0.1:1", "sasl.password": "canary-4711"})
+    assert face.main(["verify", spec]) == Exit.REFUSED
+    err = capsys.readouterr().err
+    assert "Traceback" in err
+    assert "canary-4711" not in err
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        face.main(["--version"])
+    assert left.value.code == 0
+    assert capsys.readouterr().out.strip() == f"lakecommit {__version__}"
+
+
+LOADED = """
+import sys
+from airflow_provider_lakecommit.cli.main import main
+try:
+    main(["--help"])
+except SystemExit:
+    pass
+print(sorted({name.partition(".")[0] for name in sys.modules} & set(sys.argv[1].split(","))), file=sys.stderr)
+"""
+
+
+def test_help_loads_nothing_heavy() -> None:
+    heavy = "pyspark,py4j,pyiceberg,pyarrow,airflow,confluent_kafka,fastavro,yaml"
+    done = subprocess.run([sys.executable, "-c", LOADED, heavy], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stderr.strip() == "[]"
+    assert "control-log" in done.stdout

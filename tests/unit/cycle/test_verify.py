@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each promise that `verify` checks, broken on its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+
+from airflow_provider_lakecommit.committer.summary import Account, Kind, SnapshotRecord
+from airflow_provider_lakecommit.core.model import ControlPosition, Counts, LedgerSection
+from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
+from airflow_provider_lakecommit.cycle.verify import (
+    AddedFile,
+    Finding,
+    LandingSnapshot,
+    Level,
+    TableHistory,
+    check_landing,
+    check_table,
+    totals,
+)
+from airflow_provider_lakecommit.landing import Landing
+
+P0, P1 = (SourcePartition("orders", n, "topic-id") for n in range(2))
+LANDING = Landing(name="orders", topics="orders", table="shop.orders", dead_letter_table="shop.dead")
+CONTROL = ControlPosition(cluster_id="c", topic="control", topic_id="t", partition=0, read_from=0, low=None)
+
+
+def cover(*ranges: tuple[SourcePartition, int, int]) -> Coverage:
+    return Coverage.of((p, OffsetRange(start, end)) for p, start, end in ranges)
+
+
+def section(
+    covered: Coverage, landing: str = "orders", starts: dict[SourcePartition, int] | None = None
+) -> LedgerSection:
+    return LedgerSection(
+        landing=landing,
+        lane="live",
+        cluster_id="c",
+        epoch=UUID(int=1),
+        spec_version="s",
+        starts={P0: 0, P1: 0} if starts is None else starts,
+        covered=covered,
+        control=CONTROL,
+    )
+
+
+def snapshot(
+    n: int,
+    covered: Coverage,
+    ranges: Coverage | None = None,
+    *,
+    kind: Kind = Kind.APPEND,
+    rows: int | None = None,
+    files: Iterable[AddedFile] | None = None,
+    account: Account | None = None,
+    others: Iterable[LedgerSection] = (),
+    token: UUID | None = None,
+) -> LandingSnapshot:
+    """A snapshot that adds up, but for what is given."""
+    added = ranges or Coverage()
+    if account is None:
+        account = Account({p: Counts(landed=len(s)) for p, s in added.parts.items()})
+    held = account.total.landed if rows is None else rows
+    sections = [section(covered), *others]
+    return LandingSnapshot(
+        record=SnapshotRecord(
+            kind=kind,
+            branch="main",
+            landing="orders",
+            lane="live",
+            token=token or UUID(int=n),
+            ranges=added,
+            accounting=account,
+            rows=held,
+            snapshot_id=n,
+        ),
+        sections={(s.landing, s.lane): s for s in sections},
+        files=tuple((AddedFile(path=f"f{n}", rows=held),) if held else ()) if files is None else tuple(files),
+    )
+
+
+ORIGIN = snapshot(1, Coverage(), kind=Kind.ORIGIN)
+FIRST = snapshot(2, cover((P0, 0, 10)), cover((P0, 0, 10)))
+SECOND = snapshot(3, cover((P0, 0, 15), (P1, 0, 4)), cover((P0, 10, 15), (P1, 0, 4)))
+
+
+def history(*snapshots: LandingSnapshot, table: str = "shop.orders", whole: bool = True) -> TableHistory:
+    return TableHistory(
+        table=table,
+        snapshots=snapshots,
+        whole=whole,
+        head=tuple(f.path for s in snapshots for f in s.files),
+    )
+
+
+def texts(findings: Iterable[Finding]) -> str:
+    return "\n".join(str(f) for f in findings)
+
+
+def test_a_history_that_adds_up_has_no_findings() -> None:
+    assert texts(check_landing(LANDING, [history(ORIGIN, FIRST, SECOND)])) == ""
+
+
+def test_totals_are_of_one_landing() -> None:
+    found = totals(history(ORIGIN, FIRST, SECOND), "orders")
+    assert (found.snapshots, found.offsets, found.rows, found.files, found.counts.landed) == (3, 19, 19, 2, 19)
+    assert totals(history(ORIGIN, FIRST, SECOND), "other").rows == 0
+
+
+@pytest.mark.parametrize(
+    ("broken", "told"),
+    [
+        (
+            snapshot(2, cover((P0, 0, 9)), cover((P0, 0, 10))),
+            "gained orders[0] [0, 9), the snapshot says orders[0] [0, 10)",
+        ),
+        (snapshot(2, cover((P0, 0, 10)), cover((P0, 0, 9))), "gained orders[0] [0, 10), the snapshot says"),
+        (
+            snapshot(2, cover((P0, 0, 10)), Coverage(), kind=Kind.CARRY),
+            "gained orders[0] [0, 10), the snapshot says nothing",
+        ),
+        (snapshot(2, cover((P0, 2, 10)), cover((P0, 2, 10))), "has a hole: orders[0] is landed to 0 and in [2, 10)"),
+        (snapshot(2, cover((P0, 0, 10)), cover((P0, 0, 10)), rows=9), "9 rows for 10 landed records"),
+        (
+            snapshot(2, cover((P0, 0, 10)), cover((P0, 0, 10)), files=[AddedFile(path="f", rows=9)]),
+            "says 10 rows, its 1 files hold 9",
+        ),
+        (
+            snapshot(2, cover((P0, 0, 10)), cover((P0, 0, 10)), account=Account({P0: Counts(landed=9)})),
+            "orders[0]: [0, 10) spans 10 offsets, 9 are accounted for",
+        ),
+        (
+            snapshot(2, cover((P0, 0, 10)), cover((P0, 0, 10)), account=Account({P1: Counts(landed=10)})),
+            "orders[1]: nothing spans 0 offsets, 10 are accounted for",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_snapshot_that_does_not_add_up_is_wrong(broken: LandingSnapshot, told: str) -> None:
+    found = check_landing(LANDING, [history(ORIGIN, broken)])
+    assert told in texts(found)
+    assert {f.snapshot_id for f in found} == {2}
+    assert {f.level for f in found} == {Level.WRONG}
+
+
+def test_a_range_that_was_landed_before_is_landed_twice() -> None:
+    again = snapshot(3, cover((P0, 0, 12)), cover((P0, 8, 12)))
+    assert "orders[0] [8, 10) was in the ledger of landing 'orders' before: landed twice" in texts(
+        check_table(history(ORIGIN, FIRST, again))
+    )
+
+
+def test_a_ledger_that_loses_ranges_is_wrong_unless_a_person_set_it() -> None:
+    assert "lost orders[0] [5, 10)" in texts(
+        check_table(history(ORIGIN, FIRST, snapshot(3, cover((P0, 0, 5)), kind=Kind.EPOCH)))
+    )
+    assert texts(check_table(history(ORIGIN, FIRST, snapshot(3, cover((P0, 0, 5)), kind=Kind.INIT)))) == ""
+
+
+def test_gaps_filtered_rejected_and_skipped_records_make_up_a_span() -> None:
+    counts = Counts(landed=4, rejected=3, filtered=2, gaps=1, skipped=5)
+    mixed = snapshot(2, cover((P0, 0, 15)), cover((P0, 0, 15)), account=Account({P0: counts}))
+    assert texts(check_table(history(ORIGIN, mixed))) == ""
+
+
+def test_the_section_of_another_landing_must_stay_as_it_was() -> None:
+    other = section(cover((P0, 0, 3)), "other", starts={})
+    moved = replace(other, covered=cover((P0, 0, 5)))
+    before = snapshot(2, cover((P1, 0, 2)), cover((P1, 0, 2)), others=[other])
+    after = snapshot(3, cover((P1, 0, 4)), cover((P1, 2, 4)), others=[moved])
+    gone = snapshot(3, cover((P1, 0, 4)), cover((P1, 2, 4)))
+    first = replace(ORIGIN, sections={**ORIGIN.sections, ("other", "live"): other})
+    start = replace(ORIGIN, sections={("other", "live"): other})
+    assert "ledger of landing 'other' gained orders[0] [3, 5), the snapshot says nothing" in texts(
+        check_table(history(start, first, before, after, whole=False))
+    )
+    assert "the ledger of landing 'other' is gone" in texts(
+        check_table(history(start, first, before, gone, whole=False))
+    )
+
+
+def test_two_landings_that_hold_the_same_offsets_are_wrong() -> None:
+    other = section(cover((P0, 5, 8)), "other", starts={P0: 5})
+    both = snapshot(2, cover((P0, 0, 10)), cover((P0, 0, 10)), others=[other])
+    assert "landings 'orders' and 'other' both hold orders[0] [5, 8)" in texts(check_table(history(both, whole=False)))
+
+
+def test_a_token_that_names_two_snapshots_is_wrong() -> None:
+    twice = replace(SECOND, record=replace(SECOND.record, token=FIRST.record.token))
+    assert f"2 snapshots have the token {FIRST.record.token}" in texts(check_table(history(ORIGIN, FIRST, twice)))
+
+
+def test_a_file_that_two_snapshots_added_is_named_once() -> None:
+    same = replace(SECOND, files=(AddedFile(path="f2", rows=9),))
+    found = texts(check_table(history(ORIGIN, FIRST, same)))
+    assert found.count("f2") == 1
+    assert "file f2 was added by 2 snapshots" in found
+
+
+def test_a_file_that_is_in_the_table_twice_is_wrong() -> None:
+    doubled = replace(history(ORIGIN, FIRST), head=("f2", "f2"))
+    assert "file f2 is in the table 2 times" in texts(check_table(doubled))
+
+
+def test_an_expired_history_is_checked_from_where_it_begins() -> None:
+    assert texts(check_table(history(SECOND, whole=False))) == ""
+    assert "gained" in texts(check_table(history(SECOND, whole=True)))
+    assert "9 rows" in texts(check_table(history(replace(SECOND, files=(AddedFile(path="f", rows=8),)), whole=False)))
+
+
+def dead(rows: int, rejected: int, covered: Coverage | None = None) -> TableHistory:
+    account = Account({P0: Counts(landed=10 - rejected, rejected=rejected)})
+    span = covered or cover((P0, 0, 10))
+    return history(ORIGIN, snapshot(2, span, span, account=account, rows=rows), table="shop.dead")
+
+
+def data(rejected: int) -> TableHistory:
+    account = Account({P0: Counts(landed=10 - rejected, rejected=rejected)})
+    return history(ORIGIN, snapshot(2, cover((P0, 0, 10)), cover((P0, 0, 10)), account=account))
+
+
+def test_each_rejected_record_is_one_dead_letter() -> None:
+    assert texts(check_landing(LANDING, [data(3), dead(3, 3)])) == ""
+    assert "shop.dead snapshot 2: 2 rows for 3 rejected records" in texts(check_landing(LANDING, [data(3), dead(2, 3)]))
+
+
+def test_tables_at_the_same_end_must_agree_on_what_was_rejected() -> None:
+    assert "4 rows, while 3 records of shop.orders were rejected" in texts(
+        check_landing(LANDING, [data(3), dead(4, 4)])
+    )
+
+
+def test_tables_at_different_ends_are_not_compared() -> None:
+    behind = history(ORIGIN, table="shop.dead")
+    assert texts(check_landing(LANDING, [data(3), behind])) == ""
+
+
+def test_a_hole_is_judged_from_where_the_lane_starts() -> None:
+    later = section(Coverage({P0: RangeSet.of((5, 9))}), starts={P0: 5})
+    one = replace(FIRST, sections={("orders", "live"): later})
+    assert texts(f for f in check_table(history(one, whole=False)) if "hole" in f.text) == ""

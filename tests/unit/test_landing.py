@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The declaration of a pipeline: one parser, one error text, an identity that only rows change."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields
+from datetime import timedelta
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+
+from airflow_provider_lakecommit.core.model import Budget
+from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.landing import DEFAULT_CONTROL_TOPIC, Landing, LandingSpec, load_spec
+
+LEAST = {"name": "orders", "topics": "orders", "table": "shop.orders"}
+FULL: Mapping[str, Any] = {
+    **LEAST,
+    "topics": ["orders", "orders.v2"],
+    "timestamps": {"ts": "epoch_millis", "paid.at": "%Y-%m-%d"},
+    "start": "latest",
+    "unknown_fields": "dead_letter",
+    "dead_letter_table": "shop.orders_dead",
+    "dead_letter_max_records": 5,
+    "dead_letter_max_ratio": 0.5,
+    "metadata_columns": True,
+    "create": {"schema": [{"name": "id", "type": "long"}], "partition_by": ["day(ts)"], "properties": {"a": "b"}},
+    "groups": 4,
+    "max_records": 10,
+    "max_bytes": 20,
+    "slice_records": 30,
+    "branch": "audit",
+    "on_spec_change": "void",
+    "completion_timeout": 90.5,
+    "kafka_config_id": "k",
+    "iceberg_conn_id": "i",
+    "control_topic": "control",
+}
+
+
+SHAPING = {"timestamps", "unknown_fields", "dead_letter_table", "metadata_columns"}
+
+
+def landing(**more: Any) -> Landing:
+    return Landing.from_dict({**LEAST, **more})
+
+
+class TestLanding:
+    def test_three_values_are_enough(self) -> None:
+        of = landing()
+        assert of.topic_names == ("orders",)
+        assert of.tables == ("shop.orders",)
+        assert of.control_topic_name == DEFAULT_CONTROL_TOPIC
+        assert of.group_id == "lakecommit-orders"
+        assert of.budget == Budget(max_records=1000, max_ratio=0.01)
+
+    def test_the_data_table_comes_before_the_dead_letters(self) -> None:
+        assert landing(dead_letter_table="shop.dead").tables == ("shop.orders", "shop.dead")
+
+    def test_arguments_and_plain_values_make_the_same_landing(self) -> None:
+        by_hand = Landing(**{**FULL, "completion_timeout": timedelta(seconds=90.5)})
+        assert Landing.from_dict(FULL) == by_hand
+
+    @pytest.mark.parametrize("values", [LEAST, FULL])
+    def test_plain_values_come_back_through_json_without_defaults(self, values: Mapping[str, Any]) -> None:
+        told = json.loads(json.dumps(Landing.from_dict(values).to_dict()))
+        assert told == dict(values)
+        assert Landing.from_dict(told) == Landing.from_dict(values)
+
+    def test_every_field_is_in_the_full_example(self) -> None:
+        assert {f.name for f in fields(Landing)} - set(FULL) == {"format"}
+
+
+class TestSpecVersion:
+    def test_it_is_the_same_in_every_release(self) -> None:
+        assert landing().spec_version == "2f2af84c7da20b6b"
+
+    @pytest.mark.parametrize(
+        ("key", "value"),
+        [
+            ("table", "shop.others"),
+            *((key, FULL[key]) for key in sorted(SHAPING)),
+        ],
+    )
+    def test_what_changes_the_rows_changes_it(self, key: str, value: Any) -> None:
+        assert landing(**{key: value}).spec_version != landing().spec_version
+
+    @pytest.mark.parametrize(
+        "key",
+        sorted(set(FULL) - {"name", "topics", "table"} - SHAPING),
+    )
+    def test_what_changes_no_row_does_not(self, key: str) -> None:
+        assert landing(**{key: FULL[key]}).spec_version == landing().spec_version
+
+    def test_a_default_that_is_written_out_does_not(self) -> None:
+        assert landing(format="json", unknown_fields="ignore", timestamps={}).spec_version == landing().spec_version
+
+    def test_the_order_of_timestamps_does_not(self) -> None:
+        a, b = {"a": "iso8601", "b": "epoch_micros"}, {"b": "epoch_micros", "a": "iso8601"}
+        assert landing(timestamps=a).spec_version == landing(timestamps=b).spec_version
+
+
+class TestMistakes:
+    @pytest.mark.parametrize(
+        ("key", "value", "said"),
+        [
+            ("name", "", "'' is not a name"),
+            ("name", "a b", "'a b' is not a name"),
+            ("name", "x" * 101, "at most 100"),
+            ("name", None, "None is not a name"),
+            ("topics", [], "() is not a topic name or a list"),
+            ("topics", ["a", "a"], "list of different topic names"),
+            ("topics", ["a", 1], "1 is not a topic name"),
+            ("topics", "a/b", "'a/b' is not a topic name"),
+            ("topics", 5, "5 is not a topic name"),
+            ("table", "orders", "'orders' is not a table name (namespace.table)"),
+            ("table", "shop..orders", "is not a table name"),
+            ("format", "avro", "'avro' is not one of json"),
+            ("timestamps", [1], "is not a mapping of column paths to rules"),
+            ("timestamps", {1: "iso8601"}, "is not a mapping of column paths to rules"),
+            ("timestamps", {"ts": "millis"}, "ts: 'millis': allowed are iso8601, epoch_seconds"),
+            ("start", "newest", "'newest' is not one of earliest, latest"),
+            ("unknown_fields", "drop", "is not one of ignore, dead_letter"),
+            ("dead_letter_table", "dead", "'dead' is not a table name"),
+            ("dead_letter_table", "shop.orders", "must be another table than `table`"),
+            ("dead_letter_max_records", -1, "is not a whole number of at least 0"),
+            ("dead_letter_max_ratio", 1.1, "is not a number between 0 and 1"),
+            ("dead_letter_max_ratio", True, "is not a number between 0 and 1"),
+            ("dead_letter_max_ratio", float("nan"), "is not a number between 0 and 1"),
+            ("metadata_columns", "yes", "'yes' is not true or false"),
+            ("create", {}, "needs `schema`"),
+            ("create", {"schema": [{"name": "a"}], "partition": []}, "unknown key 'partition'; allowed are schema"),
+            ("groups", 0, "0 is not a whole number of at least 1"),
+            ("groups", True, "True is not a whole number"),
+            ("max_records", 1.5, "is not a whole number"),
+            ("max_bytes", "1", "is not a whole number"),
+            ("slice_records", None, "None is not a whole number"),
+            ("branch", "", "is not a name"),
+            ("on_spec_change", "keep", "is not one of finish, void"),
+            ("completion_timeout", 0, "is not a positive duration"),
+            ("completion_timeout", float("inf"), "is not a positive duration"),
+            ("completion_timeout", float("nan"), "is not a positive duration"),
+            ("completion_timeout", "1h", "'1h' is not a positive duration"),
+            ("control_topic", "a b", "'a b' is not a topic name"),
+        ],
+    )
+    def test_a_wrong_value_is_named_with_its_key(self, key: str, value: Any, said: str) -> None:
+        with pytest.raises(SpecError) as refused:
+            landing(**{key: value})
+        assert f"{key}: " in str(refused.value)
+        assert said in str(refused.value)
+
+    def test_several_mistakes_are_told_together(self) -> None:
+        with pytest.raises(SpecError, match=r"landing 'orders': table: .*; groups: .*; branch: "):
+            landing(table="x", groups=0, branch="")
+
+    def test_an_unknown_key_comes_with_the_nearest_known_one(self) -> None:
+        with pytest.raises(SpecError, match=r"unknown key 'slice_record' \(did you mean 'slice_records'\?\)"):
+            landing(slice_record=5)
+
+    def test_missing_keys_are_all_named(self) -> None:
+        with pytest.raises(SpecError, match=r"landing 'x': missing key 'topics'; missing key 'table'"):
+            Landing.from_dict({"name": "x"})
+
+
+def spec(tmp_path: Path, text: str | bytes) -> LandingSpec:
+    path = tmp_path / "orders.yaml"
+    path.write_bytes(text if isinstance(text, bytes) else dedent(text).encode())
+    return load_spec(path)
+
+
+class TestYaml:
+    def test_a_spec_is_a_landing_and_three_sections(self, tmp_path: Path) -> None:
+        found = spec(
+            tmp_path,
+            """
+            name: orders
+            topics: [orders, orders.v2]
+            table: shop.orders
+            timestamps: {ts: epoch_millis}
+            completion_timeout: 60
+            kafka: {bootstrap.servers: "127.0.0.1:9092"}
+            catalog: {type: sql}
+            spark: {master: "local[2]"}
+            """,
+        )
+        assert found.landing == landing(
+            topics=["orders", "orders.v2"], timestamps={"ts": "epoch_millis"}, completion_timeout=60
+        )
+        assert found.kafka == {"bootstrap.servers": "127.0.0.1:9092"}
+        assert found.catalog == {"type": "sql"}
+        assert found.spark == {"master": "local[2]"}
+
+    def test_sections_that_are_left_out_are_empty(self, tmp_path: Path) -> None:
+        found = spec(tmp_path, json.dumps({**LEAST, "kafka": {"bootstrap.servers": "x"}}))
+        assert (found.catalog, found.spark) == ({}, {})
+
+    def test_from_yaml_gives_the_landing_alone(self, tmp_path: Path) -> None:
+        spec(tmp_path, json.dumps({**FULL, "kafka": {"bootstrap.servers": "x"}}))
+        assert Landing.from_yaml(tmp_path / "orders.yaml") == Landing.from_dict(FULL)
+
+    @pytest.mark.parametrize(
+        ("text", "said"),
+        [
+            pytest.param("a: [", "is not YAML", id="no YAML"),
+            pytest.param(b"\xff\xfe\x00", "is not YAML", id="no text"),
+            pytest.param("- a", "a mapping of keys to values is needed, found list", id="a list"),
+            pytest.param("", "found NoneType", id="empty"),
+            pytest.param("1: a", "a mapping of keys to values is needed", id="a key that is no text"),
+            pytest.param("name: a", "section 'kafka' lacks 'bootstrap.servers'", id="no broker"),
+            pytest.param("kafka: [a]", "section 'kafka' must be a mapping", id="a section that is a list"),
+            pytest.param(
+                "kafka: {bootstrap.servers: x}\ncatalogue: {}",
+                "unknown key 'catalogue' (did you mean 'catalog'?)",
+                id="a section mistyped",
+            ),
+            pytest.param("kafka: {bootstrap.servers: x}\nname: a", "missing key 'topics'", id="keys left out"),
+        ],
+    )
+    def test_a_mistake_is_named(self, tmp_path: Path, text: str | bytes, said: str) -> None:
+        with pytest.raises(SpecError) as refused:
+            spec(tmp_path, text)
+        assert said in str(refused.value)
+
+    def test_a_file_that_cannot_be_read_is_named(self, tmp_path: Path) -> None:
+        with pytest.raises(SpecError, match=r"cannot read spec .*missing\.yaml: No such file"):
+            load_spec(tmp_path / "missing.yaml")

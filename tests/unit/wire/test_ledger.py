@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ledger as text: what a snapshot summary must give back, whatever else lands in the same table."""
+
+from __future__ import annotations
+
+import json
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_provider_lakecommit.core.model import ControlPosition, LedgerSection
+from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet, SourcePartition
+from airflow_provider_lakecommit.exceptions import WireError
+from airflow_provider_lakecommit.wire.envelope import COMPRESS_ABOVE
+from airflow_provider_lakecommit.wire.ledger import LEDGER_LIMIT, decode_ledger, encode_ledger
+from tests.unit.wire.values import FOREIGN, SECTIONS, STEADY, damaged, value_or_error
+
+
+def section(partitions: int, holes: int = 0, landing: str = "orders") -> LedgerSection:
+    ranges = RangeSet.of((0, 1_000_000_007), *((2_000_000_000 + 7 * k, 2_000_000_003 + 7 * k) for k in range(holes)))
+    parts = [SourcePartition("shop.orders.v1", n, "0aBcDeFgHiJkLmNoPqRsTu") for n in range(partitions)]
+    return LedgerSection(
+        landing=landing,
+        lane="live",
+        cluster_id="0aBcDeFgHiJkLmNoPqRsTu",
+        epoch=UUID(int=7),
+        spec_version="0123456789abcdef",
+        starts=dict.fromkeys(parts, 0),
+        covered=Coverage(dict.fromkeys(parts, ranges)),
+        control=ControlPosition(
+            cluster_id="c", topic="control-lakecommit", topic_id="t", partition=3, read_from=9, low=None
+        ),
+        record_bytes=250,
+    )
+
+
+@STEADY
+@given(st.lists(SECTIONS, max_size=3, unique_by=lambda s: (s.landing, s.lane)))
+def test_sections_survive_in_the_order_of_their_names(sections: list[LedgerSection]) -> None:
+    assert decode_ledger(encode_ledger(sections)) == tuple(sorted(sections, key=lambda s: (s.landing, s.lane)))
+
+
+def test_the_text_does_not_depend_on_the_order_of_the_sections() -> None:
+    a, b = section(1, landing="a"), section(1, landing="b")
+    assert encode_ledger([a, b]) == encode_ledger([b, a])
+
+
+def test_a_small_ledger_can_be_read_by_people() -> None:
+    values = json.loads(encode_ledger([section(8)]))
+    (told,) = values["sections"]
+    assert told["landing"] == "orders"
+    assert told["covered"][0][2]["7"] == [0, 1_000_000_007]
+    assert told["control"]["topic"] == "control-lakecommit"
+
+
+def test_a_thousand_partitions_fit_and_are_compressed() -> None:
+    text = encode_ledger([section(1000)])
+    assert text.startswith("z:")
+    assert len(text) < COMPRESS_ABOVE
+    assert decode_ledger(text) == (section(1000),)
+
+
+def test_over_the_limit_names_the_remedy() -> None:
+    scattered = [section(40, holes=900 + n, landing=str(n)) for n in range(40)]
+    with pytest.raises(WireError, match=rf"the limit is {LEDGER_LIMIT}: land fewer topic partitions or fewer landings"):
+        encode_ledger(scattered)
+
+
+def test_a_key_of_a_later_release_is_passed_over() -> None:
+    values = json.loads(encode_ledger([section(1)]))
+    values["sections"][0]["later"] = values["later"] = [1]
+    assert decode_ledger(json.dumps(values)) == (section(1),)
+
+
+@pytest.mark.parametrize("low", [None, 0, 5])
+def test_no_low_watermark_is_not_the_same_as_0(low: int | None) -> None:
+    values = json.loads(encode_ledger([section(1)]))
+    values["sections"][0]["control"]["low"] = low
+    assert decode_ledger(json.dumps(values))[0].control.low == low
+
+
+@STEADY
+@given(st.data(), SECTIONS)
+def test_no_damage_does_worse_than_a_wire_error(data: st.DataObject, of: LedgerSection) -> None:
+    values = data.draw(damaged(json.loads(encode_ledger([of]))) | FOREIGN)
+    assert isinstance(value_or_error(decode_ledger, json.dumps(values)), (tuple, WireError))
