@@ -145,7 +145,6 @@ class View:
     recut: Coverage
     evidence: tuple[int, ...]
     announced: frozenset[UUID]
-    empty_closes: int
 
     def claims(self, now: datetime, released: Collection[UUID] = ()) -> Coverage:
         """Ranges that open cycles hold, without those that are about to be ``released``."""
@@ -221,7 +220,6 @@ class _Folding:
         self.evidence: list[tuple[Coverage, int]] = []
         self.raised_at: list[int] = []
         self.announced: set[UUID] = set()
-        self.empty_closes = 0
 
     def take(self, entry: Entry) -> None:
         match entry:
@@ -235,7 +233,6 @@ class _Folding:
                 self.reported(entry)
             case TablePublished():
                 self.announced.add(entry.token)
-                self.empty_closes = 0
                 self.apply(entry.directives, entry.offset)
             case CycleClosed():
                 self.closed(entry)
@@ -373,7 +370,6 @@ class _Folding:
 
     def closed(self, e: CycleClosed) -> None:
         self.apply(e.directives, e.offset)
-        self.empty_closes += 1
         own = self.cycles.get(e.commit_id)
         if own is not None:
             closed_at = e.offset if own.closed_at is None else own.closed_at
@@ -425,7 +421,6 @@ class _Folding:
             recut=self.recut - done,
             evidence=tuple(at for c, at in self.evidence if c - landed),
             announced=frozenset(self.announced),
-            empty_closes=self.empty_closes,
         )
 
 

@@ -77,8 +77,8 @@ def open_cycle(rim: Rim, who: RunIdentity, *, retry: bool = False, release: Rele
         look = rim.look(prepared.ledgers)
         if (state := look.view.cycles.get(commit_id)) is not None:
             return _opened(rim, look, state, note="continues the cycle that this run opened before")
-        decision = _decide(rim, prepared, look, source)
-        gone = tuple(c.cycle.commit_id for c in look.view.open_cycles() if release(c.cycle))
+        gone = _gone(look.view, release)
+        decision = _decide(rim, prepared, look, source, gone)
         cycle = new_cycle(rim, who, look.view, gone)
         try:
             sent = send_start(rim, look.partition, cycle, decision.plan, Directives(released=gone))
@@ -96,11 +96,12 @@ def cycle_id_of(rim: Rim, who: RunIdentity) -> UUID:
 
 
 def preview(rim: Rim) -> Opened:
-    """The plan that a cycle would make now; writes nothing, neither to the log nor to a table."""
+    """The plan that a cycle would make now. Nothing is said in the control topic, which is made if it is missing."""
     source = rim.source.watermarks()
+    rim.control.ensure()
     prepared = prepare(rim, source, dry=True)
     look = rim.look(prepared.ledgers)
-    decision = _decide(rim, prepared, look, source)
+    decision = _decide(rim, prepared, look, source, _gone(look.view, lambda _: False))
     ticket = CycleTicket(
         landing=rim.landing.name,
         lane=rim.lane,
@@ -155,7 +156,17 @@ def find_cycle(rim: Rim, commit_id: UUID) -> Opened | None:
     return None
 
 
-def _decide(rim: Rim, prepared: Prepared, look: Look, source: SourceState) -> _Decision:
+def _gone(view: View, release: Release) -> tuple[UUID, ...]:
+    """Open cycles whose claims end with this one: of dead processes, and those whose epochs are all over."""
+    epochs = {t: ledger.section.epoch for t, ledger in view.ledgers.items()}
+    return tuple(
+        c.cycle.commit_id
+        for c in view.open_cycles()
+        if release(c.cycle) or (c.plan.epochs and all(epochs.get(t) != e for t, e in c.plan.epochs.items()))
+    )
+
+
+def _decide(rim: Rim, prepared: Prepared, look: Look, source: SourceState, gone: tuple[UUID, ...]) -> _Decision:
     landing = rim.landing
     limits = Limits(
         groups=landing.groups or 1,
@@ -164,7 +175,7 @@ def _decide(rim: Rim, prepared: Prepared, look: Look, source: SourceState) -> _D
         max_bytes=landing.max_bytes,
         record_bytes=max((t.section.record_bytes for t in prepared.ledgers), default=0),
     )
-    missing = find_missing(look.view, source.partitions, look.view.claims(rim.now()))
+    missing = find_missing(look.view, source.partitions, look.view.claims(rim.now(), gone))
     chosen = choose(missing, source.partitions, limits)
     slices = cut(chosen, look.view, limits, landing=landing.name, lane=rim.lane, spec_version=landing.spec_version)
     kept = slices[:MAX_SLICES]

@@ -15,10 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 from uuid import UUID
 
-from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
 from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, read_ledger, require_ledger
@@ -30,15 +28,11 @@ from airflow_provider_lakecommit.core.log import SliceReported
 from airflow_provider_lakecommit.core.model import ControlPosition, LedgerSection, TableTarget
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
 from airflow_provider_lakecommit.cycle.rim import BEYOND, Rim
+from airflow_provider_lakecommit.cycle.tables import table_of
 from airflow_provider_lakecommit.cycle.write import read_entries
 from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError, SourceError, TableError
 from airflow_provider_lakecommit.hooks.control_topic import ControlLog
 from airflow_provider_lakecommit.hooks.source_topic import SourceState
-from airflow_provider_lakecommit.hooks.table_spec import create_from_spec
-from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.spark.dead_letters import DEAD_LETTER_SCHEMA
-from airflow_provider_lakecommit.spark.metadata import TYPES
-from airflow_provider_lakecommit.spark.slices import check_schema
 
 __all__ = [
     "Prepared",
@@ -48,7 +42,6 @@ __all__ = [
     "prepare",
     "prepare_for_commit",
     "prepared_table",
-    "table_of",
 ]
 
 _WRITER_PROPERTIES = ("write.", "schema.name-mapping")
@@ -98,6 +91,7 @@ def prepare(rim: Rim, source: SourceState, *, dry: bool = False) -> Prepared:
         table = table_of(rim, name, dry=dry)
         state = read_ledger(table.metadata, rim.landing.branch)
         require_ledger(state, name)
+        _check_alone(rim, name, state, source)
         if state.section(rim.landing.name, rim.lane) is None:
             section = _origin(rim, name, table, source, out[0].ledger.section if out else None)
             state = _thought(state, section) if dry else _join(rim, name, table, state, section)
@@ -134,50 +128,6 @@ def log_lost(control: ControlPosition, log: ControlLog) -> str | None:
     if control.low is not None and log.begin > control.low:
         return f"retention cut control topic {control.topic} at {log.begin}, records from {control.low} on are needed"
     return None
-
-
-def table_of(rim: Rim, name: str, *, dry: bool = False) -> Table:
-    """A table of the landing, made if it is missing and may be made.
-
-    :raises TableError: it is missing, or cannot take the rows
-    """
-    landing = rim.landing
-    table = rim.tables.find(name)
-    if table is None:
-        table = _created(rim, name, dry)
-    schema = table.schema()
-    if name == landing.table:
-        check_schema(landing, schema)
-    elif missing := _lacking(schema):
-        raise TableError(f"dead-letter table {name} lacks {', '.join(missing)}: name another one, or let it be made")
-    return table
-
-
-def _created(rim: Rim, name: str, dry: bool) -> Table:
-    landing = rim.landing
-    if name == landing.table and landing.create is None:
-        raise TableError(f"there is no table {name}: create it, or state `create` in landing {landing.name}")
-    if dry:
-        raise TableError(f"table {name} does not exist yet; a run would make it")
-    rim.say(f"table {name} is missing and is made")
-    if name != landing.table:
-        return rim.tables.create(name, DEAD_LETTER_SCHEMA)
-    schema, spec, properties = create_from_spec(_create_section(landing))
-    return rim.tables.create(name, schema, spec, properties)
-
-
-def _create_section(landing: Landing) -> Mapping[str, Any]:
-    """The landing's ``create``, with the metadata columns that it asks for and does not list."""
-    create = landing.create or {}
-    listed = [c.get("name") for c in create.get("schema", ()) if isinstance(c, Mapping)]
-    wanted = TYPES if landing.metadata_columns else {}
-    added = [{"name": name, "type": str(kind)} for name, kind in wanted.items() if name not in listed]
-    return {**create, "schema": [*create.get("schema", ()), *added]}
-
-
-def _lacking(schema: Schema) -> list[str]:
-    have = {f.name: f.field_type for f in schema.fields}
-    return [f"{f.name} {f.field_type}" for f in DEAD_LETTER_SCHEMA.fields if f.name not in have]
 
 
 def _origin(rim: Rim, name: str, table: Table, source: SourceState, data: LedgerSection | None) -> LedgerSection:
@@ -328,6 +278,17 @@ def prepared_table(rim: Rim, name: str, table: Table, state: LedgerState) -> Pre
         others=state.covered(exclude=(rim.landing.name, rim.lane)),
     )
     return PreparedTable(name=name, table=table, state=state, ledger=ledger)
+
+
+def _check_alone(rim: Rim, name: str, state: LedgerState, source: SourceState) -> None:
+    """Two landings of one topic into one table would both want every offset of it."""
+    for s in state.sections:
+        shared = sorted({p.topic for p in s.starts.keys() & source.partitions.keys()})
+        if s.landing != rim.landing.name and shared:
+            raise TableError(
+                f"landing {s.landing} lands {', '.join(shared)} into {name} already, so landing {rim.landing.name} "
+                f"cannot: give one of them another table"
+            )
 
 
 def _check_cluster(rim: Rim, source: SourceState, tables: Iterable[PreparedTable]) -> None:

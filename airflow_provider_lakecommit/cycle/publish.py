@@ -208,18 +208,10 @@ class TablePublisher:
 
     def _position(self, look: Look, chunk: Sequence[AcceptedSlice], section: LedgerSection) -> ControlPosition:
         """From where the log is needed once the chunk is in this table."""
-        settled = {a.report.attempt for a in chunk}
-        needed = [
-            a.offset
-            for table, slices in look.view.accepted.items()
-            for a in slices
-            if table != self.table.name or a.report.attempt not in settled
-        ]
-        needed += [c.offset for c in look.view.open_cycles() if c.cycle.commit_id != self.ticket.commit_id]
-        needed += [b.offset for b in look.view.blocked]
-        low = min(needed, default=None)
+        landed = {(self.table.name, a.report.attempt) for a in chunk}
+        low = look.view.low(without=self.ticket.commit_id, landed=landed)
         own = look.view.cycles.get(self.ticket.commit_id)
-        starts = [o for o in (low, own.offset if own else look.end) if o is not None]
+        starts = [o for o in (low, own.since if own else look.end) if o is not None]
         return replace(section.control, read_from=min(starts), low=low)
 
     # -- what is said ---------------------------------------------------------------------------------------------

@@ -34,8 +34,9 @@ from airflow_provider_lakecommit.core.model import (
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
 from airflow_provider_lakecommit.core.planning import Watermark
 from airflow_provider_lakecommit.cycle.open import empty_plan, new_cycle, send_start
-from airflow_provider_lakecommit.cycle.prepare import Prepared, origin_position, prepare_for_commit, table_of
+from airflow_provider_lakecommit.cycle.prepare import Prepared, origin_position, prepare_for_commit
 from airflow_provider_lakecommit.cycle.rim import Look, Rim, RunIdentity
+from airflow_provider_lakecommit.cycle.tables import table_of
 from airflow_provider_lakecommit.exceptions import BlockedRangeError, SourceError
 
 __all__ = ["ledger_init", "unblock"]

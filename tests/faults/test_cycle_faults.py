@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,9 @@ from confluent_kafka.admin import AdminClient
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
+from airflow_provider_lakecommit.cycle.open import preview
 from airflow_provider_lakecommit.cycle.repair import ledger_init, unblock
-from airflow_provider_lakecommit.exceptions import CatalogError, LakecommitError, LedgerError, SourceError
+from airflow_provider_lakecommit.exceptions import CatalogError, LakecommitError, LedgerError, SourceError, TableError
 from tests.faults.world import World, records
 
 Make = Callable[..., World]
@@ -224,3 +226,39 @@ def test_a_range_over_its_budget_blocks_its_partition_only_until_it_is_unblocked
     produce(topic, records(20, 5), partition=0)
     world.settle()
     world.check(Counter(range(10, 25)))
+
+
+def test_a_preview_before_the_first_run_plans_without_making_a_table(make_world: Make, produce: Produce) -> None:
+    world = make_world()
+    produce(world.landing.topics, records(0, 50))
+    with world.rim() as rim:
+        seen = preview(rim)
+        assert rim.tables.find(world.landing.table) is None
+    assert sum(len(s) for s in seen.slices) == 50
+    assert len(seen.explain) == 2
+
+
+def test_two_landings_of_one_topic_into_one_table_are_refused(make_world: Make, produce: Produce) -> None:
+    world = make_world()
+    produce(world.landing.topics, records(0, 10))
+    world.run()
+    other = World(landing=replace(world.landing, name="other"), kafka=world.kafka, catalog=world.catalog)
+    with pytest.raises(TableError, match=r"lands .* already"):
+        other.open("a")
+
+
+def test_the_claims_of_a_rolled_back_epoch_hold_nobody_up(make_world: Make, produce: Produce) -> None:
+    world = make_world(dead_letter_table=None)
+    produce(world.landing.topics, records(0, 60))
+    world.run()
+    before = _table(world).current_snapshot()
+    produce(world.landing.topics, records(60, 60))
+    world.run()
+    produce(world.landing.topics, records(120, 20))
+    world.open("dies")
+    _table(world).manage_snapshots().rollback_to_snapshot(before.snapshot_id).commit()
+    opened = world.open("next", release=False)
+    assert sum(len(s) for s in opened.slices) == 80
+    world.write(opened)
+    world.close("next", opened)
+    world.check(Counter(range(140)))
