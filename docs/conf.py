@@ -3,12 +3,18 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 
-from airflow_provider_lakecommit import __version__
+# The pages of the operators import Airflow, which makes its home where it finds none.
+AIRFLOW_HOME = tempfile.TemporaryDirectory(prefix="lakecommit-docs-")
+os.environ.update(AIRFLOW_HOME=AIRFLOW_HOME.name, AIRFLOW__LOGGING__LOGGING_LEVEL="WARNING")
+
+from airflow_provider_lakecommit import __version__  # noqa: E402
 
 project = "airflow-provider-lakecommit"
 author = "The airflow-provider-lakecommit authors"
