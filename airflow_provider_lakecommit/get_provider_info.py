@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What Airflow is told about this provider: one literal, read in every Airflow process, so nothing is imported here.
 
-The options of `[lakecommit]` stand here and nowhere else; docs/configurations-ref is made from this dict.
+The options of `[lakecommit]` stand here and nowhere else; the configuration page of the docs is made from this dict.
 """
 
 from __future__ import annotations

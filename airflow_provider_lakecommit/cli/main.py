@@ -63,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     land = _command(commands, "land", "land what is new; one JSON line per cycle", _land)
     land.add_argument("--cycles", type=_positive, metavar="N", help="at most N cycles (default: until caught up)")
 
-    plan = _command(commands, "plan", "what the next cycle would do; writes nothing", _plan)
+    plan = _command(commands, "plan", "what the next cycle would do; no table is written", _plan)
     plan.add_argument("--explain", action="store_true", help="why each partition's window ends where it does")
 
     _command(commands, "status", "how far the tables are, what waits, what is open or blocked", _status)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakecommit plan`: the window that the next cycle would take, and why. Writes nothing."""
+"""`lakecommit plan`: the window that the next cycle would take, and why. Nothing is written to a table or said in the
+control topic, which is made if it is missing.
+"""
 
 from __future__ import annotations
 

@@ -24,8 +24,10 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
 from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState
+from airflow_provider_lakecommit.core.accounting import rows_problem, spans_problem
 from airflow_provider_lakecommit.core.model import LedgerSection, SliceReport, SpanReport
 from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.core.settle import holes
 
 __all__ = ["Grounds", "Judgement", "Refused", "StagedSlice", "judge"]
 
@@ -180,23 +182,13 @@ def _table(one: StagedSlice, metadata: TableMetadata) -> Finding:
 
 
 def _accounting(one: StagedSlice, metadata: TableMetadata, paths: set[str]) -> Finding:
-    problem = _spans_problem(one) or _files_problem(one, metadata, paths)
+    problem = spans_problem(one.spans) or _files_problem(one, metadata, paths)
     return (Grounds.ACCOUNTING, f"{problem}; its range is read again") if problem else None
 
 
-def _spans_problem(one: StagedSlice) -> str | None:
-    for s in one.spans:
-        if s.counts.total != len(s.span):
-            return f"{s.span} spans {len(s.span)} offsets, its report accounts for {s.counts.total} ({s.counts})"
-    if sum(len(s.span) for s in one.spans) != len(one.coverage):
-        return "its spans overlap each other"
-    return None
-
-
 def _files_problem(one: StagedSlice, metadata: TableMetadata, paths: set[str]) -> str | None:
-    rows = sum(f.record_count for f in one.files)
-    if rows != one.rows:
-        return f"its files hold {rows} rows, its report says {one.rows}"
+    if problem := rows_problem([f.record_count for f in one.files], one.rows):
+        return problem
     arity = len(metadata.spec().fields)
     own = set[str]()
     for f in one.files:
@@ -212,26 +204,12 @@ def _connected(
     slices: list[StagedSlice], section: LedgerSection, others: Coverage
 ) -> tuple[tuple[StagedSlice, ...], tuple[Refused, ...]]:
     """The greatest set without a hole between the ledger and any of its slices."""
-    chosen, holes = [(s, s.coverage) for s in slices], list[Refused]()
-    landed = section.covered | others
-    while True:
-        through = landed | Coverage.of(item for _, c in chosen for item in c.items())
-        reach = {p: through[p].reach(section.starts.get(p, 0)) for p in through.parts}
-        held = [
-            (
-                s,
-                next(
-                    f"offset {reach[p]} of {p} is missing before it: it waits" for p, r in c.items() if r.end > reach[p]
-                ),
-            )
-            for s, c in chosen
-            if any(r.end > reach[p] for p, r in c.items())
-        ]
-        if not held:
-            return tuple(s for s, _ in chosen), tuple(holes)
-        holes += [Refused(slice=s, grounds=Grounds.HOLE, reason=why) for s, why in held]
-        gone = {id(s) for s, _ in held}
-        chosen = [(s, c) for s, c in chosen if id(s) not in gone]
+    held = holes([s.coverage for s in slices], section.covered | others, section.starts)
+    refused = tuple(
+        Refused(slice=slices[n], grounds=Grounds.HOLE, reason=f"offset {behind} of {p} is missing before it: it waits")
+        for n, (p, behind) in held.items()
+    )
+    return tuple(s for n, s in enumerate(slices) if n not in held), refused
 
 
 def _unreadable(written: Schema, current: Schema) -> str | None:

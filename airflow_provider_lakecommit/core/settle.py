@@ -16,7 +16,7 @@ from airflow_provider_lakecommit.core.fold import AcceptedSlice, CycleState, Tab
 from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet, SourcePartition
 
-__all__ = ["Settlement", "Waiting", "chunks", "passed_ends", "settle", "valid_through"]
+__all__ = ["Settlement", "Waiting", "chunks", "holes", "passed_ends", "settle", "valid_through"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,29 +49,33 @@ def settle(accepted: Sequence[AcceptedSlice], section: LedgerSection) -> Settlem
     :param accepted: of one table, in log order, disjoint from the ledger and from each other
     :param section: the ledger of that table
     """
-    chosen = list(accepted)
-    waiting: list[Waiting] = []
+    held = holes([s.coverage for s in accepted], section.covered, section.starts)
+    waiting = tuple(Waiting(slice=accepted[n], partition=p, behind=behind) for n, (p, behind) in held.items())
+    return Settlement(steps=_steps([s for n, s in enumerate(accepted) if n not in held], section), waiting=waiting)
+
+
+def holes(
+    wanted: Sequence[Coverage], have: Coverage, starts: Mapping[SourcePartition, int]
+) -> dict[int, tuple[SourcePartition, int]]:
+    """Which of the wanted coverages are not connected to what a table has through the others that are, by their place,
+    each with the first missing offset that holds it up. What is left is the greatest connected set.
+
+    :param have: what the table has; a partition that is not in ``starts`` starts at 0
+    """
+    chosen = dict(enumerate(wanted))
+    held: dict[int, tuple[SourcePartition, int]] = {}
     while True:
-        reach = _reach(chosen, section)
-        held = {id(s): gap for s in chosen if (gap := _gap(s, reach))}
-        if not held:
-            break
-        for s in chosen:
-            if id(s) in held:
-                p, behind = held[id(s)]
-                waiting.append(Waiting(slice=s, partition=p, behind=behind))
-        chosen = [s for s in chosen if id(s) not in held]
-    return Settlement(steps=_steps(chosen, section), waiting=tuple(waiting))
+        through = Coverage.of(item for c in chosen.values() for item in c.items())
+        reach = {p: (have[p] | through[p]).reach(have[p].reach(starts.get(p, 0))) for p in through.parts}
+        gaps = {n: gap for n, c in chosen.items() if (gap := _gap(c, reach))}
+        if not gaps:
+            return held
+        held.update(gaps)
+        chosen = {n: c for n, c in chosen.items() if n not in gaps}
 
 
-def _reach(slices: Iterable[AcceptedSlice], section: LedgerSection) -> dict[SourcePartition, int]:
-    """How far each partition goes without a hole through the ledger and these slices."""
-    through = Coverage.of(item for s in slices for item in s.coverage.items())
-    return {p: (section.covered[p] | through[p]).reach(section.end(p)) for p in through.parts}
-
-
-def _gap(s: AcceptedSlice, reach: Mapping[SourcePartition, int]) -> tuple[SourcePartition, int] | None:
-    return next(((p, reach[p]) for p, r in s.coverage.items() if r.end > reach[p]), None)
+def _gap(coverage: Coverage, reach: Mapping[SourcePartition, int]) -> tuple[SourcePartition, int] | None:
+    return next(((p, reach[p]) for p, r in coverage.items() if r.end > reach[p]), None)
 
 
 def _steps(chosen: list[AcceptedSlice], section: LedgerSection) -> tuple[tuple[AcceptedSlice, ...], ...]:

@@ -139,10 +139,13 @@ class TablePublisher:
         settlement = settle(accepted, self.table.ledger.section)
         if not settlement.ready:
             return ()
-        has_files = any(s.file_count(self.table.name) for s in settlement.ready)
-        if not has_files and not self._stale(look, settlement.ready):
+        if not any(self._matters(s) for s in settlement.ready) and not self._stale(look, settlement.ready):
             return ()
         return chunks(settlement, self.table.name, MAX_FILES)[0]
+
+    def _matters(self, s: AcceptedSlice) -> bool:
+        """Does a slice call for a snapshot of its own: for its files, or because a person gave its records up?"""
+        return s.file_count(self.table.name) > 0 or any(r.counts.skipped for r in s.report.spans)
 
     def _stale(self, look: Look, ready: Sequence[AcceptedSlice]) -> bool:
         """Has a table without rows been behind for so long that it is brought forward?"""

@@ -27,6 +27,7 @@ from pyiceberg.io import load_file_io
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 
+from airflow_provider_lakecommit.core.accounting import spans_problem
 from airflow_provider_lakecommit.core.budgets import over_budget
 from airflow_provider_lakecommit.core.model import Counts, Slice, Span, SpanReport, TableTarget
 from airflow_provider_lakecommit.exceptions import AccountingError, LakecommitError, TableError
@@ -279,9 +280,7 @@ class _SliceRun:
 def _report(span: Span, tally: _Tally) -> SpanReport:
     gaps = len(span) - tally.records
     counts = Counts(landed=tally.landed, rejected=tally.rejected, filtered=tally.filtered, gaps=gaps)
-    if gaps < 0 or counts.total != len(span):
-        raise AccountingError(
-            f"{span}: {tally.records} records read, {counts.landed} landed, {counts.rejected} rejected, "
-            f"{counts.filtered} filtered do not add up to {len(span)} offsets; nothing of it is published, report it"
-        )
-    return SpanReport(span=span, counts=counts)
+    report = SpanReport(span=span, counts=counts)
+    if problem := spans_problem([report]):
+        raise AccountingError(f"{tally.records} records read: {problem}; nothing of it is published, report it")
+    return report

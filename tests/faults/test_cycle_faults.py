@@ -17,8 +17,10 @@ from confluent_kafka.admin import AdminClient
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
+from airflow_provider_lakecommit.committer.ledger import landing_snapshots
 from airflow_provider_lakecommit.cycle.open import preview
 from airflow_provider_lakecommit.cycle.repair import ledger_init, unblock
+from airflow_provider_lakecommit.cycle.status import read_status
 from airflow_provider_lakecommit.exceptions import CatalogError, LakecommitError, LedgerError, SourceError, TableError
 from tests.faults.world import World, records
 
@@ -262,3 +264,16 @@ def test_the_claims_of_a_rolled_back_epoch_hold_nobody_up(make_world: Make, prod
     world.write(opened)
     world.close("next", opened)
     world.check(Counter(range(140)))
+
+
+def test_offsets_that_a_person_gave_up_are_in_the_ledger_after_the_next_run(make_world: Make, produce: Produce) -> None:
+    world = make_world(partitions=1, dead_letter_max_records=0)
+    produce(world.landing.topics, ["no json"] * 3)
+    world.run()
+    with world.rim() as rim:
+        unblock(rim, skip=True)
+    world.run()
+    with world.rim() as rim:
+        assert read_status(rim).lag == 0
+        records_of = landing_snapshots(rim.tables.load(world.landing.table).metadata)
+        assert next(records_of).accounting.total.skipped == 3
