@@ -64,10 +64,10 @@ def open_cycle(rim: Rim, who: RunIdentity, *, retry: bool = False, release: Rele
     :raises ControlTopicError: the control topic cannot be read or written
     """
     commit_id = cycle_id_of(rim, who)
+    source = rim.source.watermarks()
     rim.control.ensure()
     if retry and (before := find_cycle(rim, commit_id)) is not None and before.finished:
         return before
-    source = rim.source.watermarks()
     for _ in range(MAX_RACES):
         try:
             prepared = prepare(rim, source)

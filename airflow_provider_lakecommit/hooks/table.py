@@ -207,7 +207,7 @@ class Tables:
 
     def describe(self, error: BaseException) -> str:
         """What an exception of the catalog says, without secrets."""
-        text = f"{type(error).__name__}: {error}".strip()
+        text = " ".join(f"{type(error).__name__}: {error}".split())
         for key, value in self._properties.items():
             if value and _SECRET.search(key):
                 text = text.replace(value, "***")
