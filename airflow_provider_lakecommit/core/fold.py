@@ -16,9 +16,9 @@ report is redundant: its range is planned again. Nothing is accepted that the lo
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import timedelta
 from uuid import UUID
 
 from airflow_provider_lakecommit.core.log import (
@@ -32,158 +32,14 @@ from airflow_provider_lakecommit.core.log import (
     SliceReported,
     TablePublished,
 )
-from airflow_provider_lakecommit.core.model import Cycle, LedgerSection, Plan, Slice, SliceReport, slice_id
+from airflow_provider_lakecommit.core.model import SliceReport
 from airflow_provider_lakecommit.core.offsets import NOTHING, Coverage, RangeSet, SourcePartition
+from airflow_provider_lakecommit.core.view import AcceptedSlice, Blocked, CycleState, Redundant, TableLedger, View
 
-__all__ = [
-    "FAILURES_TO_BLOCK",
-    "AcceptedSlice",
-    "Blocked",
-    "CycleState",
-    "Redundant",
-    "TableLedger",
-    "View",
-    "fold",
-    "granted",
-]
+__all__ = ["FAILURES_TO_BLOCK", "fold"]
 
 FAILURES_TO_BLOCK = 3
 """A range whose slices reported a failure in this many cycles is blocked by name."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableLedger:
-    """What the fold needs of one table: our section, and what all other landings and lanes have in the same table."""
-
-    table: str
-    uuid: UUID
-    section: LedgerSection
-    others: Coverage = field(default_factory=Coverage)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CycleState:
-    """One cycle as the log tells it. ``claim`` is what its plan got after earlier live claims; ``closed_at`` is a log
-    offset. ``since`` is the smallest log offset that decides the claim: whoever reads from there gets the same one.
-    """
-
-    offset: int
-    since: int
-    at: datetime
-    cycle: Cycle
-    plan: Plan
-    claim: Coverage
-    deadline: datetime
-    failed: Mapping[str, str] = field(default_factory=dict)
-    finished: frozenset[UUID] = frozenset()
-    closed_at: int | None = None
-    complete: bool = False
-    released: bool = False
-
-    def live(self, now: datetime) -> bool:
-        """Does the claim still hold others off?"""
-        return self.closed_at is None and not self.released and now < self.deadline
-
-    @property
-    def unfinished(self) -> tuple[Slice, ...]:
-        """Slices that were granted and have no report that was taken."""
-        return tuple(s for s in granted(self.plan, self.claim) if s.slice_id not in self.finished)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AcceptedSlice:
-    """A whole report with the bytes of its files per table. ``offset`` is the smallest log offset that it needs."""
-
-    report: SliceReport
-    commit_id: UUID
-    offset: int
-    at: datetime
-    files: Mapping[str, tuple[bytes, ...]]
-
-    @property
-    def coverage(self) -> Coverage:
-        return self.report.coverage
-
-    def file_count(self, table: str) -> int:
-        of = self.report.table(table)
-        return of.files if of else 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Redundant:
-    """A report that was not taken for a table, and why."""
-
-    slice: AcceptedSlice
-    table: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Blocked:
-    """Ranges that are not planned until a person says how."""
-
-    coverage: Coverage
-    reason: str
-    offset: int
-    at: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class View:
-    """The state of a landing: the ledgers and the log, folded.
-
-    ``recut`` are ranges whose slice of several ranges was over budget: each is tried alone before one is blocked.
-    ``evidence`` are the log offsets of failures, recuts and raised budgets of ranges that some ledger still lacks.
-    """
-
-    ledgers: Mapping[str, TableLedger]
-    cycles: Mapping[UUID, CycleState]
-    accepted: Mapping[str, tuple[AcceptedSlice, ...]]
-    redundant: tuple[Redundant, ...]
-    blocked: tuple[Blocked, ...]
-    raised: tuple[Raised, ...]
-    recut: Coverage
-    evidence: tuple[int, ...]
-    announced: frozenset[UUID]
-
-    def claims(self, now: datetime, released: Collection[UUID] = ()) -> Coverage:
-        """Ranges that open cycles hold, without those that are about to be ``released``."""
-        live = (c for c in self.cycles.values() if c.live(now) and c.cycle.commit_id not in released)
-        return Coverage.of(item for c in live for item in c.claim.items())
-
-    def accepted_coverage(self, table: str) -> Coverage:
-        return Coverage.of(item for a in self.accepted.get(table, ()) for item in a.coverage.items())
-
-    @property
-    def blocked_coverage(self) -> Coverage:
-        return Coverage.of(item for b in self.blocked for item in b.coverage.items())
-
-    def open_cycles(self) -> list[CycleState]:
-        return sorted((c for c in self.cycles.values() if c.closed_at is None), key=lambda c: c.offset)
-
-    def low(self, without: UUID | None = None, landed: Collection[tuple[str, UUID]] = ()) -> int | None:
-        """Smallest log offset that an accepted slice, an open cycle, a block or a range's evidence needs, not counting
-        the cycle ``without`` and the attempts that are about to be ``landed``, each in a table.
-        """
-        needed = [a.offset for t, some in self.accepted.items() for a in some if (t, a.report.attempt) not in landed]
-        needed += [c.since for c in self.open_cycles() if c.cycle.commit_id != without]
-        needed += [b.offset for b in self.blocked]
-        needed += self.evidence
-        return min(needed, default=None)
-
-
-def granted(plan: Plan, claim: Coverage) -> tuple[Slice, ...]:
-    """The slices of a plan that its claim allows; one that lost ranges keeps the rest under another id."""
-    out: list[Slice] = []
-    for s in plan.slices:
-        kept = tuple(
-            replace(span, range=r) for span in s.spans for r in (claim[span.partition] & RangeSet.of(span.range))
-        )
-        if kept == s.spans:
-            out.append(s)
-        elif kept:
-            out.append(replace(s, spans=kept, slice_id=slice_id(plan.window_id, kept, s.tables)))
-    return tuple(out)
 
 
 def fold(entries: Iterable[Entry], ledgers: Sequence[TableLedger], completion_timeout: timedelta) -> View:

@@ -15,9 +15,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from airflow_provider_lakecommit.core.fold import TableLedger, View
 from airflow_provider_lakecommit.core.model import Budget, Slice, Span, slice_id, window_id
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
+from airflow_provider_lakecommit.core.view import TableLedger, View
 from airflow_provider_lakecommit.exceptions import SourceError
 
 __all__ = ["SLICE_BYTES", "Chosen", "Limits", "Missing", "Watermark", "choose", "cut", "find_missing", "window_of"]

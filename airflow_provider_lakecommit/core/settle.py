@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from airflow_provider_lakecommit.core.fold import AcceptedSlice, CycleState, TableLedger
 from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet, SourcePartition
+from airflow_provider_lakecommit.core.view import AcceptedSlice, CycleState, TableLedger
 
 __all__ = ["Settlement", "Waiting", "chunks", "holes", "passed_ends", "settle", "valid_through"]
 

@@ -21,9 +21,9 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from airflow_provider_lakecommit.committer.trim import trim_snapshots
-from airflow_provider_lakecommit.core.fold import CycleState
 from airflow_provider_lakecommit.core.log import Directives, SliceReported
 from airflow_provider_lakecommit.core.settle import passed_ends, settle, valid_through
+from airflow_provider_lakecommit.core.view import CycleState
 from airflow_provider_lakecommit.cycle.open import cycle_id_of, find_cycle, start_without_tables
 from airflow_provider_lakecommit.cycle.prepare import prepare_for_commit
 from airflow_provider_lakecommit.cycle.publish import TablePublisher

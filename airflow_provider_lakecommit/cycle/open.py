@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
-from airflow_provider_lakecommit.core.fold import CycleState, View, granted
 from airflow_provider_lakecommit.core.log import CycleClosed, CycleOpened, Directives
 from airflow_provider_lakecommit.core.model import Cycle, Plan, TableTarget, cycle_id, window_id
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
 from airflow_provider_lakecommit.core.planning import Chosen, Limits, choose, cut, find_missing, window_of
+from airflow_provider_lakecommit.core.view import CycleState, View, granted
 from airflow_provider_lakecommit.cycle.prepare import Prepared, prepare
 from airflow_provider_lakecommit.cycle.results import CycleTicket, Opened
 from airflow_provider_lakecommit.cycle.rim import Look, Rim, RunIdentity

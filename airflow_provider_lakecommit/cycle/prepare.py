@@ -23,10 +23,10 @@ from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState,
 from airflow_provider_lakecommit.committer.marks import join_table, renew_epochs
 from airflow_provider_lakecommit.committer.sections import change_section
 from airflow_provider_lakecommit.committer.summary import Kind
-from airflow_provider_lakecommit.core.fold import TableLedger
 from airflow_provider_lakecommit.core.log import SliceReported
 from airflow_provider_lakecommit.core.model import ControlPosition, LedgerSection, TableTarget
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
+from airflow_provider_lakecommit.core.view import TableLedger
 from airflow_provider_lakecommit.cycle.rim import BEYOND, Rim
 from airflow_provider_lakecommit.cycle.tables import table_of
 from airflow_provider_lakecommit.cycle.write import read_entries

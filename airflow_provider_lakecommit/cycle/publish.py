@@ -24,11 +24,11 @@ from airflow_provider_lakecommit.committer.checks import StagedSlice
 from airflow_provider_lakecommit.committer.ledger import landing_snapshots, read_ledger, should_carry, unannounced
 from airflow_provider_lakecommit.committer.marks import carry_forward
 from airflow_provider_lakecommit.committer.summary import Account, SnapshotRecord
-from airflow_provider_lakecommit.core.fold import AcceptedSlice
 from airflow_provider_lakecommit.core.log import CycleClosed, Directives
 from airflow_provider_lakecommit.core.model import ControlPosition, LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.core.settle import chunks, settle
+from airflow_provider_lakecommit.core.view import AcceptedSlice
 from airflow_provider_lakecommit.cycle.prepare import PreparedTable, prepared_table
 from airflow_provider_lakecommit.cycle.results import CycleTicket, PublishedSnapshot
 from airflow_provider_lakecommit.cycle.rim import Look, Rim

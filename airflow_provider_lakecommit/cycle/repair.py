@@ -16,7 +16,6 @@ from typing import Any
 
 from airflow_provider_lakecommit.committer.ledger import read_ledger
 from airflow_provider_lakecommit.committer.marks import set_section
-from airflow_provider_lakecommit.core.fold import Blocked
 from airflow_provider_lakecommit.core.log import Directives, Raised
 from airflow_provider_lakecommit.core.model import (
     Budget,
@@ -33,6 +32,7 @@ from airflow_provider_lakecommit.core.model import (
 )
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
 from airflow_provider_lakecommit.core.planning import Watermark
+from airflow_provider_lakecommit.core.view import Blocked
 from airflow_provider_lakecommit.cycle.open import empty_plan, new_cycle, send_start
 from airflow_provider_lakecommit.cycle.prepare import Prepared, origin_position, prepare_for_commit
 from airflow_provider_lakecommit.cycle.rim import Look, Rim, RunIdentity

@@ -17,9 +17,10 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from airflow_provider_lakecommit.committer.summary import LogPoint
-from airflow_provider_lakecommit.core.fold import TableLedger, View, fold
+from airflow_provider_lakecommit.core.fold import fold
 from airflow_provider_lakecommit.core.log import Entry
 from airflow_provider_lakecommit.core.model import LIVE
+from airflow_provider_lakecommit.core.view import TableLedger, View
 from airflow_provider_lakecommit.cycle.write import read_decided, read_entries
 from airflow_provider_lakecommit.hooks.control_topic import ControlTopic
 from airflow_provider_lakecommit.hooks.source_topic import SourceTopics

@@ -15,10 +15,11 @@ from datetime import datetime
 from typing import Any
 
 from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, read_ledger
-from airflow_provider_lakecommit.core.fold import AcceptedSlice, CycleState, TableLedger, View, fold
+from airflow_provider_lakecommit.core.fold import fold
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.core.planning import Watermark
 from airflow_provider_lakecommit.core.settle import passed_ends, settle, valid_through
+from airflow_provider_lakecommit.core.view import AcceptedSlice, CycleState, TableLedger, View
 from airflow_provider_lakecommit.cycle.rim import Rim
 from airflow_provider_lakecommit.exceptions import ControlTopicError
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from airflow_provider_lakecommit.core.fold import CycleState, View, fold, granted
+from airflow_provider_lakecommit.core.fold import fold
 from airflow_provider_lakecommit.core.log import Entry
 from airflow_provider_lakecommit.core.model import Slice
+from airflow_provider_lakecommit.core.view import CycleState, View, granted
 from airflow_provider_lakecommit.cycle.results import CycleTicket, GroupResult, GroupTicket
 from airflow_provider_lakecommit.exceptions import ControlTopicError
 from airflow_provider_lakecommit.hooks.control_topic import ControlLog, ControlRecord, ControlTopic

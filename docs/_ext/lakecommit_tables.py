@@ -78,7 +78,7 @@ class EffectsDirective(TableDirective):
 
     def rst(self) -> Iterable[str]:
         kinds = {m.entry: m for m in messages()}
-        view = {f.name for f in dataclasses.fields(load("core.fold:View"))}
+        view = {f.name for f in dataclasses.fields(load("core.view:View"))}
         rows = []
         for entry, effect in effects().items():
             if entry not in kinds:

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from hypothesis import settings
 
-from airflow_provider_lakecommit.core.fold import TableLedger, View, fold
+from airflow_provider_lakecommit.core.fold import fold
 from airflow_provider_lakecommit.core.log import (
     CommitFailed,
     CycleClosed,
@@ -45,6 +45,7 @@ from airflow_provider_lakecommit.core.model import (
     window_id,
 )
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
+from airflow_provider_lakecommit.core.view import TableLedger, View
 
 ORDERS, DEAD = "shop.orders", "shop.orders_dead"
 P0, P1, P2 = (SourcePartition("orders", n, "topic-1") for n in range(3))

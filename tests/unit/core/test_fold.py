@@ -8,9 +8,10 @@ from uuid import UUID
 
 import pytest
 
-from airflow_provider_lakecommit.core.fold import FAILURES_TO_BLOCK, TableLedger, View, granted
+from airflow_provider_lakecommit.core.fold import FAILURES_TO_BLOCK
 from airflow_provider_lakecommit.core.log import Directives, Raised
 from airflow_provider_lakecommit.core.model import Budget
+from airflow_provider_lakecommit.core.view import TableLedger, View, granted
 from tests.unit.core.story import (
     DEAD,
     ORDERS,

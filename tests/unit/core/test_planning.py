@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_lakecommit.core.fold import TableLedger, View
 from airflow_provider_lakecommit.core.log import Directives, Raised
 from airflow_provider_lakecommit.core.model import LIVE, Budget, Slice
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
@@ -26,6 +25,7 @@ from airflow_provider_lakecommit.core.planning import (
     find_missing,
     window_of,
 )
+from airflow_provider_lakecommit.core.view import TableLedger, View
 from airflow_provider_lakecommit.exceptions import SourceError
 from tests.unit.core.story import DEAD, ORDERS, P0, P1, P2, STEADY, VOID_EPOCH, Ranges, Story, coverage, ledger, spans
 

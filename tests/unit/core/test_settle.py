@@ -10,9 +10,9 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_lakecommit.core.fold import AcceptedSlice
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
 from airflow_provider_lakecommit.core.settle import Settlement, chunks, passed_ends, settle, valid_through
+from airflow_provider_lakecommit.core.view import AcceptedSlice
 from tests.unit.core.story import DEAD, NOON, ORDERS, P0, P1, P2, STEADY, Ranges, Story, ledger, plan, report_of
 
 PARTS = [P0, P1, P2]

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from airflow_provider_lakecommit.core.fold import AcceptedSlice, granted
 from airflow_provider_lakecommit.core.log import (
     CommitFailed,
     CycleClosed,
@@ -37,6 +36,7 @@ from airflow_provider_lakecommit.core.model import (
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.core.planning import Limits, choose, cut, find_missing, window_of
 from airflow_provider_lakecommit.core.settle import passed_ends, settle, valid_through
+from airflow_provider_lakecommit.core.view import AcceptedSlice, granted
 from tests.unit.core.model.world import LANDING, SPEC, World
 from tests.unit.core.story import spans
 

@@ -17,11 +17,12 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from airflow_provider_lakecommit.core.fold import FAILURES_TO_BLOCK, AcceptedSlice, View, granted
+from airflow_provider_lakecommit.core.fold import FAILURES_TO_BLOCK
 from airflow_provider_lakecommit.core.log import CycleClosed, CycleOpened, Directives, Raised, SliceReported
 from airflow_provider_lakecommit.core.model import Budget
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
 from airflow_provider_lakecommit.core.planning import Limits
+from airflow_provider_lakecommit.core.view import AcceptedSlice, View, granted
 from tests.unit.core.model.actors import (
     CommitLook,
     Job,
