@@ -179,6 +179,9 @@ class Children:
         # Killed until none is left: a family may grow while its members are counted.
         if not self._until_gone(GONE_SECONDS, kill_all):
             raise ChildError(f"processes {', '.join(str(p.pid) for p in self._left())} do not end, even by SIGKILL")
+        for child in self._popen.values():
+            # It has ended; only its exit code may not have been asked for yet.
+            child.wait(GONE_SECONDS)
         self._known.clear()
         self._record.unlink(missing_ok=True)
 

@@ -26,8 +26,14 @@ os.environ.update(
 )
 
 import pytest  # noqa: E402
+from hypothesis import settings  # noqa: E402
 
 pytest_plugins = ("tests.fixtures.kafka", "tests.fixtures.lake", "tests.fixtures.airflow")
+
+
+# The same examples in every run; HYPOTHESIS_PROFILE=default looks for new ones.
+settings.register_profile("steady", derandomize=True, deadline=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -184,9 +184,11 @@ def _read(text: bytes, wire: pa.Schema, unexpected: str, values: int) -> pa.Stru
     options = pj.ParseOptions(explicit_schema=wire, newlines_in_values=True, unexpected_field_behavior=unexpected)
     try:
         table = pj.read_json(pa.BufferReader(text), read_options=_ONE_BLOCK, parse_options=options)
-    except pa.ArrowInvalid as e:
+        # Lists of nothing but nulls, where types are inferred, can come out as arrays that are too short.
+        table.validate()
+        rows = table.column(table.schema.get_field_index(ROW)).combine_chunks()
+    except pa.ArrowException as e:
         raise _refusal(str(e)) from e
-    rows = table.column(table.schema.get_field_index(ROW)).combine_chunks()
     # A value that closes its wrapper can put fields beside it, or make documents of its own.
     if table.num_rows != values or table.column_names != [ROW]:
         raise Refusal("not_json", None, "the value is not one JSON document")

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,14 @@ class Runner:
         wanted = select(AssetEvent).where(AssetEvent.source_dag_id == self.name, AssetEvent.source_run_id == run_id)
         with create_session() as session:
             return [dict(event.extra) for event in session.scalars(wanted)]
+
+
+@pytest.fixture(autouse=True)
+def sigterm() -> Iterator[None]:
+    """`dag.test()` leaves its task's handler of SIGTERM in this process."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
 
 
 @pytest.fixture

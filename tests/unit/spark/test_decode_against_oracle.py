@@ -209,6 +209,7 @@ def same(a: Any, b: Any) -> bool:
 
 @settings(max_examples=400, deadline=None)
 @given(st.lists(VALUES, min_size=1, max_size=25), st.sampled_from(["ignore", "dead_letter"]))
+@example([b'{"city":[null,null]}', b"", b""], "ignore")
 @example([b"null", b"{}null{}", b'{"id":1}}null{"r":{}'], "ignore")
 @example([b'{"id":1},"ms":{}', b'{"x":1,"id":1},"ms":{}'], "ignore")
 def test_every_value_is_the_oracles_row_or_is_refused_by_both(values: list[bytes], unknown: str) -> None:
