@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewPartitions
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
+from pyiceberg.types import StringType
 
 from airflow_provider_lakecommit.committer.ledger import landing_snapshots
 from airflow_provider_lakecommit.cycle.open import preview
@@ -23,6 +24,7 @@ from airflow_provider_lakecommit.cycle.repair import ledger_init, unblock
 from airflow_provider_lakecommit.cycle.status import read_status
 from airflow_provider_lakecommit.exceptions import CatalogError, LakecommitError, LedgerError, SourceError, TableError
 from tests.faults.world import World, records
+from tests.fixtures.kafka import Sender
 
 Make = Callable[..., World]
 Produce = Callable[..., list[tuple[int, int]]]
@@ -277,3 +279,61 @@ def test_offsets_that_a_person_gave_up_are_in_the_ledger_after_the_next_run(make
         assert read_status(rim).lag == 0
         records_of = landing_snapshots(rim.tables.load(world.landing.table).metadata)
         assert next(records_of).accounting.total.skipped == 3
+
+
+def test_a_partition_spec_that_changes_between_write_and_commit_voids_and_the_range_is_read_again(
+    make_world: Make, produce: Produce
+) -> None:
+    world = make_world(dead_letter_table=None)
+    produce(world.landing.topics, records(0, 80))
+    opened = world.open("a")
+    world.write(opened)
+    with _table(world).update_spec() as spec:
+        spec.add_identity("name")
+    closed = world.close("a", opened)
+    assert closed.published == ()
+    assert len(closed.voided) == len(opened.slices)
+    world.settle()
+    world.check(Counter(range(80)))
+
+
+def test_a_column_added_between_write_and_commit_is_no_reason_to_read_again(make_world: Make, produce: Produce) -> None:
+    world = make_world(dead_letter_table=None)
+    produce(world.landing.topics, records(0, 80))
+    opened = world.open("a")
+    world.write(opened)
+    with _table(world).update_schema() as schema:
+        schema.add_column("added", StringType())
+    closed = world.close("a", opened)
+    assert (closed.rows, closed.voided) == (80, ())
+    assert {row["added"] for row in world.rows()} == {None}
+
+
+def test_a_topic_that_is_added_to_a_landing_begins_at_its_own_start(
+    make_world: Make, produce: Produce, make_topic: Callable[..., str]
+) -> None:
+    world = make_world()
+    produce(world.landing.topics, records(0, 40))
+    world.run()
+    added = make_topic(3)
+    produce(added, records(40, 60))
+    world.landing = replace(world.landing, topics=(world.landing.topics, added))
+    produce(world.landing.topics[0], records(100, 20))
+    world.settle()
+    world.check(Counter(range(120)))
+    assert world.run().valid_through is not None
+
+
+def test_partitions_that_are_added_to_a_topic_are_landed_from_their_first_record(
+    make_world: Make, produce: Produce, admin: AdminClient
+) -> None:
+    world = make_world(partitions=1, start="latest")
+    topic = world.landing.topics
+    produce(topic, records(0, 10))
+    world.run()
+    admin.create_partitions([NewPartitions(topic, 3)], operation_timeout=30)[topic].result(30)
+    newcomer = Sender(world.kafka["bootstrap.servers"])  # one that has not seen the topic before
+    newcomer.produce(topic, records(10, 10), partition=2)
+    newcomer.produce(topic, records(20, 10), partition=0)
+    world.settle()
+    world.check(Counter(range(10, 30)))
