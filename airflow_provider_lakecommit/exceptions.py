@@ -13,7 +13,6 @@ __all__ = [
     "AccountingError",
     "BlockedRangeError",
     "CatalogError",
-    "CommitRefusedError",
     "CommitUnknownError",
     "ControlTopicError",
     "FencedError",
@@ -60,10 +59,6 @@ class TableError(Terminal, LakecommitError):
 
 class CatalogError(Transient, LakecommitError):
     """The catalog could not be reached or refused the credentials."""
-
-
-class CommitRefusedError(Terminal, LakecommitError):
-    """A slice contradicts the ledger of its table (overlap, other epoch, older spec): it is not appended."""
 
 
 class CommitUnknownError(Transient, LakecommitError):
