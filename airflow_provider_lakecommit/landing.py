@@ -31,11 +31,30 @@ from airflow_provider_lakecommit.exceptions import SpecError
 if TYPE_CHECKING:
     from airflow.sdk import Asset
 
-__all__ = ["DEFAULT_CONTROL_TOPIC", "METADATA_COLUMNS", "TIMESTAMP_RULES", "Landing", "LandingSpec", "load_spec"]
+__all__ = [
+    "DEFAULT_CONTROL_TOPIC",
+    "ENCODINGS",
+    "METADATA_COLUMNS",
+    "TIMESTAMP_RULES",
+    "Landing",
+    "LandingSpec",
+    "load_spec",
+]
 
 DEFAULT_CONTROL_TOPIC = "control-lakecommit"
-TIMESTAMP_RULES = ("iso8601", "epoch_seconds", "epoch_millis", "epoch_micros")
-"""Named rules of ``timestamps``; anything else that holds a ``%`` is a strptime pattern."""
+CONTROL_EVENTS = ("1.12", "1.10")
+"""Forms of the control events, by the release of the Iceberg sink connector that writes them so."""
+TIMESTAMP_RULES = (
+    "iso8601",
+    *("epoch_seconds", "epoch_millis", "epoch_micros", "epoch_nanos"),
+    "epoch_days",
+    *("seconds_of_day", "millis_of_day", "micros_of_day", "nanos_of_day"),
+)
+"""Named rules of ``timestamps``: ``epoch_days`` is for dates, ``…_of_day`` for times, the other ``epoch_…`` for
+timestamps; anything else that holds a ``%`` is a strptime pattern.
+"""
+ENCODINGS = ("base64", "base64url", "hex", "utf8")
+"""How bytes may be written as text, the values of ``encodings``."""
 METADATA_COLUMNS = ("kafka_topic", "kafka_partition", "kafka_offset", "kafka_timestamp", "kafka_key")
 """Columns filled from the record itself under ``metadata_columns`` (string, int, long, timestamptz, binary)."""
 
@@ -52,8 +71,12 @@ class Landing:
     :param topics: a topic or several, all with the same kind of record
     :param table: ``namespace.table`` that the rows are appended to
     :param format: encoding of the record values; ``json`` (one object per record)
-    :param timestamps: how a timestamp column is written in the records, per column path (``a.b`` for nested ones):
-        ``iso8601`` (default), ``epoch_seconds``, ``epoch_millis``, ``epoch_micros`` or a strptime pattern
+    :param timestamps: how a timestamp, date or time is written in the records, per column path (``a.b`` for nested
+        ones, ``.element``, ``.key`` and ``.value`` within lists and maps): ``iso8601`` (default), ``epoch_seconds``,
+        ``epoch_millis``, ``epoch_micros``, ``epoch_nanos``, for dates ``epoch_days``, for times ``seconds_of_day``,
+        ``millis_of_day``, ``micros_of_day``, ``nanos_of_day``, or a strptime pattern
+    :param encodings: how the bytes of a binary or fixed column are written in the records, per column path:
+        ``base64``, ``base64url``, ``hex`` or ``utf8``; each such column needs one
     :param start: where a topic that was never landed begins: ``earliest`` or ``latest``
     :param unknown_fields: what happens to fields that the table lacks: ``ignore`` (counted) or ``dead_letter``
     :param dead_letter_table: table for rejected records, made if missing; without it a rejected record blocks its range
@@ -72,6 +95,8 @@ class Landing:
     :param kafka_config_id: Airflow connection of the brokers
     :param iceberg_conn_id: Airflow connection of the catalog
     :param control_topic: topic of the commit protocol
+    :param control_events: form of the events that are sent there: ``1.12``, or ``1.10`` (as a text, in quotes) where
+        Iceberg sink connectors up to 1.10 share the topic; either is read
     :raises SpecError: naming all that is wrong
     """
 
@@ -80,6 +105,7 @@ class Landing:
     table: str
     format: str = "json"
     timestamps: Mapping[str, str] = field(default_factory=dict)
+    encodings: Mapping[str, str] = field(default_factory=dict)
     start: str = "earliest"
     unknown_fields: str = "ignore"
     dead_letter_table: str | None = None
@@ -97,6 +123,7 @@ class Landing:
     kafka_config_id: str = "kafka_default"
     iceberg_conn_id: str = "iceberg_default"
     control_topic: str | None = None
+    control_events: str = "1.12"
 
     def __post_init__(self) -> None:
         if not isinstance(self.topics, str) and isinstance(self.topics, Sequence):
@@ -138,7 +165,10 @@ class Landing:
     @property
     def spec_version(self) -> str:
         """Hash of what changes the rows; fields at their default are left out."""
-        shaping = ("table", "format", "timestamps", "unknown_fields", "dead_letter_table", "metadata_columns")
+        shaping = (
+            *("table", "format", "timestamps", "encodings"),
+            *("unknown_fields", "dead_letter_table", "metadata_columns"),
+        )
         defaults = {f.name: f.default for f in dataclasses.fields(self)}
         values = {k: getattr(self, k) for k in shaping}
         told = {k: dict(v) if isinstance(v, Mapping) else v for k, v in values.items() if v and v != defaults[k]}
@@ -272,6 +302,13 @@ def _timestamps(v: Any) -> str | None:
     return f"{', '.join(bad)}: allowed are {', '.join(TIMESTAMP_RULES)} or a strptime pattern" if bad else None
 
 
+def _encodings(v: Any) -> str | None:
+    if not isinstance(v, Mapping) or not all(isinstance(c, str) for c in v):
+        return f"{v!r} is not a mapping of column paths to encodings"
+    bad = [f"{c}: {e!r}" for c, e in v.items() if e not in ENCODINGS]
+    return f"{', '.join(bad)}: allowed are {', '.join(ENCODINGS)}" if bad else None
+
+
 def _create(v: Any) -> str | None:
     if v is None:
         return None
@@ -308,6 +345,7 @@ _CHECKS: dict[str, Check] = {
     "table": _matches(_TABLE, "a table name (namespace.table)"),
     "format": _one_of("json"),
     "timestamps": _timestamps,
+    "encodings": _encodings,
     "start": _one_of("earliest", "latest"),
     "unknown_fields": _one_of("ignore", "dead_letter"),
     "dead_letter_table": _optional(_matches(_TABLE, "a table name (namespace.table)")),
@@ -325,4 +363,5 @@ _CHECKS: dict[str, Check] = {
     "kafka_config_id": _text,
     "iceberg_conn_id": _text,
     "control_topic": _optional(_matches(_TOPIC, "a topic name")),
+    "control_events": lambda v: None if v in CONTROL_EVENTS else f"{v!r} is not '1.12' or '1.10', as a text in quotes",
 }

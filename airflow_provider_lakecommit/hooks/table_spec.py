@@ -6,6 +6,8 @@ Contract: types are Iceberg's type strings (``long``, ``decimal(12, 2)``, ``stru
 ``{map: {key: type, value: type, required: bool}}``). Partition fields are a column, or ``identity``, ``year``,
 ``month``, ``day``, ``hour``, ``bucket(n, column)``, ``truncate(width, column)`` of one.
 
+A table with a column that needs a newer format version than the usual gets that version.
+
 Failure story: every mistake is a :class:`SpecError` that names the column and what is allowed.
 """
 
@@ -43,6 +45,7 @@ _PLAIN: Mapping[str, tuple[Transform[Any, Any], str]] = {
     "day": (DayTransform(), "_day"),
     "hour": (HourTransform(), "_hour"),
 }
+_FORMAT_VERSION = 2
 _PARTITIONS = "a column, identity(c), year(c), month(c), day(c), hour(c), bucket(n, c) or truncate(width, c)"
 
 
@@ -58,7 +61,8 @@ def create_from_spec(create: Mapping[str, Any]) -> tuple[Schema, PartitionSpec, 
     if not _is_list(columns) or not columns:
         raise SpecError("create.schema: a list of columns, each {name, type, required, doc}, is needed")
     schema = Schema(*_Builder().fields(columns, ""))
-    return schema, _partition_spec(create.get("partition_by"), schema), _properties(create.get("properties"))
+    properties = _with_version(_properties(create.get("properties")), schema)
+    return schema, _partition_spec(create.get("partition_by"), schema), properties
 
 
 class _Builder:
@@ -217,6 +221,20 @@ def _properties(told: Any) -> dict[str, str]:
             raise SpecError(f"create.properties: {key!r}: {value!r} is not a text, a number, true or false")
         out[key] = str(value).lower() if isinstance(value, bool) else str(value)
     return out
+
+
+def _with_version(properties: dict[str, str], schema: Schema) -> dict[str, str]:
+    """The properties with the format version that the columns need, if it is not the usual one."""
+    needs = {schema.find_column_name(i): schema.find_type(i).minimum_format_version() for i in sorted(schema.field_ids)}
+    column = max(needs, key=lambda name: needs[name])
+    told = properties.get("format-version")
+    if told is not None and (not told.isdigit() or int(told) < needs[column]):
+        raise SpecError(
+            f"create.properties: format-version {told}: column {column} is {schema.find_type(column or '')}, "
+            f"which needs version {needs[column]}"
+        )
+    usual = told is not None or needs[column] <= _FORMAT_VERSION
+    return properties if usual else {**properties, "format-version": str(needs[column])}
 
 
 def _is_list(value: Any) -> bool:

@@ -22,7 +22,9 @@ from pyiceberg.types import (
     LongType,
     PrimitiveType,
     StringType,
+    TimestampNanoType,
     TimestampType,
+    TimestamptzNanoType,
     TimestamptzType,
     TimeType,
     UUIDType,
@@ -34,13 +36,19 @@ _SIMPLE: dict[str, PrimitiveType] = {
     str(t): t
     for t in (
         *(BooleanType(), IntegerType(), LongType(), FloatType(), DoubleType(), StringType(), BinaryType(), UUIDType()),
-        *(DateType(), TimeType(), TimestampType(), TimestamptzType()),
+        *(DateType(), TimeType(), TimestampType(), TimestamptzType(), TimestampNanoType(), TimestamptzNanoType()),
     )
 }
 PRIMITIVES = (
     f"allowed are {', '.join(_SIMPLE)}, decimal(precision, scale), fixed(length), struct<name: type, …>, list<type>, "
     "map<type, type>"
 )
+_REFUSED = {
+    "variant": "it is not landed from JSON; use a string, a struct or a map",
+    "geometry": "JSON has no agreed form of it; use binary or a string",
+    "geography": "JSON has no agreed form of it; use binary or a string",
+    "unknown": "nothing can be landed in it; leave the column out until its type is known",
+}
 _MAX_PRECISION = 38
 _TOKEN = re.compile(r"\s*(decimal\s*\(\s*\d+\s*,\s*\d+\s*\)|fixed\s*[(\[]\s*\d+\s*[)\]]|[<>,:]|[^\s<>,:]+)")
 
@@ -61,7 +69,10 @@ def parse_type(text: str) -> TypeText:
     """
     tokens = _TOKEN.findall(text)
     parser = _Parser(tokens)
-    found = parser.type()
+    try:
+        found = parser.type()
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
     if parser.rest:
         raise ValueError(f"{' '.join(parser.rest)!r} is left over")
     return found
@@ -124,4 +135,4 @@ def _primitive(word: str) -> PrimitiveType:
         return DecimalType(precision, scale)
     if re.fullmatch(r"fixed\s*[(\[].*", word) and numbers and numbers[0] > 0:
         return FixedType(numbers[0])
-    raise ValueError(PRIMITIVES)
+    raise ValueError(_REFUSED.get(word.split("(")[0], PRIMITIVES))

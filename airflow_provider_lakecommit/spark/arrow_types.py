@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Iceberg types as Arrow types, and arrays relabelled to them without copying their values.
+"""Iceberg types as Arrow types.
 
 Contract: :func:`arrow_schema` carries field ids, names and required flags at every level, so that a Parquet file
 written with it is a file of the table. It has 32-bit offsets (``string``, ``list``) where pyiceberg's own conversion
-has 64-bit ones: the files are the same and nothing is copied, because a block never holds 2 GiB. :func:`relabel`
-changes names, ids and required flags only; it never checks or converts a value.
+has 64-bit ones: the files are the same and nothing is copied, because a block never holds 2 GiB.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.types import BinaryType, IcebergType, ListType, MapType, NestedField, StringType, StructType
 
-__all__ = ["arrow_field", "arrow_schema", "relabel"]
+__all__ = ["arrow_field", "arrow_schema"]
 
 FIELD_ID = b"PARQUET:field_id"
 
@@ -46,15 +45,3 @@ def _arrow_type(kind: IcebergType) -> pa.DataType:
     if isinstance(kind, BinaryType):
         return pa.binary()
     return schema_to_pyarrow(kind)
-
-
-def relabel(array: pa.Array, to: pa.DataType) -> pa.Array:
-    """The same values under a type of the same shape. ``array`` must not be a slice of a nested array."""
-    if pa.types.is_struct(to):
-        children = [relabel(array.field(i), to.field(i).type) for i in range(to.num_fields)]
-        mask = array.is_null() if array.null_count else None
-        return pa.StructArray.from_arrays(children, fields=list(to), mask=mask)
-    if pa.types.is_list(to):
-        mask = array.is_null() if array.null_count else None
-        return pa.ListArray.from_arrays(array.offsets, relabel(array.values, to.value_type), type=to, mask=mask)
-    return array

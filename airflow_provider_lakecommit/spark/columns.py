@@ -4,53 +4,57 @@
 Contract: a :class:`Column` is a tree that mirrors the Iceberg schema. ``wire`` is the Arrow type that the JSON parser
 fills, every level nullable, because the parser calls a missing optional struct with a required child an error.
 :meth:`Column.finish` turns the parsed array into the table's type or raises :class:`Refusal`: it checks required values
-at every level, refuses numbers that are not finite or overflowed, and reads times. It never rounds, drops or fills in a
-value, and looks at a block as a whole; finding the one bad record is the caller's.
+at every level, refuses numbers that are not finite or overflowed, reads times and bytes by their rules, and refuses a
+map with a key that is there twice. It never rounds, drops or fills in a value, and looks at a block as a whole; finding
+the one bad record is the caller's.
 
-Times. ``iso8601`` (the default): ``timestamptz`` needs a zone offset, ``timestamp`` must have none, at most
-microseconds. ``epoch_*``: whole numbers. A strptime pattern is Python's; without ``%z`` it is read as UTC. Years 1 to
-9999: anything else is the wrong unit.
+A map is parsed as a list of pairs, into which :mod:`~airflow_provider_lakecommit.spark.map_text` turns its JSON object;
+so keys and values are columns like any other, and there is one definition of what each type takes.
 
-Failure story: a schema that cannot be read from JSON (maps, uuid, time, fixed, binary, nanoseconds), and a rule for a
-column that is no timestamp, are :class:`~airflow_provider_lakecommit.exceptions.TableError` before a record is read.
+Failure story: a column that cannot be read from JSON, bytes without a declared encoding, and a rule for a column that
+it does not fit, are :class:`~airflow_provider_lakecommit.exceptions.TableError` before a record is read, all of them
+together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
     BooleanType,
-    DateType,
     DecimalType,
     DoubleType,
     FloatType,
+    IcebergType,
     IntegerType,
     ListType,
     LongType,
+    MapType,
     NestedField,
+    PrimitiveType,
     StringType,
     StructType,
-    TimestampType,
-    TimestamptzType,
+    UnknownType,
+    UUIDType,
 )
 
 from airflow_provider_lakecommit.exceptions import TableError
+from airflow_provider_lakecommit.landing import ENCODINGS
 from airflow_provider_lakecommit.spark.arrow_types import arrow_field
+from airflow_provider_lakecommit.spark.octets import UUID_READING, octet_reading
+from airflow_provider_lakecommit.spark.reading import Convert, Reading
+from airflow_provider_lakecommit.spark.rules import OCTETS, Rules
+from airflow_provider_lakecommit.spark.times import TEMPORAL, time_reading
 
 __all__ = ["Column", "Refusal", "columns_of"]
 
-_PLAIN = (BooleanType, IntegerType, LongType, StringType)
+_PLAIN = (BooleanType, IntegerType, LongType, StringType, UnknownType)
 _FLOATING = (FloatType, DoubleType)
-_TIMES = (TimestampType, TimestamptzType)
-_PER_SECOND = {"epoch_seconds": 1, "epoch_millis": 1_000, "epoch_micros": 1_000_000}
-_EARLIEST = int(datetime(1, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000
-_LATEST = int(datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC).timestamp()) * 1_000_000 + 999_999
 
 Finish = Callable[["Column", pa.Array], pa.Array]
 
@@ -67,15 +71,23 @@ class Refusal(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One node of the schema. ``as_is``: nothing below needs checking or converting, only its labels change."""
+    """One node of the schema. ``children`` are the fields of a struct, the element of a list, key and value of a map.
+
+    ``parsed_at`` is what the parser calls this node in its messages.
+    """
 
     path: str
+    parsed_at: str
     name: str
     required: bool
     wire: pa.DataType
     target: pa.Field
     children: tuple[Column, ...]
     convert: Finish
+
+    @property
+    def is_map(self) -> bool:
+        return bool(pa.types.is_map(self.target.type))
 
     def finish(self, array: pa.Array, parent: pa.Array | None = None) -> pa.Array:
         """``array`` in the table's type.
@@ -93,80 +105,104 @@ class Column:
         if not self.children:
             yield self.path, pa.field(self.name, self.wire)
         for child in self.children:
-            for path, field in child.leaves():
-                wire = pa.list_(field.type) if pa.types.is_list(self.wire) else pa.struct([field])
-                yield path, pa.field(self.name, wire)
+            for path, leaf in child.leaves():
+                inner = leaf.type if pa.types.is_list(self.target.type) else pa.struct([leaf])
+                yield path, pa.field(self.name, pa.list_(inner) if pa.types.is_list(self.wire) else inner)
+
+    def nodes(self) -> Iterator[Column]:
+        """This column and all below it."""
+        yield self
+        for child in self.children:
+            yield from child.nodes()
 
 
-def columns_of(schema: Schema, timestamps: Mapping[str, str], skip: Set[str] = frozenset()) -> tuple[Column, ...]:
+def columns_of(
+    schema: Schema,
+    timestamps: Mapping[str, str],
+    skip: Set[str] = frozenset(),
+    encodings: Mapping[str, str] | None = None,
+) -> tuple[Column, ...]:
     """The columns to read from JSON.
 
+    :param timestamps: rules for dates, times and timestamps, by column path
     :param skip: top-level columns that are filled from elsewhere
+    :param encodings: how bytes are written as text, by column path
     :raises TableError: naming every column or rule that cannot be served
     """
-    rules, wrong = _rules(schema, timestamps)
-    columns = [_column(f, f.name, rules, wrong) for f in schema.fields if f.name not in skip]
+    rules = Rules.of(schema, timestamps, encodings or {})
+    columns = [_column(f, f.name, f"/{f.name}", rules) for f in schema.fields if f.name not in skip]
     if not columns:
-        wrong.append("the table has no column to fill from the records; add one")
-    if wrong:
-        raise TableError("; ".join(wrong))
+        rules.wrong.append("the table has no column to fill from the records; add one")
+    if rules.wrong:
+        raise TableError("; ".join(rules.wrong))
     return tuple(columns)
 
 
-def _rules(schema: Schema, timestamps: Mapping[str, str]) -> tuple[dict[int, str], list[str]]:
-    rules: dict[int, str] = {}
-    wrong: list[str] = []
-    for path, rule in timestamps.items():
-        try:
-            field = schema.find_field(path)
-        except ValueError:
-            wrong.append(f"timestamps: the table has no column {path!r}")
-            continue
-        if not isinstance(field.field_type, _TIMES):
-            wrong.append(f"timestamps: column {path} is {field.field_type}, rules are for timestamp and timestamptz")
-        elif isinstance(field.field_type, TimestampType) and "%z" in rule:
-            wrong.append(f"timestamps: column {path} has no zone, the zone of %z would be lost; make it timestamptz")
-        rules[field.field_id] = rule
-    return rules, wrong
-
-
-def _column(field: NestedField, path: str, rules: Mapping[int, str], wrong: list[str]) -> Column:
-    kind = field.field_type
+def _column(field_: NestedField, path: str, parsed_at: str, rules: Rules) -> Column:
+    kind = field_.field_type
+    target = arrow_field(field_)
     children: tuple[Column, ...] = ()
-    target = arrow_field(field)
-    wire = target.type
-    convert: Finish = _as_is
+    convert: Finish
     if isinstance(kind, StructType):
-        children = tuple(_column(f, f"{path}.{f.name}", rules, wrong) for f in kind.fields)
-        wire = pa.struct([pa.field(c.name, c.wire) for c in children])
-        convert = _struct
+        children = tuple(_column(f, f"{path}.{f.name}", f"{parsed_at}/{f.name}", rules) for f in kind.fields)
+        wire, convert = pa.struct([pa.field(c.name, c.wire) for c in children]), _struct
     elif isinstance(kind, ListType):
-        children = (_column(kind.element_field, f"{path}.element", rules, wrong),)
-        wire = pa.list_(children[0].wire)
-        convert = _list
-    elif isinstance(kind, _TIMES):
-        rule = rules.get(field.field_id, "iso8601")
-        wire = pa.int64() if rule in _PER_SECOND else pa.string()
-        convert = _epoch(_PER_SECOND[rule]) if rule in _PER_SECOND else _iso if rule == "iso8601" else _pattern(rule)
-    elif isinstance(kind, DateType):
-        wire, convert = pa.string(), _iso
-    elif isinstance(kind, _FLOATING):
-        convert = _finite
-    elif isinstance(kind, DecimalType):
-        convert = _fits
-    elif not isinstance(kind, _PLAIN):
-        wrong.append(
-            f"column {path} has type {kind}: not yet landed from JSON; leave it out of the table or change its type"
-        )
+        children = (_column(kind.element_field, f"{path}.element", f"{parsed_at}/[]", rules),)
+        wire, convert = pa.list_(children[0].wire), _list
+    elif isinstance(kind, MapType):
+        if (problem := _key_problem(kind.key_type)) is not None:
+            rules.wrong.append(f"column {path}.key has type {kind.key_type}: {problem}")
+        parts = (kind.key_field, kind.value_field)
+        children = tuple(_column(f, f"{path}.{f.name}", f"{parsed_at}/[]/{f.name}", rules) for f in parts)
+        wire, convert = pa.list_(pa.struct([pa.field(c.name, c.wire) for c in children])), _map
+    else:
+        reading = _reading(field_, target, path, rules)
+        wire, convert = reading.wire, _as_is if reading.convert is None else _by(reading.convert)
     return Column(
         path=path,
-        name=field.name,
-        required=field.required,
+        parsed_at=parsed_at,
+        name=field_.name,
+        required=field_.required,
         wire=wire,
         target=target,
         children=children,
         convert=convert,
     )
+
+
+def _reading(field_: NestedField, target: pa.Field, path: str, rules: Rules) -> Reading:
+    """How a scalar is read; one that cannot be is told to ``rules.wrong``."""
+    kind = field_.field_type
+    if isinstance(kind, TEMPORAL):
+        return time_reading(kind, rules.times.get(field_.field_id, "iso8601"))
+    if isinstance(kind, OCTETS):
+        encoding = rules.encodings.get(field_.field_id)
+        if encoding is not None:
+            return octet_reading(encoding)
+        rules.wrong.append(
+            f"column {path} is {kind}, and JSON has no bytes: say how they are written, "
+            f"encodings: {{{path}: {' | '.join(ENCODINGS)}}}"
+        )
+    elif isinstance(kind, UUIDType):
+        return UUID_READING
+    elif isinstance(kind, _FLOATING):
+        return Reading(target.type, _finite)
+    elif isinstance(kind, DecimalType):
+        return Reading(target.type, _fits)
+    elif not isinstance(kind, _PLAIN):
+        rules.wrong.append(
+            f"column {path} has type {kind}: not landed from JSON, which has no agreed form of it; leave it out of the "
+            "table or change its type"
+        )
+    return Reading(target.type)
+
+
+def _key_problem(kind: IcebergType) -> str | None:
+    if not isinstance(kind, PrimitiveType):
+        return "a key of a JSON object is a text; make it a primitive type"
+    if isinstance(kind, _FLOATING):
+        return "floating-point numbers do not tell keys apart; make it a decimal or a string"
+    return "a map needs keys" if isinstance(kind, UnknownType) else None
 
 
 def _holes(array: pa.Array, parent: pa.Array | None) -> bool:
@@ -177,6 +213,16 @@ def _holes(array: pa.Array, parent: pa.Array | None) -> bool:
 
 def _as_is(_column: Column, array: pa.Array) -> pa.Array:
     return array
+
+
+def _by(convert: Convert) -> Finish:
+    def finish(column: Column, array: pa.Array) -> pa.Array:
+        try:
+            return convert(array, column.target.type)
+        except (ValueError, OverflowError) as e:
+            raise Refusal("wrong_value", column.path, f"column {column.path}: {e}") from e
+
+    return finish
 
 
 def _struct(column: Column, array: pa.Array) -> pa.Array:
@@ -193,70 +239,33 @@ def _list(column: Column, array: pa.Array) -> pa.Array:
     return pa.ListArray.from_arrays(array.offsets, elements, type=column.target.type, mask=mask)
 
 
-def _finite(column: Column, array: pa.Array) -> pa.Array:
+def _map(column: Column, array: pa.Array) -> pa.Array:
+    mask = array.is_null() if array.null_count else None
+    pairs = array.values
+    keys, items = (c.finish(pairs.field(pairs.type.get_field_index(c.name))) for c in column.children)
+    _check_keys(column, array, keys)
+    return pa.MapArray.from_arrays(array.offsets, keys, items, type=column.target.type, mask=mask)
+
+
+def _check_keys(column: Column, array: pa.Array, keys: pa.Array) -> None:
+    """No map has a key twice. Compared as values: two texts can be one decimal, or one moment."""
+    plain = keys.storage if isinstance(keys, pa.ExtensionArray) else keys
+    codes = plain.dictionary_encode()
+    places = pc.list_parent_indices(array).to_numpy() * len(codes.dictionary) + codes.indices.to_numpy()
+    if len(pc.unique(pa.array(places))) == len(places):
+        return
+    numbers, counts = np.unique(places, return_counts=True)
+    key = codes.dictionary[int(numbers[counts > 1][0]) % len(codes.dictionary)].as_py()
+    raise Refusal("wrong_value", column.path, f"column {column.path}: key {key!r} is there twice")
+
+
+def _finite(array: pa.Array, _target: pa.DataType) -> pa.Array:
     if pc.all(pc.is_finite(array), min_count=0).as_py():
         return array
-    raise Refusal("wrong_value", column.path, f"column {column.path}: not a finite number, or too large for its type")
+    raise ValueError("not a finite number, or too large for its type")
 
 
-def _fits(column: Column, array: pa.Array) -> pa.Array:
+def _fits(array: pa.Array, _target: pa.DataType) -> pa.Array:
     """The parser counts the digits before it widens to the scale: 10000000 passes for a decimal(9, 2)."""
-    try:
-        array.validate(full=True)
-    except pa.ArrowInvalid as e:
-        raise Refusal("wrong_value", column.path, f"column {column.path}: {e}") from e
+    array.validate(full=True)
     return array
-
-
-def _iso(column: Column, array: pa.Array) -> pa.Array:
-    try:
-        times = array.cast(column.target.type)
-    except pa.ArrowInvalid as e:
-        raise Refusal("wrong_value", column.path, f"column {column.path}: {e}") from e
-    return _plausible(column, times)
-
-
-def _epoch(per_second: int) -> Finish:
-    factor = pa.scalar(1_000_000 // per_second, pa.int64())
-
-    def convert(column: Column, array: pa.Array) -> pa.Array:
-        try:
-            micros = pc.multiply_checked(array, factor)
-        except pa.ArrowInvalid as e:
-            raise Refusal("wrong_value", column.path, f"column {column.path}: {e}") from e
-        return _plausible(column, micros.cast(column.target.type))
-
-    return convert
-
-
-def _pattern(pattern: str) -> Finish:
-    """By Python's strptime, once per different text: exact where Arrow's own lets 30 February pass as 2 March."""
-
-    def read(text: str | None) -> datetime | None:
-        if text is None:
-            return None
-        at = datetime.strptime(text, pattern)
-        return at.replace(tzinfo=UTC) if at.tzinfo is None else at
-
-    def convert(column: Column, array: pa.Array) -> pa.Array:
-        texts = array.dictionary_encode()
-        try:
-            times = pa.array([read(t) for t in texts.dictionary.to_pylist()], pa.timestamp("us", "UTC"))
-        except (ValueError, OverflowError) as e:
-            raise Refusal("wrong_value", column.path, f"column {column.path}: {e}") from e
-        return _plausible(column, times.take(texts.indices).cast(pa.int64()).cast(column.target.type))
-
-    return convert
-
-
-def _plausible(column: Column, times: pa.Array) -> pa.Array:
-    ends = pc.min_max(times.cast(pa.int64() if pa.types.is_timestamp(times.type) else pa.int32()))
-    least, most = ends["min"].as_py(), ends["max"].as_py()
-    if least is None:
-        return times
-    scale = 1 if pa.types.is_timestamp(times.type) else 86_400_000_000
-    if least * scale < _EARLIEST or most * scale > _LATEST:
-        raise Refusal(
-            "wrong_value", column.path, f"column {column.path}: not in the years 1 to 9999; is the unit right?"
-        )
-    return times

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The dead-letter table: one row for each rejected record, with all that is needed to repair and replay it.
 
-Contract: the field ids of :data:`DEAD_LETTER_SCHEMA` are fixed; the table is not partitioned. ``kind`` is one of
-``not_json``, ``wrong_value``, ``missing_required``, ``unknown_field``; ``column`` is the column that refused the
-record, if it was one.
+Contract: the table has :data:`~airflow_provider_lakecommit.spark.schemas.DEAD_LETTER_SCHEMA` and is not partitioned.
+``kind`` is one of ``not_json``, ``wrong_value``, ``missing_required``, ``unknown_field``; ``column`` is the column that
+refused the record, if it was one.
 """
 
 from __future__ import annotations
@@ -13,44 +13,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 import pyarrow as pa
-from pyiceberg.schema import Schema
-from pyiceberg.types import (
-    BinaryType,
-    IntegerType,
-    ListType,
-    LongType,
-    NestedField,
-    StringType,
-    StructType,
-    TimestamptzType,
-)
 
 from airflow_provider_lakecommit.spark.arrow_types import arrow_schema
 from airflow_provider_lakecommit.spark.decode_json import Reject
+from airflow_provider_lakecommit.spark.schemas import DEAD_LETTER_SCHEMA
 
-__all__ = ["DEAD_LETTER_SCHEMA", "Record", "dead_letters", "record_time"]
+__all__ = ["Record", "dead_letters", "record_time"]
 
-DEAD_LETTER_SCHEMA = Schema(
-    NestedField(1, "topic", StringType(), required=True),
-    NestedField(2, "partition", IntegerType(), required=True),
-    NestedField(3, "offset", LongType(), required=True),
-    NestedField(4, "timestamp", TimestamptzType()),
-    NestedField(5, "key", BinaryType()),
-    NestedField(6, "value", BinaryType()),
-    NestedField(
-        7,
-        "headers",
-        ListType(
-            12,
-            StructType(NestedField(13, "key", StringType(), required=True), NestedField(14, "value", BinaryType())),
-            element_required=True,
-        ),
-    ),
-    NestedField(8, "kind", StringType(), required=True),
-    NestedField(9, "column", StringType()),
-    NestedField(10, "reason", StringType(), required=True),
-    NestedField(11, "landing", StringType(), required=True),
-)
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NO_TIMESTAMP = 0

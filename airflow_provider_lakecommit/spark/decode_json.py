@@ -10,6 +10,9 @@ Decimals are taken from the text of the number (``12.30``, ``1e2``, also a text 
 many digits or too fine a scale is a reject, not a rounding. Integers are written as integers (``1.0`` is a reject). A
 key that a record has twice is a reject. Field names are case-sensitive.
 
+JSON objects for maps are first rewritten, record by record, into what the parser can fill (see
+:mod:`~airflow_provider_lakecommit.spark.map_text`); tables without maps pay nothing for that.
+
 Unknown fields: ``ignore`` counts them exactly (see :mod:`~airflow_provider_lakecommit.spark.unknown_fields`),
 ``dead_letter`` rejects the record. A block is first parsed so that an unknown field is an error, which costs nothing;
 only when there is one, the slower way is taken.
@@ -20,7 +23,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.json as pj
@@ -28,6 +31,7 @@ from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.spark.columns import Refusal, columns_of
 from airflow_provider_lakecommit.spark.guards import ROW, block_text
+from airflow_provider_lakecommit.spark.map_text import MapRewriter, rewriter_for
 from airflow_provider_lakecommit.spark.unknown_fields import count_inferred, count_parsed, paths_of, shallow
 
 __all__ = ["Decoded", "JsonDecoder", "Reject"]
@@ -63,8 +67,10 @@ class Decoded:
 class JsonDecoder:
     """Decodes blocks of values for one table. Keeps no rows; remembers only which way is the right one.
 
+    :param timestamps: rules for dates, times and timestamps, by column path
     :param skip: columns that are not read from the values
-    :raises TableError: the table has a column that cannot be read from JSON
+    :param encodings: how bytes are written as text, by column path
+    :raises TableError: the table has a column that cannot be read from JSON, or a rule does not fit
     """
 
     def __init__(
@@ -73,12 +79,17 @@ class JsonDecoder:
         timestamps: Mapping[str, str] | None = None,
         unknown_fields: str = "ignore",
         skip: Set[str] = frozenset(),
+        encodings: Mapping[str, str] | None = None,
     ) -> None:
-        self._columns = columns_of(schema, timestamps or {}, skip)
+        self._columns = columns_of(schema, timestamps or {}, skip, encodings)
+        self._rewriter = rewriter_for(self._columns)
+        self._paths = {node.parsed_at: node.path for c in self._columns for node in c.nodes()}
         self._strict = unknown_fields == "dead_letter"
         self._wire = _wrapped([pa.field(c.name, c.wire) for c in self._columns])
         self._leaves = [(path, _wrapped([field])) for c in self._columns for path, field in c.leaves()]
         self._target = pa.schema([c.target for c in self._columns])
+        # Not Schema.empty_table: that knows no uuids.
+        self._empty = pa.Table.from_batches([], schema=self._target)
         self._seen_unknown = False
 
     @property
@@ -88,6 +99,29 @@ class JsonDecoder:
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
         """Every value becomes a row or a reject; none is lost and none makes two."""
+        return self._decode(values) if self._rewriter is None else self._decode_with_maps(self._rewriter, values)
+
+    def _decode_with_maps(self, rewriter: MapRewriter, values: Sequence[bytes]) -> Decoded:
+        texts: list[bytes] = []
+        places: list[int] = []
+        refused: list[Reject] = []
+        for i, value in enumerate(values):
+            try:
+                texts.append(rewriter.rewrite(value))
+                places.append(i)
+            except Refusal as refusal:
+                refused.append(_reject(i, refusal))
+        decoded = self._decode(texts)
+        if not refused:
+            return decoded
+        rejects = [replace(r, index=places[r.index]) for r in decoded.rejects] + refused
+        return replace(
+            decoded,
+            accepted=places if decoded.accepted is None else [places[i] for i in decoded.accepted],
+            rejects=tuple(sorted(rejects, key=lambda r: r.index)),
+        )
+
+    def _decode(self, values: Sequence[bytes]) -> Decoded:
         ignored: Counter[str] = Counter()
         try:
             return Decoded(table=self._block(values, ignored), accepted=None, rejects=(), ignored=ignored)
@@ -97,7 +131,7 @@ class JsonDecoder:
             self._isolate(values, 0, refusal, parts, rejects, ignored)
         tables = [table for _, table in parts]
         accepted = [first + i for first, table in parts for i in range(table.num_rows)]
-        table = pa.concat_tables(tables) if tables else self._target.empty_table()
+        table = pa.concat_tables(tables) if tables else self._empty
         return Decoded(table=table, accepted=accepted, rejects=tuple(rejects), ignored=ignored)
 
     def _isolate(
@@ -111,7 +145,7 @@ class JsonDecoder:
     ) -> None:
         """Cut a refused block until only refused values are left alone."""
         if len(values) == 1:
-            rejects.append(self._reject(values[0], first, refusal))
+            rejects.append(_reject(first, self._explained(values[0], refusal)))
             return
         step = 1 if len(values) <= ONE_BY_ONE else (len(values) + 1) // 2
         for at in range(0, len(values), step):
@@ -123,7 +157,7 @@ class JsonDecoder:
 
     def _block(self, values: Sequence[bytes], ignored: Counter[str]) -> pa.Table:
         if not values:
-            return self._target.empty_table()
+            return self._empty
         rows, unknown = self._parse(values, block_text(values))
         arrays = [c.finish(rows.field(rows.type.get_field_index(c.name))) for c in self._columns]
         ignored.update(unknown)
@@ -133,27 +167,30 @@ class JsonDecoder:
         """The rows as the parser gives them, and the unknown fields among them."""
         if self._strict or not self._seen_unknown:
             try:
-                return _read(text, self._wire, "error", len(values)), Counter()
+                return self._read(text, "error", len(values)), Counter()
             except Refusal as refusal:
                 if self._strict or refusal.kind != "unknown_field":
                     raise
                 self._seen_unknown = True
         if shallow(values):
             try:
-                rows = _read(text, self._wire, "infer", len(values))
+                rows = self._read(text, "infer", len(values))
                 return rows, count_inferred(self._columns, rows)
             except Refusal:
                 """Perhaps only the unknown fields contradict each other: read on without them."""
-        rows = _read(text, self._wire, "ignore", len(values))
+        rows = self._read(text, "ignore", len(values))
         return rows, count_parsed(self._columns, values)
 
-    def _reject(self, value: bytes, index: int, refusal: Refusal) -> Reject:
+    def _read(self, text: bytes, unexpected: str, values: int) -> pa.StructArray:
+        return _read(text, self._wire, unexpected, values, self._paths)
+
+    def _explained(self, value: bytes, refusal: Refusal) -> Refusal:
+        """The refusal of a single value, with the field or column that is to blame."""
         if refusal.kind == "unknown_field":
-            refusal = self._unknown(value)
-        elif refusal.kind == "wrong_value" and refusal.column is None:
-            refusal = self._blame(value, refusal)
-        reason = refusal.reason[:REASON_LENGTH]
-        return Reject(index=index, kind=refusal.kind, column=refusal.column, reason=reason)
+            return self._unknown(value)
+        if refusal.kind == "wrong_value" and refusal.column is None:
+            return self._blame(value, refusal)
+        return refusal
 
     def _unknown(self, value: bytes) -> Refusal:
         """Which fields of the value the table lacks."""
@@ -168,7 +205,7 @@ class JsonDecoder:
         text = block_text([value])
         for i, (path, wire) in enumerate(self._leaves):
             try:
-                _read(text, wire, "ignore", 1)
+                _read(text, wire, "ignore", 1, {})
             except Refusal:
                 self._leaves.insert(0, self._leaves.pop(i))
                 return Refusal(refusal.kind, path, f"column {path}: {refusal.reason}")
@@ -179,8 +216,15 @@ def _wrapped(fields: Sequence[pa.Field]) -> pa.Schema:
     return pa.schema([pa.field(ROW, pa.struct(fields))])
 
 
-def _read(text: bytes, wire: pa.Schema, unexpected: str, values: int) -> pa.StructArray:
-    """Parse a block; as many rows as values, or a refusal."""
+def _reject(index: int, refusal: Refusal) -> Reject:
+    return Reject(index=index, kind=refusal.kind, column=refusal.column, reason=refusal.reason[:REASON_LENGTH])
+
+
+def _read(text: bytes, wire: pa.Schema, unexpected: str, values: int, paths: Mapping[str, str]) -> pa.StructArray:
+    """Parse a block; as many rows as values, or a refusal.
+
+    :param paths: column paths by the parser's names for them
+    """
     options = pj.ParseOptions(explicit_schema=wire, newlines_in_values=True, unexpected_field_behavior=unexpected)
     try:
         table = pj.read_json(pa.BufferReader(text), read_options=_ONE_BLOCK, parse_options=options)
@@ -188,7 +232,7 @@ def _read(text: bytes, wire: pa.Schema, unexpected: str, values: int) -> pa.Stru
         table.validate()
         rows = table.column(table.schema.get_field_index(ROW)).combine_chunks()
     except pa.ArrowException as e:
-        raise _refusal(str(e)) from e
+        raise _refusal(str(e), paths) from e
     # A value that closes its wrapper can put fields beside it, or make documents of its own.
     if table.num_rows != values or table.column_names != [ROW]:
         raise Refusal("not_json", None, "the value is not one JSON document")
@@ -197,7 +241,7 @@ def _read(text: bytes, wire: pa.Schema, unexpected: str, values: int) -> pa.Stru
     return rows
 
 
-def _refusal(message: str) -> Refusal:
+def _refusal(message: str, paths: Mapping[str, str]) -> Refusal:
     text = message.removeprefix("JSON parse error: ")
     if text == _UNEXPECTED:
         return Refusal("unknown_field", None, "the table lacks a field")
@@ -205,7 +249,7 @@ def _refusal(message: str) -> Refusal:
     if where and not where["path"]:
         return Refusal("not_json", None, f"the value is not a JSON object:{where['what']}")
     if where:
-        path = where["path"].removeprefix("/").replace("[]", "element").replace("/", ".")
+        path = paths.get(where["path"], where["path"].removeprefix("/"))
         return Refusal("wrong_value", path, f"column {path}{where['what']}")
     if message != text:
         return Refusal("not_json", None, f"the value is not valid JSON: {re.sub(r' in row [0-9]+$', '', text)}")

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Columns filled from the record itself: topic, partition, offset, timestamp, key.
 
-Contract: only the columns that the table has are filled, in the types that :data:`TYPES` allows; the table's other
-columns are left alone and the order of the table's schema is kept.
+Contract: only the columns that the table has are filled, in the types of
+:data:`~airflow_provider_lakecommit.spark.schemas.METADATA_TYPES`; the table's other columns are left alone and the
+order of the table's schema is kept.
 """
 
 from __future__ import annotations
@@ -11,20 +12,13 @@ from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
-from pyiceberg.types import BinaryType, IntegerType, LongType, PrimitiveType, StringType, TimestamptzType
 
 from airflow_provider_lakecommit.spark.arrow_types import arrow_schema
 from airflow_provider_lakecommit.spark.dead_letters import Record, record_time
+from airflow_provider_lakecommit.spark.schemas import METADATA_TYPES
 
-__all__ = ["TYPES", "mistyped", "with_metadata"]
+__all__ = ["mistyped", "with_metadata"]
 
-TYPES: dict[str, PrimitiveType] = {
-    "kafka_topic": StringType(),
-    "kafka_partition": IntegerType(),
-    "kafka_offset": LongType(),
-    "kafka_timestamp": TimestamptzType(),
-    "kafka_key": BinaryType(),
-}
 _OPTIONAL = {"kafka_timestamp", "kafka_key"}
 _READ: dict[str, Callable[[Record], object]] = {
     "kafka_topic": lambda r: r.topic(),
@@ -38,10 +32,10 @@ _READ: dict[str, Callable[[Record], object]] = {
 def mistyped(schema: Schema) -> list[str]:
     """What is wrong with the metadata columns of a table."""
     return [
-        f"metadata column {f.name} is {f.field_type}{' required' * f.required}, it must be {TYPES[f.name]}"
+        f"metadata column {f.name} is {f.field_type}{' required' * f.required}, it must be {METADATA_TYPES[f.name]}"
         f"{' and optional' * (f.name in _OPTIONAL)}"
         for f in schema.fields
-        if f.name in TYPES and (f.field_type != TYPES[f.name] or (f.required and f.name in _OPTIONAL))
+        if f.name in METADATA_TYPES and (f.field_type != METADATA_TYPES[f.name] or (f.required and f.name in _OPTIONAL))
     ]
 
 
@@ -49,7 +43,9 @@ def with_metadata(rows: pa.Table, schema: Schema, records: Sequence[Record]) -> 
     """The rows with their metadata columns; ``records`` are those of the rows, in their order."""
     target = arrow_schema(schema)
     columns = [
-        pa.array(map(_READ[f.name], records), f.type, size=len(records)) if f.name in TYPES else rows.column(f.name)
+        pa.array(map(_READ[f.name], records), f.type, size=len(records))
+        if f.name in METADATA_TYPES
+        else rows.column(f.name)
         for f in target
     ]
     return pa.Table.from_arrays(columns, schema=target)

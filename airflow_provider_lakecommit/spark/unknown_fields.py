@@ -2,7 +2,8 @@
 """Fields of the records that the table lacks: counted exactly, per path.
 
 Contract: a path is counted once for each value that is not ``null``; what is inside an unknown field is not looked at.
-List elements add ``.element``, as in the table's own column names. Two ways, the same counts: from the types that the
+List elements add ``.element`` and map values ``.value``, as in the table's own column names; the keys of a map are no
+fields. Maps are lists of pairs here, as the parser gets them. Two ways, the same counts: from the types that the
 parser inferred for a block (:func:`count_inferred`, fast), and by reading each record in Python (:func:`count_parsed`),
 where the fields of a block contradict each other. Inferring builds nested types as deep as the data, so it is only for
 blocks that :func:`shallow` has bounded.
@@ -49,9 +50,13 @@ def count_inferred(columns: Iterable[Column], array: pa.Array, at: str = "") -> 
 
 
 def _elements(column: Column, array: pa.Array, path: str) -> tuple[Column | None, tuple[str, pa.Array]]:
-    """Through lists to the struct below, if there is one."""
+    """Through lists and maps to the struct below, if there is one."""
     while pa.types.is_list(array.type):
-        column, array, path = column.children[0], array.values, f"{path}.element"
+        if column.is_map:
+            values = array.values.field(array.values.type.get_field_index("value"))
+            column, array, path = column.children[1], values, f"{path}.value"
+        else:
+            column, array, path = column.children[0], array.values, f"{path}.element"
     return (column if pa.types.is_struct(array.type) else None), (f"{path}.", array)
 
 
@@ -92,6 +97,9 @@ def _walk(columns: Iterable[Column], record: dict[str, Any], at: str, nulls: boo
 def _within(column: Column, value: Any, path: str, nulls: bool) -> Iterator[str]:
     if isinstance(value, dict):
         yield from _walk(column.children, value, f"{path}.", nulls)
+    elif isinstance(value, list) and column.is_map:
+        for pair in value:
+            yield from _within(column.children[1], pair["value"], f"{path}.value", nulls)
     elif isinstance(value, list) and column.children:
         for element in value:
             yield from _within(column.children[0], element, f"{path}.element", nulls)

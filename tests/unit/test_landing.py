@@ -22,6 +22,7 @@ FULL: Mapping[str, Any] = {
     **LEAST,
     "topics": ["orders", "orders.v2"],
     "timestamps": {"ts": "epoch_millis", "paid.at": "%Y-%m-%d"},
+    "encodings": {"blob": "base64", "attrs.value": "hex"},
     "start": "latest",
     "unknown_fields": "dead_letter",
     "dead_letter_table": "shop.orders_dead",
@@ -39,10 +40,11 @@ FULL: Mapping[str, Any] = {
     "kafka_config_id": "k",
     "iceberg_conn_id": "i",
     "control_topic": "control",
+    "control_events": "1.10",
 }
 
 
-SHAPING = {"timestamps", "unknown_fields", "dead_letter_table", "metadata_columns"}
+SHAPING = {"timestamps", "encodings", "unknown_fields", "dead_letter_table", "metadata_columns"}
 
 
 def landing(**more: Any) -> Landing:
@@ -97,7 +99,8 @@ class TestSpecVersion:
         assert landing(**{key: FULL[key]}).spec_version == landing().spec_version
 
     def test_a_default_that_is_written_out_does_not(self) -> None:
-        assert landing(format="json", unknown_fields="ignore", timestamps={}).spec_version == landing().spec_version
+        told = landing(format="json", unknown_fields="ignore", timestamps={}, encodings={})
+        assert told.spec_version == landing().spec_version
 
     def test_the_order_of_timestamps_does_not(self) -> None:
         a, b = {"a": "iso8601", "b": "epoch_micros"}, {"b": "epoch_micros", "a": "iso8601"}
@@ -109,6 +112,7 @@ class TestMistakes:
         ("key", "value", "said"),
         [
             ("name", "", "'' is not a name"),
+            ("control_events", 1.1, "1.1 is not '1.12' or '1.10', as a text in quotes"),
             ("name", "a b", "'a b' is not a name"),
             ("name", "x" * 101, "at most 100"),
             ("name", None, "None is not a name"),
@@ -123,6 +127,8 @@ class TestMistakes:
             ("timestamps", [1], "is not a mapping of column paths to rules"),
             ("timestamps", {1: "iso8601"}, "is not a mapping of column paths to rules"),
             ("timestamps", {"ts": "millis"}, "ts: 'millis': allowed are iso8601, epoch_seconds"),
+            ("encodings", ["hex"], "is not a mapping of column paths to encodings"),
+            ("encodings", {"b": "base32"}, "b: 'base32': allowed are base64, base64url, hex, utf8"),
             ("start", "newest", "'newest' is not one of earliest, latest"),
             ("unknown_fields", "drop", "is not one of ignore, dead_letter"),
             ("dead_letter_table", "dead", "'dead' is not a table name"),

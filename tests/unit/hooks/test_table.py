@@ -75,6 +75,14 @@ def test_a_table_whose_metadata_is_gone_is_named(tmp_path: Path) -> None:
         lake.tables.load(lake.name)
 
 
+def test_a_type_that_pyiceberg_does_not_know_is_no_outage(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    metadata = Path(lake.create().metadata_location.removeprefix("file://"))
+    metadata.write_text(metadata.read_text().replace('"type":"string"', '"type":"variant"'))
+    with pytest.raises(TableError, match=r"metadata of table shop\.orders .*variant"):
+        lake.tables.load(lake.name)
+
+
 def test_a_created_table_is_bounded_and_is_found_again(tmp_path: Path) -> None:
     lake = Lake(tmp_path, properties={"write.metadata.previous-versions-max": "7"})
     made = lake.create(BY_BUCKET)

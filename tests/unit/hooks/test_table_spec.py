@@ -28,7 +28,10 @@ from pyiceberg.types import (
     NestedField,
     StringType,
     StructType,
+    TimestampNanoType,
     TimestamptzType,
+    TimeType,
+    UUIDType,
 )
 
 from airflow_provider_lakecommit.exceptions import SpecError
@@ -76,6 +79,20 @@ def test_columns_partitioning_and_properties_become_a_table() -> None:
         ("decimal(38,0)", DecimalType(38, 0)),
         ("decimal( 5 , 5 )", DecimalType(5, 5)),
         ("fixed[16]", FixedType(16)),
+        ("fixed( 3 )", FixedType(3)),
+        ("time", TimeType()),
+        ("uuid", UUIDType()),
+        ("timestamp_ns", TimestampNanoType()),
+        (
+            "map<uuid, struct<t: list<time>>>",
+            MapType(
+                4,
+                UUIDType(),
+                5,
+                StructType(field(2, "t", ListType(3, TimeType(), element_required=False))),
+                value_required=False,
+            ),
+        ),
         ("list<string>", ListType(2, StringType(), element_required=False)),
         ("map<string, long>", MapType(2, StringType(), 3, LongType(), value_required=False)),
         ("struct<a: long, b: string>", StructType(field(2, "a", LongType()), field(3, "b", StringType()))),
@@ -149,6 +166,17 @@ LONG = {"name": "a", "type": "long"}
         ({"schema": [{"name": "a", "type": "varchar"}]}, "column a: 'varchar' is not a type: allowed are boolean, int"),
         ({"schema": [{"name": "a"}]}, "column a: None is not a type"),
         ({"schema": [{"name": "a", "type": "decimal(39, 2)"}]}, "precision 1 to 38"),
+        ({"schema": [{"name": "a", "type": "fixed[0]"}]}, "allowed are boolean"),
+        ({"schema": [{"name": "a", "type": "map<string>"}]}, "',' expected, found '>'"),
+        ({"schema": [{"name": "a", "type": "variant"}]}, "'variant' is not a type: it is not landed from JSON"),
+        ({"schema": [{"name": "a", "type": "list<geometry(EPSG:1)>"}]}, "JSON has no agreed form of it"),
+        ({"schema": [{"name": "a", "type": "unknown"}]}, "nothing can be landed in it"),
+        ({"schema": [{"name": "a", "type": "list<" * 10_000}]}, "is not a type: it is nested too deep"),
+        (
+            {"schema": [{"name": "a", "type": "list<timestamp_ns>"}], "properties": {"format-version": 2}},
+            r"format-version 2: column a\.element is timestamp_ns, which needs version 3",
+        ),
+        ({"schema": [LONG], "properties": {"format-version": "two"}}, "format-version two"),
         ({"schema": [{"name": "a", "type": "decimal(3, 4)"}]}, "a scale up to it"),
         ({"schema": [{"name": "a", "type": "list<long"}]}, "'>' expected, found the end"),
         ({"schema": [{"name": "a", "type": "long>"}]}, "'>' is left over"),
@@ -179,3 +207,10 @@ LONG = {"name": "a", "type": "long"}
 def test_every_mistake_names_the_place_and_what_is_allowed(create: dict[str, Any], told: str) -> None:
     with pytest.raises(SpecError, match=told):
         create_from_spec(create)
+
+
+def test_types_that_need_a_newer_format_version_get_it() -> None:
+    columns = [LONG, {"name": "b", "type": "map<string, timestamptz_ns>"}]
+    assert create_from_spec({"schema": columns})[2] == {"format-version": "3"}
+    assert create_from_spec({"schema": columns, "properties": {"format-version": 3}})[2] == {"format-version": "3"}
+    assert create_from_spec({"schema": [LONG], "properties": {"format-version": 3}})[2] == {"format-version": "3"}

@@ -23,4 +23,5 @@ def target_of(table: Table, name: str = "shop.orders") -> TableTarget:
         properties=dict(table.properties),
         format_version=table.format_version,
         epoch=uuid4(),
+        sort_order="" if table.sort_order().is_unsorted else table.sort_order().model_dump_json(),
     )

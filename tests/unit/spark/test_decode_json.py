@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import pytest
 from pyiceberg.schema import Schema
@@ -18,6 +19,8 @@ from pyiceberg.types import (
     DoubleType,
     FixedType,
     FloatType,
+    GeographyType,
+    GeometryType,
     IcebergType,
     IntegerType,
     ListType,
@@ -28,8 +31,10 @@ from pyiceberg.types import (
     StructType,
     TimestampNanoType,
     TimestampType,
+    TimestamptzNanoType,
     TimestamptzType,
     TimeType,
+    UnknownType,
     UUIDType,
 )
 
@@ -169,6 +174,10 @@ def test_decoded_rows_have_the_ids_and_required_flags_of_the_table() -> None:
         (DoubleType(), "7", 7.0),
         (DateType(), '"2024-02-29"', date(2024, 2, 29)),
         (TimestampType(), '"2026-01-02 03:04:05.6"', datetime(2026, 1, 2, 3, 4, 5, 600_000)),
+        (TimeType(), '"12:30"', time(12, 30)),
+        (TimeType(), '"12:30:15.000001"', time(12, 30, 15, 1)),
+        (UUIDType(), '"0000000A-0000-0000-0000-00000000000b"', UUID("0000000a-0000-0000-0000-00000000000b")),
+        (UnknownType(), "null", None),
     ],
 )
 def test_exact_values_are_taken(kind: IcebergType, text: str, row: Any) -> None:
@@ -197,6 +206,20 @@ def test_exact_values_are_taken(kind: IcebergType, text: str, row: Any) -> None:
         (TimestamptzType(), '"2026-01-01T00:00:00"', "expected a zone offset"),
         (TimestamptzType(), '"2026-01-01T00:00:00.1234567Z"', "1234567Z"),
         (TimestamptzType(), "1767225600", "changed from string to number"),
+        (TimestampNanoType(), '"2026-01-01T00:00:00.1234567891"', "1234567891"),
+        (TimestampNanoType(), '"2300-01-01T00:00:00"', "2300-01-01"),
+        (TimestamptzType(), '"2026-06-30T23:59:60Z"', "23:59:60"),
+        (TimestampType(), '"0000-01-01T00:00:00"', "years 1 to 9999"),
+        (TimestampType(), '"10000-01-01T00:00:00"', "10000"),
+        (TimeType(), '"12:60"', "not a time of day"),
+        (TimeType(), '"24:00"', "not a time of day"),
+        (TimeType(), '"23:59:60"', "not a time of day"),
+        (TimeType(), '"12:30Z"', "not a time of day"),
+        (TimeType(), '"12:30:15.1234567"', "not a time of day"),
+        (UUIDType(), '"{0000000a-0000-0000-0000-00000000000b}"', "not a uuid"),
+        (UUIDType(), '"0000000a00000000000000000000000b"', "not a uuid"),
+        (UUIDType(), "1", "changed from string to number"),
+        (UnknownType(), "1", "changed from null to number"),
     ],
 )
 def test_what_would_have_to_be_rounded_or_guessed_is_refused(kind: IcebergType, text: str, reason: str) -> None:
@@ -219,6 +242,58 @@ NOON = datetime(2026, 1, 2, 12, 0, 0, tzinfo=UTC)
 )
 def test_timestamps_are_read_by_their_rule(rule: str, text: str) -> None:
     assert one(TimestamptzType(), text, rule) == NOON
+
+
+@pytest.mark.parametrize(
+    ("kind", "rule", "text", "row"),
+    [
+        (TimestamptzType(), "epoch_nanos", "1767355200000000000", NOON),
+        (TimestamptzNanoType(), "epoch_seconds", "1767355200", NOON),
+        (DateType(), "epoch_days", "-719162", date(1, 1, 1)),
+        (DateType(), "epoch_days", "2932896", date(9999, 12, 31)),
+        (DateType(), "%d.%m.%Y", '"29.02.2024"', date(2024, 2, 29)),
+        (TimeType(), "seconds_of_day", "86399", time(23, 59, 59)),
+        (TimeType(), "millis_of_day", "1", time(0, 0, 0, 1000)),
+        (TimeType(), "micros_of_day", "86399999999", time(23, 59, 59, 999_999)),
+        (TimeType(), "nanos_of_day", "1000", time(0, 0, 0, 1)),
+        (TimeType(), "%I.%M %p", '"01.30 PM"', time(13, 30)),
+    ],
+)
+def test_dates_and_times_have_rules_of_their_own(kind: IcebergType, rule: str, text: str, row: Any) -> None:
+    assert one(kind, text, rule) == row
+
+
+@pytest.mark.parametrize(
+    ("kind", "rule", "text", "reason"),
+    [
+        (TimestampType(), "epoch_nanos", "1001", "1001 is no whole number of microseconds"),
+        (TimestampType(), "epoch_nanos", "-999", "-999 is no whole number of microseconds"),
+        (TimestampNanoType(), "epoch_seconds", "9223372037", "overflow"),
+        (TimestampNanoType(), "%Y", '"2300"', "overflow"),
+        (DateType(), "epoch_days", "2932897", "years 1 to 9999"),
+        (DateType(), "epoch_days", "-719163", "years 1 to 9999"),
+        (DateType(), "epoch_days", "9999999999", "couldn't parse"),
+        (DateType(), "%d.%m.%Y", '"30.02.2024"', "day is out of range"),
+        (TimeType(), "millis_of_day", "86400000", "not within a day"),
+        (TimeType(), "seconds_of_day", "-1", "not within a day"),
+        (TimeType(), "nanos_of_day", "1", "no whole number of microseconds"),
+        (TimeType(), "%H:%M", '"24:00"', "does not match"),
+    ],
+)
+def test_dates_and_times_that_break_their_rule_are_refused(
+    kind: IcebergType, rule: str, text: str, reason: str
+) -> None:
+    assert reason in one(kind, text, rule)
+
+
+@pytest.mark.parametrize("text", ["2026-01-01T00:00:00.123456789Z", "1969-12-31T23:59:59.999999999Z"])
+def test_nanoseconds_are_kept(text: str) -> None:
+    decoder = JsonDecoder(Schema(NestedField(1, "c", TimestamptzNanoType())))
+
+    (found,) = decoder.decode([json.dumps({"c": text}).encode()]).table["c"]
+
+    assert found.value % 10**9 == int(text[20:29])
+    assert found.value // 10**9 == datetime.fromisoformat(f"{text[:19]}+00:00").timestamp()
 
 
 @pytest.mark.parametrize(
@@ -253,20 +328,35 @@ def test_rules_reach_nested_columns_under_both_of_their_names() -> None:
 
 
 @pytest.mark.parametrize(
-    "kind",
+    ("kind", "message"),
     [
-        MapType(2, StringType(), 3, StringType()),
-        UUIDType(),
-        TimeType(),
-        FixedType(4),
-        BinaryType(),
-        TimestampNanoType(),
+        (BinaryType(), r"column box\.odd is binary, .* encodings: {box\.odd: base64 \| base64url \| hex \| utf8}"),
+        (FixedType(4), r"column box\.odd is fixed\[4\], .* encodings: {box\.odd: "),
+        (GeometryType(), r"column box\.odd has type geometry: not landed"),
+        (GeographyType(), r"column box\.odd has type geography.*: not landed"),
+        (MapType(2, DoubleType(), 3, LongType()), r"column box\.odd\.key has type double: .* make it a decimal"),
+        (
+            MapType(2, ListType(4, LongType()), 3, LongType()),
+            r"column box\.odd\.key has type list.*: a key .* is a text",
+        ),
+        (MapType(2, StringType(), 3, BinaryType()), r"encodings: {box\.odd\.value: "),
+        (ListType(2, FixedType(4)), r"encodings: {box\.odd\.element: "),
     ],
 )
-def test_a_type_that_is_not_landed_is_refused_before_reading(kind: IcebergType) -> None:
+def test_what_cannot_be_read_is_refused_before_reading(kind: IcebergType, message: str) -> None:
     schema = Schema(NestedField(1, "ok", LongType()), NestedField(9, "box", StructType(NestedField(10, "odd", kind))))
-    with pytest.raises(TableError, match=r"column box\.odd has type .*: not yet landed"):
+    with pytest.raises(TableError, match=message):
         JsonDecoder(schema)
+
+
+RULED = Schema(
+    NestedField(1, "id", LongType(), required=True),
+    NestedField(2, "local", TimestampType()),
+    NestedField(3, "on", DateType()),
+    NestedField(4, "clock", TimeType()),
+    NestedField(5, "blob", BinaryType()),
+    NestedField(6, "tags", MapType(7, DateType(), 8, FixedType(2))),
+)
 
 
 @pytest.mark.parametrize(
@@ -274,12 +364,199 @@ def test_a_type_that_is_not_landed_is_refused_before_reading(kind: IcebergType) 
     [
         ({"gone": "epoch_millis"}, "no column 'gone'"),
         ({"id": "epoch_millis"}, "column id is long"),
+        ({"tags": "epoch_days"}, "column tags is map"),
         ({"local": "%Y %z"}, "column local has no zone"),
+        ({"local": "epoch_days"}, "column local is timestamp, epoch_days is not for it: iso8601, epoch_seconds"),
+        ({"on": "epoch_millis"}, "column on is date, epoch_millis is not for it: iso8601, epoch_days or a strptime"),
+        ({"on": "%Y-%m-%d %H:%M"}, "column on is date, what %H, %M reads would be lost"),
+        ({"clock": "epoch_millis"}, "column clock is time, .* seconds_of_day, millis_of_day"),
+        ({"clock": "%d %H:%M"}, "column clock is time, what %d reads would be lost"),
+        ({"tags.key": "%Y-%m-%d %z"}, r"column tags\.key is date, what %z"),
     ],
 )
 def test_a_rule_that_fits_no_column_is_refused_before_reading(timestamps: dict[str, str], message: str) -> None:
     with pytest.raises(TableError, match=message):
-        JsonDecoder(Schema(NestedField(1, "id", LongType()), NestedField(2, "local", TimestampType())), timestamps)
+        JsonDecoder(RULED, timestamps, encodings={"blob": "hex", "tags.value": "hex"})
+
+
+def test_all_that_is_wrong_is_told_at_once() -> None:
+    with pytest.raises(TableError) as caught:
+        JsonDecoder(RULED, {"gone": "iso8601", "id": "iso8601"}, encodings={"id": "hex", "lost": "utf8"})
+
+    assert [part.split(":")[0] for part in str(caught.value).split("; ")] == [
+        *("timestamps", "timestamps", "encodings", "encodings"),
+        *("column blob is binary, and JSON has no bytes", "column tags.value is fixed[2], and JSON has no bytes"),
+    ]
+
+
+def coded(kind: IcebergType, encoding: str, text: str) -> Any:
+    """What a column of bytes makes of a text; an error's text when it is refused."""
+    decoder = JsonDecoder(Schema(NestedField(1, "c", kind)), encodings={"c": encoding})
+    decoded = decoder.decode([json.dumps({"c": text}).encode()])
+    return decoded.rejects[0].reason if decoded.rejects else decoded.table["c"][0].as_py()
+
+
+@pytest.mark.parametrize(
+    ("kind", "encoding", "text", "octets"),
+    [
+        (BinaryType(), "base64", "AAECgA==", b"\x00\x01\x02\x80"),
+        (BinaryType(), "base64", "+/8=", b"\xfb\xff"),
+        (BinaryType(), "base64", "", b""),
+        (BinaryType(), "base64url", "-_8=", b"\xfb\xff"),
+        (BinaryType(), "base64url", "-_8", b"\xfb\xff"),
+        (BinaryType(), "hex", "00fF", b"\x00\xff"),
+        (BinaryType(), "utf8", "a\u0000ü", b"a\x00\xc3\xbc"),
+        (FixedType(2), "hex", "00ff", b"\x00\xff"),
+        (FixedType(2), "utf8", "ü", b"\xc3\xbc"),
+    ],
+)
+def test_bytes_are_read_by_their_declared_encoding(kind: IcebergType, encoding: str, text: str, octets: bytes) -> None:
+    assert coded(kind, encoding, text) == octets
+
+
+@pytest.mark.parametrize(
+    ("kind", "encoding", "text", "reason"),
+    [
+        (BinaryType(), "base64", "AAECgA", "padding"),
+        (BinaryType(), "base64", "AAECgA=", "padding"),
+        (BinaryType(), "base64", "AAECgB==", "not canonical"),
+        (BinaryType(), "base64", "AAEC\ngA==", "Only base64"),
+        (BinaryType(), "base64", "-_8=", "Only base64"),
+        (BinaryType(), "base64url", "+/8=", "Only base64"),
+        (BinaryType(), "base64url", "-", "Invalid base64"),
+        (BinaryType(), "hex", "0", "Odd-length"),
+        (BinaryType(), "hex", "0g", "Non-hexadecimal"),
+        (BinaryType(), "hex", "00 ff", "Odd-length"),
+        (FixedType(2), "hex", "00", "expected to be length 2"),
+        (FixedType(2), "utf8", "abc", "expected to be length 2"),
+    ],
+)
+def test_bytes_that_break_their_encoding_are_refused(kind: IcebergType, encoding: str, text: str, reason: str) -> None:
+    assert reason in coded(kind, encoding, text)
+
+
+ATTRS = Schema(
+    NestedField(1, "id", LongType(), required=True),
+    NestedField(2, "attrs", MapType(3, StringType(), 4, PLACE, value_required=False)),
+    NestedField(5, "counts", MapType(6, LongType(), 7, LongType(), value_required=True)),
+    NestedField(
+        8, "box", StructType(NestedField(9, "by", ListType(10, MapType(11, DateType(), 12, StringType(), False))))
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "column", "reason"),
+    [
+        ('{"counts":[{"key":1,"value":1}]}', "wrong_value", "counts", "a map is written as a JSON object"),
+        ('{"counts":"1"}', "wrong_value", "counts", "a map is written as a JSON object"),
+        ('{"counts":{"1":null}}', "missing_required", "counts.value", "missing or null"),
+        ('{"counts":{"x":1}}', "wrong_value", "counts.key", "'x' is no such key"),
+        ('{"counts":{"01":1}}', "wrong_value", "counts.key", "'01' is no such key"),
+        ('{"counts":{"1.0":1}}', "wrong_value", "counts.key", "couldn't parse:1.0"),
+        ('{"counts":{"9223372036854775808":1}}', "wrong_value", "counts.key", "couldn't parse"),
+        ('{"counts":{"0":1,"-0":2}}', "wrong_value", "counts", "key 0 is there twice"),
+        ('{"counts":{"1":1.5}}', "wrong_value", "counts.value", "couldn't parse:1.5"),
+        ('{"attrs":{"a":null,"\\u0061":null}}', "wrong_value", "attrs", "key 'a' is there twice"),
+        ('{"attrs":{"a":{"zip":1}}}', "missing_required", "attrs.value.city", "missing or null"),
+        ('{"attrs":{"a":{"city":1}}}', "wrong_value", "attrs.value.city", "changed from string to number"),
+        ('{"attrs":{"a":{"city":"x","city":"y"}}}', "wrong_value", "attrs.value.city", "twice"),
+        ('{"attrs":{},"attrs":{}}', "wrong_value", "attrs", "twice"),
+        ('{"box":{"by":[{"2026-02-30":""}]}}', "wrong_value", "box.by.element.key", "2026-02-30"),
+        ('{"box":{"by":[[]]}}', "wrong_value", "box.by.element", "a map is written as a JSON object"),
+        ('{"box":{"by":{}}}', "wrong_value", "box.by", "changed from array to object"),
+        ('{"counts":{"1":1,}}', "not_json", None, "not valid JSON"),
+        ('{"counts":{"1":1 2}}', "not_json", None, "not valid JSON"),
+        ('{"counts":{"1":[1}}}', "not_json", None, "not valid JSON"),
+        ('{"counts":{"1":1}', "not_json", None, "not valid JSON"),
+        ('{"counts":{}} {}', "not_json", None, "not valid JSON"),
+        ('["counts"]', "not_json", None, "not a JSON object"),
+        ('{"counts":{"1":1}}\x00', "not_json", None, "not valid JSON"),
+    ],
+)
+def test_a_map_that_cannot_be_taken_is_refused_alone(text: str, kind: str, column: str | None, reason: str) -> None:
+    bad = text.replace("{", '{"id":1,', 1).encode()
+
+    decoded = JsonDecoder(ATTRS).decode([b'{"id":0,"counts":{"1":5}}', bad, b'{"id":2}', b"", b'{"id":4,"attrs":{}}'])
+
+    assert decoded.table["id"].to_pylist() == [0, 2, 4]
+    assert decoded.accepted == [0, 2, 4]
+    assert [(r.index, r.kind, r.column) for r in decoded.rejects] == [(1, kind, column), (3, "not_json", None)]
+    assert reason in decoded.rejects[0].reason
+
+
+def test_maps_of_every_shape_are_taken() -> None:
+    values = [
+        b'{"id":1,"attrs":{"b":{"city":"x"},"a":null,"":{"zip":1,"city":"y"}},"counts":{"-5":6,"7":8}}',
+        b' {"attrs" : null , "id" : 2 , "counts" : { } , "box" : { "by" : [ { "2026-01-01" : "{[" } , { } ] } } ',
+        b'{"\\u0061ttrs":{"k":{"city":"\\"}"}},"id":3}'.replace(b"\\\\", b"\\"),
+    ]
+
+    table = JsonDecoder(ATTRS).decode(values).table
+
+    table.validate(full=True)
+    assert table["attrs"].to_pylist() == [
+        [("b", {"city": "x", "zip": None}), ("a", None), ("", {"city": "y", "zip": 1})],
+        None,
+        [("k", {"city": '"}', "zip": None})],
+    ]
+    assert table["counts"].to_pylist() == [[(-5, 6), (7, 8)], [], None]
+    assert table["box"].to_pylist() == [None, {"by": [[(date(2026, 1, 1), "{[")], []]}, None]
+
+
+@pytest.mark.parametrize("contradiction", [False, True], ids=["agreeing types", "contradicting types"])
+def test_ignored_fields_are_counted_exactly_inside_maps(contradiction: bool) -> None:
+    values = [
+        b'{"id":1,"attrs":{"a":{"city":"x","y":{"deep":[1]}},"b":{"city":"x","y":{}},"c":null},"x":{"counts":{}}}',
+        b'{"id":2,"attrs":{"a":{"city":"x","y":null,"z":1}},"counts":{"1":1}}',
+    ]
+    values += [b'{"id":3,"attrs":{"a":{"city":"x","y":"text"}}}'] * contradiction
+
+    decoder = JsonDecoder(ATTRS)
+
+    wanted = Counter({"attrs.value.y": 2 + contradiction, "attrs.value.z": 1, "x": 1})
+    assert [decoder.decode(values).ignored for _ in range(2)] == [wanted, wanted]
+    strict = JsonDecoder(ATTRS, unknown_fields="dead_letter").decode(values[1:2])
+    assert [(r.column, r.reason) for r in strict.rejects] == [
+        ("attrs.value.y", "the table lacks the field attrs.value.y, attrs.value.z")
+    ]
+
+
+def test_a_schema_of_thirty_levels_is_read() -> None:
+    kind: IcebergType = UUIDType()
+    text, row = '"0000000a-0000-0000-0000-000000000000"', UUID("0000000a-0000-0000-0000-000000000000")
+    wanted: Any = row
+    for level in range(10):
+        ids = 100 + level * 10
+        kind = StructType(NestedField(ids, "s", ListType(ids + 1, MapType(ids + 2, LongType(), ids + 3, kind), True)))
+        text, wanted = f'{{"s":[{{"{level}":{text}}}]}}', {"s": [[(level, wanted)]]}
+
+    decoded = JsonDecoder(Schema(NestedField(1, "c", kind))).decode([f'{{"c":{text}}}'.encode(), b'{"c":{"s":[[]]}}'])
+
+    assert decoded.table.to_pylist() == [{"c": wanted}]
+    assert [r.index for r in decoded.rejects] == [1]
+
+
+@pytest.mark.parametrize(("opening", "closing"), [(b"[", b"]"), (b'{"1":', b"}")], ids=["arrays", "objects"])
+@pytest.mark.parametrize("name", [b"counts", b"attrs", b"box"])
+@pytest.mark.parametrize("closed", [True, False], ids=["closed", "cut off"])
+def test_hostile_depth_in_a_map_is_one_reject(name: bytes, opening: bytes, closing: bytes, closed: bool) -> None:
+    deep = b'{"id":1,"%b":{"1":' % name + opening * 10_000 + b"1" + (closing * 10_000 + b"}}") * closed
+
+    decoded = JsonDecoder(ATTRS).decode([b'{"id":0}', deep, b'{"id":2}'])
+
+    assert decoded.table["id"].to_pylist() == [0, 2]
+    assert [r.index for r in decoded.rejects] == [1]
+
+
+def test_refused_records_of_a_table_without_rows_leave_an_empty_table() -> None:
+    schema = Schema(NestedField(1, "u", UUIDType()), NestedField(2, "m", MapType(3, UUIDType(), 4, LongType())))
+
+    decoded = JsonDecoder(schema).decode([b'{"u":"x"}', b'{"m":{"x":1}}'])
+
+    assert decoded.table.num_rows == 0
+    assert decoded.table.schema == JsonDecoder(schema).schema
+    assert [r.column for r in decoded.rejects] == ["u", "m.key"]
 
 
 UNKNOWN = [

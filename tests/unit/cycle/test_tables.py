@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables of a landing: what cannot be landed is told before anything is made."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.types import LongType, NestedField
+
+from airflow_provider_lakecommit.cycle.rim import Rim
+from airflow_provider_lakecommit.cycle.tables import table_of
+from airflow_provider_lakecommit.exceptions import SpecError, TableError
+from airflow_provider_lakecommit.hooks.table import Tables
+from airflow_provider_lakecommit.landing import Landing
+
+
+def rim_of(properties: dict[str, str], **more: Any) -> Rim:
+    """As much of a rim as making a table needs."""
+    landing = Landing(name="orders", topics="orders", table="shop.orders", **more)
+    return cast("Rim", SimpleNamespace(landing=landing, tables=Tables(properties, "test"), say=lambda _text: None))
+
+
+def create(kind: str, **properties: str) -> dict[str, Any]:
+    return {"schema": [{"name": "id", "type": "long"}, {"name": "c", "type": kind}], "properties": properties}
+
+
+@pytest.mark.parametrize("dry", [False, True])
+@pytest.mark.parametrize(
+    ("more", "error", "message"),
+    [
+        ({"create": create("timestamp_ns")}, TableError, "has format version 3, or its types need it"),
+        ({"create": create("long", **{"format-version": "3"})}, TableError, "versions up to 2"),
+        ({"create": create("binary")}, TableError, "column c is binary, and JSON has no bytes"),
+        ({"create": create("map<double, long>")}, TableError, r"column c\.key has type double"),
+        ({"create": create("variant")}, SpecError, "'variant' is not a type"),
+    ],
+)
+def test_a_table_that_cannot_be_filled_is_not_made(
+    catalog: Catalog,
+    catalog_properties: dict[str, str],
+    more: dict[str, Any],
+    error: type[Exception],
+    message: str,
+    dry: bool,
+) -> None:
+    with pytest.raises(error, match=message):
+        table_of(rim_of(catalog_properties, **more), "shop.orders", dry=dry)
+    assert not catalog.table_exists("shop.orders")
+
+
+def test_a_table_of_every_type_is_made(catalog: Catalog, catalog_properties: dict[str, str]) -> None:
+    rim = rim_of(catalog_properties, create=create("map<uuid, list<fixed[2]>>"), encodings={"c.value.element": "hex"})
+    assert table_of(rim, "shop.orders", dry=True).schema() == table_of(rim, "shop.orders").schema()
+    assert catalog.load_table("shop.orders").format_version == 2
+
+
+def test_a_table_of_a_newer_format_version_is_refused_by_name(
+    catalog: Catalog, catalog_properties: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # pyiceberg's SQL catalog makes no such table, others have them.
+    catalog.create_table("shop.orders", Schema(NestedField(1, "id", LongType())))
+    monkeypatch.setattr(Table, "format_version", 3)
+    with pytest.raises(TableError, match=r"table shop\.orders has format version 3"):
+        table_of(rim_of(catalog_properties), "shop.orders")
