@@ -124,7 +124,7 @@ class Slice:
 class TableTarget:
     """All a writer needs of a table, taken when the window was planned, so that a writer never asks the catalog.
 
-    ``schema`` and ``spec`` are the JSON of the Iceberg specification.
+    ``schema``, ``spec`` and ``sort_order`` are the JSON of the Iceberg specification; an unsorted table has no order.
     """
 
     table: str
@@ -137,6 +137,7 @@ class TableTarget:
     properties: Mapping[str, str]
     format_version: int
     epoch: UUID
+    sort_order: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

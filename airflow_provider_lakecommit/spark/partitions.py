@@ -1,55 +1,113 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows dealt out to the partitions of an Iceberg spec.
 
-Contract: :func:`split` gives each partition of a block once, with its rows in their order; nothing is copied when the
-block is of one partition. Partition values are what pyiceberg's transforms give, ``None`` included; sources may be
-nested in structs.
+Contract: :class:`Partitioning` gives, for a block of rows, each partition once with the numbers of its rows in their
+order. Values are those of the Iceberg specification and have the form that a manifest holds (days, microseconds,
+unscaled text, bytes of a uuid), ``None`` included; sources may be nested in structs. Fields are told apart by their
+position: two fields of one source, fields that were dropped (void) and fields whose source is gone are as good as any.
+-0.0 and 0.0 are two values, NaN is one.
+
+The transforms are pyiceberg's, but where those are wrong or missing: nanoseconds before 1970 in buckets and hours of
+nanoseconds. A transform that nobody here knows, or that cannot take its column, is a :class:`TableError` before a
+record is read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.partitioning import PartitionField, PartitionFieldValue, PartitionKey, PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.transforms import BucketTransform, HourTransform, Transform, UnknownTransform, VoidTransform
+from pyiceberg.typedef import Record
+from pyiceberg.types import IcebergType, TimestampNanoType, TimestamptzNanoType
 
-__all__ = ["split"]
+from airflow_provider_lakecommit.exceptions import TableError
 
+__all__ = ["Dealt", "Key", "Partitioning", "source_column", "transformed"]
 
-def split(table: pa.Table, spec: PartitionSpec, schema: Schema) -> Iterator[tuple[tuple[Any, ...], pa.Table]]:
-    """Pairs of partition values (in the order of the spec's fields) and rows."""
-    if not spec.fields:
-        yield (), table
-        return
-    keys = [
-        f.transform.pyarrow_transform(schema.find_type(f.source_id))(_source(table, schema, f.source_id))
-        for f in spec.fields
-    ]
-    codes = _codes(keys, table.num_rows)
-    order = np.argsort(codes, kind="stable")
-    starts = np.flatnonzero(np.r_[True, np.diff(codes[order]) != 0])
-    dealt = table if len(starts) == 1 else table.take(order)
-    ends = np.r_[starts[1:], table.num_rows]
-    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
-        first = int(order[start])
-        yield tuple(k[first].as_py() for k in keys), dealt.slice(start, end - start)
+Key = tuple[Any, ...]
+Numbers = np.ndarray[Any, Any]
+
+_NANOS = (TimestampNanoType, TimestamptzNanoType)
+_NANOS_PER_HOUR = 3_600_000_000_000
 
 
-def _codes(keys: list[pa.Array], rows: int) -> np.ndarray[Any, Any]:
-    """One number per row, equal where all keys are equal. Made dense after each key: no product can overflow."""
-    codes = np.zeros(rows, np.int64)
-    for key in keys:
-        encoded = _one(key).dictionary_encode(null_encoding="encode")
-        codes = codes * len(encoded.dictionary) + encoded.indices.to_numpy(zero_copy_only=False)
-        codes = np.unique(codes, return_inverse=True)[1]
-    return codes
+@dataclass(frozen=True, slots=True)
+class Dealt:
+    """The rows of a block by partition: those of ``keys[i]`` are ``order[starts[i]:starts[i + 1]]``."""
+
+    keys: list[Key]
+    order: Numbers
+    starts: Numbers
+
+    @property
+    def rows(self) -> Numbers:
+        """Number of rows of each partition."""
+        return np.diff(self.starts)
 
 
-def _source(table: pa.Table, schema: Schema, field_id: int) -> pa.Array:
+class _Place(PartitionKey):
+    """A partition whose values are in a manifest's form already."""
+
+    @cached_property
+    def partition(self) -> Record:
+        return Record(*(v.value for v in self.field_values))
+
+
+class Partitioning:
+    """A partition spec over a schema.
+
+    :raises TableError: a field whose transform cannot be applied, by name
+    """
+
+    def __init__(self, spec: PartitionSpec, schema: Schema) -> None:
+        self._spec, self._schema = spec, schema
+        self._fields = [_value_of(f, schema) for f in spec.fields]
+
+    def __bool__(self) -> bool:
+        """Whether there can be more than one partition."""
+        return bool(self._fields)
+
+    def place(self, key: Key) -> PartitionKey | None:
+        """The partition as location providers and manifests want it; nothing for a table without partitions."""
+        if not self._fields:
+            return None
+        values = [PartitionFieldValue(f, v) for f, v in zip(self._spec.fields, key, strict=True)]
+        return _Place(values, self._spec, self._schema)
+
+    def deal(self, table: pa.Table) -> Dealt:
+        """The rows of *table* by partition; partitions come in no particular order."""
+        values = [value(table) for value in self._fields]
+        codes, kinds = _codes(values, table.num_rows)
+        if kinds == 1:
+            return Dealt([_key(values, 0)] if table.num_rows else [], np.arange(table.num_rows), _ends(table.num_rows))
+        order = np.argsort(codes.astype(np.uint16) if kinds <= 1 << 16 else codes, kind="stable")
+        counts = np.bincount(codes, minlength=kinds)
+        starts = np.concatenate(([0], np.cumsum(counts[counts > 0])))
+        return Dealt([_key(values, int(order[at])) for at in starts[:-1]], order, starts)
+
+
+def transformed(array: pa.Array, transform: Transform[Any, Any], kind: IcebergType) -> pa.Array:
+    """What a partition or sort field makes of its source, in the form that a manifest holds."""
+    if isinstance(transform, VoidTransform):
+        return pa.nulls(len(array))
+    if isinstance(kind, _NANOS) and isinstance(transform, BucketTransform):
+        array = _divided(array, 1000).cast(pa.timestamp("us"))
+    elif isinstance(kind, _NANOS) and isinstance(transform, HourTransform):
+        return _divided(array, _NANOS_PER_HOUR)
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    return _plain(transform.pyarrow_transform(kind)(array))
+
+
+def source_column(table: pa.Table, schema: Schema, field_id: int) -> pa.Array:
     """The column with this id, through structs if it is nested: by position, for names may hold dots."""
     accessor = schema.accessor_for_field(field_id)
     array = _one(table.column(accessor.position))
@@ -57,6 +115,80 @@ def _source(table: pa.Table, schema: Schema, field_id: int) -> pa.Array:
         accessor = accessor.inner
         array = pc.struct_field(array, [accessor.position])
     return array
+
+
+def check_transform(transform: Transform[Any, Any], schema: Schema, source_id: int, what: str) -> IcebergType:
+    """The type of the source.
+
+    :param what: the field, for the message
+    :raises TableError: the transform is not known, or not for this type
+    """
+    source = schema.find_field(source_id)
+    kind = source.field_type
+    if isinstance(transform, UnknownTransform) or not (kind.is_primitive and transform.can_transform(kind)):
+        raise TableError(
+            f"{what} wants {transform} of column {schema.find_column_name(source_id)!r}, which is {kind}: "
+            "that cannot be written; replace the field"
+        )
+    return kind
+
+
+def _value_of(field: PartitionField, schema: Schema) -> Callable[[pa.Table], pa.Array]:
+    """A function from rows to the values of a partition field."""
+    transform, source_id = field.transform, field.source_id
+    if isinstance(transform, VoidTransform):
+        return lambda table: pa.nulls(table.num_rows)
+    kind = check_transform(transform, schema, source_id, f"partition field {field.name!r}")
+    return lambda table: transformed(source_column(table, schema, source_id), transform, kind)
+
+
+def _codes(values: list[pa.Array], rows: int) -> tuple[Numbers, int]:
+    """One number per row, equal where all values are equal, and a bound above them. No product can overflow: codes are
+    made dense before they grow beyond the rows.
+    """
+    codes, kinds = np.zeros(rows, np.int64), 1
+    for array in values:
+        encoded = _encodable(array).dictionary_encode(null_encoding="encode")
+        own = max(1, len(encoded.dictionary))
+        if own == 1:
+            continue
+        codes, kinds = codes * own + encoded.indices.to_numpy(zero_copy_only=False), kinds * own
+        if kinds > max(rows, 1 << 16):
+            found, codes = np.unique(codes, return_inverse=True)
+            kinds = len(found)
+    return codes, kinds
+
+
+def _encodable(array: pa.Array) -> pa.Array:
+    """Floats by their bits, NaNs being one: a dictionary of floats would take 0.0 and -0.0 for the same at times."""
+    if not pa.types.is_floating(array.type):
+        return array
+    bits = pa.int32() if array.type.bit_width == 32 else pa.int64()
+    one_nan = pc.if_else(pc.is_nan(array), pa.scalar(float("nan"), array.type), array)
+    return _one(one_nan).view(bits)
+
+
+def _plain(array: pa.Array) -> pa.Array:
+    kind = array.type
+    if pa.types.is_timestamp(kind) or pa.types.is_time64(kind):
+        return array.cast(pa.int64())
+    return array.cast(pa.int32()) if pa.types.is_date32(kind) else array
+
+
+def _divided(array: pa.Array, by: int) -> pa.Array:
+    """Whole numbers divided, rounded down also below zero, as microseconds or a field's number want it."""
+    numbers = array.cast(pa.int64())
+    quotients = np.floor_divide(numbers.fill_null(0).to_numpy(zero_copy_only=False), by)
+    mask = numbers.is_null().to_numpy(zero_copy_only=False)
+    return pa.array(quotients, pa.int64(), mask=mask)
+
+
+def _key(values: list[pa.Array], row: int) -> Key:
+    return tuple(v[row].as_py() for v in values)
+
+
+def _ends(rows: int) -> Numbers:
+    return np.array([0, rows] if rows else [0])
 
 
 def _one(array: pa.Array | pa.ChunkedArray) -> pa.Array:

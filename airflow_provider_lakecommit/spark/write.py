@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows of a table to Parquet data files, fanned out by the table's partition spec.
 
-Contract: a :class:`FanoutWriter` needs no catalog: schema, spec, location and properties came with the plan. The files
-obey the table's ``write.*`` properties (codec, level, row group, dictionary and target file size, metrics modes,
-location provider); our own values stand in only where the table sets none. Statistics are pyiceberg's own, read from
-the footer. Rows keep their order within a file.
+Contract: a :class:`FanoutWriter` needs no catalog: schema, spec, sort order, location and properties came with the
+plan. Files are laid out as the table's ``write.*`` properties say (:mod:`~airflow_provider_lakecommit.spark.parquet`)
+and carry the statistics that other writers give them (:mod:`~airflow_provider_lakecommit.spark.statistics`). Without a
+sort order rows keep their order within a partition. With one, each file is one sorted run, and only then does it claim
+the order's id.
 
-Memory is bounded over all partitions together: rows wait per partition until they make a good row group; when all that
-waits is too much, the biggest partitions are written. Open files are bounded too: the one that was not written to for
-longest is closed, and its partition goes on in a further file. A file is closed when it has reached the target size.
+Memory is bounded over all partitions together, by bytes, however many partitions there are. Rows wait until they make a
+good row group. Blocks of few partitions are dealt out as they come, without a copy where a block is of one partition;
+blocks of many partitions wait whole in a *pile*, because thousands of small pieces would cost more than the rows. When
+all that waits is too much, the biggest partitions are written and the rest is kept as the new pile. The most that is
+held is what may wait, one block, and one row group. Open files are bounded by number and by the bytes that their
+streams may hold back: the one that was not written to for longest is closed, and its partition goes on in a further
+file. A file is closed when it has reached the target size.
 
 Failure story: file names hold the attempt's random UUID and are created exclusively, so no attempt touches another's
 files. :meth:`abort` deletes what this writer made; it is called for an attempt that will not be reported.
@@ -17,52 +22,51 @@ files. :meth:`abort` deletes what this writer made; it is called for an attempt 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any
 from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
-from pyiceberg.io import FileIO, InputFile, OutputFile, OutputStream
-from pyiceberg.io.fileformat import FileFormatFactory, FileFormatWriter
-from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
-from pyiceberg.partitioning import PartitionFieldValue, PartitionKey, PartitionSpec
+from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.manifest import DataFile
+from pyiceberg.partitioning import PartitionKey, PartitionSpec
 from pyiceberg.schema import Schema, sanitize_column_names
-from pyiceberg.table import TableProperties
 from pyiceberg.table.locations import load_location_provider
+from pyiceberg.table.sorting import SortOrder
 from pyiceberg.typedef import Record
 
 from airflow_provider_lakecommit.core.model import TableTarget
 from airflow_provider_lakecommit.exceptions import TableError
-from airflow_provider_lakecommit.spark.arrow_types import arrow_schema, relabel
-from airflow_provider_lakecommit.spark.partitions import split
+from airflow_provider_lakecommit.spark.arrow_types import arrow_schema
+from airflow_provider_lakecommit.spark.parquet import FileFormat, OpenFile
+from airflow_provider_lakecommit.spark.partitions import Dealt, Key, Numbers, Partitioning
+from airflow_provider_lakecommit.spark.relabel import relabelled
+from airflow_provider_lakecommit.spark.sorting import Sorting
+from airflow_provider_lakecommit.spark.statistics import Metrics
 
-__all__ = ["FanoutWriter"]
+__all__ = ["FanoutWriter", "check_target", "file_io"]
 
 log = logging.getLogger(__name__)
 
 MIB = 1 << 20
-BUFFER_BYTES = 128 * MIB
-SPLIT_BYTES = 24 * MIB
-ROW_GROUP_BYTES = 64 * MIB
-OPEN_FILES = 64
-DEFAULTS = {
-    # A big dictionary of mostly different values is waste: smaller files in less time than with pyiceberg's defaults.
-    TableProperties.PARQUET_DICT_SIZE_BYTES: "65536",
-    TableProperties.PARQUET_COMPRESSION_LEVEL: "3",
-}
-_NOT_FOR_ARROW = (TableProperties.PARQUET_ROW_GROUP_SIZE_BYTES, "write.parquet.bloom-filter-")
-_LEVELLED = ("zstd", "gzip", "brotli")
-
-Key = tuple[Any, ...]
+BUFFER_BYTES = 64 * MIB
+RUN_BYTES = 8 * MIB
+"""Bytes of partitions that are copied out of the pile together."""
+FEW_ROWS = 1024
+"""Rows per partition of a block below which it waits in the pile."""
+OPEN_FILES = 256
+OPEN_BYTES = 64 * MIB
+PART_BYTES = 10 * MIB
+"""What the stream of an object store may hold back before it sends a part."""
+STREAM_BUFFER, STREAM_BYTES = "buffer-size", "65536"
 
 
 @dataclass(slots=True)
 class _Waiting:
-    """Rows of one partition that wait for a file."""
+    """Rows that wait."""
 
     pieces: list[pa.Table] = field(default_factory=list)
     rows: int = 0
@@ -74,45 +78,50 @@ class _Waiting:
         self.bytes += piece.nbytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Open:
-    """A file being written."""
+    """A file being written, and where it belongs."""
 
-    output: _NewFile
-    key: PartitionKey | None
-    writer: FileFormatWriter
+    file: OpenFile
+    place: PartitionKey | None
 
 
-class _NewFile(OutputFile):
-    """An output file that is never overwritten, and knows its size while it is written."""
+class _Layout:
+    """All that a target says about its files.
 
-    def __init__(self, inner: OutputFile) -> None:
-        super().__init__(inner.location)
-        self._inner = inner
-        self._stream: OutputStream | None = None
+    :raises TableError: it wants what cannot be done
+    """
 
-    def __len__(self) -> int:
-        return len(self._inner)
+    def __init__(self, target: TableTarget) -> None:
+        self.table = target.table
+        self.schema = Schema.model_validate_json(target.schema)
+        self.spec = PartitionSpec.model_validate_json(target.spec)
+        file_schema = sanitize_column_names(self.schema)
+        self.arrow = arrow_schema(file_schema)
+        self.partitions = Partitioning(self.spec, self.schema)
+        self.sorting = Sorting(_sort_order(target), self.schema)
+        self.format = FileFormat(target.table, target.properties, self.schema, file_schema)
+        self.metrics = Metrics(self.schema, target.properties, self.sorting.columns)
+        self.locations = load_location_provider(target.location, dict(target.properties))
 
-    def exists(self) -> bool:
-        return self._inner.exists()
 
-    def to_input_file(self) -> InputFile:
-        return self._inner.to_input_file()
+def file_io(target: TableTarget, properties: Mapping[str, str]) -> FileIO:
+    """The storage of a table for a writer: with small buffers, because many files are open."""
+    return load_file_io({STREAM_BUFFER: STREAM_BYTES, **properties}, target.location)
 
-    def create(self, overwrite: bool = False) -> OutputStream:
-        self._stream = self._inner.create(overwrite=False)
-        return self._stream
 
-    @property
-    def written(self) -> int:
-        return int(self._stream.tell()) if self._stream is not None else 0
+def check_target(target: TableTarget) -> None:
+    """Whether files can be written for this table as it wants them.
+
+    :raises TableError: naming the property, the partition field or the column that stands against it
+    """
+    _Layout(target)
 
 
 class FanoutWriter:
     """Writes the rows of one slice to one table.
 
-    :raises TableError: the table wants another file format than Parquet
+    :raises TableError: see :func:`check_target`
     """
 
     def __init__(
@@ -123,68 +132,59 @@ class FanoutWriter:
         *,
         buffer_bytes: int = BUFFER_BYTES,
         open_files: int = OPEN_FILES,
+        open_bytes: int = OPEN_BYTES,
     ) -> None:
-        wanted = target.properties.get(TableProperties.WRITE_FILE_FORMAT, "parquet")
-        if wanted.lower() != "parquet":
-            raise TableError(f"{target.table} has write.format.default={wanted}: only parquet is written; set it so")
-        self._table = target.table
+        self._layout = layout = _Layout(target)
         self._io = io
         self._attempt = attempt
-        self._schema = Schema.model_validate_json(target.schema)
-        self._spec = PartitionSpec.model_validate_json(target.spec)
-        self._file_schema = sanitize_column_names(self._schema)
-        self._arrow = arrow_schema(self._file_schema)
-        self._properties = _properties(target)
-        self._locations = load_location_provider(target.location, self._properties)
-        self._model = FileFormatFactory.get(FileFormat.PARQUET)
-        self._file_bytes = _whole(self._properties, TableProperties.WRITE_TARGET_FILE_SIZE_BYTES, 512 * MIB)
-        self._group_rows = _whole(self._properties, TableProperties.PARQUET_ROW_GROUP_LIMIT, 1 << 20)
-        group_bytes = _whole(target.properties, TableProperties.PARQUET_ROW_GROUP_SIZE_BYTES, ROW_GROUP_BYTES)
-        self._group_bytes = max(1, min(ROW_GROUP_BYTES, group_bytes, self._file_bytes, buffer_bytes))
+        self._names = [f.name for f in layout.schema.fields]
+        self._group_bytes = max(1, min(layout.format.group_bytes, buffer_bytes))
         self._buffer_bytes = buffer_bytes
-        self._open_files = open_files
-        self._unsplit = _Waiting()
+        self._open_files, self._open_bytes = open_files, open_bytes
         self._waiting: dict[Key, _Waiting] = {}
+        self._pile = _Waiting()
         self._held = 0
         self._open: dict[Key, _Open] = {}
         self._done: list[DataFile] = []
         self._made: list[str] = []
         self._numbers = count()
+        self._closing = False
 
     def write(self, table: pa.Table) -> None:
         """Take rows in the schema of the table."""
-        if table.column_names != [f.name for f in self._schema.fields]:
-            raise TableError(
-                f"{self._table} has the columns {self._schema.column_names}, the rows {table.column_names}"
-            )
+        if table.column_names != self._names:
+            raise TableError(f"{self._layout.table} has the columns {self._names}, the rows {table.column_names}")
         if not table.num_rows:
             return
-        self._unsplit.add(table)
-        if self._unsplit.bytes >= min(SPLIT_BYTES, self._group_bytes):
-            self._split()
+        block = relabelled(table, self._layout.arrow)
+        if self._pile.rows or not self._put(block):
+            self._pile.add(block)
+            self._held += block.nbytes
+        if self._held > self._buffer_bytes:
+            self._relieve(self._buffer_bytes // 2)
 
     @property
     def held_bytes(self) -> int:
         """Bytes of the rows that wait for a file."""
-        return self._held + self._unsplit.bytes
+        return self._held
 
     def close(self) -> list[DataFile]:
         """Write all that waits and finish all files."""
-        self._split()
-        for key in list(self._waiting):
-            self._flush(key)
-            self._finish(key)
+        self._closing = True
+        self._relieve(0)
         for key in list(self._open):
             self._finish(key)
+        pa.default_memory_pool().release_unused()
         return self._done
 
     def abort(self) -> None:
         """Delete every file of this writer. What cannot be deleted is logged: no table holds it."""
         for opened in self._open.values():
             with suppress(Exception):
-                opened.writer.close()
+                opened.file.give_up()
         self._open.clear()
         self._waiting.clear()
+        self._pile = _Waiting()
         for path in self._made:
             try:
                 self._io.delete(path)
@@ -193,104 +193,143 @@ class FanoutWriter:
             except Exception as e:
                 log.warning("file %s of a given up attempt could not be deleted (%s); it is in no table", path, e)
 
-    def _split(self) -> None:
-        """Deal the rows out to their partitions."""
-        if not self._unsplit.rows:
-            return
-        table = pa.concat_tables(self._unsplit.pieces)
-        self._unsplit = _Waiting()
-        self._held += table.nbytes
-        for key, rows in split(table, self._spec, self._schema):
+    def _put(self, block: pa.Table) -> bool:
+        """Deal a block out to its partitions, unless its pieces would be too small."""
+        if not self._layout.partitions:
+            pieces: Iterable[tuple[Key, pa.Table]] = [((), block)]
+        else:
+            dealt = self._layout.partitions.deal(block)
+            if len(dealt.keys) > 1 and block.num_rows < FEW_ROWS * len(dealt.keys):
+                return False
+            # One by one: a small piece of a block that was copied as a whole would keep the memory of all of it.
+            pieces = ((key, rows) for i, key in enumerate(dealt.keys) for rows in _taken(block, dealt, [i]))
+        for key, piece in pieces:
             waiting = self._waiting.setdefault(key, _Waiting())
-            waiting.add(rows)
-            if waiting.rows >= self._group_rows or waiting.bytes >= self._group_bytes:
+            waiting.add(piece)
+            self._held += piece.nbytes
+            if not self._layout.sorting and self._is_group(waiting):
                 self._flush(key)
-        if self._held > self._buffer_bytes:
-            self._relieve()
+        return True
 
-    def _relieve(self) -> None:
-        """Write the biggest partitions; copy what stays, or it keeps the memory of all it was dealt out with."""
-        left = sum(w.bytes for w in self._waiting.values())
-        for key in sorted(self._waiting, key=lambda k: self._waiting[k].bytes, reverse=True):
-            if left <= self._buffer_bytes // 2:
-                break
-            left -= self._waiting[key].bytes
-            self._flush(key)
-        for key, waiting in self._waiting.items():
-            table = pa.concat_tables(waiting.pieces)
-            self._waiting[key] = _Waiting()
-            self._waiting[key].add(table.take(np.arange(table.num_rows)))
-        self._held = sum(w.bytes for w in self._waiting.values())
+    def _is_group(self, waiting: _Waiting) -> bool:
+        return waiting.rows >= self._layout.format.group_rows or waiting.bytes >= self._group_bytes
 
     def _flush(self, key: Key) -> None:
-        """Write what waits for a partition, in bounded row groups; close its file when that is big enough."""
         waiting = self._waiting.pop(key)
-        for rows in self._row_groups(waiting):
-            opened = self._open.pop(key, None) or self._create(key)
+        self._held -= waiting.bytes
+        self._save(key, waiting.pieces)
+
+    def _relieve(self, keep: int) -> None:
+        """Write the biggest partitions until no more than *keep* bytes are left."""
+        if self._pile.rows:
+            self._relieve_pile(keep)
+            return
+        for key in sorted(self._waiting, key=lambda k: self._waiting[k].bytes, reverse=True):
+            if self._held <= keep:
+                return
+            self._flush(key)
+
+    def _relieve_pile(self, keep: int) -> None:
+        # Pieces are older than the pile: blocks are dealt out only while there is none.
+        pieces = [p for w in (*self._waiting.values(), self._pile) for p in w.pieces]
+        self._waiting.clear()
+        self._pile = _Waiting()
+        table = _combined(pieces)
+        dealt = self._layout.partitions.deal(table)
+        row_bytes = max(1.0, table.nbytes / table.num_rows)
+        by_size = np.argsort(-dealt.rows, kind="stable")
+        left = table.num_rows - np.cumsum(dealt.rows[by_size])
+        many = int(np.searchsorted(-left, -keep / row_bytes)) + 1
+        for run in _runs(sorted(by_size[:many].tolist()), dealt.rows, RUN_BYTES / row_bytes):
+            for number, rows in zip(run, _taken(table, dealt, run), strict=True):
+                self._save(dealt.keys[number], [rows])
+        if rest := sorted(by_size[many:].tolist()):
+            self._pile.add(table.take(_numbers_of(dealt, rest)))
+        self._held = self._pile.bytes
+
+    def _save(self, key: Key, pieces: list[pa.Table]) -> None:
+        """Rows of one partition to its file, in row groups. Sorted rows are a run, and get files of their own."""
+        sorting = self._layout.sorting
+        rows = _combined(pieces) if sorting else pa.concat_tables(pieces)
+        order = sorting.order(rows) if sorting else None
+        step = max(1, min(self._layout.format.group_rows, rows.num_rows * self._group_bytes // max(1, rows.nbytes)))
+        for at in range(0, rows.num_rows, step):
+            self._add(key, rows.slice(at, step) if order is None else rows.take(order[at : at + step]))
+        if sorting or self._closing:
+            self._finish(key)
+
+    def _add(self, key: Key, group: pa.Table) -> None:
+        opened = self._open.pop(key, None)
+        if opened is None:
+            opened = self._open[key] = self._create(key, group)
+        else:
             self._open[key] = opened
-            opened.writer.write(rows)
-            if opened.output.written >= self._file_bytes:
-                self._finish(key)
+            opened.file.write(group)
+        if opened.file.written >= self._layout.format.file_bytes:
+            self._finish(key)
+        held_back = sum(min(o.file.written, PART_BYTES) for o in self._open.values())
+        while len(self._open) > self._open_files or (self._open and held_back > self._open_bytes):
+            oldest = next(iter(self._open))
+            held_back -= min(self._open[oldest].file.written, PART_BYTES)
+            self._finish(oldest)
 
-    def _row_groups(self, waiting: _Waiting) -> Iterator[pa.Table]:
-        table = pa.concat_tables(waiting.pieces)
-        if not table.schema.equals(self._arrow, check_metadata=True):
-            columns = [relabel(_whole_copy(c), f.type) for c, f in zip(table.columns, self._arrow, strict=True)]
-            table = pa.Table.from_arrays(columns, schema=self._arrow)
-        step = max(1, min(self._group_rows, waiting.rows * self._group_bytes // max(waiting.bytes, 1)))
-        for at in range(0, table.num_rows, step):
-            yield table.slice(at, step)
-
-    def _create(self, key: Key) -> _Open:
-        if len(self._open) >= self._open_files:
-            self._finish(next(iter(self._open)))
-        values = [PartitionFieldValue(f, v) for f, v in zip(self._spec.fields, key, strict=True)]
-        partition = PartitionKey(values, self._spec, self._schema) if values else None
-        path = self._locations.new_data_location(f"{self._attempt}-{next(self._numbers):05d}.parquet", partition)
-        output = _NewFile(self._io.new_output(path))
+    def _create(self, key: Key, group: pa.Table) -> _Open:
+        place = self._layout.partitions.place(key)
+        path = self._layout.locations.new_data_location(f"{self._attempt}-{next(self._numbers):05d}.parquet", place)
         self._made.append(path)
-        writer = self._model.create_writer(output, self._file_schema, self._properties)
-        return _Open(output=output, key=partition, writer=writer)
+        return _Open(OpenFile(self._io.new_output(path), self._layout.format, self._layout.metrics, group), place)
 
     def _finish(self, key: Key) -> None:
         opened = self._open.pop(key, None)
-        if opened is None:
-            return
-        statistics = opened.writer.close()
-        file = DataFile.from_args(
-            content=DataFileContent.DATA,
-            file_path=opened.output.location,
-            file_format=FileFormat.PARQUET,
-            partition=opened.key.partition if opened.key else Record(),
-            file_size_in_bytes=len(opened.output),
-            sort_order_id=None,
-            equality_ids=None,
-            key_metadata=None,
-            **statistics.to_serialized_dict(),
-        )
-        file.spec_id = self._spec.spec_id
-        self._done.append(file)
+        if opened is not None:
+            values = opened.place.partition if opened.place else Record()
+            self._done.append(opened.file.close(values, self._layout.spec.spec_id, self._layout.sorting.order_id))
 
 
-def _whole_copy(column: pa.ChunkedArray) -> pa.Array:
-    """The column as one array that starts at its buffers' start."""
-    return column.take(np.arange(len(column))).combine_chunks()
+def _sort_order(target: TableTarget) -> SortOrder | None:
+    return SortOrder.model_validate_json(target.sort_order) if target.sort_order else None
 
 
-def _properties(target: TableTarget) -> dict[str, str]:
-    properties = {**DEFAULTS, **target.properties}
-    for name in [n for n in properties if n.startswith(_NOT_FOR_ARROW)]:
-        # Arrow's writer has no such options and would warn for every file; the size of row groups is kept to here.
-        del properties[name]
-    codec = properties.get(TableProperties.PARQUET_COMPRESSION, TableProperties.PARQUET_COMPRESSION_DEFAULT)
-    if codec.lower() not in _LEVELLED and TableProperties.PARQUET_COMPRESSION_LEVEL not in target.properties:
-        # Our level is for codecs that have levels: Parquet refuses one for the others.
-        del properties[TableProperties.PARQUET_COMPRESSION_LEVEL]
-    return properties
+def _numbers_of(dealt: Dealt, chosen: Iterable[int]) -> Numbers:
+    """The rows of some partitions."""
+    parts = [dealt.order[dealt.starts[i] : dealt.starts[i + 1]] for i in chosen]
+    return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
 
-def _whole(properties: Mapping[str, str], name: str, default: int) -> int:
-    try:
-        return int(properties.get(name, default))
-    except ValueError as e:
-        raise TableError(f"table property {name}={properties[name]!r} is not a whole number; correct it") from e
+def _taken(table: pa.Table, dealt: Dealt, chosen: Iterable[int]) -> Iterator[pa.Table]:
+    """The rows of some partitions, one table each; copied together, and not at all if they are the whole table."""
+    chosen = list(chosen)
+    together = table if len(dealt.keys) == 1 else table.take(_numbers_of(dealt, chosen))
+    at = 0
+    for rows in dealt.rows[chosen].tolist():
+        yield together.slice(at, rows)
+        at += rows
+
+
+def _runs(chosen: Iterable[int], rows: Numbers, most: float) -> Iterator[list[int]]:
+    """Partitions in groups of at most so many rows, or one alone."""
+    run: list[int] = []
+    held = 0
+    for number in chosen:
+        if run and held + rows[number] > most:
+            yield run
+            run, held = [], 0
+        run.append(number)
+        held += int(rows[number])
+    if run:
+        yield run
+
+
+def _combined(pieces: list[pa.Table]) -> pa.Table:
+    """One table whose columns are of one chunk. Each piece is let go of column by column, so that no more than one
+    column is there twice if nobody else holds the pieces.
+    """
+    schema = pieces[0].schema
+    columns = [[c for p in pieces for c in p.column(i).chunks] for i in range(len(schema))]
+    pieces.clear()
+    whole = []
+    while columns:
+        chunks = columns.pop(0)
+        whole.append(chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks))
+        del chunks
+    return pa.Table.from_arrays(whole, schema=schema)

@@ -105,7 +105,8 @@ def _slice_from_json(values: list[Any], window: UUID) -> Slice:
 
 
 def _target_to_json(t: TableTarget) -> dict[str, Any]:
-    return {
+    sort_order = {"sort_order": t.sort_order} if t.sort_order else {}
+    return sort_order | {
         "table": t.table,
         "uuid": str(t.uuid),
         "location": t.location,
@@ -131,4 +132,5 @@ def _target_from_json(v: dict[str, Any]) -> TableTarget:
         properties={text(k): text(p) for k, p in v["properties"].items()},
         format_version=number(v["format_version"]),
         epoch=UUID(v["epoch"]),
+        sort_order=text(v.get("sort_order", "")),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from uuid import UUID
 
@@ -86,6 +87,17 @@ def largest_plan() -> Plan:
         ends={SourcePartition("shop.orders.events.v1", n, "0aBcDeFgHiJkLmNoPqRsTu"): 1 << 40 for n in range(200)},
         asked_at=datetime(2026, 1, 1, tzinfo=UTC),
     )
+
+
+def test_a_sort_order_travels_and_a_plan_without_one_is_of_an_unsorted_table() -> None:
+    """Plans of the release before have no such key, and get none while there is nothing to say."""
+    order = '{"order-id": 1, "fields": []}'
+    unsorted = largest_plan()
+    first = replace(unsorted.targets[0], sort_order=order)
+    written = plan_to_json(replace(unsorted, targets=(first, *unsorted.targets[1:])))
+
+    assert [t.sort_order for t in plan_from_json(written).targets] == [order, ""]
+    assert "sort_order" not in written["targets"][1]
 
 
 def test_the_largest_plan_takes_less_than_half_of_its_header() -> None:
