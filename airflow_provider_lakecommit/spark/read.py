@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bounded reads of Kafka: the records of some spans, and the proof that they are all there.
 
-Contract: :meth:`SliceReader.read` gives the records of the spans in chunks of bounded size, each chunk of one span, in
-order of offsets. It ends when the consumer's *position* has reached the end of every span: record counts prove nothing,
+Contract: :meth:`SliceReader.read` gives the records of the spans in chunks of bounded size, those of each span in order
+of offsets. It ends when the consumer's *position* has reached the end of every span: record counts prove nothing,
 because compaction, aborted transactions and control records leave holes. Records of open or aborted transactions are
 never given. Nothing is committed to a consumer group, nothing resets silently.
 
-One consumer serves all spans. Spans of different partitions are read side by side; several spans of one partition in
-rounds.
+One consumer serves all spans. Spans of different partitions are read side by side and share chunks; several spans of
+one partition are read in rounds. What a record costs does not depend on how many partitions the records come from.
 
 Failure story: :class:`~airflow_provider_lakecommit.exceptions.SourceError` when offsets are gone (retention), the
 partition ends before the planned end, the topic is gone, made anew, or was made anew while it was read;
@@ -17,12 +17,13 @@ partition ends before the planned end, the topic is gone, made anew, or was made
 
 from __future__ import annotations
 
+import gc
 import logging
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import pairwise
 from types import TracebackType
 from typing import Any, Self
 
@@ -31,18 +32,23 @@ from confluent_kafka.admin import AdminClient
 
 from airflow_provider_lakecommit.core.model import Span
 from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailableError
+from airflow_provider_lakecommit.spark.chunks import Chunk, Run, bounded, chunk_of
 from airflow_provider_lakecommit.spark.topics import NOT_THERE, check_topics
 
-__all__ = ["Chunk", "SliceReader"]
+__all__ = ["SliceReader"]
 
 log = logging.getLogger(__name__)
 
-BATCH_RECORDS = 20_000
-BATCH_BYTES = 32 << 20
+# What stays in a processor's cache from the broker to the rows is handled in less time than bigger batches.
+BATCH_RECORDS = 10_000
+BATCH_BYTES = 8 << 20
 FIRST_BATCH = 500
 POLL_SECONDS = 0.1
 READ_TIMEOUT = 60.0
 ASK_SECONDS = 15.0
+# Each record is an object that Python's collector of cycles would visit several times in its short life, for nothing:
+# a quarter of all processor time. Cycles are still collected, when this many objects are in hand.
+OBJECTS_PER_COLLECTION = 200_000
 
 _OURS: dict[str, Any] = {
     "enable.auto.commit": False,
@@ -55,20 +61,14 @@ _DEFAULTS: dict[str, Any] = {
     "group.id": "lakecommit-reader",
     # How long a full queue rests: librdkafka's 1000 ms makes reading four times slower.
     "fetch.queue.backoff.ms": 5,
+    # Only what is there already is read: a request that waits for more holds up the partitions that come after it.
+    "fetch.wait.max.ms": 100,
     # What is fetched beyond the end of a span is thrown away.
     "queued.min.messages": 20_000,
     "queued.max.messages.kbytes": 32_768,
 }
 
 Partition = tuple[str, int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chunk:
-    """Some consecutive records of the ``span``-th span, tombstones included."""
-
-    span: int
-    messages: Sequence[Message]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -110,7 +110,8 @@ class SliceReader:
         self._read_timeout = read_timeout
         self._ask_seconds = ask_seconds
         self._should_stop = should_stop
-        self._one_partition = len({(s.partition.topic, s.partition.partition) for s in spans}) == 1
+        self._one_topic = len({s.partition.topic for s in spans}) == 1
+        self._collecting = gc.get_threshold()
         self.stopped = False
         self._last_error: str | None = None
         self._record_bytes = batch_bytes / FIRST_BATCH
@@ -119,11 +120,14 @@ class SliceReader:
         self._consumer = Consumer({**_DEFAULTS, **shared, **_OURS})
 
     def __enter__(self) -> Self:
+        if self._collecting[0]:
+            gc.set_threshold(max(self._collecting[0], OBJECTS_PER_COLLECTION), *self._collecting[1:])
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        gc.set_threshold(*self._collecting)
         self._consumer.close()
 
     def read(self) -> Iterator[Chunk]:
@@ -145,18 +149,12 @@ class SliceReader:
             if self._should_stop():
                 self.stopped = True
                 break
-            messages = self._poll(open_.values())
-            moved = False
-            for key, polled in self._by_partition(messages, open_):
-                reading = open_.get(key)
-                if reading is None:
-                    self._note(polled)
-                    continue
-                before = reading.position
-                records = self._take(reading, polled)
-                moved |= reading.position > before
-                yield from self._chunks(reading, records)
-            moved |= self._advance(open_)
+            before = sum(r.position for r in open_.values())
+            chunk = self._sort(self._poll(open_.values()), open_)
+            yield from bounded(chunk, self._batch_bytes)
+            self._ask_positions(open_)
+            moved = sum(r.position for r in open_.values()) > before
+            self._drop_done(open_)
             now = time.monotonic()
             alive = now if moved else alive
             if now - alive > self._read_timeout:
@@ -171,80 +169,69 @@ class SliceReader:
         except KafkaException as e:
             raise SourceUnavailableError(f"reading {self._spans[0]} and {len(self._spans) - 1} more: {e}") from e
 
-    def _take(self, reading: _Reading, messages: Sequence[Message]) -> Sequence[Message]:
-        """The records among what was polled that belong to the span; moves the position behind them."""
-        events = [m for m in messages if m.error() is not None]
+    def _sort(self, polled: Sequence[Message], open_: Mapping[Partition, _Reading]) -> Chunk:
+        """Sort what was polled into records of the open spans and events, and move the positions behind it."""
+        messages = polled
+        events = [m for m in polled if m.error() is not None]
         if events:
-            messages = [m for m in messages if m.error() is None]
-        first = bisect_left(messages, reading.position, key=_offset)
-        last = bisect_left(messages, reading.span.range.end, key=_offset)
-        if messages:
-            reading.position = max(reading.position, min(_offset(messages[-1]) + 1, reading.span.range.end))
-        messages = messages[first:last] if first or last < len(messages) else messages
+            messages = [m for m in polled if m.error() is None]
+        runs = []
+        for key, start, end in self._stretches(messages, open_):
+            # Late records of a span that is done already belong to nobody.
+            if (reading := open_.get(key)) is not None and (run := _run(reading, messages, start, end)):
+                runs.append(run)
         for event in events:
-            self._heed(reading, event)
-        return messages
+            self._heed(event, open_)
+        chunk = chunk_of(messages, runs)
+        if chunk.messages:
+            self._record_bytes = max(1.0, chunk.bytes / len(chunk.messages))
+        return chunk
 
-    def _by_partition(
-        self, messages: list[Message], open_: Mapping[Partition, _Reading]
-    ) -> Iterator[tuple[Partition, list[Message]]]:
-        if self._one_partition:
-            yield from ((partition, messages) for partition in open_)
-            return
-        for partition, group in groupby(messages, key=_partition_of):
-            yield partition, list(group)
-
-    def _note(self, messages: Sequence[Message]) -> None:
-        """Events of no partition that is read: errors of the client as a whole."""
-        for error in filter(None, (m.error() for m in messages)):
-            self._remember(error)
-
-    def _chunks(self, reading: _Reading, messages: Sequence[Message]) -> Iterator[Chunk]:
-        """Cut what was polled so that no chunk holds more than ``batch_bytes``, unless it is a single record."""
+    def _stretches(
+        self, messages: Sequence[Message], open_: Mapping[Partition, _Reading]
+    ) -> Iterator[tuple[Partition, int, int]]:
+        """Where the records of one partition follow each other."""
         if not messages:
             return
-        sizes = [len(m) for m in messages]
-        total = sum(sizes)
-        self._record_bytes = max(1.0, total / len(messages))
-        if total <= self._batch_bytes:
-            yield Chunk(span=reading.index, messages=messages)
-            return
-        start = held = 0
-        for i, size in enumerate(sizes):
-            if held and held + size > self._batch_bytes:
-                yield Chunk(span=reading.index, messages=messages[start:i])
-                start, held = i, 0
-            held += size
-        yield Chunk(span=reading.index, messages=messages[start:])
+        if self._one_topic:
+            keys: Sequence[Any] = [m.partition() for m in messages]
+        else:
+            keys = [_partition_of(m) for m in messages]
+        starts = [0, *(i for i, (a, b) in enumerate(pairwise(keys), 1) if a != b), len(messages)]
+        for start, end in pairwise(starts):
+            yield _partition_of(messages[start]), start, end
 
-    def _advance(self, open_: dict[Partition, _Reading]) -> bool:
-        """Ask the consumer's position, which also passes control records; drop the spans that are done."""
-        moved = False
+    def _ask_positions(self, open_: Mapping[Partition, _Reading]) -> None:
+        """Ask the consumer's position, which also passes control records."""
         for at in self._consumer.position([TopicPartition(t, p) for t, p in open_]):
             reading = open_[at.topic, at.partition]
-            if at.offset > reading.position and at.offset != OFFSET_INVALID:
-                reading.position, moved = at.offset, True
+            if at.offset != OFFSET_INVALID:
+                reading.position = max(reading.position, at.offset)
+
+    def _drop_done(self, open_: dict[Partition, _Reading]) -> None:
         done = [key for key, r in open_.items() if r.done]
         for key in done:
             del open_[key]
         if done and open_:
             self._consumer.incremental_unassign([TopicPartition(t, p) for t, p in done])
-        return moved
 
     # -- what can be wrong --------------------------------------------------------------------------------------------
 
-    def _heed(self, reading: _Reading, event: Message) -> None:
-        """An event in place of a record: the end of the partition, or an error."""
+    def _heed(self, event: Message, open_: Mapping[Partition, _Reading]) -> None:
+        """An event in place of a record: the end of a partition, or an error."""
         error = event.error()
         if error is None:
             return
-        code = error.code()
-        if code == KafkaError._PARTITION_EOF:
+        code, reading = error.code(), open_.get(_partition_of(event))
+        if code in NOT_THERE:
+            span = (reading or next(iter(open_.values()))).span
+            raise SourceError(f"{span} cannot be read: {error.str()}; is the topic there, and may we read it?")
+        if reading is None:
+            self._remember(error)
+        elif code == KafkaError._PARTITION_EOF:
             self._at_end_of_log(reading, _offset(event))
         elif code == KafkaError._AUTO_OFFSET_RESET:
             raise self._out_of_range(reading, error)
-        elif code in NOT_THERE:
-            raise SourceError(f"{reading.span} cannot be read: {error.str()}; is the topic there, and may we read it?")
         else:
             self._remember(error)
 
@@ -310,6 +297,21 @@ def _rounds(spans: Sequence[Span]) -> Iterator[list[_Reading]]:
     while waiting:
         yield [readings.pop(0) for readings in waiting.values()]
         waiting = {p: readings for p, readings in waiting.items() if readings}
+
+
+def _run(reading: _Reading, messages: Sequence[Message], start: int, end: int) -> Run | None:
+    """The records among ``messages[start:end]``, all of the reading's partition, that are of its span; moves its
+    position behind all of them.
+    """
+    due, limit = reading.position, reading.span.range.end
+    if _offset(messages[start]) < due:
+        start = bisect_left(messages, due, start, end, key=_offset)
+    if start == end:
+        return None
+    reading.position = min(_offset(messages[end - 1]) + 1, limit)
+    if _offset(messages[end - 1]) >= limit:
+        end = bisect_left(messages, limit, start, end, key=_offset)
+    return Run(reading.index, start, end) if start < end else None
 
 
 def _partition_of(message: Message) -> Partition:

@@ -26,6 +26,8 @@ __all__ = ["MAX_RECORD_BYTES", "failure_records", "report_records", "table_refer
 
 MAX_RECORD_BYTES = 700_000
 """Largest DATA_WRITTEN that is sent unsplit; brokers take 1 MB by default, headers included."""
+PIECE_BYTES = 500_000
+SAMPLE_FILES = 50
 
 NewId = Callable[[], UUID]
 
@@ -128,4 +130,8 @@ def _file_records(
         half = len(part) // 2
         return split(part[:half]) + split(part[half:])
 
-    return split(to_wire(files, spec=spec, schema=schema))
+    # Encoding is what costs: pieces are cut near their size at once, by a few files, and only a misjudged one again.
+    wire = to_wire(files, spec=spec, schema=schema)
+    sample = wire[:SAMPLE_FILES]
+    step = max(1, len(sample) * PIECE_BYTES // len(record(sample).value)) if len(wire) > len(sample) else len(wire)
+    return [r for at in range(0, len(wire), step) for r in split(wire[at : at + step])]

@@ -16,6 +16,7 @@ Failure story: whatever is raised, the files of this attempt are deleted first; 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,7 +24,6 @@ from typing import Any
 from uuid import UUID
 
 from confluent_kafka import Message
-from pyiceberg.io import load_file_io
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 
@@ -32,11 +32,12 @@ from airflow_provider_lakecommit.core.budgets import over_budget
 from airflow_provider_lakecommit.core.model import Counts, Slice, Span, SpanReport, TableTarget
 from airflow_provider_lakecommit.exceptions import AccountingError, LakecommitError, TableError
 from airflow_provider_lakecommit.landing import METADATA_COLUMNS, Landing
+from airflow_provider_lakecommit.spark.chunks import Chunk, Run
 from airflow_provider_lakecommit.spark.dead_letters import dead_letters
 from airflow_provider_lakecommit.spark.decode_json import Decoded, JsonDecoder
 from airflow_provider_lakecommit.spark.metadata import mistyped, with_metadata
-from airflow_provider_lakecommit.spark.read import Chunk, SliceReader
-from airflow_provider_lakecommit.spark.write import FanoutWriter
+from airflow_provider_lakecommit.spark.read import SliceReader
+from airflow_provider_lakecommit.spark.write import FanoutWriter, file_io
 
 __all__ = ["RejectedSample", "SliceOutcome", "SliceStopped", "SliceWork", "check_schema", "run_slice"]
 
@@ -147,7 +148,7 @@ def _decoder(landing: Landing, schema: Schema) -> JsonDecoder:
     if landing.metadata_columns and (wrong := mistyped(schema)):
         raise TableError("; ".join(wrong))
     skip = frozenset(METADATA_COLUMNS) if landing.metadata_columns else frozenset()
-    return JsonDecoder(schema, landing.timestamps, landing.unknown_fields, skip)
+    return JsonDecoder(schema, landing.timestamps, landing.unknown_fields, skip, landing.encodings)
 
 
 class _SliceRun:
@@ -166,7 +167,7 @@ class _SliceRun:
         self._schema = Schema.model_validate_json(targets[work.landing.table].schema)
         self._decoder = _decoder(work.landing, self._schema)
         self._writers = {
-            name: FanoutWriter(targets[name], load_file_io(dict(io_properties), targets[name].location), work.attempt)
+            name: FanoutWriter(targets[name], file_io(targets[name], io_properties), work.attempt)
             for name in work.slice.tables
         }
         self._totals = _Totals([_Tally() for _ in work.slice.spans])
@@ -194,22 +195,38 @@ class _SliceRun:
                 progress(f"slice {self._work.slice}: {records} of at most {len(self._work.slice)} records read")
 
     def _land(self, chunk: Chunk) -> None:
-        totals, tally = self._totals, self._totals.tallies[chunk.span]
-        messages: Sequence[Message] = chunk.messages
-        values: list[bytes] = [m.value() for m in messages]  # type: ignore[misc]
-        tally.records += len(values)
-        if None in values:
-            messages = [m for m, v in zip(messages, values, strict=True) if v is not None]
-            values = [v for v in values if v is not None]
-            tally.filtered += len(chunk.messages) - len(messages)
-        totals.bytes += sum(map(len, values))
+        totals = self._totals
+        messages, values = chunk.messages, [v for v in chunk.values if v is not None]
+        places: Sequence[int] = range(len(messages))
+        if len(values) < len(messages):
+            places = [i for i, v in enumerate(chunk.values) if v is not None]
+            messages = [messages[i] for i in places]
+        totals.bytes += chunk.bytes
         decoded = self._decoder.decode(values)
-        tally.landed += decoded.table.num_rows
-        tally.rejected += len(decoded.rejects)
+        self._count(chunk, places, decoded)
         totals.ignored.update(decoded.ignored)
         self._sample(messages, decoded)
         if not self._blocked():
             self._write(messages, decoded)
+
+    def _count(self, chunk: Chunk, places: Sequence[int], decoded: Decoded) -> None:
+        """Count what became of the records, for each span by itself.
+
+        :param places: of the decoded values in the chunk
+        """
+        accepted = places if decoded.accepted is None else [places[i] for i in decoded.accepted]
+        if len(accepted) != decoded.table.num_rows:
+            raise AccountingError(
+                f"slice {self._work.slice}: {decoded.table.num_rows} rows were made of {len(accepted)} accepted "
+                "records; nothing of it is published, report it"
+            )
+        rejected = [places[r.index] for r in decoded.rejects]
+        for run in chunk.runs:
+            tally, records = self._totals.tallies[run.span], run.end - run.start
+            tally.records += records
+            tally.landed += _within(accepted, run)
+            tally.rejected += _within(rejected, run)
+            tally.filtered += records - _within(places, run)
 
     def _sample(self, messages: Sequence[Message], decoded: Decoded) -> None:
         for reject in decoded.rejects[: SAMPLES - len(self._totals.samples)]:
@@ -275,6 +292,11 @@ class _SliceRun:
     def _abort(self) -> None:
         for writer in self._writers.values():
             writer.abort()
+
+
+def _within(places: Sequence[int], run: Run) -> int:
+    """How many of these places, which are in order, are in the run."""
+    return bisect_left(places, run.end) - bisect_left(places, run.start)
 
 
 def _report(span: Span, tally: _Tally) -> SpanReport:

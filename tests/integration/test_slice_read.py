@@ -3,20 +3,22 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from confluent_kafka import TopicCollection, TopicPartition
+from confluent_kafka import Message, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from airflow_provider_lakecommit.core.model import Span
 from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
 from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailableError
 from airflow_provider_lakecommit.hooks.kafka_admin import topic_id_text
-from airflow_provider_lakecommit.spark.read import Chunk, SliceReader
+from airflow_provider_lakecommit.spark.chunks import Chunk
+from airflow_provider_lakecommit.spark.read import SliceReader
 from dev.kafka import Broker
 
 pytestmark = pytest.mark.integration
@@ -34,8 +36,13 @@ def read(bootstrap: str, *spans: Span, **options: Any) -> list[Chunk]:
         return list(reader.read())
 
 
+def records(chunks: Sequence[Chunk], index: int) -> list[Message]:
+    """The records of one span."""
+    return [m for c in chunks for r in c.runs if r.span == index for m in c.messages[r.start : r.end]]
+
+
 def offsets(chunks: Sequence[Chunk], index: int = 0) -> list[int | None]:
-    return [m.offset() for c in chunks if c.span == index for m in c.messages]
+    return [m.offset() for m in records(chunks, index)]
 
 
 def id_of(admin: AdminClient, topic: str) -> str:
@@ -68,8 +75,55 @@ def test_many_spans_share_a_consumer_and_several_of_one_partition_are_kept_apart
 
     for i, s in enumerate(spans):
         assert offsets(chunks, i) == list(range(s.range.start, s.range.end)), s
-    assert {m.partition() for c in chunks if c.span == 7 for m in c.messages} == {7}
-    assert {m.topic() for c in chunks if c.span >= 40 for m in c.messages} == {other}
+    assert {m.partition() for m in records(chunks, 7)} == {7}
+    assert {m.topic() for i in (40, 41, 42) for m in records(chunks, i)} == {other}
+
+
+def test_a_later_round_of_a_partition_does_not_inherit_the_position_of_the_one_before(
+    bootstrap: str, make_topic: MakeTopic, produce: Produce
+) -> None:
+    topic = make_topic(2)
+    for p in (0, 1):
+        produce(topic, [f"{p}/{i}" for i in range(3000)], p)
+    # While the long span is read, the consumer's position in the other partition goes far beyond the short one.
+    spans = [
+        span(topic, 0, 5),
+        span(topic, 0, 2900, 1),
+        span(topic, 5, 9),
+        span(topic, 1000, 1400),
+        span(topic, 20, 22),
+    ]
+
+    chunks = read(bootstrap, *spans)
+
+    for i, s in enumerate(spans):
+        assert offsets(chunks, i) == list(range(s.range.start, s.range.end)), s
+
+
+def test_partitions_that_end_with_markers_are_read_to_their_end_beside_others(
+    bootstrap: str, make_topic: MakeTopic, produce: Produce
+) -> None:
+    topic = make_topic(3)
+    produce(topic, ["a", "b"], 0, transactional=True)  # 0 1, marker 2
+    produce(topic, ["x"], 1, transactional=True, outcome="abort")  # 0, marker 1
+    produce(topic, ["c"] * 700, 2)
+
+    chunks = read(bootstrap, span(topic, 0, 3), span(topic, 0, 2, 1), span(topic, 100, 700, 2))
+
+    assert [offsets(chunks, i) for i in range(3)] == [[0, 1], [], list(range(100, 700))]
+
+
+def test_the_collector_of_cycles_is_as_it_was_after_a_read(
+    bootstrap: str, make_topic: MakeTopic, produce: Produce
+) -> None:
+    topic, before = make_topic(), gc.get_threshold()
+    produce(topic, ["a"] * 3)
+
+    with SliceReader({"bootstrap.servers": bootstrap}, [span(topic, 0, 3)]) as reader:
+        assert gc.get_threshold()[0] > before[0]
+        list(reader.read())
+
+    assert gc.get_threshold() == before
 
 
 def test_an_empty_span_needs_nothing(bootstrap: str, make_topic: MakeTopic) -> None:

@@ -25,7 +25,7 @@ from airflow_provider_lakecommit.core.model import Budget, Counts, Slice, Span
 from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
 from airflow_provider_lakecommit.exceptions import SourceError, TableError
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.spark.dead_letters import DEAD_LETTER_SCHEMA
+from airflow_provider_lakecommit.spark.schemas import DEAD_LETTER_SCHEMA
 from airflow_provider_lakecommit.spark.slices import SliceOutcome, SliceStopped, SliceWork, check_schema, run_slice
 from tests.unit.spark.targets import target_of
 
@@ -128,6 +128,29 @@ def test_every_offset_is_accounted_for(lake: Lake, topic: str, produce: Produce)
 
     assert counts(outcome) == [Counts(landed=3, rejected=1, filtered=1, gaps=4)]
     assert lake.ids() == [0, 1, 2]
+
+
+def test_spans_that_share_chunks_are_accounted_for_one_by_one(
+    lake: Lake, make_topic: Callable[..., str], produce: Produce
+) -> None:
+    topic = make_topic(4)
+    produce(topic, [order(0), ("k", None), order(1)], 0)
+    produce(topic, ["no json", order(10), "no json", ("k", None), ("k", None)], 1)
+    produce(topic, [("k", None)] * 3, 2)
+    produce(topic, [order(i) for i in range(30, 40)], 3)
+    spans = [span(topic, 0, 3), span(topic, 0, 5, 1), span(topic, 0, 3, 2), span(topic, 4, 9, 3)]
+
+    outcome = lake.run(*spans, budget=Budget(max_records=10, max_ratio=1.0))
+    lake.append(outcome)
+
+    assert counts(outcome) == [
+        Counts(landed=2, filtered=1),
+        Counts(landed=1, rejected=2, filtered=2),
+        Counts(filtered=3),
+        Counts(landed=5),
+    ]
+    assert lake.ids() == [0, 1, 10, *range(34, 39)]
+    assert sorted(lake.dead.scan().to_arrow()["offset"].to_pylist()) == [0, 2]
 
 
 def test_a_rejected_record_is_in_the_dead_letter_table_with_all_it_had(
@@ -326,7 +349,7 @@ def test_progress_is_told_now_and_then(lake: Lake, topic: str, produce: Produce)
             Schema(NestedField(1, "id", LongType()), NestedField(2, "kafka_key", BinaryType(), required=True)),
             "must be binary and optional",
         ),
-        (Schema(NestedField(1, "id", BinaryType())), "column id has type binary: not yet landed"),
+        (Schema(NestedField(1, "id", BinaryType())), "column id is binary, and JSON has no bytes"),
     ],
 )
 def test_a_table_that_this_landing_cannot_fill_is_refused_at_once(schema: Schema, message: str) -> None:

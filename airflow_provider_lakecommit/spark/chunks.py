@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Records as they leave the reader: many spans may share a chunk, so that a span of a few records costs no more per
+record than a long one.
+
+Contract: the runs of a chunk cover its records without a hole, in order; the records of a run are of one span, in order
+of offsets, tombstones included. :func:`bounded` cuts a chunk so that no part holds more than so many bytes of values,
+unless it is a single record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import NamedTuple
+
+from confluent_kafka import Message
+
+__all__ = ["Chunk", "Run", "bounded", "chunk_of"]
+
+
+class Run(NamedTuple):
+    """Places ``[start, end)`` of a chunk hold records of the ``span``-th span."""
+
+    span: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chunk:
+    """Some records, their values (``None``: a tombstone), and which of them are of which span."""
+
+    messages: Sequence[Message]
+    values: Sequence[bytes | None]
+    runs: Sequence[Run]
+
+    @cached_property
+    def bytes(self) -> int:
+        """Of the values."""
+        return sum(map(len, filter(None, self.values)))
+
+
+def chunk_of(messages: Sequence[Message], runs: Sequence[Run]) -> Chunk:
+    """The records of the runs alone: what was polled beside them belongs to no span."""
+    if sum(r.end - r.start for r in runs) < len(messages):
+        messages = [m for r in runs for m in messages[r.start : r.end]]
+        runs, moved = [], runs
+        for r in moved:
+            start = runs[-1].end if runs else 0
+            runs.append(Run(r.span, start, start + r.end - r.start))
+    values: list[bytes | None] = [m.value() for m in messages]
+    return Chunk(messages=messages, values=values, runs=runs)
+
+
+def bounded(chunk: Chunk, most_bytes: int) -> Iterator[Chunk]:
+    """The chunk in parts of at most so many bytes."""
+    if chunk.bytes <= most_bytes:
+        if chunk.messages:
+            yield chunk
+        return
+    cuts, held = [0], 0
+    for i, value in enumerate(chunk.values):
+        size = len(value or b"")
+        if held and held + size > most_bytes:
+            cuts.append(i)
+            held = 0
+        held += size
+    for start, end in pairwise([*cuts, len(chunk.messages)]):
+        runs = (Run(r.span, max(r.start, start) - start, min(r.end, end) - start) for r in chunk.runs)
+        yield Chunk(
+            messages=chunk.messages[start:end],
+            values=chunk.values[start:end],
+            runs=[r for r in runs if r.start < r.end],
+        )
