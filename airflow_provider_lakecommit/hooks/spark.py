@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A window job by spark-submit, through the Spark provider's own hook.
 
-Contract: one object runs one job. Job and connection settings go in files of a private folder that is gone when the job
-has ended; nothing secret is in an argument, in Spark's configuration or in the log. Spark's output is the task's log.
-On a local master the workers are the Python that runs this; for a cluster the files and this package are shipped, the
-other libraries must be installed there.
+Contract: each job is a process of its own. Job and connection settings go in files of a private folder that is gone
+when the job has ended; nothing secret is in an argument, in Spark's configuration or in the log. Spark's output is the
+task's log. On a local master the workers are the Python that runs this; for a cluster the files and this package are
+shipped, the other libraries must be installed there.
 
 Failure story: a job that ends badly is a :class:`SparkJobError`; what of it was reported stands in the control log, so
 the caller asks there and not here. :meth:`SparkSubmit.stop` asks by SIGTERM and, after the grace period, has the
@@ -18,7 +18,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,13 +30,13 @@ from airflow.sdk.exceptions import AirflowException
 
 from airflow_provider_lakecommit.exceptions import SparkJobError, SpecError
 from airflow_provider_lakecommit.hooks.connections import connection
+from airflow_provider_lakecommit.hooks.package import PACKAGE, package_zip
 
 if TYPE_CHECKING:
-    from airflow_provider_lakecommit.spark.job import Secrets, WindowJob
+    from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
 
 __all__ = ["SparkMaster", "SparkSubmit", "spark_master"]
 
-PACKAGE = Path(__file__).resolve().parent.parent
 APPLICATION = PACKAGE / "spark" / "main.py"
 
 DEFAULTS = {
@@ -82,11 +81,6 @@ def spark_master(conn_id: str) -> SparkMaster:
     :raises SpecError: no such connection, or one of a type that has no engine yet
     """
     found = connection(conn_id, "spark", "the master as host (local[2], yarn, spark://host:7077, k8s://https://host)")
-    if found.conn_type == "spark_connect":
-        raise SpecError(
-            f"the Spark connection {conn_id!r} is of type `spark_connect`: Spark Connect comes with a later release, "
-            "use a connection of type `spark` (spark-submit) until then"
-        )
     return SparkMaster(
         local=(found.host or "").startswith("local"),
         driver_on_cluster=found.extra_dejson.get("deploy-mode") == "cluster",
@@ -102,7 +96,7 @@ class _SubmitHook(SparkSubmitHook):
 
 
 class SparkSubmit:
-    """One run of spark-submit.
+    """Window jobs, each by a spark-submit of its own.
 
     :param conn_id: Airflow connection of type `spark`
     :param conf: Spark settings that win over the defaults here
@@ -113,55 +107,82 @@ class SparkSubmit:
         self._conn_id = conn_id
         self._conf = dict(conf or {})
         self._grace = grace.total_seconds()
-        self._hook: _SubmitHook | None = None
-        self._force: threading.Timer | None = None
+        self._running: list[_Submission] = []
         self._stopped = False
 
-    def run(self, job: WindowJob, secrets: Secrets) -> None:
-        """Run the job to its end.
+    def start(self) -> None:
+        """Nothing is kept between jobs."""
+
+    def run(self, job: WindowJob, secrets: Secrets) -> list[SliceResult]:
+        """Run the job to its end; nothing is known of its slices here.
 
         :raises SparkJobError: it ended with an error, or was stopped
         :raises SpecError: the connection cannot be used, or this machine has no spark-submit
         """
         master = spark_master(self._conn_id)
-        if self._stopped:
-            raise SparkJobError(f"the Spark job of group {job.group} was told to stop before it began")
         with _files(job, secrets, ship=not master.local) as files:
-            self._hook = files.hook({**master.conf, **self._conf}, self._conn_id, master)
+            hook = files.hook({**master.conf, **self._conf}, self._conn_id, master)
+            submission = _Submission(hook, self._grace)
+            self._running.append(submission)
             try:
-                self._hook.submit(str(APPLICATION), env=master.environment)
+                if self._stopped:
+                    raise SparkJobError(f"the Spark job of group {job.group} was told to stop before it began")
+                submission.run(master)
             except AirflowException as e:
                 raise SparkJobError(f"the Spark job of group {job.group}, {job.plan.coverage}, ended early: {e}") from e
-            except FileNotFoundError as e:
-                raise SpecError(
-                    f"{e.filename} is not on the search path: install pyspark beside Airflow, or Spark on this worker"
-                ) from e
             finally:
-                self._end()
+                self._running.remove(submission)
+                submission.end()
+        return []
 
     def stop(self) -> None:
-        """Ask the job to end, and see to it that it does; returns at once, :meth:`run` then ends by itself."""
+        """Ask the jobs to end, and see to it that they do; returns at once, :meth:`run` then ends by itself."""
         self._stopped = True
-        process = self._process
+        for submission in tuple(self._running):
+            submission.stop()
+
+    def close(self) -> None:
+        """Nothing was taken."""
+
+
+class _Submission:
+    """One run of spark-submit."""
+
+    def __init__(self, hook: _SubmitHook, grace: float) -> None:
+        self._hook = hook
+        self._grace = grace
+        self._force: threading.Timer | None = None
+
+    def run(self, master: SparkMaster) -> None:
+        try:
+            self._hook.submit(str(APPLICATION), env=master.environment)
+        except FileNotFoundError as e:
+            raise SpecError(
+                f"{e.filename} is not on the search path: install pyspark beside Airflow, or Spark on this worker"
+            ) from e
+
+    def stop(self) -> None:
+        process = self.process
         if process is None:
             return
         process.terminate()
-        if self._force is None and self._hook is not None:
+        if self._force is None:
             self._force = threading.Timer(self._grace, self._hook.on_kill)
             self._force.daemon = True
             self._force.start()
 
     @property
-    def _process(self) -> subprocess.Popen[str] | None:
-        process = self._hook.process if self._hook else None
+    def process(self) -> subprocess.Popen[str] | None:
+        """The running one."""
+        process = self._hook.process
         return process if process is not None and process.poll() is None else None
 
-    def _end(self) -> None:
+    def end(self) -> None:
         """After a normal end nothing is left to do; a caller that was interrupted (timeout) leaves a live process."""
-        if (process := self._process) is not None:
+        if (process := self.process) is not None:
             self.stop()
             process.communicate()
-        if (ended := self._hook.process if self._hook else None) is not None and ended.stdout is not None:
+        if (ended := self._hook.process) is not None and ended.stdout is not None:
             ended.stdout.close()
         if self._force is not None:
             self._force.cancel()
@@ -197,20 +218,7 @@ def _files(job: WindowJob, secrets: Secrets, *, ship: bool) -> Iterator[_Files]:
             name=f"lakecommit-{job.plan.landing}-{job.group}",
         )
         files.job.write_text(job.to_json(), encoding="utf-8")
-        try:
-            secrets.save(files.secrets)
-        except TypeError as e:
-            callables = ", ".join(sorted(key for key, value in secrets.kafka.items() if callable(value)))
-            raise SpecError(
-                f"the Kafka settings {callables} of this landing are functions, which Spark's workers cannot be given: "
-                "use credentials that are settings, or let the workers have their own identity"
-            ) from e
+        secrets.save(files.secrets)
         if files.package is not None:
-            _zip_package(files.package)
+            files.package.write_bytes(package_zip())
         yield files
-
-
-def _zip_package(target: Path) -> None:
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        for source in sorted(PACKAGE.rglob("*.py")):
-            archive.write(source, source.relative_to(PACKAGE.parent))

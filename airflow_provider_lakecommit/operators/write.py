@@ -2,7 +2,8 @@
 """The write task: runs the Spark job of one partition group, mapped over the entries of the plan.
 
 Contract: succeeds when everything of its group is reported, whoever did it; a slice that is reported is never done
-again, so a retry does what is left. The catalog is never asked. A group whose cycle is closed does no work and ends
+again, so a retry does what is left. On an engine whose jobs outlive their task, what an earlier attempt started is
+waited for first. The catalog is never asked. A group whose cycle is closed does no work and ends
 skipped: what it lacks is planned by later runs.
 
 Failure story: whatever ends the task early (a failed job, a timeout, a kill), the log says what is saved and what will
@@ -11,13 +12,14 @@ be read again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk.exceptions import AirflowSkipException
 
 from airflow_provider_lakecommit.exceptions import LakecommitError, SparkJobError
+from airflow_provider_lakecommit.hooks.engine import EarlierWorkError
 from airflow_provider_lakecommit.operators.base import LandingTask, no_retry_in_vain
 from airflow_provider_lakecommit.settings import Settings
 
@@ -29,9 +31,9 @@ if TYPE_CHECKING:
 
     from airflow_provider_lakecommit.cycle.results import GroupResult, GroupTicket
     from airflow_provider_lakecommit.hooks.control_topic import ControlTopic
-    from airflow_provider_lakecommit.hooks.spark import SparkSubmit
+    from airflow_provider_lakecommit.hooks.engine import Engine
     from airflow_provider_lakecommit.landing import Landing
-    from airflow_provider_lakecommit.spark.job import Secrets, WindowJob
+    from airflow_provider_lakecommit.spark.job import SliceResult, WindowJob
 
 __all__ = ["MAP_INDEX_TEMPLATE", "WriteWindowOperator"]
 
@@ -45,8 +47,9 @@ class WriteWindowOperator(LandingTask):
     :param landing: the landing, or the path of its YAML spec
     :param group: an entry of what :class:`~airflow_provider_lakecommit.operators.plan.PlanWindowOperator` returned
         (templated)
-    :param spark_conn_id: connection of type `spark`; its type decides the engine (templated)
-    :param spark_conf: Spark settings for this job (templated)
+    :param spark_conn_id: connection of type `spark` (spark-submit) or `spark_connect` (a warm server): its type decides
+        the engine (templated)
+    :param spark_conf: Spark settings for this job; not for a server that runs already (templated)
 
     .. seealso:: :ref:`howto/operator:WriteWindowOperator`
     """
@@ -68,7 +71,7 @@ class WriteWindowOperator(LandingTask):
         self.group = group
         self.spark_conn_id = spark_conn_id
         self.spark_conf = spark_conf
-        self._submit: SparkSubmit | None = None
+        self._engine: Engine | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Do what of the group is not reported yet."""
@@ -76,15 +79,22 @@ class WriteWindowOperator(LandingTask):
         from airflow_provider_lakecommit.cycle.write import group_job
         from airflow_provider_lakecommit.hooks.connections import catalog_properties, kafka_settings
         from airflow_provider_lakecommit.hooks.control_topic import ControlTopic
-        from airflow_provider_lakecommit.hooks.spark import SparkSubmit
+        from airflow_provider_lakecommit.hooks.engines import engine_of
         from airflow_provider_lakecommit.hooks.table import Tables
         from airflow_provider_lakecommit.spark.job import Secrets
 
         ticket, settings = GroupTicket.from_dict(self.group), Settings.read()
         landing = settings.complete(self.landing)
-        # Before anything else, so that a kill finds it however early it comes.
-        self._submit = submit = SparkSubmit(self.spark_conn_id, conf=self.spark_conf, grace=settings.spark_grace)
         with no_retry_in_vain():
+            # Before anything else, so that a kill finds it however early it comes.
+            self._engine = engine = engine_of(
+                self.spark_conn_id,
+                deployment=settings.deployment_id,
+                landing=landing.name,
+                lane=ticket.cycle.lane,
+                conf=self.spark_conf,
+                grace=settings.spark_grace,
+            )
             kafka = kafka_settings(landing.kafka_config_id)
             tables = Tables(catalog_properties(landing.iceberg_conn_id, reach=False))
             with ControlTopic(landing.control_topic_name, kafka) as control:
@@ -92,28 +102,36 @@ class WriteWindowOperator(LandingTask):
                 if job is None:
                     return self._nothing_to_do(landing, control, ticket).to_dict()
                 secrets = Secrets(kafka=kafka, io=tables.io_properties())
-                return self._write(submit, control, ticket, job, secrets).to_dict()
+                try:
+                    return self._write(
+                        job, ticket, control, lambda job: engine.run(job, secrets), tables.name
+                    ).to_dict()
+                finally:
+                    engine.close()
 
     def on_kill(self) -> None:
-        """Ask the Spark job to end; what its tasks have finished is reported already."""
-        if self._submit is not None:
+        """Ask the Spark job to end; what its tasks have finished is reported already. A job that a later attempt has
+        adopted goes on.
+        """
+        if self._engine is not None:
             self.log.info("group %s is told to stop; its Spark job is asked to end", self.group["group"])
-            self._submit.stop()
+            self._engine.stop()
 
     def _write(
-        self, submit: SparkSubmit, control: ControlTopic, ticket: GroupTicket, job: WindowJob, secrets: Secrets
+        self,
+        job: WindowJob,
+        ticket: GroupTicket,
+        control: ControlTopic,
+        run: Callable[[WindowJob], list[SliceResult]],
+        catalog_name: str,
     ) -> GroupResult:
-        from airflow_provider_lakecommit.cycle.write import group_result
+        from airflow_provider_lakecommit.cycle.write import group_job, group_result
 
         landing = job.landing
         done = ticket.slices - len(job.plan.slices)
         self.log.info("group %d: %d slices to do, %d are reported already", ticket.group, len(job.plan.slices), done)
-        died: SparkJobError | None = None
         with self._tell_if_interrupted(landing, control, ticket):
-            try:
-                submit.run(job, secrets)
-            except SparkJobError as e:
-                died = e
+            died = self._run(job, run, lambda: group_job(landing, control, ticket, catalog_name))
         result = group_result(landing, control, ticket)
         self.log.info("group %d: %s", ticket.group, result)
         if result.left:
@@ -121,6 +139,27 @@ class WriteWindowOperator(LandingTask):
         if died is not None:
             self.log.warning("everything of the group is reported, although: %s", died)
         return result
+
+    def _run(
+        self,
+        job: WindowJob | None,
+        run: Callable[[WindowJob], list[SliceResult]],
+        left: Callable[[], WindowJob | None],
+    ) -> SparkJobError | None:
+        """Run the job; where an earlier attempt's was waited for instead, then what is *left*. Returns what ended it
+        early.
+        """
+        while job is not None:
+            try:
+                for result in run(job):
+                    self.log.info("%s", result)
+                return None
+            except EarlierWorkError as e:
+                self.log.info("%s", e)
+                job = left()
+            except SparkJobError as e:
+                return e
+        return None
 
     @contextmanager
     def _tell_if_interrupted(self, landing: Landing, control: ControlTopic, ticket: GroupTicket) -> Iterator[None]:

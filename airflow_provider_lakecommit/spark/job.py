@@ -22,12 +22,13 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
 from airflow_provider_lakecommit.core.model import Counts, Plan, Slice, SliceReport, SpanReport
-from airflow_provider_lakecommit.exceptions import FencedError, LakecommitError, Terminal
+from airflow_provider_lakecommit.exceptions import FencedError, LakecommitError, SpecError, Terminal
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.spark.report import failure_records, report_records
 from airflow_provider_lakecommit.wire.plan import plan_from_json, plan_to_json
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from airflow_provider_lakecommit.hooks.control_topic import ControlWriter
     from airflow_provider_lakecommit.spark.slices import SliceOutcome
 
-__all__ = ["Secrets", "SliceResult", "WindowJob", "run_window"]
+__all__ = ["RESULT", "Secrets", "SliceResult", "WindowJob", "run_window", "tasks"]
 
 DONE, BLOCKED, FAILED, AGAIN, SUPERSEDED = "done", "blocked", "failed", "again", "superseded"
 
@@ -107,10 +108,33 @@ class Secrets:
     def __repr__(self) -> str:
         return "Secrets(...)"
 
+    def to_json(self) -> str:
+        """For a file or a channel that nobody else reads.
+
+        :raises SpecError: a setting is a function
+        """
+        try:
+            return json.dumps({"kafka": dict(self.kafka), "io": dict(self.io)})
+        except TypeError as e:
+            callables = ", ".join(sorted(key for key, value in self.kafka.items() if callable(value)))
+            raise SpecError(
+                f"the Kafka settings {callables} of this landing are functions, which Spark's workers cannot be given: "
+                "use credentials that are settings, or let the workers have their own identity"
+            ) from e
+
+    @classmethod
+    def from_json(cls, text: str) -> Secrets:
+        values = json.loads(text)
+        return cls(kafka=values["kafka"], io=values["io"])
+
     def save(self, path: Path) -> None:
-        """Write for the owner's eyes only."""
+        """Write for the owner's eyes only.
+
+        :raises SpecError: a setting is a function
+        """
+        text = self.to_json()
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as f:
-            json.dump({"kafka": dict(self.kafka), "io": dict(self.io)}, f)
+            f.write(text)
 
     @classmethod
     def load(cls, path: str) -> Secrets:
@@ -119,8 +143,7 @@ class Secrets:
             from pyspark import SparkFiles
 
             path = SparkFiles.get(os.path.basename(path))
-        values = json.loads(Path(path).read_text())
-        return cls(kafka=values["kafka"], io=values["io"])
+        return cls.from_json(Path(path).read_text())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,28 +161,34 @@ class SliceResult:
         return f"slice {self.slice}: {self.status}{f' ({self.detail})' if self.detail else ''}"
 
 
+RESULT = "slice string, status string, detail string, records long, rows long, seconds double"
+"""Columns of a :class:`SliceResult` as Spark calls their types."""
+
+
 def run_window(spark: SparkSession, job: WindowJob, secrets_path: str) -> list[SliceResult]:
     """Run all slices of the job as tasks of one Spark job; returns when all have ended.
 
     :raises Exception: what Spark raises when a worker process dies; slices that were finished are reported all the same
     """
     n = len(job.plan.slices)
-    text = job.to_json()
-    ids = spark.range(0, n, 1, n)
-    rows = ids.mapInArrow(_tasks(text, secrets_path), _RESULT).collect()
+    work = tasks(job.to_json(), partial(Secrets.load, secrets_path))
+    rows = spark.range(0, n, 1, n).mapInArrow(work, RESULT).collect()
     return [SliceResult(**row.asDict()) for row in rows]
 
 
-_RESULT = "slice string, status string, detail string, records long, rows long, seconds double"
+def tasks(
+    job_text: str, read_secrets: Callable[[], Secrets]
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The tasks of a job as the function of a `mapInArrow` over the numbers of its slices; results as in
+    :data:`RESULT`.
+    """
 
-
-def _tasks(job_text: str, secrets_path: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
         from airflow_provider_lakecommit.spark import job as here
 
-        work, secrets = here.WindowJob.from_json(job_text), here.Secrets.load(secrets_path)
+        work, secrets = here.WindowJob.from_json(job_text), read_secrets()
         for batch in batches:
             for index in batch.column(0).to_pylist():
                 result = here.run_task(work, secrets, index)
@@ -223,7 +252,8 @@ def _run(job: WindowJob, secrets: Secrets, index: int, work: Slice) -> SliceResu
 
 
 def _sender(job: WindowJob) -> Sender:
-    return Sender(landing=job.plan.landing, lane=job.plan.lane, role="write", commit_id=job.commit_id)
+    form = job.landing.control_events
+    return Sender(landing=job.plan.landing, lane=job.plan.lane, role="write", commit_id=job.commit_id, form=form)
 
 
 def _send(writer: ControlWriter, job: WindowJob, work: Slice, attempt: UUID, outcome: SliceOutcome) -> None:
@@ -231,7 +261,7 @@ def _send(writer: ControlWriter, job: WindowJob, work: Slice, attempt: UUID, out
         slice_id=work.slice_id,
         attempt=attempt,
         window_id=job.plan.window_id,
-        spec_version=job.plan.spec_version,
+        spec_version=job.landing.spec_version,
         spans=outcome.spans,
         tables=(),
         bytes=outcome.bytes,
@@ -258,7 +288,7 @@ def _send_failure(
         _sender(job),
         work=work,
         window_id=job.plan.window_id,
-        spec_version=job.plan.spec_version,
+        spec_version=job.landing.spec_version,
         attempt=attempt,
         spans=spans,
         blocked=outcome.blocked if outcome else None,

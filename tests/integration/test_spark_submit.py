@@ -124,7 +124,8 @@ def test_a_job_that_is_told_to_stop_ends_at_once_and_leaves_nothing(scratch: Pat
     worker = threading.Thread(target=run)
     worker.start()
     until(lambda: "Running Spark version" in output.text)
-    process = submit._process
+    [running] = submit._running
+    process = running.process
     assert process is not None
     began = time.monotonic()
     submit.stop()

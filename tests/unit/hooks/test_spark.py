@@ -74,12 +74,6 @@ def test_the_connection_says_where_jobs_run(
     assert spark_master("spark_default") == master
 
 
-def test_spark_connect_comes_with_a_later_release(monkeypatch: pytest.MonkeyPatch) -> None:
-    connect(monkeypatch, conn_type="spark_connect", host="sc://somewhere")
-    with pytest.raises(SpecError, match=r"`spark_connect`: Spark Connect comes with a later release"):
-        spark_master("spark_default")
-
-
 def test_a_missing_connection_is_an_error_and_not_yarn() -> None:
     with pytest.raises(SpecError, match="'nobody_made_this' does not exist: make one of type `spark`"):
         spark_master("nobody_made_this")

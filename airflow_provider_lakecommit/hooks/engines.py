@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which engine runs the jobs of a landing: the type of the Spark connection decides.
+
+Contract: the connections of the Spark provider are used as they are. ``spark_connect`` is a warm Spark Connect server,
+``spark`` is spark-submit; a connection of another type is used as ``spark``, as the provider's own hooks do. Nothing is
+contacted.
+
+Failure story: a connection that is missing or unusable is a :class:`SpecError` that names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.hooks.connections import connection
+
+if TYPE_CHECKING:
+    from airflow_provider_lakecommit.hooks.engine import Engine
+
+__all__ = ["connect_url", "engine_of"]
+
+CONNECT = "spark_connect"
+
+
+def engine_of(
+    conn_id: str,
+    *,
+    deployment: str,
+    landing: str,
+    lane: str = "live",
+    conf: Mapping[str, Any] | None = None,
+    grace: timedelta,
+) -> Engine:
+    """The engine that a connection stands for.
+
+    :param deployment: with landing and lane, whose warm session it is
+    :param conf: Spark settings of the jobs; a server that runs already cannot take them
+    :param grace: how long a job that is told to stop may take
+
+    :raises SpecError: no such connection, or one that cannot be meant
+    """
+    found = connection(conn_id, "spark", "the master as host (local[2], yarn, …), or of type `spark_connect`")
+    if found.conn_type != CONNECT:
+        from airflow_provider_lakecommit.hooks.spark import SparkSubmit
+
+        return SparkSubmit(conn_id, conf=conf, grace=grace)
+    if conf:
+        raise SpecError(
+            f"the Spark connection {conn_id!r} is of type `{CONNECT}`: its server has its settings already, give "
+            f"{', '.join(sorted(conf))} to the server, or leave spark_conf out"
+        )
+    from airflow_provider_lakecommit.hooks.spark_connect import ConnectEngine
+
+    return ConnectEngine(connect_url(conn_id), deployment=deployment, landing=landing, lane=lane)
+
+
+def connect_url(conn_id: str) -> str:
+    """The URL of a connection of type ``spark_connect``, as the Spark provider builds it. It may hold a token.
+
+    :raises SpecError: it names no host
+    """
+    from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
+
+    try:
+        return str(SparkConnectHook(conn_id).get_connection_url())
+    except (ValueError, AttributeError, TypeError):
+        # Not with their text: parts of the connection may be in it.
+        raise SpecError(
+            f"the Spark connection {conn_id!r} cannot be used: it needs the server as host, without a path, its port, "
+            "and where the server asks for one the token as password"
+        ) from None
