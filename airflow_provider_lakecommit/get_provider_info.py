@@ -34,6 +34,7 @@ def get_provider_info() -> dict[str, Any]:
                     "airflow_provider_lakecommit.operators.write",
                     "airflow_provider_lakecommit.operators.commit",
                     "airflow_provider_lakecommit.operators.outcome",
+                    "airflow_provider_lakecommit.operators.land",
                 ],
             },
         ],

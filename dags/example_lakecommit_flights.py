@@ -2,6 +2,7 @@
 """Flights that left New York in 2013, from a topic of JSON events into a table that is made on the first run.
 
 `make demo` runs this Dag on real parts; after `make up` it is in the Airflow of the local stack, with its topic filled.
+Which Spark runs its jobs may be chosen when it is triggered: the type of the connection decides.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ from __future__ import annotations
 import os
 from datetime import datetime
 
-from airflow.sdk import DAG
+from airflow.sdk import DAG, Param
 
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.task_groups import KafkaToIcebergTaskGroup
 
 NAMESPACE = os.environ.get("LAKECOMMIT_FLIGHTS_NAMESPACE", "nyc")
+SPARK = os.environ.get("LAKECOMMIT_FLIGHTS_SPARK", "spark_default")
 
 # [START howto_landing_create]
 flights = Landing(
@@ -55,6 +57,18 @@ flights = Landing(
 # [END howto_landing_create]
 
 with DAG(
-    "example_lakecommit_flights", schedule=None, start_date=datetime(2026, 1, 1), catchup=False, tags=["lakecommit"]
+    "example_lakecommit_flights",
+    schedule=None,
+    start_date=datetime(2026, 1, 1),
+    catchup=False,
+    params={
+        "spark_conn_id": Param(
+            SPARK,
+            type="string",
+            examples=["spark_default", "spark_connect_default"],
+            description="Connection of type spark (spark-submit) or spark_connect (a warm server).",
+        )
+    },
+    tags=["lakecommit"],
 ):
-    KafkaToIcebergTaskGroup("land", landing=flights)
+    KafkaToIcebergTaskGroup("land", landing=flights, spark_conn_id="{{ params.spark_conn_id }}")

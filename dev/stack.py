@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The local stack: a Kafka broker, an Iceberg catalog, an Airflow whose connections lead to both and to local Spark.
+"""The local stack: a Kafka broker, an Iceberg catalog, a warm Spark Connect server, and an Airflow with connections to
+all of them.
 
 `python -m dev.stack up` starts what does not run and prints where it is; `down` ends exactly the processes that `up`
 started and keeps the data. Both may be said again. All state is in `.run/stack`. By the environment:
 
-- LAKECOMMIT_AIRFLOW_PORT, LAKECOMMIT_KAFKA_PORT: ports, instead of free ones chosen at random and kept
+- LAKECOMMIT_AIRFLOW_PORT, LAKECOMMIT_KAFKA_PORT, LAKECOMMIT_SPARK_PORT: ports, instead of free ones chosen at random
+  and kept
 - LAKECOMMIT_DEMO_CATALOG_URI: a SQLAlchemy URI (postgresql+psycopg2://…) instead of SQLite
 
 Contract: :meth:`Stack.stop` may be called at any time, by another thread than the one that starts; after it nothing of
@@ -18,10 +20,12 @@ import re
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from dev import demo_flights
 from dev.airflow_stack import PARTS, USER, WITH_TRIGGERER, Airflow
+from dev.connect import ConnectServer, ConnectServerError
 from dev.interruptible import leave, run
 from dev.kafka import Broker
 from dev.paths import CHECKOUT, run_dir
@@ -38,7 +42,8 @@ Say = Callable[[str], None]
 
 
 class Stack:
-    """Broker, catalog and Airflow of one directory.
+    """Broker, catalog, Spark and Airflow of one directory. The Spark Connect server is there for who starts it; Airflow
+    has a connection to it when it was started before.
 
     :param namespace: of the tables of the flights
     :param parts: which of Airflow's processes run
@@ -53,17 +58,20 @@ class Stack:
         parts: tuple[str, ...] = PARTS,
         kafka_port: int | None = None,
         airflow_port: int | None = None,
+        spark_port: int | None = None,
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
         self.namespace = namespace
         self.children = Children(directory)
         self.broker = Broker(directory / "kafka", port=kafka_port)
+        self.spark = ConnectServer(directory / "spark", port=spark_port)
         self._deployment = deployment
         self._parts = parts
         self._airflow_port = airflow_port
         self._airflow: Airflow | None = None
         self._starting = threading.Lock()
+        self._starting_spark = threading.Lock()
         self._stopped = False
 
     @property
@@ -99,8 +107,12 @@ class Stack:
                     },
                     "iceberg_default": {"conn_type": "iceberg", "extra": catalog},
                     "spark_default": {"conn_type": "spark", "host": SPARK_MASTER},
+                    **self._warm_spark(),
                 },
-                settings={"LAKECOMMIT_FLIGHTS_NAMESPACE": self.namespace},
+                settings={
+                    "LAKECOMMIT_FLIGHTS_NAMESPACE": self.namespace,
+                    "LAKECOMMIT_FLIGHTS_SPARK": next(iter(self._warm_spark()), "spark_default"),
+                },
                 deployment=self._deployment,
                 port=self._airflow_port,
                 parts=self._parts,
@@ -111,7 +123,8 @@ class Stack:
     def running(self) -> list[str]:
         """Names of what runs."""
         names = [part for part in WITH_TRIGGERER if self.children.pid(part) is not None]
-        return [*names, *(["broker"] if self.broker.pid is not None else [])]
+        servers = {"spark": self.spark.pid, "broker": self.broker.pid}
+        return [*names, *(name for name, pid in servers.items() if pid is not None)]
 
     def start_broker(self, say: Say) -> None:
         """Bring the jars here, start the broker, and wait until it answers.
@@ -126,6 +139,17 @@ class Stack:
             if self._stopped:
                 raise StoppingError("the broker is not started: everything is being stopped")
             self.broker.start()
+
+    def start_spark(self, say: Say) -> None:
+        """Start the Spark Connect server, and wait until it answers.
+
+        :raises StoppingError: the stop has begun
+        """
+        say("Spark Connect server")
+        with self._starting_spark:
+            if self._stopped:
+                raise StoppingError("the Spark Connect server is not started: everything is being stopped")
+            self.spark.start()
 
     def start_airflow(self, say: Say) -> None:
         """Start Airflow where it does not run, and wait until it is healthy. The broker must have been started."""
@@ -145,10 +169,19 @@ class Stack:
         try:
             self.children.stop(grace)
         finally:
-            # A broker that is just being started is waited for: then its process id is known.
-            with self._starting:
+            # A server that is just being started is waited for: then its process id is known.
+            with self._starting, self._starting_spark:
                 self._stopped = True
+            self.spark.stop()
             self.broker.stop()
+
+    def _warm_spark(self) -> dict[str, dict[str, object]]:
+        """The connection to the Spark Connect server, if there ever was one here."""
+        try:
+            port = self.spark.port
+        except ConnectServerError:
+            return {}
+        return {"spark_connect_default": {"conn_type": "spark_connect", "host": "127.0.0.1", "port": port}}
 
 
 def foreign_catalog() -> str | None:
@@ -162,6 +195,7 @@ def _of_checkout() -> Stack:
         deployment="local-stack",
         parts=WITH_TRIGGERER,
         kafka_port=_port("LAKECOMMIT_KAFKA_PORT"),
+        spark_port=_port("LAKECOMMIT_SPARK_PORT"),
         airflow_port=_port("LAKECOMMIT_AIRFLOW_PORT"),
     )
 
@@ -177,7 +211,10 @@ def up() -> int:
     went_well = threading.Event()
 
     def work() -> int:
-        stack.start_broker(_tell)
+        with ThreadPoolExecutor(1) as beside:
+            spark = beside.submit(stack.start_spark, _tell)
+            stack.start_broker(_tell)
+            spark.result()
         stack.start_airflow(_tell)
         if demo_flights.make_topic(stack.broker.bootstrap):
             _tell("filling the topic of the flights")
@@ -210,6 +247,9 @@ def _show(stack: Stack) -> None:
     print(f"Airflow   {airflow.url}   user {USER}, password {airflow.password}")
     print(f"          trigger the Dag {DAG}: it lands the topic {demo_flights.TOPIC} in {stack.namespace}.flights")
     print(f"Kafka     {stack.broker.bootstrap}")
+    print(
+        f"Spark     {stack.spark.url}   connection spark_connect_default; spark_default starts jobs on {SPARK_MASTER}"
+    )
     print(f"Catalog   {f'as in {CATALOG_VARIABLE}' if stack.has_foreign_catalog else stack.catalog['uri']}")
     print(f"          warehouse {stack.catalog['warehouse']}")
     print(f"Logs      {stack.children.logs}")

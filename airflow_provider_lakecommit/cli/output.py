@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from enum import IntEnum
+from itertools import chain
 from pathlib import PurePath
 from typing import Any, TextIO
 from uuid import UUID
@@ -31,7 +32,7 @@ _SECRET_KEY = re.compile(
     r"passw|secret|token$|credential|private|jaas|\.pem$|basic\.auth|authorization|account-key|oauthbearer\.config",
     re.IGNORECASE,
 )
-_URI_PASSWORD = re.compile(r"//[^/@:\s]*:([^@\s]+)@")
+_URI_PASSWORD = re.compile(r"//[^/@:\s]*:([^@\s]+)@|;token=([^;\s]+)")
 _SHORTEST_SECRET = 3
 
 
@@ -67,7 +68,7 @@ def secrets_of(*sections: Mapping[str, Any]) -> tuple[str, ...]:
     for section in sections:
         for key, value in section.items():
             text = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
-            found.update([text] if _SECRET_KEY.search(str(key)) else _URI_PASSWORD.findall(text))
+            found.update([text] if _SECRET_KEY.search(str(key)) else chain(*_URI_PASSWORD.findall(text)))
     return tuple(sorted((s for s in found if len(s) >= _SHORTEST_SECRET), key=len, reverse=True))
 
 

@@ -25,14 +25,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_lakecommit.cli.process import ProcessName, lives
+from airflow_provider_lakecommit.cli.process import CLI, ProcessName, lives
 from airflow_provider_lakecommit.exceptions import SparkJobError, SpecError
+from airflow_provider_lakecommit.hooks.engine import Engine
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob, run_window
+from airflow_provider_lakecommit.spark.probe import run_probe
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["LocalSpark", "SparkSection", "scratch_folder"]
+__all__ = ["LocalSpark", "SparkSection", "engine_of", "scratch_folder"]
 
 TASK_ATTEMPTS = 3
 STOP_SECONDS = 10.0
@@ -51,6 +53,9 @@ appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d{{HH:mm:ss}} %p %c{{1}}: %m%n%ex{{2}}
 """
 """Of the Java process, from its first line on: `spark.log.level` counts only from when Spark has read it."""
+
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1"
+"""Java runs for seconds and does little: its second compiler takes more processor time than it ever gives back."""
 
 SETTINGS: Mapping[str, str] = {
     "spark.ui.enabled": "false",
@@ -81,17 +86,32 @@ class SparkSection:
             raise SpecError("section 'spark': `master` must be a text and `conf` a mapping")
         if remote is not None and master is not None:
             raise SpecError("section 'spark': give either `master` or `remote`")
-        self.remote = None if remote is None else str(remote)
+        if remote is not None and (conf or not isinstance(remote, str)):
+            raise SpecError(
+                "section 'spark': `remote` must be a text (sc://host:port), without `conf`: its server has its settings"
+            )
+        self.remote = remote
         self.master = _retrying(master or "local[*]")
         self.conf = {str(key): _setting(value) for key, value in (conf or {}).items()}
 
-    def refuse_remote(self) -> None:
-        """:raises SparkJobError: a Spark Connect server is asked for"""
-        if self.remote is not None:
-            raise SparkJobError(
-                f"spark: {{remote: {self.remote}}} is not supported yet: leave `remote` out to land in a local "
-                f'session, or give `master`, as in spark: {{master: "local[2]"}}'
-            )
+    @property
+    def is_warm(self) -> bool:
+        """Does Spark run already, so that having it costs next to nothing?"""
+        return self.remote is not None
+
+
+def engine_of(
+    section: SparkSection, landing: str, *, say: Callable[[str], None], on_start: Callable[[], None]
+) -> Engine:
+    """The engine that a spec asks for; nothing is started or contacted.
+
+    :raises SpecError: `remote` is no address of a Spark Connect server
+    """
+    if section.remote is None:
+        return LocalSpark(section, say=say, on_start=on_start)
+    from airflow_provider_lakecommit.hooks.spark_connect import ConnectEngine
+
+    return ConnectEngine(section.remote, deployment=CLI, landing=landing)
 
 
 def _retrying(master: str) -> str:
@@ -118,24 +138,16 @@ def scratch_folder(root: str | None = None) -> Path:
 class LocalSpark:
     """A session that is there when it is needed.
 
-    :param secrets: asked once, when the first job is run
     :param on_start: told after each start: Spark takes over the handling of interrupts
     """
 
-    def __init__(
-        self,
-        section: SparkSection,
-        secrets: Callable[[], Secrets],
-        *,
-        say: Callable[[str], None],
-        on_start: Callable[[], None],
-    ) -> None:
+    def __init__(self, section: SparkSection, *, say: Callable[[str], None], on_start: Callable[[], None]) -> None:
         self._section = section
-        self._secrets = secrets
         self._say = say
         self._on_start = on_start
         self._session: SparkSession | None = None
         self._folder: Path | None = None
+        self._saved: Secrets | None = None
         self._lock = threading.Lock()
 
     def start(self) -> None:
@@ -151,7 +163,7 @@ class LocalSpark:
         self._session = self._new()
         self._on_start()
 
-    def run(self, job: WindowJob) -> list[SliceResult]:
+    def run(self, job: WindowJob, secrets: Secrets) -> list[SliceResult]:
         """Run a job to its end.
 
         :raises SparkJobError: it ended early; what its tasks reported before is safe
@@ -160,11 +172,21 @@ class LocalSpark:
         if session is None:
             raise SparkJobError("the Spark session is not started")
         try:
-            return run_window(session, job, str(self._secrets_file()))
+            return run_window(session, job, str(self._secrets_file(secrets)))
         except Exception as e:
             raise SparkJobError(f"the Spark job of group {job.group} ended early: {_first_line(e)}") from e
 
-    def cancel(self) -> None:
+    def probe(self, place: str, secrets: Secrets) -> dict[str, Any]:
+        """What a task of this session sees; see :mod:`~airflow_provider_lakecommit.spark.probe`.
+
+        :raises SparkJobError: it gave no answer
+        """
+        if self._session is None:
+            raise SparkJobError("the Spark session is not started")
+        path = str(self._secrets_file(secrets))
+        return run_probe(self._session, place, lambda: dict(Secrets.load(path).io))
+
+    def stop(self) -> None:
         """Let no task go on; returns at once."""
         if self._session is not None:
             with contextlib.suppress(Exception):
@@ -176,13 +198,14 @@ class LocalSpark:
             self._drop()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder = None
+            self._folder = self._saved = None
 
-    def _secrets_file(self) -> Path:
+    def _secrets_file(self, secrets: Secrets) -> Path:
         with self._lock:
             path = self._scratch() / "connections.json"
-            if not path.exists():
-                self._secrets().save(path)
+            if self._saved != secrets:
+                secrets.save(path)
+                self._saved = secrets
             return path
 
     def _scratch(self) -> Path:
@@ -201,7 +224,7 @@ class LocalSpark:
         os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
         settings: dict[str, Any] = {
             **SETTINGS,
-            "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={logging.as_uri()}",
+            "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} -Dlog4j2.configurationFile={logging.as_uri()}",
             "spark.local.dir": str(folder / "local"),
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
             **self._section.conf,

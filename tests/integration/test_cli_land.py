@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
 
+from dev.connect import ConnectServer
 from tests.fixtures.kafka import Sender
 from tests.integration.cli import LAND_SECONDS, Answer, Running, orders, run, write_spec
 
@@ -188,6 +189,19 @@ def test_commits_of_others_are_notes_and_no_fault(landed: tuple[Path, Answer]) -
     assert [(f["level"], f["snapshot_id"]) for f in answer.value["findings"]] == [
         ("note", table.metadata.current_snapshot_id)
     ]
+
+
+def test_a_spark_connect_server_lands_the_same(
+    new_landing: Callable[..., tuple[Path, Sender]], connect_server: ConnectServer
+) -> None:
+    spec, sender = new_landing(2, slice_records=SLICE, groups=2, spark={"remote": connect_server.url})
+    for partition in range(2):
+        sender.produce(topic_of(spec), orders(1000)[partition::2], partition)
+    answer = land(spec)
+    assert answer.code == 0, answer.err
+    assert answer.value["slices"] == {"done": 4}, "what the server told, in one cycle"
+    assert rows_of(spec) == expected(1000)
+    assert "spark" not in land(spec).value["seconds"]
 
 
 def test_cycles_limits_a_run_and_says_what_is_left(new_landing: Callable[..., tuple[Path, Sender]]) -> None:

@@ -88,9 +88,13 @@ def test_a_spec_that_is_not_there_is_2(capsys: pytest.CaptureFixture[str]) -> No
     assert "/nowhere/spec.yaml" in capsys.readouterr().err
 
 
-def test_spark_connect_is_refused_with_1(spec_file: Callable[..., str], capfd: pytest.CaptureFixture[str]) -> None:
-    assert face.main(["land", spec_file(spark={"remote": "sc://x"})]) == Exit.REFUSED
-    assert "not supported yet" in capfd.readouterr().err
+def test_an_address_that_is_no_spark_connect_server_is_2(
+    spec_file: Callable[..., str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert face.main(["land", spec_file(spark={"remote": "http://x/;token=canary-4711"})]) == Exit.USAGE
+    err = capfd.readouterr().err
+    assert "sc://" in err
+    assert "canary-4711" not in err
 
 
 def test_what_nobody_foresaw_is_1_with_a_traceback_without_secrets(

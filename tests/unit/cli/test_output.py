@@ -34,6 +34,7 @@ def streams() -> tuple[io.StringIO, io.StringIO]:
         {"token": CANARY},
         {"header.Authorization": CANARY},
         {"uri": f"postgresql://user:{CANARY}@db/iceberg"},
+        {"remote": f"sc://spark:15002/;token={CANARY}"},
     ],
     ids=lambda section: next(iter(section)),
 )

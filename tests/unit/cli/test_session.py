@@ -36,17 +36,20 @@ def test_settings_are_texts_as_spark_reads_them() -> None:
 
 
 @pytest.mark.parametrize(
-    "section", [{"mister": "x"}, {"master": 2}, {"conf": []}, {"master": "local", "remote": "sc://x"}], ids=str
+    "section",
+    [
+        {"mister": "x"},
+        {"master": 2},
+        {"conf": []},
+        {"master": "local", "remote": "sc://x"},
+        {"remote": 15002},
+        {"remote": "sc://x", "conf": {"spark.driver.memory": "2g"}},
+    ],
+    ids=str,
 )
 def test_a_wrong_section_is_a_bad_spec(section: dict[str, object]) -> None:
     with pytest.raises(SpecError, match="section 'spark'"):
         SparkSection(section)
-
-
-def test_a_connect_server_is_refused_by_name() -> None:
-    SparkSection({"master": "local"}).refuse_remote()
-    with pytest.raises(SparkJobError, match="sc://x"):
-        SparkSection({"remote": "sc://x"}).refuse_remote()
 
 
 def test_the_folder_is_for_the_owner_alone(tmp_path: Path) -> None:
@@ -76,8 +79,8 @@ def test_folders_of_killed_processes_are_removed_and_those_of_living_ones_are_no
 
 
 def test_a_job_without_a_session_is_an_error_and_closing_is_none() -> None:
-    spark = LocalSpark(SparkSection({}), lambda: Secrets(kafka={}, io={}), say=lambda _: None, on_start=lambda: None)
+    spark = LocalSpark(SparkSection({}), say=lambda _: None, on_start=lambda: None)
     with pytest.raises(SparkJobError, match="not started"):
-        spark.run(None)  # type: ignore[arg-type]
-    spark.cancel()
+        spark.run(None, Secrets(kafka={}, io={}))  # type: ignore[arg-type]
+    spark.stop()
     spark.close()

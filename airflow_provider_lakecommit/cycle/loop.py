@@ -1,0 +1,289 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cycle after cycle in one process, on any engine, until the landing is caught up.
+
+Contract: a cycle that was opened is closed, whatever became of its Spark jobs: what they reported is published. The
+groups of a window run side by side. The connections and the engine stay over the cycles of a run, so that a cycle
+costs what it does and no start. A run that is caught up by its newest plan ends there; it opens no cycle more to see
+that. What is reported of a job stands in the control log: where an engine cannot say, the log is asked.
+
+Failure story: a Spark job that dies loses the slices in hand: its cycle is closed and the next one reads the rest.
+Cycles in a row that move nothing end the run with the last reason. A run that is told to stop, or interrupted, says
+what is saved and what will be read again, and publishes nothing more: the next attempt, or the next run, does.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
+from uuid import UUID
+
+from airflow_provider_lakecommit.core.model import Cycle
+from airflow_provider_lakecommit.cycle.close import close_cycle
+from airflow_provider_lakecommit.cycle.open import open_cycle
+from airflow_provider_lakecommit.cycle.results import Closed, GroupResult, GroupTicket, Opened
+from airflow_provider_lakecommit.cycle.rim import Rim, RunIdentity
+from airflow_provider_lakecommit.cycle.run import REPORTED, CycleOutcome, Written, first_of
+from airflow_provider_lakecommit.cycle.write import group_job, group_result
+from airflow_provider_lakecommit.exceptions import LakecommitError, SparkJobError
+from airflow_provider_lakecommit.hooks.engine import EarlierWorkError, Engine
+from airflow_provider_lakecommit.spark.job import AGAIN, DONE, Secrets, SliceResult, WindowJob
+
+__all__ = ["MOST_IDLE_CYCLES", "Lander"]
+
+MOST_IDLE_CYCLES = 4
+"""Cycles in a row without any progress before a run gives up: one more than it takes to block a range by name."""
+PAUSES = (0.5, 2.0, 5.0)
+"""Seconds before the next cycle after one, two, more idle cycles whose reason may pass by itself."""
+SHOWN = 4
+"""Slices that a line names."""
+
+Outcome = Sequence[SliceResult] | SparkJobError
+"""What an engine knows of a job's slices, or why the job ended early."""
+
+
+class Lander:
+    """The cycles of one run.
+
+    :param identify: the identity of the run's n-th cycle
+    :param release: tells which open cycles are of dead processes, so that their claims end
+    :param early: have the engine start while the cycle is opened, also when it then turns out that there is nothing to
+        do; for engines that cost next to nothing
+    """
+
+    def __init__(
+        self,
+        rim: Rim,
+        engine: Engine,
+        identify: Callable[[int], RunIdentity],
+        *,
+        release: Callable[[Cycle], bool] = lambda _: False,
+        early: bool = False,
+    ) -> None:
+        self._rim = rim
+        self._engine = engine
+        self._identify = identify
+        self._release = release
+        self._early = early
+        self._say = rim.say
+        self._secrets = Secrets(kafka=rim.kafka, io=rim.tables.io_properties())
+        self._writing: tuple[GroupTicket, ...] = ()
+        self._told_to_stop = False
+
+    def cycles(self, first: int = 0, most: int | None = None) -> Iterator[CycleOutcome]:
+        """Cycles until caught up, or *most* of them, each as soon as it is closed.
+
+        :param first: number of the first one
+        :raises LakecommitError: what keeps a cycle from being opened or closed, that none of them moves anything, or
+            that the run was told to stop
+        """
+        number, idle = first, 0
+        while True:
+            outcome = self.cycle(number)
+            yield outcome
+            number += 1
+            if outcome.final or number - first == most:
+                return
+            idle = 0 if outcome.progress else idle + 1
+            if idle >= MOST_IDLE_CYCLES:
+                raise SparkJobError(_why_given_up(outcome, idle))
+            if idle and outcome.written.may_pass:
+                time.sleep(PAUSES[min(idle, len(PAUSES)) - 1])
+
+    def cycle(self, number: int) -> CycleOutcome:
+        """Open or continue the n-th cycle, write, close.
+
+        :raises LakecommitError: what `open_cycle` and `close_cycle` raise, and why the engine cannot run jobs at all;
+            never for what became of a job
+        """
+        self._go_on_or_stop()
+        who, seconds, began = self._identify(number), {}, time.monotonic()
+        starting = _Beside(self._engine.start) if self._early else None
+        dead: set[UUID] = set()
+        try:
+            opened = open_cycle(self._rim, who, release=lambda cycle: self._released(cycle, dead))
+        except LakecommitError:
+            if starting:
+                starting.wait()
+            raise
+        seconds["open"] = time.monotonic() - began
+        for commit_id in dead:
+            self._say(f"cycle {commit_id} is of a process that is gone: its claims end, what it reported is kept")
+        self._tell(number, opened)
+        if opened.finished:
+            lacking = tuple(map(str, opened.lacking))
+            closed = Closed(commit_id=opened.ticket.commit_id, finished=True, note=opened.note, missing=lacking)
+            return CycleOutcome(number=number, opened=opened, written=Written(), closed=closed, seconds=seconds)
+        try:
+            written = self._write(opened, seconds, starting.result if starting else self._engine.start)
+        except LakecommitError:
+            if not self._told_to_stop:
+                # The run cannot go on; what others have reported is published all the same. This error tells more.
+                with suppress(LakecommitError):
+                    close_cycle(self._rim, who, opened.ticket)
+            raise
+        began = time.monotonic()
+        closed = close_cycle(self._rim, who, opened.ticket)
+        seconds["close"] = time.monotonic() - began
+        return CycleOutcome(
+            number=number, opened=opened, written=written, closed=closed, seconds=seconds, released=len(dead)
+        )
+
+    def stop(self) -> None:
+        """Ask the running jobs to end and open no further cycle; returns at once. For signal handlers."""
+        self._told_to_stop = True
+        self._engine.stop()
+
+    def farewell(self) -> None:
+        """After an interruption: what is saved, and what will be read again."""
+        if self._writing:
+            for ticket in self._writing:
+                self._say_what_is_safe(ticket)
+            self._say("what is reported is published by the next run")
+        else:
+            self._say("nothing was being written; what is in the tables stays, the next run goes on from there")
+
+    def _go_on_or_stop(self) -> None:
+        if self._told_to_stop:
+            self.farewell()
+            raise SparkJobError(f"landing {self._rim.landing.name} was told to stop")
+
+    def _released(self, cycle: Cycle, dead: set[UUID]) -> bool:
+        if cycle.commit_id not in dead and self._release(cycle):
+            dead.add(cycle.commit_id)
+        return cycle.commit_id in dead
+
+    def _tell(self, number: int, opened: Opened) -> None:
+        what = f"cycle {number} ({opened.ticket.commit_id})"
+        if not opened.slices:
+            self._say(f"{what}: {opened.plan.reason or opened.note or 'nothing was granted'}")
+            return
+        records = sum(len(s) for s in opened.slices)
+        left = f", {opened.plan.left} left for later" if opened.plan.left else ""
+        note = f"; {opened.note}" if opened.note else ""
+        self._say(f"{what}: {records} offsets in {len(opened.slices)} slices, {len(opened.groups)} groups{left}{note}")
+        for line in opened.explain:
+            self._say(f"  {line}")
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    def _write(self, opened: Opened, seconds: dict[str, float], start: Callable[[], None]) -> Written:
+        tickets = tuple(opened.groups)
+        jobs = {ticket.group: self._job(ticket) for ticket in tickets}
+        outcomes: dict[int, Outcome] = {}
+        self._writing = tickets
+        self._go_on_or_stop()
+        if any(jobs.values()):
+            began = time.monotonic()
+            start()
+            seconds["spark"] = time.monotonic() - began
+            began = time.monotonic()
+            outcomes = self._run_all(jobs, tickets)
+            seconds["write"] = time.monotonic() - began
+            self._go_on_or_stop()
+        self._writing = ()
+        return sum((self._written(t, jobs[t.group], outcomes.get(t.group, ())) for t in tickets), Written())
+
+    def _job(self, ticket: GroupTicket) -> WindowJob | None:
+        return group_job(self._rim.landing, self._rim.control, ticket, self._rim.tables.name)
+
+    def _run_all(self, jobs: dict[int, WindowJob | None], tickets: Sequence[GroupTicket]) -> dict[int, Outcome]:
+        """Run the jobs side by side. Where the work of an earlier attempt was waited for in place of a job, it is
+        replaced by one for what is left then, or by none.
+        """
+        outcomes = self._side_by_side(jobs.values())
+        waited = [t for t in tickets if isinstance(outcomes.get(t.group), EarlierWorkError)]
+        if waited and not self._told_to_stop:
+            jobs |= {t.group: self._job(t) for t in waited}
+            outcomes |= dict.fromkeys((t.group for t in waited), ())
+            outcomes |= self._side_by_side(jobs[t.group] for t in waited)
+        return outcomes
+
+    def _side_by_side(self, jobs: Iterable[WindowJob | None]) -> dict[int, Outcome]:
+        todo = [job for job in jobs if job is not None]
+        pool = ThreadPoolExecutor(max_workers=max(1, len(todo)), thread_name_prefix="group")
+        try:
+            running = {job.group: pool.submit(self._engine.run, job, self._secrets) for job in todo}
+            wait(running.values())
+            return {group: _outcome(each) for group, each in running.items()}
+        except BaseException:
+            self._engine.stop()
+            raise
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def _written(self, ticket: GroupTicket, job: WindowJob | None, outcome: Outcome) -> Written:
+        """How a group went, by what its engine says, else by the control log."""
+        before = Counter({REPORTED: ticket.slices - (len(job.plan.slices) if job else 0)})
+        if job is None:
+            return Written(slices=+before)
+        if outcome and not isinstance(outcome, SparkJobError):
+            unfinished = tuple(str(r) for r in outcome if r.status != DONE)
+            return Written(slices=+before + Counter(r.status for r in outcome), unfinished=unfinished)
+        died = (str(outcome),) if isinstance(outcome, SparkJobError) else ()
+        result = self._say_what_is_safe(ticket) if died else self._result(ticket)
+        now = Counter({DONE: result.done - before[REPORTED], AGAIN: 0 if died else len(result.left)})
+        return Written(slices=+before + now, unfinished=tuple(f"not reported: {s}" for s in result.left), died=died)
+
+    def _result(self, ticket: GroupTicket) -> GroupResult:
+        return group_result(self._rim.landing, self._rim.control, ticket)
+
+    def _say_what_is_safe(self, ticket: GroupTicket) -> GroupResult:
+        result = self._result(ticket)
+        self._say(f"group {ticket.group}: {_safe(result)}")
+        return result
+
+
+class _Beside:
+    """Something that runs while the caller does something else. A thread that nobody waits for ends with the
+    process.
+    """
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work = work
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._work()
+        except BaseException as e:
+            self._error = e
+
+    def wait(self) -> None:
+        """Wait for its end, however it ends."""
+        self._thread.join()
+
+    def result(self) -> None:
+        """Wait for its end, and raise what it raised."""
+        self.wait()
+        if self._error is not None:
+            raise self._error
+
+
+def _outcome(future: Future[list[SliceResult]]) -> Outcome:
+    error = future.exception()
+    if error is None:
+        return future.result()
+    if isinstance(error, SparkJobError):
+        return error
+    raise error
+
+
+def _safe(result: GroupResult) -> str:
+    text = f"{result.done} slices ({result.saved_records} records) are reported and will not be read again"
+    if result.left:
+        shown = "; ".join(str(s) for s in result.left[:SHOWN])
+        more = f" and {len(result.left) - SHOWN} more slices" if len(result.left) > SHOWN else ""
+        text += f"; {sum(len(s) for s in result.left)} offsets will be: {shown}{more}"
+    return text + "".join(f"; blocked: {b}" for b in result.blocked)
+
+
+def _why_given_up(last: CycleOutcome, idle: int) -> str:
+    reasons = last.written.trouble or last.closed.voided or last.closed.missing
+    why = f"{first_of(reasons)} the reason" if reasons else "it was granted no slice"
+    return f"{idle} cycles in a row moved nothing; of the last one {why}"

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A landing as one task: commit cycle after commit cycle until it is caught up. For the many small topics, where four
+tasks per window would cost more than the window.
+
+Contract: the cycles are those of the task group, one after the other in this process; commit ids count them, so a retry
+continues the cycle in which its predecessor died and reads no reported slice again. The task ends as the group's
+outcome does: *success* when something was published and nothing of the run is missing, *skipped* when there was nothing
+to do, *failed* when something is missing or needs a hand. One asset event tells of all snapshots of the run, those of
+earlier attempts too. A finished run that is cleared does no work and says where its windows are.
+
+Failure story: whatever ends the task early (a kill, a timeout), the log says what is saved and what will be read again.
+When no attempt is left, the next run of the DAG finds this one over and ends its claims at once. Airflow takes no asset
+event from a task that fails: what such a run has published is in the tables, and no event tells of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+
+from airflow_provider_lakecommit.assets import asset_of, event_extra
+from airflow_provider_lakecommit.core.outcome import Commit, Ended, decide
+from airflow_provider_lakecommit.exceptions import LakecommitError, SparkJobError
+from airflow_provider_lakecommit.operators.base import (
+    CLOSED,
+    FAILURE,
+    LandingTask,
+    is_cleared,
+    landing_of,
+    no_retry_in_vain,
+)
+from airflow_provider_lakecommit.settings import Settings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from airflow.sdk import Asset, Context
+
+    from airflow_provider_lakecommit.core.model import Cycle
+    from airflow_provider_lakecommit.cycle.loop import Lander
+    from airflow_provider_lakecommit.cycle.results import Closed
+    from airflow_provider_lakecommit.cycle.rim import Rim, RunIdentity
+    from airflow_provider_lakecommit.hooks.engine import Engine
+    from airflow_provider_lakecommit.landing import Landing
+
+__all__ = ["KafkaToIcebergOperator", "is_cleared", "is_over"]
+
+OVER = frozenset({"success", "failed", "skipped", "upstream_failed", "removed"})
+"""States of a task that no attempt follows by itself."""
+
+
+class KafkaToIcebergOperator(LandingTask):
+    """Land what is new, in as many commit cycles as it takes to be caught up.
+
+    Returns how the run ended: its snapshots, rows, offsets that are left, valid-through.
+
+    :param landing: the landing, or the path of its YAML spec
+    :param spark_conn_id: connection of type `spark_connect`, whose session stays warm over the cycles, or `spark`,
+        where each partition group of a cycle is one spark-submit (templated)
+    :param spark_conf: Spark settings for the jobs (templated)
+    :param max_cycles: most cycles of one attempt; the rest, which the log names, is the next run's. By default until
+        everything up to the last stable offset of the newest plan is in the tables
+    :param outlets: assets beside that of the landing
+
+    .. seealso:: :ref:`howto/operator:KafkaToIcebergOperator`
+    """
+
+    template_fields: Sequence[str] = ("spark_conn_id", "spark_conf")
+    template_fields_renderers: ClassVar[dict[str, str]] = {"spark_conf": "json"}
+    ui_color = "#e6edf0"
+
+    def __init__(
+        self,
+        *,
+        landing: Landing | str | Path,
+        spark_conn_id: str = "spark_default",
+        spark_conf: Mapping[str, Any] | None = None,
+        max_cycles: int | None = None,
+        outlets: Sequence[Asset] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        declared = landing_of(landing)
+        self.asset = asset_of(declared)
+        super().__init__(landing=declared, outlets=[*(outlets or ()), self.asset], **kwargs)
+        if max_cycles is not None and max_cycles < 1:
+            raise ValueError(f"max_cycles={max_cycles!r}: a number of at least 1, or None for as many as it takes")
+        self.spark_conn_id = spark_conn_id
+        self.spark_conf = spark_conf
+        self.max_cycles = max_cycles
+        self._engine: Engine | None = None
+        self._lander: Lander | None = None
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Land until caught up."""
+        try:
+            with no_retry_in_vain():
+                # Before anything else, so that a kill finds it however early it comes.
+                self._engine = self._make_engine()
+                with self.rim() as rim:
+                    whole = self._run(rim, self._engine, context)
+        except Exception as e:
+            context["ti"].xcom_push(CLOSED, {FAILURE: f"{type(e).__name__}: {e}"})
+            raise
+        finally:
+            if self._engine is not None:
+                self._engine.close()
+        told = whole.to_dict()
+        context["ti"].xcom_push(CLOSED, told)
+        self._end_as_it_went(whole)
+        context["outlet_events"][self.asset].extra = event_extra(self.landing, whole)
+        return told
+
+    def on_kill(self) -> None:
+        """Ask the Spark jobs to end; what their tasks have finished is reported already."""
+        if self._engine is not None:
+            self.log.info("landing %s is told to stop; its Spark jobs are asked to end", self.landing.name)
+            (self._lander or self._engine).stop()
+
+    # -- the run ------------------------------------------------------------------------------------------------------
+
+    def _run(self, rim: Rim, engine: Engine, context: Context) -> Closed:
+        from airflow_provider_lakecommit.cycle.earlier import cycles_of, published_by
+        from airflow_provider_lakecommit.cycle.loop import Lander
+        from airflow_provider_lakecommit.cycle.run import RunOutcome
+
+        who = self.identity(context)
+        earlier = cycles_of(rim, who) if self.is_retry(context) else None
+        before = published_by(rim, earlier) if earlier else ()
+        if earlier and earlier.finished(self.max_cycles):
+            if is_cleared(context["ti"], self.retries or 0) or not before:
+                return replace(earlier.to_closed(self.landing.table, ()), finished=True, note=str(earlier))
+            self.log.info("all is done already, and no event has told so: %s", earlier)
+            return earlier.to_closed(self.landing.table, before)
+        self._lander = lander = Lander(
+            rim,
+            engine,
+            lambda number: replace(who, number=number),
+            release=lambda cycle: is_over(cycle, who, rim, context["ti"]),
+            early=True,
+        )
+        outcomes = []
+        try:
+            for outcome in lander.cycles(earlier.number if earlier else 0, self.max_cycles):
+                self.log.info("%s", outcome)
+                outcomes.append(outcome)
+        except Exception:
+            raise
+        except BaseException:
+            # A timeout passes through here and not through the ordinary end.
+            with suppress(LakecommitError):
+                lander.farewell()
+            raise
+        run = RunOutcome.of(self.landing.name, outcomes, before)
+        self.log.info("%s", run)
+        return run.whole
+
+    def _make_engine(self) -> Engine:
+        from airflow_provider_lakecommit.hooks.engines import engine_of
+
+        settings = Settings.read()
+        return engine_of(
+            self.spark_conn_id,
+            deployment=settings.deployment_id,
+            landing=self.landing.name,
+            conf=self.spark_conf,
+            grace=settings.spark_grace,
+        )
+
+    # -- its end ------------------------------------------------------------------------------------------------------
+
+    def _end_as_it_went(self, closed: Closed) -> None:
+        """Return for success; any other end is an exception."""
+        for what, items in (("voided", closed.voided), ("needs a hand", closed.blocked)):
+            for item in items:
+                self.log.warning("%s: %s", what, item)
+        if closed.ignored_fields:
+            self.log.info("fields that the table lacks, by records: %s", dict(closed.ignored_fields))
+        ended = Ended(plan="success", groups={}, commit="success", closed=Commit.from_dict(closed.to_dict()))
+        outcome = decide(ended)
+        if outcome.verdict == "skipped":
+            raise AirflowSkipException(outcome.reason)
+        if outcome.verdict == "failed" and closed.blocked:
+            raise AirflowFailException(outcome.reason)
+        if outcome.verdict == "failed":
+            # Cycles ran out before what is missing was read again: the next attempt does that.
+            raise SparkJobError(outcome.reason)
+        self.log.info("%s", outcome.reason)
+
+
+def is_over(cycle: Cycle, who: RunIdentity, rim: Rim, ti: Any) -> bool:
+    """Is a cycle one of another run of this DAG, in this Airflow, whose task has ended for good? Then nobody works for
+    it any more, and its claims would only hold this run off.
+    """
+    from airflow_provider_lakecommit.cycle.open import cycle_id_of
+
+    theirs = replace(who, run=cycle.run, number=cycle.number)
+    if cycle.run == who.run or cycle.commit_id != cycle_id_of(rim, theirs):
+        return False
+    states = ti.get_task_states(dag_id=who.dag, run_ids=[cycle.run]).get(cycle.run, {})
+    own = ti.task_id if ti.map_index < 0 else f"{ti.task_id}_{ti.map_index}"
+    # A run that was deleted, or had no such task yet, is over when nothing of it can run any more.
+    return all(state in OVER for state in ([states[own]] if own in states else states.values()))

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One attempt of the operator that lands alone, with a stand-in for what Airflow gives to a task.
+
+Broker, catalog and Spark Connect server are real; a test says which attempt of which run it is, and how other runs have
+ended. As a process of its own (`python -m tests.airflow.attempt JSON`) an attempt can be killed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+
+from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.operators.land import KafkaToIcebergOperator
+from tests.integration.gate import Gate
+
+__all__ = ["Asked", "Ended", "attempt", "begin"]
+
+TASK = "land"
+SECONDS = 120.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """Which attempt it is. ``first`` is the number of the first attempt since the last clear; ``states`` are those of
+    the task in other runs; ``gate`` is the folder of a gate before each slice.
+    """
+
+    landing: dict[str, Any]
+    run: str
+    number: int = 1
+    first: int = 1
+    options: dict[str, Any] = field(default_factory=dict)
+    states: dict[str, str] = field(default_factory=dict)
+    gate: str | None = None
+
+    def operator(self) -> KafkaToIcebergOperator:
+        options = {"spark_conn_id": "spark_connect_default", "retries": 2, **self.options}
+        return KafkaToIcebergOperator(task_id=TASK, landing=Landing(**self.landing), **options)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How it ended, as Airflow would see it: ``event`` is the extra of the asset event that it sends."""
+
+    state: str
+    reason: str
+    event: dict[str, Any] | None
+    log: list[str]
+
+    def said(self, text: str) -> bool:
+        return any(text in line for line in self.log)
+
+
+@dataclass(slots=True)
+class _Log:
+    lines: list[str]
+
+    def info(self, text: str, *values: object) -> None:
+        self.lines.append(text % values)
+
+    warning = info
+
+
+class _Ti:
+    """The task instance as far as the operator asks it."""
+
+    dag_id, task_id, map_index = "dag", TASK, -1
+
+    def __init__(self, asked: Asked) -> None:
+        self.run_id, self.try_number = asked.run, asked.number
+        self.max_tries = asked.first + 1
+        self._states = asked.states
+        self.told: dict[str, Any] = {}
+
+    def xcom_push(self, key: str, value: Any) -> None:
+        self.told[key] = json.loads(json.dumps(value))
+
+    def get_task_states(self, dag_id: str, run_ids: list[str]) -> dict[str, dict[str, str]]:
+        assert dag_id == self.dag_id
+        return {run: {TASK: self._states[run]} for run in run_ids if run in self._states}
+
+
+def attempt(asked: Asked, started: Callable[[KafkaToIcebergOperator, list[str]], None] = lambda _o, _l: None) -> Ended:
+    """Run one attempt in this process; ``started`` gets the operator and its log before."""
+    lines: list[str] = []
+    operator, ti = asked.operator(), _Ti(asked)
+    operator._cached_logger = _Log(lines)  # type: ignore[assignment]
+    accessor = SimpleNamespace(extra=None)
+    context: Any = {"ti": ti, "outlet_events": {operator.asset: accessor}}
+    started(operator, lines)
+    try:
+        operator.execute(context)
+    except AirflowSkipException as e:
+        return Ended(state="skipped", reason=str(e), event=None, log=lines)
+    except AirflowFailException as e:
+        return Ended(state="failed", reason=str(e), event=None, log=lines)
+    except Exception as e:
+        return Ended(state="up_for_retry", reason=f"{type(e).__name__}: {e}", event=None, log=lines)
+    return Ended(state="success", reason="", event=accessor.extra, log=lines)
+
+
+def begin(asked: Asked, environment: Mapping[str, str]) -> subprocess.Popen[str]:
+    """Run one attempt in a process of its own."""
+    command = [sys.executable, "-m", "tests.airflow.attempt", json.dumps(asdict(asked))]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **environment})
+
+
+def kill(process: subprocess.Popen[str]) -> None:
+    """As a machine that is gone does: without a word."""
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=SECONDS)
+
+
+def _main(text: str) -> None:
+    asked = Asked(**json.loads(text))
+    if asked.gate is not None:
+        Gate(Path(asked.gate)).put(pytest.MonkeyPatch())
+    print(json.dumps(asdict(attempt(asked))))
+
+
+if __name__ == "__main__":
+    _main(sys.argv[1])

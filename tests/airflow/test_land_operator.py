@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operator that lands alone, attempt by attempt, on a real broker, catalog and Spark Connect server."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_lakecommit.core.log import CycleOpened, Entry, SliceReported
+from airflow_provider_lakecommit.core.model import LIVE
+from airflow_provider_lakecommit.hooks.control_topic import ControlTopic
+from airflow_provider_lakecommit.wire.records import read_entry
+from dev.connect import ConnectServer
+from tests.airflow.attempt import Asked, attempt, begin, kill
+from tests.airflow.support import CREATE, Lake, connections
+from tests.fixtures.kafka import unique
+from tests.integration.gate import Gate, until
+
+pytestmark = [pytest.mark.airflow, pytest.mark.integration]
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+
+Produce = Callable[..., list[tuple[int, int]]]
+
+
+def orders(*ids: int) -> list[dict[str, Any]]:
+    return [{"id": number, "note": f"order {number}"} for number in ids]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """A topic of two partitions, a landing of it, and what became of both."""
+
+    topic: str
+    landing: dict[str, Any]
+    bootstrap: str
+    lake: Lake
+
+    def asked(self, run: str = "first", **fields: Any) -> Asked:
+        landing = {**self.landing, **fields.pop("landing", {})}
+        return Asked(landing=landing, run=run, **fields)
+
+    @property
+    def ids(self) -> list[int]:
+        return self.lake.ids(self.landing["table"])
+
+    def log(self) -> list[Entry]:
+        """All of the control log."""
+        with ControlTopic(self.landing["control_topic"], {"bootstrap.servers": self.bootstrap}) as control:
+            found = (read_entry(r, self.landing["name"], LIVE) for r in control.read_all())
+            return [entry for entry in found if entry is not None]
+
+    def reports(self) -> int:
+        return sum(isinstance(entry, SliceReported) for entry in self.log())
+
+    def cycles(self) -> list[tuple[str, int]]:
+        """Run and number of each START_COMMIT."""
+        return [(e.cycle.run, e.cycle.number) for e in self.log() if isinstance(e, CycleOpened)]
+
+
+@pytest.fixture
+def world(
+    bootstrap: str,
+    catalog_properties: dict[str, str],
+    connect_server: ConnectServer,
+    make_topic: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> World:
+    lake = Lake(properties={**catalog_properties, "name": "lake"})
+    found: dict[str, dict[str, Any]] = connections(bootstrap, lake)
+    found["spark_connect_default"] = {"conn_type": "spark_connect", "host": "127.0.0.1", "port": connect_server.port}
+    for conn_id, fields in found.items():
+        monkeypatch.setenv(f"AIRFLOW_CONN_{conn_id.upper()}", json.dumps(fields))
+    topic = make_topic(2)
+    landing = {
+        "name": unique("landing"),
+        "topics": topic,
+        "table": "shop.orders",
+        "create": CREATE,
+        "control_topic": f"{topic}-control",
+    }
+    return World(topic=topic, landing=landing, bootstrap=bootstrap, lake=lake)
+
+
+def test_a_run_takes_as_many_cycles_as_it_needs_and_one_event_tells_of_all(world: World, produce: Produce) -> None:
+    produce(world.topic, orders(*range(20)), 0)
+    produce(world.topic, [*orders(*range(20, 24)), None], 1)
+
+    ended = attempt(world.asked(landing={"max_records": 10}))
+    assert ended.state == "success", ended
+    assert world.ids == list(range(24))
+    assert world.cycles() == [("first", 0), ("first", 1), ("first", 2)], "the last one saw that it was caught up"
+    event = ended.event
+    assert event is not None
+    assert event["rows"] == 24
+    assert event["counts"] == {"landed": 24, "rejected": 0, "filtered": 1, "gaps": 0, "skipped": 0}
+    assert event["offsets"] == {f"{world.topic}[0]": [[0, 20]], f"{world.topic}[1]": [[0, 5]]}
+    assert event["snapshot_id"] == world.lake.head("shop.orders")
+    assert len(event["snapshots"]) == len({s["commit_id"] for s in event["snapshots"]}) == 3
+    assert event["commit_id"] == event["snapshots"][-1]["commit_id"]
+    assert event["valid_through"] is not None
+
+    head = world.lake.head("shop.orders")
+    idle = attempt(world.asked("second"))
+    assert (idle.state, idle.reason) == ("skipped", "nothing new")
+    assert world.lake.head("shop.orders") == head
+
+
+def test_what_the_last_of_its_cycles_leaves_is_told_and_lands_with_the_next_run(world: World, produce: Produce) -> None:
+    produce(world.topic, orders(*range(25)), 0)
+    asked = world.asked(landing={"max_records": 10}, options={"max_cycles": 2})
+    ended = attempt(asked)
+    assert ended.state == "success", ended
+    assert ended.said("5 offsets are left for the next run")
+    assert len(world.ids) == 20
+    cleared = attempt(replace(asked, number=2, first=2))
+    assert cleared.state == "skipped", "a finished run, also one that left something, does no work"
+    assert attempt(replace(asked, run="second")).state == "success"
+    assert world.ids == list(range(25))
+
+
+def test_a_range_that_needs_a_hand_fails_the_task_for_good_and_stops_no_other_partition(
+    world: World, produce: Produce
+) -> None:
+    produce(world.topic, ["no json", *orders(1)], 0)
+    produce(world.topic, orders(2, 3), 1)
+    ended = attempt(world.asked())
+    assert ended.state == "failed"
+    assert "needs a hand" in ended.reason
+    assert world.ids == [2, 3]
+
+
+def test_a_run_of_which_nobody_was_told_is_told_by_its_retry_and_a_cleared_one_is_not_told_again(
+    world: World, produce: Produce
+) -> None:
+    produce(world.topic, orders(1, 2, 3), 0)
+    asked = world.asked()
+    first = attempt(asked)
+    assert first.event is not None
+    # The attempt died after its last COMMIT_COMPLETE: Airflow never heard of it.
+    retried = attempt(replace(asked, number=2))
+    assert retried.state == "success"
+    assert retried.event is not None
+    assert retried.event["snapshots"] == first.event["snapshots"]
+    assert retried.event["valid_through"] == first.event["valid_through"]
+
+    produce(world.topic, orders(4), 0)
+    cleared = attempt(replace(asked, number=3, first=3))
+    assert cleared.state == "skipped"
+    assert "1 cycles of this run" in cleared.reason
+    assert f"{world.topic}[0] [0, 3)" in cleared.reason
+    assert world.cycles() == [("first", 0)]
+    assert world.ids == [1, 2, 3]
+
+
+@pytest.fixture
+def killed(world: World, produce: Produce, tmp_path: Path) -> tuple[World, Gate]:
+    """A landing whose first attempt was killed in its first cycle, with one slice of two reported."""
+    (tmp_path / "gate").mkdir()
+    gate = Gate(tmp_path / "gate", world.landing["name"])
+    produce(world.topic, orders(*range(8)), 0)
+    gate.let_pass(0)
+    asked = world.asked(landing={"max_records": 6, "slice_records": 3}, gate=str(gate.base))
+    process = begin(asked, {"PYTHONPATH": str(CHECKOUT)})
+    try:
+        gate.await_begun(0, 1)
+        until(lambda: world.reports() == 1)
+    finally:
+        kill(process)
+    return replace(world, landing=asked.landing), gate
+
+
+def test_a_retry_after_a_kill_in_mid_cycle_goes_on_with_it_and_reads_no_reported_slice_again(
+    killed: tuple[World, Gate],
+) -> None:
+    world, gate = killed
+    gate.let_pass()
+    ended = attempt(world.asked(number=2))
+    assert ended.state == "success", ended
+    assert ended.said("continues the cycle that this run opened before")
+    assert world.cycles() == [("first", 0), ("first", 1)]
+    assert world.ids == list(range(8))
+    assert ended.event is not None
+    assert ended.event["rows"] == 8
+    reports = [e.report.slice_id for e in world.log() if isinstance(e, SliceReported)]
+    assert len(reports) == len(set(reports)) == 3
+    # The slice in hand went on without its task; the retry waited for it. (Workers that are reused note slice 0 of the
+    # next cycle too.)
+    assert gate.begun[1] == 1
+
+
+def test_claims_of_a_run_that_is_over_end_with_the_next_run_and_those_of_one_that_is_retried_hold(
+    killed: tuple[World, Gate],
+) -> None:
+    world, gate = killed
+    held = attempt(world.asked("second", states={"first": "up_for_retry"}))
+    assert held.state == "success", held
+    assert world.ids == [0, 1, 2], "what the dead attempt had reported; its other range is claimed, the rest waits"
+    gate.let_pass()
+    ended = attempt(world.asked("third", states={"first": "failed", "second": "success"}))
+    assert ended.state == "success", ended
+    assert world.ids == list(range(8))
+
+
+def test_a_task_that_is_told_to_stop_says_what_is_saved_and_its_retry_does_the_rest(
+    world: World, produce: Produce, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gate").mkdir()
+    gate = Gate(tmp_path / "gate", world.landing["name"])
+    gate.let_pass(0)
+    produce(world.topic, orders(*range(6)), 0)
+    asked = world.asked(landing={"slice_records": 3})
+
+    with monkeypatch.context() as patch:
+        gate.put(patch)
+        ended = attempt(asked, lambda operator, _: stop_at_second_slice(operator, world, gate))
+    assert ended.state == "up_for_retry"
+    assert "was told to stop" in ended.reason
+    assert ended.said("1 slices (3 records) are reported and will not be read again; 3 offsets will be: ")
+    assert attempt(replace(asked, number=2)).state == "success"
+    assert world.ids == list(range(6))
+    assert world.cycles() == [("first", 0)]
+
+
+def stop_at_second_slice(operator: Any, world: World, gate: Gate) -> None:
+    def wait_and_stop() -> None:
+        gate.await_begun(1)
+        until(lambda: world.reports() == 1)
+        operator.on_kill()
+
+    threading.Thread(target=wait_and_stop, daemon=True).start()

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whose attempt it is, whose cycles are over, and how a run ends: without any connection."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+
+from airflow_provider_lakecommit.core.model import LIVE, Counts, Cycle, cycle_id
+from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.cycle.results import Closed, PublishedSnapshot
+from airflow_provider_lakecommit.cycle.rim import RunIdentity
+from airflow_provider_lakecommit.exceptions import SparkJobError
+from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.operators.land import KafkaToIcebergOperator, is_cleared, is_over
+
+ORDERS = Landing(name="orders", topics="orders", table="shop.orders")
+RIM: Any = SimpleNamespace(landing=ORDERS, lane=LIVE)
+WHO = RunIdentity(deployment="here", dag="dag", run="now")
+
+
+@pytest.mark.parametrize(
+    ("number", "most", "cleared"),
+    [
+        (1, 1, False),
+        (2, 1, False),  # a retry
+        (2, 2, True),  # cleared after its first attempt
+        (3, 2, False),  # the retry of that
+        (4, 4, True),  # all retries used up, then cleared
+    ],
+)
+def test_the_first_attempt_after_a_clear_is_told_from_a_retry(number: int, most: int, cleared: bool) -> None:
+    assert is_cleared(SimpleNamespace(try_number=number, max_tries=most), retries=1) is cleared
+
+
+def cycle_of(who: RunIdentity, number: int = 0) -> Cycle:
+    commit_id = cycle_id(who.deployment, ORDERS.name, LIVE, who.dag, who.run, number)
+    return Cycle(commit_id=commit_id, dag=who.dag, run=who.run, number=number, slot=0)
+
+
+def ti(states: dict[str, str], map_index: int = -1) -> Any:
+    def told(dag_id: str, run_ids: list[str]) -> dict[str, dict[str, str]]:
+        return {run: states for run in run_ids if states}
+
+    return SimpleNamespace(task_id="land", map_index=map_index, get_task_states=told)
+
+
+@pytest.mark.parametrize(
+    ("states", "over"),
+    [
+        ({"land": "failed"}, True),
+        ({"land": "success", "other": "running"}, True),
+        ({"land": "running"}, False),
+        ({"land": "up_for_retry"}, False),
+        ({"land": "queued", "other": "success"}, False),
+        ({}, True),  # the run was deleted
+        ({"plan": "success", "write": "running"}, False),  # of a task group that stood here before
+        ({"plan": "success", "write": "failed"}, True),
+    ],
+)
+def test_a_cycle_of_another_run_is_over_when_its_task_is(states: dict[str, str], over: bool) -> None:
+    theirs = cycle_of(replace(WHO, run="before"), number=2)
+    assert is_over(theirs, WHO, RIM, ti(states)) is over
+
+
+def test_of_a_mapped_task_its_own_index_counts() -> None:
+    theirs = cycle_of(replace(WHO, run="before"))
+    states = {"land_0": "failed", "land_1": "running"}
+    assert is_over(theirs, WHO, RIM, ti(states, map_index=0))
+    assert not is_over(theirs, WHO, RIM, ti(states, map_index=1))
+
+
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        cycle_of(WHO, number=1),
+        cycle_of(replace(WHO, run="before", deployment="elsewhere")),
+        cycle_of(replace(WHO, run="before", dag="another")),
+    ],
+    ids=["its own", "of another Airflow", "of another DAG"],
+)
+def test_other_cycles_are_not_judged(theirs: Cycle) -> None:
+    assert not is_over(theirs, WHO, RIM, ti({"land": "failed"}))
+
+
+SNAPSHOT = PublishedSnapshot(
+    table="shop.orders", snapshot_id=1, commit_id=UUID(int=1), coverage=Coverage(), rows=1, files=1, counts=Counts()
+)
+
+
+@pytest.mark.parametrize(
+    ("closed", "end", "told"),
+    [
+        ({"published": (SNAPSHOT,)}, None, ""),
+        ({"published": (SNAPSHOT,), "left": 9}, None, ""),
+        ({"reason": "nothing new"}, AirflowSkipException, "nothing new"),
+        ({"waiting": ("a slice waits",)}, AirflowSkipException, "a slice waits"),
+        ({"finished": True, "note": "it is there"}, AirflowSkipException, "it is there"),
+        ({"published": (SNAPSHOT,), "missing": ("orders[0][0, 5)",)}, SparkJobError, "orders"),
+        ({"published": (SNAPSHOT,), "blocked": ("orders[0][0, 5): bad",)}, AirflowFailException, "needs a hand"),
+    ],
+)
+def test_a_task_ends_as_its_run_did(closed: dict[str, Any], end: type[Exception] | None, told: str) -> None:
+    operator = KafkaToIcebergOperator(task_id="land", landing=ORDERS)
+    whole = Closed(commit_id=UUID(int=1), table="shop.orders", **closed)
+    if end is None:
+        operator._end_as_it_went(whole)
+    else:
+        with pytest.raises(end, match=told):
+            operator._end_as_it_went(whole)
