@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The few questions that the local stack asks Airflow's REST interface: health, Dags, runs, tasks.
+"""The few questions that the local stack asks Airflow's REST interface, and what a user does by its buttons.
 
 Failure story: an answer that is no success is an :class:`AirflowAnswerError` with what Airflow said; a Dag that does
 not appear is one with the import error of its file.
@@ -92,6 +92,43 @@ class AirflowClient:
         """The task instances of a run."""
         told = self._ask("GET", f"/dags/{dag}/dagRuns/{run}/taskInstances")["task_instances"]
         return [TaskState(task=t["task_id"], map_index=t["map_index"], state=t["state"]) for t in told]
+
+    # -- the buttons --------------------------------------------------------------------------------------------------
+
+    def clear(self, dag: str, run: str, *tasks: str) -> None:
+        """Clear tasks of a run and all that follow them, or the whole run."""
+        wanted: dict[str, Any] = {"task_ids": list(tasks), "include_downstream": True} if tasks else {}
+        body = {"dry_run": False, "dag_run_id": run, "only_failed": False, "reset_dag_runs": True, **wanted}
+        self._ask("POST", f"/dags/{dag}/clearTaskInstances", body)
+
+    def mark_run(self, dag: str, run: str, state: str) -> None:
+        """Mark success or failed: all of its tasks end so."""
+        self._ask("PATCH", f"/dags/{dag}/dagRuns/{run}", {"state": state})
+
+    def mark_task(self, dag: str, run: str, task: str, state: str) -> None:
+        """Mark a task success or failed; a mapped one as ``task/index``."""
+        self._ask("PATCH", f"/dags/{dag}/dagRuns/{run}/taskInstances/{task}", {"new_state": state})
+
+    def delete_run(self, dag: str, run: str) -> None:
+        """Delete a run that is not running."""
+        self._ask("DELETE", f"/dags/{dag}/dagRuns/{run}")
+
+    def pause(self, dag: str, *, paused: bool) -> None:
+        """Pause a Dag, or let its runs go on."""
+        self._ask("PATCH", f"/dags/{dag}", {"is_paused": paused})
+
+    def backfill(self, dag: str, first: str, last: str, again: str = "none") -> int:
+        """Run a Dag for past dates.
+
+        :param again: what is done for dates that have a run: `none`, `failed` or `completed` are run again
+        """
+        body = {"dag_id": dag, "from_date": first, "to_date": last, "reprocess_behavior": again, "max_active_runs": 4}
+        return int(self._ask("POST", "/backfills", body)["id"])
+
+    def runs(self, dag: str) -> dict[str, str]:
+        """All runs of a Dag, oldest first, with their states."""
+        told = self._ask("GET", f"/dags/{dag}/dagRuns?limit=100&order_by=run_after")["dag_runs"]
+        return {r["dag_run_id"]: r["state"] for r in told}
 
     def _ask(self, verb: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         if self._token is None:

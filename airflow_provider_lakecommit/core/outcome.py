@@ -3,7 +3,8 @@
 
 Contract: pure. A run is *failed* when somebody should look (plan, a group or the commit failed, a slice of it is in no
 table, a range needs a hand), *success* when something was published and nothing of it is missing, *skipped* when there
-was nothing to publish: nothing new, a window that waits for an older one, a run that was finished before.
+was nothing to publish: nothing new, a window that waits for an older one or was landed by others, a run that was
+finished before.
 """
 
 from __future__ import annotations
@@ -112,6 +113,15 @@ TABLE = (
         ),
     ),
     Row(
+        "finished before, slices missing",
+        lambda _, commit: commit.finished and bool(commit.missing),
+        "failed",
+        lambda _, commit: (
+            f"{commit.note}: no work is done for that cycle any more. The next run reads it; or clear the plan task of "
+            f"this run too"
+        ),
+    ),
+    Row(
         "finished before",
         lambda _, commit: commit.finished,
         "skipped",
@@ -131,7 +141,7 @@ TABLE = (
         lambda _, commit: bool(commit.missing),
         "failed",
         lambda _, commit: (
-            f"slices of this run were not reported, the next run reads them again: {_named(commit.missing)}"
+            f"slices of this run were not reported or not kept, the next run reads them: {_named(commit.missing)}"
         ),
     ),
     Row(

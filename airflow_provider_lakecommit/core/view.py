@@ -8,14 +8,14 @@ here and nowhere else.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from uuid import UUID
 
 from airflow_provider_lakecommit.core.log import Raised
 from airflow_provider_lakecommit.core.model import Cycle, LedgerSection, Plan, Slice, SliceReport, slice_id
-from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet
+from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet
 
 __all__ = ["AcceptedSlice", "Blocked", "CycleState", "Redundant", "TableLedger", "View", "granted"]
 
@@ -52,6 +52,11 @@ class CycleState:
     def live(self, now: datetime) -> bool:
         """Does the claim still hold others off?"""
         return self.closed_at is None and not self.released and now < self.deadline
+
+    @property
+    def over(self) -> bool:
+        """Is no work done for it any more? What it lacks is planned by others."""
+        return self.closed_at is not None or self.released
 
     @property
     def unfinished(self) -> tuple[Slice, ...]:
@@ -123,6 +128,23 @@ class View:
     def accepted_coverage(self, table: str) -> Coverage:
         return Coverage.of(item for a in self.accepted.get(table, ()) for item in a.coverage.items())
 
+    def lacking(self, slices: Iterable[Slice], voided: Collection[UUID] = ()) -> tuple[Slice, ...]:
+        """Slices that some table of the landing has neither landed nor accepted whole, not counting the attempts that
+        are about to be ``voided``; ranges that a person blocked or gave up are no part of the answer.
+        """
+        given_up = self.blocked_coverage
+        has = {
+            t: Coverage.of(
+                [
+                    *(item for c in (given_up, ledger.section.covered, ledger.others) for item in c.items()),
+                    *((p, OffsetRange(0, start)) for p, start in ledger.section.starts.items()),
+                    *(i for a in self.accepted[t] if a.report.attempt not in voided for i in a.coverage.items()),
+                ]
+            )
+            for t, ledger in self.ledgers.items()
+        }
+        return tuple(s for s in slices if any(s.coverage - has.get(t, given_up) for t in _known(s.tables, has)))
+
     @property
     def blocked_coverage(self) -> Coverage:
         return Coverage.of(item for b in self.blocked for item in b.coverage.items())
@@ -153,3 +175,8 @@ def granted(plan: Plan, claim: Coverage) -> tuple[Slice, ...]:
         elif kept:
             out.append(replace(s, spans=kept, slice_id=slice_id(plan.window_id, kept, s.tables)))
     return tuple(out)
+
+
+def _known(tables: tuple[str, ...], has: Collection[str]) -> tuple[str, ...]:
+    """A table that the landing has no more is not waited for, unless there is no other."""
+    return tuple(t for t in tables if t in has) or tables

@@ -15,18 +15,19 @@ its table or whose files are gone is voided by name: its range is planned again.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from airflow_provider_lakecommit.committer.trim import trim_snapshots
 from airflow_provider_lakecommit.core.log import Directives, SliceReported
 from airflow_provider_lakecommit.core.settle import passed_ends, settle, valid_through
-from airflow_provider_lakecommit.core.view import CycleState
-from airflow_provider_lakecommit.cycle.open import cycle_id_of, find_cycle, start_without_tables
+from airflow_provider_lakecommit.core.view import AcceptedSlice, CycleState, View, granted
+from airflow_provider_lakecommit.cycle.open import cycle_id_of, start_without_tables
+from airflow_provider_lakecommit.cycle.past import Past, look_back, look_up, where_it_is
 from airflow_provider_lakecommit.cycle.prepare import prepare_for_commit
-from airflow_provider_lakecommit.cycle.publish import TablePublisher
+from airflow_provider_lakecommit.cycle.publish import TablePublisher, published_before
 from airflow_provider_lakecommit.cycle.results import Closed, CycleTicket, PublishedSnapshot
 from airflow_provider_lakecommit.cycle.rim import Look, Rim, RunIdentity
 from airflow_provider_lakecommit.exceptions import ControlTopicError, LakecommitError
@@ -47,18 +48,22 @@ class _Progress:
         return Directives(voided=tuple(self.voided))
 
 
-def close_cycle(rim: Rim, who: RunIdentity, ticket: CycleTicket | None, *, retry: bool = False) -> Closed:
+def close_cycle(
+    rim: Rim, who: RunIdentity, ticket: CycleTicket | None, *, retry: bool = False, retell: bool = False
+) -> Closed:
     """Publish what is settled and close the cycle of a run.
 
     :param ticket: of the cycle, or ``None`` when the plan task did not get that far
     :param retry: look through the whole log for this run's cycle first
+    :param retell: a cycle that was closed before told nobody what it had published: that is told now
     :raises LakecommitError: the first table's failure, after the evidence was sent
     """
-    commit_id = cycle_id_of(rim, who)
-    if retry and (before := find_cycle(rim, commit_id)) is not None and before.finished:
-        return Closed(commit_id=commit_id, finished=True, note=before.note)
+    past = _past(rim, who, ticket) if retry or ticket is None else None
+    if past is not None and past.state.complete:
+        return _finished_before(rim, past, retell=retell)
     if ticket is None:
-        ticket = _late_start(rim, who, commit_id)
+        # Its plan task failed before the START: opened empty, so that the log shows the run.
+        ticket = past.ticket if past else start_without_tables(rim, who, "the plan task did not open this cycle").ticket
     progress = _Progress()
     try:
         closed = _close(rim, ticket, progress)
@@ -79,20 +84,43 @@ def _trim(rim: Rim, closed: Closed) -> None:
             rim.say(f"{name}: old snapshots stay for now: {e}")
 
 
-def _late_start(rim: Rim, who: RunIdentity, commit_id: UUID) -> CycleTicket:
-    """A cycle whose plan task failed before its START: opened empty, so that the log shows the run."""
+def _past(rim: Rim, who: RunIdentity, ticket: CycleTicket | None) -> Past | None:
     rim.control.ensure()
-    found = find_cycle(rim, commit_id)
-    return (found or start_without_tables(rim, who, "the plan task did not open this cycle")).ticket
+    return look_back(rim, ticket.commit_id if ticket else cycle_id_of(rim, who))
+
+
+def _finished_before(rim: Rim, past: Past, *, retell: bool) -> Closed:
+    """A run that was cleared, or died with its work done: what of its window the tables lack is told, not done."""
+    prepared = prepare_for_commit(rim)
+    if prepared.failures:
+        raise next(iter(prepared.failures.values()))
+    closed = _finished(rim, past.ticket, rim.look(prepared.ledgers), past.state)
+    published = tuple(p for t in prepared.tables for p in published_before(rim, t, past.state)) if retell else ()
+    if not published:
+        return closed
+    return replace(
+        closed, table=rim.landing.table, published=published, valid_through=past.valid_through, finished=False
+    )
+
+
+def _finished(rim: Rim, ticket: CycleTicket, look: Look, state: CycleState) -> Closed:
+    lacking = look.view.lacking(granted(state.plan, state.claim))
+    note, missing = where_it_is(rim, state, lacking), tuple(map(str, lacking))
+    return Closed(commit_id=ticket.commit_id, finished=True, note=note, missing=missing)
+
+
+def _own(rim: Rim, ticket: CycleTicket, look: Look) -> CycleState | None:
+    """The run's cycle. A later cycle may have closed it, so that no ledger needs its part of the log any more."""
+    return look.view.cycles.get(ticket.commit_id) or look_up(rim, ticket)
 
 
 def _close(rim: Rim, ticket: CycleTicket, progress: _Progress) -> Closed:
     prepared = prepare_for_commit(rim)
     progress.failures.update(prepared.failures)
     look = rim.look(prepared.ledgers)
-    state = look.view.cycles.get(ticket.commit_id)
+    state = _own(rim, ticket, look)
     if state is not None and state.complete:
-        return Closed(commit_id=ticket.commit_id, finished=True, note=f"cycle {ticket.commit_id} is complete already")
+        return _finished(rim, ticket, look, state)
     for table in prepared.tables:
         publisher = TablePublisher(rim=rim, ticket=ticket, table=table, whole=not prepared.failures)
         try:
@@ -107,37 +135,47 @@ def _close(rim: Rim, ticket: CycleTicket, progress: _Progress) -> Closed:
 
 def _complete(rim: Rim, ticket: CycleTicket, look: Look, progress: _Progress) -> Closed:
     look = rim.look(look.ledgers, since=look)
-    view, state = look.view, look.view.cycles.get(ticket.commit_id)
+    view, state = look.view, _own(rim, ticket, look)
     ends = {p: end for c in view.cycles.values() for p, end in c.plan.ends.items()}
-    reached = [passed_ends(t, view.accepted[t.table], ends) for t in look.ledgers]
+    standing = {t: [a for a in some if a.report.attempt not in progress.voided] for t, some in view.accepted.items()}
+    reached = [passed_ends(t, standing[t.table], ends) for t in look.ledgers]
     common = {p: min(r[p] for r in reached) for p in ends} if reached else {}
     own = [] if state is None else [state]
     through = valid_through(view.cycles.values(), common) if valid_through(own, common) else None
     record = rim.sender("commit", ticket.commit_id).closed(rim.new_id(), rim.now(), through, progress.directives)
     rim.send("commit", ticket.slot, look.partition, [record])
+    waiting, missing = tuple(_waiting(look, standing)), _missing(view, state, progress.voided)
+    blocked = tuple(f"{b.coverage}: {b.reason}" for b in view.blocked)
     return Closed(
         commit_id=ticket.commit_id,
         table=rim.landing.table,
         published=tuple(progress.published),
-        waiting=tuple(_waiting(look)),
-        missing=_missing(state),
-        blocked=tuple(f"{b.coverage}: {b.reason}" for b in view.blocked),
+        waiting=waiting,
+        missing=missing,
+        blocked=blocked,
         voided=tuple(progress.voided.values()),
         left=state.plan.left if state else 0,
         valid_through=through,
-        reason=state.plan.reason if state else None,
+        reason=None if progress.published or waiting or missing or blocked else _why_idle(ticket, state),
         ignored_fields=_ignored(look, ticket.commit_id),
     )
 
 
-def _waiting(look: Look) -> Iterable[str]:
+def _waiting(look: Look, standing: Mapping[str, Sequence[AcceptedSlice]]) -> Iterable[str]:
     for ledger in look.ledgers:
-        waiting = settle(look.view.accepted[ledger.table], ledger.section).waiting
+        waiting = settle(standing[ledger.table], ledger.section).waiting
         yield from (f"{ledger.table}: {w}" for w in waiting if w.slice.file_count(ledger.table))
 
 
-def _missing(state: CycleState | None) -> tuple[str, ...]:
-    return tuple(str(s) for s in state.unfinished) if state else ()
+def _missing(view: View, state: CycleState | None, voided: Collection[UUID] = ()) -> tuple[str, ...]:
+    return tuple(map(str, view.lacking(granted(state.plan, state.claim), voided))) if state else ()
+
+
+def _why_idle(ticket: CycleTicket, state: CycleState | None) -> str:
+    """Why there was nothing to publish, and nothing of the window waits, is blocked or is missing."""
+    if state is None:
+        return f"the plan of cycle {ticket.commit_id} is no more in the control log; what it lacked is planned again"
+    return state.plan.reason or f"its window {state.plan.coverage} is in the tables already, by other runs"
 
 
 def _ignored(look: Look, commit_id: UUID) -> dict[str, int]:

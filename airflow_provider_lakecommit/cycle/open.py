@@ -3,7 +3,7 @@
 
 Contract: one START_COMMIT per cycle, also when there is nothing to do (its plan then says why). Two planners may race:
 the log orders them, the later one keeps what the earlier did not claim. A retry of the same run continues its open
-cycle with the same plan; a run whose cycle is closed opens none.
+cycle with the same plan; a run whose cycle is over opens none, and is told what of its window no table has.
 
 Failure story: with the catalog away the cycle still opens, with an empty plan, so that the failure is counted; a source
 that is away or has lost offsets raises and opens nothing. A planner that is fenced (another one took the same slot)
@@ -13,18 +13,20 @@ looks again and takes the next slot.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
-from airflow_provider_lakecommit.core.log import CycleClosed, CycleOpened, Directives
+from airflow_provider_lakecommit.core.log import Directives
 from airflow_provider_lakecommit.core.model import Cycle, Plan, TableTarget, cycle_id, window_id
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
 from airflow_provider_lakecommit.core.planning import Chosen, Limits, choose, cut, find_missing, window_of
-from airflow_provider_lakecommit.core.view import CycleState, View, granted
+from airflow_provider_lakecommit.core.view import View
+from airflow_provider_lakecommit.cycle.headroom import ask, plan_lines, plan_threshold
+from airflow_provider_lakecommit.cycle.past import Past, look_back, seen, ticket_of
 from airflow_provider_lakecommit.cycle.prepare import Prepared, prepare
 from airflow_provider_lakecommit.cycle.results import CycleTicket, Opened
 from airflow_provider_lakecommit.cycle.rim import Look, Rim, RunIdentity
-from airflow_provider_lakecommit.cycle.write import read_entries
+from airflow_provider_lakecommit.cycle.targets import check_unless_filled
 from airflow_provider_lakecommit.exceptions import CatalogError, ControlTopicError, FencedError
 from airflow_provider_lakecommit.hooks.source_topic import SourceState
 from airflow_provider_lakecommit.wire.plan import MAX_SLICES
@@ -32,7 +34,6 @@ from airflow_provider_lakecommit.wire.plan import MAX_SLICES
 __all__ = [
     "cycle_id_of",
     "empty_plan",
-    "find_cycle",
     "new_cycle",
     "open_cycle",
     "preview",
@@ -55,7 +56,8 @@ class _Decision:
 def open_cycle(rim: Rim, who: RunIdentity, *, retry: bool = False, release: Release = lambda _: False) -> Opened:
     """Open, or continue, the cycle of a run.
 
-    :param retry: look through the whole log for this run's cycle first, also where the ledgers need it no more
+    :param retry: look through the whole log for this run's cycle first; without it, one that is over and that no ledger
+        needs any more is not found, and is opened anew under its id
     :param release: tells which open cycles are of dead processes, so that their claims end
     :raises SourceError: offsets are gone, the topic is another one
     :raises SourceUnavailableError: the source brokers do not answer
@@ -64,29 +66,35 @@ def open_cycle(rim: Rim, who: RunIdentity, *, retry: bool = False, release: Rele
     :raises ControlTopicError: the control topic cannot be read or written
     """
     commit_id = cycle_id_of(rim, who)
+    rim.source.ask_retention()
     source = rim.source.watermarks()
     rim.control.ensure()
-    if retry and (before := find_cycle(rim, commit_id)) is not None and before.finished:
-        return before
+    past = look_back(rim, commit_id) if retry else None
     for _ in range(MAX_RACES):
         try:
             prepared = prepare(rim, source)
         except CatalogError as e:
+            if past is not None:
+                rim.say(f"the catalog is away, what this run planned before is all that is known: {e}")
+                return past.opened(rim, None)
             rim.say(f"the catalog is away, the cycle opens with an empty plan: {e}")
             return start_without_tables(rim, who, f"catalog away: {e}")
         look = rim.look(prepared.ledgers)
-        if (state := look.view.cycles.get(commit_id)) is not None:
-            return _opened(rim, look, state, note="continues the cycle that this run opened before")
+        if (before := seen(rim, look, commit_id) or past) is not None:
+            return before.opened(rim, look.view)
+        check_unless_filled(rim.landing, prepared.targets, look.view)
         gone = _gone(look.view, release)
         decision = _decide(rim, prepared, look, source, gone)
         cycle = new_cycle(rim, who, look.view, gone)
+        headroom = ask(rim, look.view, source, plan_threshold(rim, look))
         try:
             sent = send_start(rim, look.partition, cycle, decision.plan, Directives(released=gone))
         except FencedError:
             rim.say("another planner of this landing was faster; looking again")
             continue
         after = rim.look(prepared.ledgers, since=look, until=sent)
-        return _opened(rim, after, after.view.cycles[commit_id], explain=decision.explain)
+        explain = (*decision.explain, *plan_lines(rim, headroom))
+        return replace(_just_opened(rim, after, commit_id), explain=explain)
     raise ControlTopicError(f"landing {rim.landing.name}: fenced {MAX_RACES} times while opening a cycle; try again")
 
 
@@ -97,11 +105,15 @@ def cycle_id_of(rim: Rim, who: RunIdentity) -> UUID:
 
 def preview(rim: Rim) -> Opened:
     """The plan that a cycle would make now. Nothing is said in the control topic, which is made if it is missing."""
+    rim.source.ask_retention()
     source = rim.source.watermarks()
     rim.control.ensure()
     prepared = prepare(rim, source, dry=True)
     look = rim.look(prepared.ledgers)
+    check_unless_filled(rim.landing, prepared.targets, look.view)
+    headroom = ask(rim, look.view, source, plan_threshold(rim, look))
     decision = _decide(rim, prepared, look, source, _gone(look.view, lambda _: False))
+    explain = (*decision.explain, *plan_lines(rim, headroom))
     ticket = CycleTicket(
         landing=rim.landing.name,
         lane=rim.lane,
@@ -110,50 +122,19 @@ def preview(rim: Rim) -> Opened:
         partition=look.partition,
         read_from=look.read_from,
     )
-    return Opened(ticket=ticket, plan=decision.plan, slices=decision.plan.slices, explain=decision.explain)
+    return Opened(ticket=ticket, plan=decision.plan, slices=decision.plan.slices, explain=explain)
 
 
 def start_without_tables(rim: Rim, who: RunIdentity, reason: str) -> Opened:
     """Open a cycle with an empty plan where no ledger can be read."""
     commit_id = cycle_id_of(rim, who)
     look = rim.look(())
-    if (state := look.view.cycles.get(commit_id)) is not None:
-        return _opened(rim, look, state, note="continues the cycle that this run opened before")
+    if (before := seen(rim, look, commit_id)) is not None:
+        return before.opened(rim, None)
     cycle = new_cycle(rim, who, look.view)
     sent = send_start(rim, look.partition, cycle, empty_plan(rim, reason), Directives())
     after = rim.look((), since=look, until=sent)
-    return _opened(rim, after, after.view.cycles[commit_id])
-
-
-def find_cycle(rim: Rim, commit_id: UUID) -> Opened | None:
-    """A cycle of this landing anywhere in the log, as far as its retention goes."""
-    for partition in range(rim.control.describe().partitions):
-        log = rim.control.read(partition, None)
-        mine = [e for e in read_entries(log.records, rim.landing.name, rim.lane) if e.commit_id == commit_id]
-        opened = next((e for e in mine if isinstance(e, CycleOpened)), None)
-        if opened is None:
-            continue
-        closed = next((e for e in mine if isinstance(e, CycleClosed)), None)
-        ticket = CycleTicket(
-            landing=rim.landing.name,
-            lane=rim.lane,
-            commit_id=commit_id,
-            slot=opened.cycle.slot,
-            partition=partition,
-            read_from=opened.offset,
-        )
-        where = (
-            f"this run's cycle {commit_id} was closed at offset {closed.offset} of {rim.control.name}" if closed else ""
-        )
-        return Opened(
-            ticket=ticket,
-            plan=opened.plan,
-            slices=(),
-            explain=(),
-            finished=closed is not None,
-            note=f"{where}; its window was {opened.plan.coverage}" if closed else "",
-        )
-    return None
+    return _just_opened(rim, after, commit_id)
 
 
 def _gone(view: View, release: Release) -> tuple[UUID, ...]:
@@ -162,7 +143,8 @@ def _gone(view: View, release: Release) -> tuple[UUID, ...]:
     return tuple(
         c.cycle.commit_id
         for c in view.open_cycles()
-        if release(c.cycle) or (c.plan.epochs and all(epochs.get(t) != e for t, e in c.plan.epochs.items()))
+        if (not c.released and release(c.cycle))
+        or (c.plan.epochs and all(epochs.get(t) != e for t, e in c.plan.epochs.items()))
     )
 
 
@@ -241,17 +223,7 @@ def send_start(rim: Rim, partition: int, cycle: Cycle, plan: Plan, directives: D
     return rim.send("plan", cycle.slot, partition, [start])
 
 
-def _opened(rim: Rim, look: Look, state: CycleState, explain: tuple[str, ...] = (), note: str = "") -> Opened:
-    ticket = CycleTicket(
-        landing=rim.landing.name,
-        lane=rim.lane,
-        commit_id=state.cycle.commit_id,
-        slot=state.cycle.slot,
-        partition=look.partition,
-        read_from=look.read_from,
-    )
-    finished = state.closed_at is not None and state.complete
-    slices = () if finished else granted(state.plan, state.claim)
-    if finished:
-        note = f"this run's cycle {state.cycle.commit_id} is closed; its window was {state.plan.coverage}"
-    return Opened(ticket=ticket, plan=state.plan, slices=slices, explain=explain, finished=finished, note=note)
+def _just_opened(rim: Rim, look: Look, commit_id: UUID) -> Opened:
+    state = look.view.cycles[commit_id]
+    past = Past(state=state, ticket=ticket_of(rim, state, look.partition, look.read_from))
+    return Opened(ticket=past.ticket, plan=state.plan, slices=past.granted, explain=())

@@ -72,13 +72,16 @@ class GroupTicket:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """A cycle that was opened, continued, or (``finished``) found closed already."""
+    """A cycle that was opened, continued, or (``finished``) found to be over already; ``lacking`` then are slices of it
+    that are not in all tables.
+    """
 
     ticket: CycleTicket
     plan: Plan
     slices: tuple[Slice, ...]
     explain: tuple[str, ...]
     finished: bool = False
+    lacking: tuple[Slice, ...] = ()
     note: str = ""
 
     @property
@@ -150,8 +153,8 @@ class PublishedSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Closed:
-    """How a cycle ended. ``missing`` are slices of this cycle that nobody reported; ``waiting`` say what they wait
-    behind.
+    """How a cycle ended. ``missing`` are slices of this cycle that some table has not and that have to be read again;
+    ``waiting`` say what they wait behind.
     """
 
     commit_id: UUID

@@ -3,7 +3,7 @@
 
 Contract: both questions are answered from the control log alone; neither catalog nor table is asked, so a catalog
 outage does not stop a running window. A slice that is reported is never part of a job again, so a retry does what is
-left. A cycle that is closed already has no job.
+left. A cycle that is closed already, or whose run was gone for a later plan, has no job.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ def read_decided(control: ControlTopic, partition: int, start: int) -> ControlLo
 
 
 def group_job(landing: Landing, control: ControlTopic, ticket: GroupTicket, catalog_name: str) -> WindowJob | None:
-    """The job for what a group has not reported yet, or ``None`` when nothing is left or the cycle is closed.
+    """The job for what a group has not reported yet, or ``None`` when nothing is left or the cycle is over.
 
     :raises ControlTopicError: the cycle's plan is not in the control log any more
     """
     state, _ = _look(landing, control, ticket.cycle)
-    if state.closed_at is not None:
+    if state.over:
         return None
     share = _share(state, ticket.group)
     left = [(place, s) for place, s in enumerate(share) if s.slice_id not in state.finished]

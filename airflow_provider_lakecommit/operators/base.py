@@ -10,7 +10,7 @@ DAG author's `retries`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,12 +25,15 @@ from airflow_provider_lakecommit.settings import Settings
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from airflow_provider_lakecommit.core.model import Cycle
     from airflow_provider_lakecommit.cycle.rim import Rim, RunIdentity
 
-__all__ = ["CLOSED", "CYCLE", "EXPLAIN", "FAILURE", "LandingTask", "landing_of", "no_retry_in_vain"]
+__all__ = ["CLOSED", "CYCLE", "EXPLAIN", "FAILURE", "LandingTask", "is_cleared", "landing_of", "no_retry_in_vain"]
 
 CYCLE, EXPLAIN, CLOSED = "cycle", "explain", "closed"
 """XCom keys: where the cycle is, why the window ends where it does, how the cycle was closed."""
+ENDED = ("success", "failed")
+"""States of a DAG run in which no task of it works any more."""
 FAILURE = "failure"
 """In place of all else under :data:`CLOSED`: why the cycle was not closed."""
 
@@ -75,10 +78,48 @@ class LandingTask(BaseOperator):
             deployment=Settings.read().deployment_id, dag=ti.dag_id, run=ti.run_id, attempt=str(ti.try_number)
         )
 
+    def gone(self, context: Context, rim: Rim) -> Callable[[Cycle], bool]:
+        """Tells cycles whose DAG run has ended or was deleted, so that nobody works on what they claim.
+
+        Asked of Airflow for cycles of this deployment's runs only, and never of the own run. Whatever cannot be told is
+        taken for alive: its claim then ends by its deadline.
+        """
+        from airflow_provider_lakecommit.cycle.open import cycle_id_of
+        from airflow_provider_lakecommit.cycle.rim import RunIdentity
+
+        ti, deployment = context["ti"], Settings.read().deployment_id
+
+        def is_gone(cycle: Cycle) -> bool:
+            who = RunIdentity(deployment=deployment, dag=cycle.dag, run=cycle.run, number=cycle.number)
+            if (cycle.dag, cycle.run) == (ti.dag_id, ti.run_id) or cycle_id_of(rim, who) != cycle.commit_id:
+                return False
+            try:
+                known = ti.get_dr_count(dag_id=cycle.dag, run_ids=[cycle.run])
+                ended = ti.get_dr_count(dag_id=cycle.dag, run_ids=[cycle.run], states=list(ENDED))
+            except Exception as e:
+                self.log.warning("Airflow does not say whether run %s of %s is alive: %s", cycle.run, cycle.dag, e)
+                return False
+            if known and not ended:
+                return False
+            became = "has ended" if known else "was deleted"
+            self.log.info(
+                "run %s of %s %s: what its cycle %s claims is free", cycle.run, cycle.dag, became, cycle.commit_id
+            )
+            return True
+
+        return is_gone
+
     @staticmethod
     def is_retry(context: Context) -> bool:
         """Whether an earlier attempt, or the run before it was cleared, may have done this task's work."""
         return bool(context["ti"].try_number > 1)
+
+
+def is_cleared(ti: Any, retries: int) -> bool:
+    """Is this the first attempt since somebody cleared the task? Clearing grants all retries anew; a retry uses one
+    up.
+    """
+    return bool(ti.try_number > 1 and ti.try_number == ti.max_tries - retries + 1)
 
 
 @contextmanager

@@ -16,7 +16,15 @@ from airflow.sdk import TriggerRule
 from airflow.sdk.exceptions import AirflowSkipException
 
 from airflow_provider_lakecommit.assets import asset_of, event_extra
-from airflow_provider_lakecommit.operators.base import CLOSED, CYCLE, FAILURE, LandingTask, landing_of, no_retry_in_vain
+from airflow_provider_lakecommit.operators.base import (
+    CLOSED,
+    CYCLE,
+    FAILURE,
+    LandingTask,
+    is_cleared,
+    landing_of,
+    no_retry_in_vain,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,10 +78,12 @@ class LakeCommitOperator(LandingTask):
         from airflow_provider_lakecommit.cycle.close import close_cycle
 
         ticket, retry = self._ticket(context), self.is_retry(context)
+        # An attempt that died with its work done has sent no event; one that somebody cleared has.
+        retell = retry and not is_cleared(context["ti"], self.retries or 0)
         with no_retry_in_vain():
             try:
                 with self.rim() as rim:
-                    return close_cycle(rim, self.identity(context), ticket, retry=retry)
+                    return close_cycle(rim, self.identity(context), ticket, retry=retry, retell=retell)
             except Exception as e:
                 context["ti"].xcom_push(CLOSED, {FAILURE: f"{type(e).__name__}: {e}"})
                 raise

@@ -2,12 +2,15 @@
 """The plan task: opens the run's commit cycle and hands out its window, one entry per partition group.
 
 Contract: returns a list to expand over; it is empty when there is nothing to do, and the write task is then skipped.
-The log says why the window ends where it does. A retry continues the cycle that it opened; a run that was finished
-before opens none and says where its window is.
+The log says why the window ends where it does. A retry continues the cycle that it opened. A cleared run whose window
+has landed does nothing and says where its window is; one that lacks something of it goes on as a further cycle, and so
+does a run that was deleted and made again under the same id. What runs claim that were deleted, or that have ended
+without closing their cycle, is taken over.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_lakecommit.operators.base import CYCLE, EXPLAIN, LandingTask, no_retry_in_vain
@@ -37,8 +40,14 @@ class PlanWindowOperator(LandingTask):
         """Open or continue the cycle."""
         from airflow_provider_lakecommit.cycle.open import open_cycle
 
+        who, again = self.identity(context), self.is_retry(context)
         with no_retry_in_vain(), self.rim() as rim:
-            opened = open_cycle(rim, self.identity(context), retry=self.is_retry(context))
+            gone = self.gone(context, rim)
+            opened = open_cycle(rim, who, retry=again, release=gone)
+            while opened.finished and (opened.lacking or not again):
+                self.log.info("%s; this run goes on as a further cycle", opened.note)
+                who = replace(who, number=who.number + 1)
+                opened = open_cycle(rim, who, retry=again, release=gone)
         context["ti"].xcom_push(CYCLE, opened.ticket.to_dict())
         context["ti"].xcom_push(EXPLAIN, list(opened.explain))
         self._tell(opened)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from airflow.sdk import TaskGroup
+from airflow.sdk import TaskGroup, TriggerRule
 
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.operators.base import landing_of
@@ -58,9 +58,13 @@ class KafkaToIcebergTaskGroup(TaskGroup):
                 map_index_template=MAP_INDEX_TEMPLATE,
                 max_active_tis_per_dagrun=max_active_groups,
             ).expand(group=plan.output)
-            commit = LakeCommitOperator(task_id="commit", landing=declared, plan_task_id=plan.task_id)
+            # Said here, so that a trigger rule in `default_args` cannot keep a run from being closed and judged.
+            commit = LakeCommitOperator(
+                task_id="commit", landing=declared, plan_task_id=plan.task_id, trigger_rule=TriggerRule.ALL_DONE
+            )
             outcome = OutcomeOperator(
                 task_id="outcome",
+                trigger_rule=TriggerRule.ALL_DONE,
                 plan_task_id=plan.task_id,
                 write_task_id=write.task_id,
                 commit_task_id=commit.task_id,

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import datetime
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ from typing import Any
 from pyiceberg.catalog import Catalog, load_catalog
 
 DAG_FILE = """
-from datetime import datetime
+import datetime
 
 from airflow.sdk import DAG, task
 
@@ -21,10 +23,15 @@ from airflow_provider_lakecommit.task_groups import KafkaToIcebergTaskGroup
 
 landing = Landing(**{landing!r})
 
-with DAG({dag!r}, schedule=None, start_date=datetime(2026, 1, 1), catchup=False):
+with DAG({dag!r}, **{dag_options!r}) as dag:
     KafkaToIcebergTaskGroup("land", landing=landing, **{options!r})
 
-with DAG({dag!r} + "_downstream", schedule=[asset_of(landing)], start_date=datetime(2026, 1, 1), catchup=False):
+with DAG(
+    {dag!r} + "_downstream",
+    schedule=[asset_of(landing)],
+    start_date=datetime.datetime(2026, 1, 1),
+    catchup=False,
+):
 
     @task
     def follow(*, triggering_asset_events=None):
@@ -66,11 +73,39 @@ class Lake:
         return snapshot.snapshot_id
 
 
-def write_dag(folder: Path, dag: str, landing: dict[str, Any], **options: Any) -> Path:
-    """A DAG file with a landing and a DAG that follows its asset."""
+ARMED = """
+from tests.airflow.faults import arm
+
+arm(dag, landing.name)
+"""
+
+UNSCHEDULED = {"schedule": None, "start_date": datetime.datetime(2026, 1, 1), "catchup": False}
+
+
+def write_dag(
+    folder: Path,
+    dag: str,
+    landing: dict[str, Any],
+    *,
+    dag_options: Mapping[str, Any] | None = None,
+    armed: bool = False,
+    **options: Any,
+) -> Path:
+    """A DAG file with a landing and a DAG that follows its asset.
+
+    :param dag_options: of the landing's DAG, over those of one that is only triggered
+    :param armed: its tasks can be held and killed: see :mod:`tests.airflow.faults`
+    :param options: of the task group
+    """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{dag}.py"
-    path.write_text(DAG_FILE.format(dag=dag, landing=landing, options=options))
+    told = {**UNSCHEDULED, **(dag_options or {})}
+    # In one step: the DAG processor never reads half a file.
+    made = path.with_suffix(".new")
+    made.write_text(
+        DAG_FILE.format(dag=dag, landing=landing, options=options, dag_options=told) + (ARMED if armed else "")
+    )
+    made.replace(path)
     return path
 
 

@@ -4,104 +4,15 @@
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
-from dev.airflow_client import AirflowClient
-from dev.airflow_stack import Airflow
-from dev.processes import Children
-from tests.airflow.support import CREATE, Lake, bundles, connections, write_dag
-from tests.fixtures.kafka import unique
+from tests.airflow.live import RUN_SECONDS, Live, orders, until
 
 pytestmark = [pytest.mark.airflow, pytest.mark.integration, pytest.mark.timeout(900)]
 
-RUN_SECONDS = 240.0
-LOOK_SECONDS = 0.2
-
 Produce = Callable[..., list[tuple[int, int]]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Live:
-    """A running Airflow and the lake that its landings land in."""
-
-    airflow: Airflow
-    client: AirflowClient
-    folder: Path
-    lake: Lake
-
-    def declare(self, name: str, topic: str, **fields: Any) -> None:
-        """A DAG with a landing, and the DAG that follows its asset; returns when both are known."""
-        landing = {"name": name, "topics": topic, "table": f"shop.{name}", "create": CREATE, **fields}
-        write_dag(self.folder, name, landing)
-        self.client.await_dag(name, RUN_SECONDS)
-        self.client.await_dag(f"{name}_downstream", RUN_SECONDS)
-
-    def run(self, name: str, run: str) -> tuple[str, dict[str, str | None]]:
-        """Trigger a run; its state and those of its tasks."""
-        self.client.trigger(name, run)
-        return self.client.await_run(name, run, RUN_SECONDS), self.states(name, run)
-
-    def states(self, name: str, run: str) -> dict[str, str | None]:
-        return {
-            t.task.removeprefix("land.") + (f"[{t.map_index}]" if t.map_index >= 0 else ""): t.state
-            for t in self.client.tasks(name, run)
-        }
-
-    def runs(self, name: str) -> list[str]:
-        """States of all runs of a DAG."""
-        return [r["state"] for r in self.client._ask("GET", f"/dags/{name}/dagRuns")["dag_runs"]]
-
-    def log(self, name: str, run: str, task: str) -> str:
-        """What the attempts of a task have logged so far."""
-        found = (self.airflow.home / "logs").glob(f"dag_id={name}/run_id={run}/task_id=land.{task}/**/*.log")
-        return "\n".join(path.read_text(errors="replace") for path in sorted(found))
-
-
-@pytest.fixture(scope="module")
-def live(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    home = tmp_path_factory.mktemp("live")
-    (home / "warehouse").mkdir()
-    (home / "dags").mkdir()
-    place = {"uri": f"sqlite:///{home}/catalog.db", "warehouse": f"file://{home}/warehouse"}
-    lake = Lake(properties={"name": "lake", "type": "sql", **place})
-    settings = {
-        "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": bundles(home / "dags"),
-        "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "1",
-        "AIRFLOW__LAKECOMMIT__CONTROL_TOPIC": unique("control"),
-        "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
-    }
-    children = Children(home)
-    airflow = Airflow(
-        home / "airflow",
-        children,
-        connections=connections(bootstrap, lake),
-        settings=settings,
-        deployment="live-test",
-    )
-    try:
-        airflow.migrate()
-        airflow.start()
-        yield Live(airflow=airflow, client=airflow.client, folder=home / "dags", lake=lake)
-    finally:
-        children.stop()
-
-
-def orders(*ids: int) -> list[dict[str, Any]]:
-    return [{"id": number, "note": f"order {number}"} for number in ids]
-
-
-def until(what: str, holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + RUN_SECONDS
-    while not holds():
-        if time.monotonic() > deadline:
-            pytest.fail(f"{what}: not within {RUN_SECONDS:.0f} s")
-        time.sleep(LOOK_SECONDS)
 
 
 def test_a_scheduled_landing_starts_who_follows_it_once_per_snapshot_and_a_cleared_run_does_nothing(
@@ -124,7 +35,7 @@ def test_a_scheduled_landing_starts_who_follows_it_once_per_snapshot_and_a_clear
     assert state == "success"
 
     produce(topic, orders(15), 0)
-    live.client._ask("POST", "/dags/followed/dagRuns/first/clear", {"dry_run": False})
+    live.client.clear("followed", "first")
     until("the cleared run's begin", lambda: live.states("followed", "first")["plan"] != "success")
     assert live.client.await_run("followed", "first", RUN_SECONDS) == "success"
     tasks = live.states("followed", "first")
@@ -143,9 +54,7 @@ def test_a_task_that_is_killed_says_what_is_saved_and_the_next_run_lands_the_res
     produce(topic, orders(*range(200)))
     live.client.trigger("killed", "broken")
     until("the first finished slice", lambda: ": done in" in live.log("killed", "broken", "write"))
-    live.client._ask(
-        "PATCH", "/dags/killed/dagRuns/broken/taskInstances/land.write/0", {"new_state": "failed", "note": "enough"}
-    )
+    live.client.mark_task("killed", "broken", "land.write/0", "failed")
     assert live.client.await_run("killed", "broken", RUN_SECONDS) == "failed"
     tasks = live.states("killed", "broken")
     assert tasks == {"plan": "success", "write[0]": "failed", "commit": "success", "outcome": "failed"}

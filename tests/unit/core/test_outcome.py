@@ -76,6 +76,11 @@ CASES = {
         "skipped",
         "its window was orders-0[0, 5)",
     ),
+    "the writer of a finished run was cleared, without its plan": (
+        ended(Commit(finished=True, note="not landed of it: orders-1[5, 9)", missing=("orders-1[5, 9)",))),
+        "failed",
+        "not landed of it: orders-1[5, 9): no work is done for that cycle any more",
+    ),
 }
 
 

@@ -18,6 +18,7 @@ from airflow_provider_lakecommit.assets import asset_of
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.operators.commit import LakeCommitOperator
+from airflow_provider_lakecommit.operators.land import KafkaToIcebergOperator
 from airflow_provider_lakecommit.operators.plan import PlanWindowOperator
 from airflow_provider_lakecommit.task_groups import KafkaToIcebergTaskGroup
 
@@ -145,3 +146,26 @@ def test_the_commit_task_keeps_the_outlets_it_was_given() -> None:
     other = asset_of(Landing(name="other", topics="t", table="a.b"))
     commit = LakeCommitOperator(task_id="commit", landing=ORDERS, plan_task_id="plan", outlets=[other])
     assert commit.outlets == [other, asset_of(ORDERS)]
+
+
+def test_a_landing_as_one_task_has_its_asset_and_comes_through_serialization() -> None:
+    other = asset_of(Landing(name="other", topics="t", table="a.b"))
+    with DAG("alone", schedule=None, start_date=datetime(2026, 1, 1)) as of:
+        KafkaToIcebergOperator(
+            task_id="land",
+            landing=ORDERS,
+            spark_conn_id="{{ params.spark }}",
+            max_cycles=3,
+            outlets=[other],
+            retries=4,
+            pool="kafka",
+        )
+    land = DagSerialization.deserialize_dag(serialized(of)).get_task("land")
+    assert [o.name for o in land.outlets] == ["lakecommit/other", "lakecommit/orders"]
+    assert (land.retries, land.pool, land.trigger_rule) == (4, "kafka", "all_success")
+    assert set(land.template_fields) == {"spark_conn_id", "spark_conf"}
+
+
+def test_a_landing_as_one_task_takes_at_least_one_cycle() -> None:
+    with pytest.raises(ValueError, match="max_cycles=0"):
+        KafkaToIcebergOperator(task_id="land", landing=ORDERS, max_cycles=0)

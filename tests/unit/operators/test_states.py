@@ -82,7 +82,8 @@ def test_an_event_names_the_newest_snapshot_of_the_data_table_and_all_that_was_p
     assert extra["commit_id"] == str(CYCLE)
     assert extra["rows"] == 9
     assert [s["snapshot_id"] for s in extra["snapshots"]] == [7, 8, 3]
-    assert extra["counts"]["landed"] == 4
+    assert extra["counts"]["landed"] == 9
+    assert extra["offsets"] == {"orders[0]": [[0, 9]]}
 
 
 def test_an_event_for_dead_letters_alone_names_no_snapshot_of_the_data_table() -> None:

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real Airflow of one directory, with the questions that tests ask it and the buttons that they press."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dev.airflow_client import AirflowClient
+from dev.airflow_stack import Airflow
+from dev.paths import CHECKOUT
+from dev.processes import Children
+from tests.airflow import stand_in
+from tests.airflow.faults import FOLDER, Faults
+from tests.airflow.support import CREATE, Lake, bundles, connections, write_dag
+from tests.fixtures.kafka import unique
+
+__all__ = ["RUN_SECONDS", "Live", "live_airflow", "orders", "until"]
+
+RUN_SECONDS = 240.0
+LOOK_SECONDS = 0.2
+STAND_IN = "stand_in"
+"""Connection whose spark-submit is :mod:`tests.airflow.stand_in`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Live:
+    """A running Airflow and the lake that its landings land in."""
+
+    airflow: Airflow
+    client: AirflowClient
+    folder: Path
+    lake: Lake
+
+    def declare(self, name: str, topic: str, **fields: Any) -> None:
+        """A DAG with a landing, and the DAG that follows its asset; returns when both are known."""
+        landing = {"name": name, "topics": topic, "table": f"shop.{name}", "create": CREATE, **fields}
+        write_dag(self.folder, name, landing)
+        self.client.await_dag(name, RUN_SECONDS)
+        self.client.await_dag(f"{name}_downstream", RUN_SECONDS)
+
+    def armed(
+        self,
+        name: str,
+        topic: str,
+        *,
+        dag: str | None = None,
+        dag_options: dict[str, Any] | None = None,
+        options: dict[str, Any] | None = None,
+        **fields: Any,
+    ) -> Faults:
+        """A DAG whose tasks can be held and killed, on the stand-in for spark-submit."""
+        landing = {"name": name, "topics": topic, "table": f"shop.{name}", "create": CREATE, **fields}
+        told = {"max_active_runs": 4, **(dag_options or {})}
+        engine = {"spark_conn_id": STAND_IN, **(options or {})}
+        write_dag(self.folder, dag or name, landing, dag_options=told, armed=True, **engine)
+        self.client.await_dag(dag or name, RUN_SECONDS)
+        return self.faults(name)
+
+    def faults(self, name: str) -> Faults:
+        """The places of a landing; they may be set before its DAG is there."""
+        return Faults(self.folder.parent / "faults", name)
+
+    def run(self, name: str, run: str) -> tuple[str, dict[str, str | None]]:
+        """Trigger a run; its state and those of its tasks."""
+        self.client.trigger(name, run)
+        return self.ended(name, run)
+
+    def ended(self, name: str, run: str) -> tuple[str, dict[str, str | None]]:
+        """The state of a run and those of its tasks, when it has ended."""
+        return self.client.await_run(name, run, RUN_SECONDS), self.states(name, run)
+
+    def states(self, name: str, run: str) -> dict[str, str | None]:
+        return {
+            t.task.removeprefix("land.") + (f"[{t.map_index}]" if t.map_index >= 0 else ""): t.state
+            for t in self.client.tasks(name, run)
+        }
+
+    def await_state(self, name: str, run: str, task: str, *wanted: str | None) -> None:
+        """Wait until a task is in one of these states."""
+        until(f"{task} of {run}: {wanted}", lambda: self.states(name, run).get(task, "-") in wanted)
+
+    def runs(self, name: str) -> list[str]:
+        """States of all runs of a DAG."""
+        return list(self.client.runs(name).values())
+
+    def log(self, name: str, run: str, task: str) -> str:
+        """What the attempts of a task have logged so far."""
+        found = (self.airflow.home / "logs").glob(f"dag_id={name}/run_id={run}/task_id=land.{task}/**/*.log")
+        return "\n".join(path.read_text(errors="replace") for path in sorted(found))
+
+    def said(self, name: str, run: str, text: str, task: str = "outcome") -> bool:
+        """Does the log of a task hold a text?"""
+        return text in self.log(name, run, task)
+
+
+@contextmanager
+def live_airflow(home: Path, bootstrap: str) -> Iterator[Live]:
+    """An Airflow that runs until the end of the block."""
+    for folder in ("warehouse", "dags", "faults"):
+        (home / folder).mkdir()
+    place = {"uri": f"sqlite:///{home}/catalog.db", "warehouse": f"file://{home}/warehouse"}
+    lake = Lake(properties={"name": "lake", "type": "sql", **place})
+    settings = {
+        "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": bundles(home / "dags"),
+        "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "1",
+        "AIRFLOW__LAKECOMMIT__CONTROL_TOPIC": unique("control"),
+        "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
+        "AIRFLOW__CORE__PARALLELISM": "8",
+        "PATH": stand_in.install(home / "bin"),
+        "PYTHONPATH": str(CHECKOUT),
+        FOLDER: str(home / "faults"),
+    }
+    known = connections(bootstrap, lake)
+    children = Children(home)
+    airflow = Airflow(
+        home / "airflow",
+        children,
+        connections={**known, STAND_IN: {"conn_type": "spark", "host": stand_in.MASTER}},
+        settings=settings,
+        deployment="live-test",
+    )
+    try:
+        airflow.migrate()
+        airflow.start()
+        yield Live(airflow=airflow, client=airflow.client, folder=home / "dags", lake=lake)
+    finally:
+        children.stop()
+
+
+def orders(*ids: int) -> list[dict[str, Any]]:
+    return [{"id": number, "note": f"order {number}"} for number in ids]
+
+
+def until(what: str, holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + RUN_SECONDS
+    while not holds():
+        if time.monotonic() > deadline:
+            pytest.fail(f"{what}: not within {RUN_SECONDS:.0f} s")
+        time.sleep(LOOK_SECONDS)

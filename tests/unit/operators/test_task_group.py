@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a DAG author's defaults may change in the tasks of a landing, and what they may not."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import pytest
+from airflow.sdk import DAG
+
+from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.task_groups import KafkaToIcebergTaskGroup
+
+ORDERS = Landing(name="orders", topics="orders", table="shop.orders")
+
+
+@pytest.mark.parametrize("rule", ["all_success", "none_failed", "one_success"])
+def test_a_default_trigger_rule_cannot_keep_a_run_from_being_closed_and_judged(rule: str) -> None:
+    with DAG("made", schedule=None, start_date=datetime(2026, 1, 1), default_args={"trigger_rule": rule}) as made:
+        KafkaToIcebergTaskGroup("land", landing=ORDERS)
+    rules = {task.task_id: task.trigger_rule for task in made.tasks}
+    assert (rules["land.commit"], rules["land.outcome"]) == ("all_done", "all_done")
+
+
+def test_other_defaults_reach_every_task() -> None:
+    wanted = {"retries": 2, "pool": "landings", "execution_timeout": timedelta(minutes=5)}
+    with DAG("made", schedule=None, start_date=datetime(2026, 1, 1)) as made:
+        KafkaToIcebergTaskGroup("land", landing=ORDERS, max_active_groups=3, default_args=wanted)
+    write = made.get_task("land.write")
+    assert write.max_active_tis_per_dagrun == 3
+    for name in ("plan", "write", "commit", "outcome"):
+        task = made.get_task(f"land.{name}")
+        assert (task.retries, task.pool, task.execution_timeout) == (2, "landings", timedelta(minutes=5))
