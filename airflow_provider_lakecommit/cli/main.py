@@ -13,6 +13,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from typing import Any
 
 from airflow_provider_lakecommit import __version__
@@ -66,7 +67,25 @@ def _parser() -> argparse.ArgumentParser:
     plan = _command(commands, "plan", "what the next cycle would do; no table is written", _plan)
     plan.add_argument("--explain", action="store_true", help="why each partition's window ends where it does")
 
-    _command(commands, "status", "how far the tables are, what waits, what is open or blocked", _status)
+    status = _command(commands, "status", "how far the tables are, what waits, what is open or blocked", _status)
+    _every_argument(status)
+
+    doctor = _command(commands, "doctor", "check everything that a landing needs, all in one run", _doctor)
+    _every_argument(doctor)
+    doctor.add_argument("--no-spark", dest="spark", action="store_false", help="start no Spark job")
+
+    infer = _command(
+        commands,
+        "infer-schema",
+        "sample a topic and print a landing with a `create` section",
+        _infer_schema,
+        spec="none",
+    )
+    infer.add_argument("source", metavar="TOPIC|SPEC", help="a topic, with --bootstrap; or a YAML file of a landing")
+    infer.add_argument("--bootstrap", metavar="HOST:PORT", help="brokers of the topic, in place of a spec")
+    infer.add_argument("--kafka-config", metavar="FILE", help="YAML mapping of librdkafka settings")
+    infer.add_argument("--records", type=_positive, default=1000, metavar="N", help="how many to sample (default 1000)")
+    infer.add_argument("--examples", action="store_true", help="show values of records in the comments")
 
     verify = _command(commands, "verify", "check ledger, accounting and files over the tables' history", _verify)
     verify.add_argument(
@@ -86,8 +105,9 @@ def _parser() -> argparse.ArgumentParser:
 def _command(commands: Any, name: str, what: str, run: Command, *, spec: str = "required") -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = commands.add_parser(name, help=what, description=f"{what[0].upper()}{what[1:]}.")
     parser.set_defaults(command=run)
-    nargs = "?" if spec == "optional" else None
-    parser.add_argument("spec", metavar="SPEC", nargs=nargs, help="YAML file: a landing, kafka, catalog, spark")
+    if spec != "none":
+        nargs = "?" if spec == "optional" else None
+        parser.add_argument("spec", metavar="SPEC", nargs=nargs, help="YAML file: a landing, kafka, catalog, spark")
     parser.add_argument("--json", action="store_true", help="results, and errors too, as JSON on standard output")
     parser.add_argument("--verbose", action="store_true", help="more of what happens, on standard error")
     return parser
@@ -114,6 +134,18 @@ def _ledger_arguments(commands: Any) -> None:
         metavar="earliest|latest|TOPIC:PARTITION=OFFSET,…",
         help="where reading goes on; partitions that are not named keep their place",
     )
+    attest = _command(actions, "attest", "say what the tables hold, where their ledger cannot", _ledger_attest)
+    how = attest.add_mutually_exclusive_group(required=True)
+    how.add_argument("--snapshot", type=_positive, metavar="ID", help="what the ledger in this snapshot says")
+    how.add_argument("--from-log", action="store_true", help="what the control topic says was published")
+    how.add_argument("--at", metavar="TOPIC:PARTITION=OFFSET,…", help="everything below these offsets; also as JSON")
+    attest.add_argument(
+        "--table",
+        action="append",
+        metavar="TABLE",
+        help="only this table (default: those whose ledger is not in order)",
+    )
+    attest.add_argument("--yes", action="store_true", help="write it; without, it is only shown")
 
 
 def _unblock_arguments(parser: argparse.ArgumentParser) -> None:
@@ -129,6 +161,22 @@ def _unblock_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--partition", action="append", metavar="TOPIC:PARTITION", help="only of this partition (may be repeated)"
     )
+
+
+def _every_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--every", type=_duration, metavar="TIME", help="how often the landing runs, as in 30s, 5m, 2h or 1d"
+    )
+
+
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+
+def _duration(text: str) -> timedelta:
+    number, unit = text[:-1], text[-1:]
+    if not number.isdecimal() or unit not in _UNITS or int(number) < 1 or len(number) > 6:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time, as in 30s, 5m, 2h or 1d")
+    return timedelta(**{_UNITS[unit]: int(number)})
 
 
 def _positive(text: str) -> int:
@@ -151,7 +199,7 @@ def _budget(text: str) -> tuple[int, float]:
 
 def _spec(options: argparse.Namespace, output: Output) -> LandingSpec:
     spec = load_spec(options.spec)
-    output.keep(secrets_of(spec.kafka, spec.catalog))
+    output.keep(secrets_of(spec.kafka, spec.catalog, spec.spark))
     if not spec.catalog:
         raise SpecError(f"spec {options.spec}: the section 'catalog' is missing: say where the tables are")
     return spec
@@ -176,7 +224,28 @@ def _status(options: argparse.Namespace, output: Output) -> int:
     spec = _spec(options, output)
     from airflow_provider_lakecommit.cli.status import status
 
-    return status(spec, output)
+    return status(spec, output, every=options.every)
+
+
+def _doctor(options: argparse.Namespace, output: Output) -> int:
+    spec = _spec(options, output)
+    from airflow_provider_lakecommit.cli.doctor import doctor
+
+    with results_only(output):
+        return doctor(spec, output, every=options.every, spark=options.spark)
+
+
+def _infer_schema(options: argparse.Namespace, output: Output) -> int:
+    from airflow_provider_lakecommit.cli.control_log import source_of
+    from airflow_provider_lakecommit.cli.infer_schema import infer_schema
+
+    by_hand = options.bootstrap is not None or options.kafka_config is not None
+    spec = None if by_hand else load_spec(options.source)
+    kafka, _ = source_of(spec, bootstrap=options.bootstrap, topic=options.source, config_file=options.kafka_config)
+    output.keep(secrets_of(kafka))
+    landing = spec.landing if spec else None
+    topics = landing.topic_names if landing else (options.source,)
+    return infer_schema(kafka, topics, landing, output, records=options.records, examples=options.examples)
 
 
 def _verify(options: argparse.Namespace, output: Output) -> int:
@@ -207,6 +276,21 @@ def _ledger_init(options: argparse.Namespace, output: Output) -> int:
     from airflow_provider_lakecommit.cli.repair import ledger_init
 
     return ledger_init(spec, output, start=options.start)
+
+
+def _ledger_attest(options: argparse.Namespace, output: Output) -> int:
+    spec = _spec(options, output)
+    from airflow_provider_lakecommit.cli.repair import ledger_attest
+
+    return ledger_attest(
+        spec,
+        output,
+        snapshot=options.snapshot,
+        log=options.from_log,
+        at=options.at,
+        tables=options.table,
+        yes=options.yes,
+    )
 
 
 def _unblock(options: argparse.Namespace, output: Output) -> int:

@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakecommit ledger show|init` and `lakecommit unblock`: the commands that errors name, for a person who has decided.
+"""`lakecommit ledger show|init|attest` and `lakecommit unblock`: the commands that errors name, for a person who has
+decided.
 
 Contract: nothing here decides; what is asked for is done as a cycle of its own, which the tables and the control topic
-record. `ledger show` only reads.
+record. `ledger show` only reads, and so does `ledger attest` until it is given `--yes`.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_lakecommit.cli.output import Exit, Output, offsets
 from airflow_provider_lakecommit.committer.ledger import LedgerState, read_ledger
@@ -18,7 +20,10 @@ from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.hooks.table import Tables
 from airflow_provider_lakecommit.landing import LandingSpec
 
-__all__ = ["ledger_init", "ledger_show", "parse_partition", "unblock"]
+if TYPE_CHECKING:
+    from airflow_provider_lakecommit.cycle.attest import Attested, AttestedTable
+
+__all__ = ["ledger_attest", "ledger_init", "ledger_show", "parse_offsets", "parse_partition", "unblock"]
 
 
 def ledger_show(spec: LandingSpec, output: Output) -> int:
@@ -98,20 +103,90 @@ def ledger_init(spec: LandingSpec, output: Output, *, start: str) -> int:
     """
     from airflow_provider_lakecommit.cycle.repair import ledger_init as begin
 
-    places = start if start in ("earliest", "latest") else _places(start)
+    hint = f"--from {start!r}: say earliest, latest or TOPIC:PARTITION=OFFSET,… as in orders:0=1500"
+    places = start if start in ("earliest", "latest") else parse_offsets(start, hint)
     with Rim.connect(spec.landing, spec.kafka, spec.catalog, say=output.say) as rim:
         _done(output, begin(rim, places))
     return Exit.DONE
 
 
-def _places(text: str) -> dict[tuple[str, int], int]:
-    places: dict[tuple[str, int], int] = {}
-    for part in text.split(","):
-        partition, _, offset = part.strip().partition("=")
-        if not offset.isdecimal():
-            raise SpecError(f"--from {text!r}: say earliest, latest or TOPIC:PARTITION=OFFSET,… as in orders:0=1500")
-        places[parse_partition(partition)] = int(offset)
-    return places
+def ledger_attest(
+    spec: LandingSpec,
+    output: Output,
+    *,
+    snapshot: int | None,
+    log: bool,
+    at: str | None,
+    tables: Sequence[str] | None,
+    yes: bool,
+) -> int:
+    """Show what would be said of the tables, and say it if *yes*.
+
+    :raises SpecError: *at* is no list of offsets, or a table is not of the landing
+    :raises LakecommitError: a part that is needed is away, or the word cannot be true
+    """
+    from airflow_provider_lakecommit.cycle import attest as word
+
+    if strange := [t for t in tables or () if t not in spec.landing.tables]:
+        raise SpecError(f"--table {strange[0]}: the landing has {', '.join(spec.landing.tables)}")
+    with Rim.connect(spec.landing, spec.kafka, spec.catalog, say=output.say) as rim:
+        if snapshot is not None:
+            said = word.from_snapshot(rim, snapshot)
+        elif log:
+            said = word.from_log(rim, tables)
+        else:
+            hint = f"--at {at!r}: say TOPIC:PARTITION=OFFSET,… as in orders:0=1500, or the same as a JSON object"
+            said = word.from_offsets(rim, parse_offsets(at or "", hint), tables)
+        done = word.attest(rim, said) if yes else {}
+    if output.as_json:
+        output.result({"tables": [_said_to_dict(t) for t in said.tables], "written": yes, **done})
+    else:
+        output.lines(_said_text(said, yes=yes))
+    return Exit.DONE
+
+
+def _said_to_dict(t: AttestedTable) -> dict[str, Any]:
+    return {
+        "table": t.table,
+        "from": t.word,
+        "condition": str(t.state.condition),
+        "reason": t.state.reason,
+        "before": offsets(t.before),
+        "announced": offsets(t.announced),
+        "attested": offsets(t.section.covered),
+        "next": {str(p): t.section.end(p) for p in sorted(t.section.starts)},
+        "read_again": offsets(t.again),
+        "never_read": offsets(t.unsaid),
+    }
+
+
+def _said_text(said: Attested, *, yes: bool) -> Iterable[str]:
+    for t in said.tables:
+        told = f" ({t.state.reason})" if t.state.reason else ""
+        yield f"{t.table}: ledger {t.state.condition}{told}; attested by {t.word}"
+        for p in sorted(t.section.starts):
+            yield f"  {p}: landed {t.section.covered[p]}, goes on at {t.section.end(p)}"
+        if t.again:
+            yield f"  read AGAIN, though the ledger or the control log has it: {t.again}: doubled if its rows are there"
+        if t.unsaid:
+            yield f"  never read, though neither ledger nor log has it: {t.unsaid}: lost if its rows are not there"
+    yield "written" if yes else "nothing is written: the same with --yes writes it"
+
+
+def parse_offsets(text: str, hint: str) -> dict[tuple[str, int], int]:
+    """Offsets by (topic, partition), from ``topic:0=15,topic:1=9`` or a JSON object.
+
+    :raises SpecError: *text* is neither
+    """
+    pairs = [part.strip().partition("=")[::2] for part in text.split(",")]
+    if text.lstrip().startswith("{"):
+        try:
+            pairs = [(str(partition), str(offset)) for partition, offset in json.loads(text).items()]
+        except ValueError:
+            raise SpecError(hint) from None
+    if not all(offset.isdecimal() for _, offset in pairs):
+        raise SpecError(hint)
+    return {parse_partition(partition): int(offset) for partition, offset in pairs}
 
 
 def parse_partition(text: str) -> tuple[str, int]:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import timedelta
 
 from airflow_provider_lakecommit.cli.output import Exit, Output
 from airflow_provider_lakecommit.cli.process import is_dead
@@ -21,13 +22,14 @@ from airflow_provider_lakecommit.landing import LandingSpec
 __all__ = ["status"]
 
 
-def status(spec: LandingSpec, output: Output) -> int:
+def status(spec: LandingSpec, output: Output, *, every: timedelta | None = None) -> int:
     """Show where the landing stands.
 
+    :param every: how often it runs, for the warning that unread offsets may expire
     :raises LakecommitError: a part that has to be asked is away
     """
     with Rim.connect(spec.landing, spec.kafka, spec.catalog, say=output.say) as rim:
-        found = read_status(rim)
+        found = read_status(rim, every)
     if output.as_json:
         output.result(to_dict(found))
     else:
@@ -47,6 +49,9 @@ def _text(found: Status) -> Iterable[str]:
         yield from _columns(
             ("partition", "start", "landed", "stable", "lag", "note"), [_partition(p) for p in found.partitions]
         )
+    yield from (f"  WARNING: {warning}" for warning in found.warnings)
+    if found.shortest is not None and not found.warnings:
+        yield f"  {found.shortest.partition}: {found.shortest}"
     yield from (_cycle(c) for c in found.cycles)
     yield from (f"  blocked {b}; `lakecommit unblock` says how to go on" for b in found.blocked)
 

@@ -8,7 +8,7 @@ rollback takes rows from all of them; carrying forward changes no coverage.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from uuid import UUID, uuid4
 
@@ -23,7 +23,7 @@ from airflow_provider_lakecommit.core.model import ControlPosition, LedgerSectio
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.hooks.table import Tables
 
-__all__ = ["carry_forward", "join_table", "renew_epochs", "set_section"]
+__all__ = ["attest_section", "carry_forward", "join_table", "renew_epochs", "set_section"]
 
 Update = Callable[[LedgerState], tuple[LedgerSection, ...] | None]
 
@@ -139,11 +139,54 @@ def set_section(
     return _swap(tables, table, branch, Kind.INIT, (section.landing, section.lane), update, patience)
 
 
+def attest_section(
+    tables: Tables,
+    table: str,
+    section: LedgerSection,
+    *,
+    seen: LedgerState,
+    others: tuple[LedgerSection, ...] = (),
+    word: str,
+    branch: str = MAIN_BRANCH,
+    patience: Patience | None = None,
+) -> LedgerState:
+    """Set a landing's section to what a person says the table holds. Sections that the ledger has too keep what they
+    say; all of them get a new epoch unless the ledger was in order.
+
+    :param seen: what the person was shown; another ledger by now is not overwritten
+    :param others: sections of other landings that come back where the ledger has none of theirs
+    :param word: where the word came from, for the snapshot's summary (``lakecommit.attested``)
+    :raises LedgerError: the ledger has changed since
+    """
+
+    def update(state: LedgerState) -> tuple[LedgerSection, ...]:
+        if (state.table_uuid, state.condition, state.snapshot_id) != (
+            seen.table_uuid,
+            seen.condition,
+            seen.snapshot_id,
+        ):
+            raise LedgerError(
+                f"{table}: the ledger is in snapshot {state.snapshot_id} ({state.condition}) now, it was in "
+                f"{seen.snapshot_id} ({seen.condition}) when it was looked up: a run is under way; look again"
+            )
+        own = (section.landing, section.lane)
+        there = {(s.landing, s.lane) for s in state.sections}
+        kept = [s for s in state.sections if (s.landing, s.lane) != own]
+        if state.condition is Condition.ROLLED_BACK:
+            kept = [replace(s, epoch=uuid4()) for s in kept]
+        back = [replace(s, epoch=uuid4()) for s in others if (s.landing, s.lane) not in {*there, own}]
+        return (*kept, *back, section)
+
+    who = (section.landing, section.lane)
+    return _swap(tables, table, branch, Kind.INIT, who, update, patience, extra={"attested": word})
+
+
 def _check_uuid(state: LedgerState, table: str, expected: UUID | None) -> None:
     if expected is not None and state.table_uuid != expected:
         raise LedgerError(
             f"{table} is table {state.table_uuid} now, the control log remembers {expected}: it was dropped and made "
-            "anew. State where it goes on with `lakecommit ledger init SPEC --from OFFSETS`"
+            "anew. If it holds what was landed: `lakecommit ledger attest SPEC --from-log`; if not, state where it "
+            "goes on with `lakecommit ledger init SPEC --from OFFSETS`"
         )
 
 
@@ -156,8 +199,11 @@ def _swap(
     update: Update,
     patience: Patience | None,
     control_end: LogPoint | None = None,
+    extra: Mapping[str, str] | None = None,
 ) -> LedgerState:
-    record = SnapshotRecord(kind=kind, branch=branch, landing=who[0], lane=who[1], control_end=control_end)
+    record = SnapshotRecord(
+        kind=kind, branch=branch, landing=who[0], lane=who[1], control_end=control_end, extra=extra or {}
+    )
 
     def decide(_: TableMetadata, state: LedgerState) -> Change[None] | None:
         sections = update(state)

@@ -111,7 +111,10 @@ def _judge_ledger(reading: _Reading, metadata: TableMetadata, state: LedgerState
         case Condition.ROLLED_BACK:
             reading.note(f"{state.reason}; the next cycle starts a new epoch and reads the rest again")
         case Condition.LOST | Condition.CUT:
-            reading.wrong(f"the ledger is {state.condition}: {state.reason}; `lakecommit ledger init` sets it again")
+            reading.wrong(
+                f"the ledger is {state.condition}: {state.reason}; `lakecommit ledger attest` or `ledger init` sets it "
+                "again"
+            )
 
 
 def _begins(first: LandingSnapshot) -> bool:

@@ -107,7 +107,8 @@ class Rim:
         self.close()
 
     def sender(self, role: str, commit_id: UUID) -> Sender:
-        return Sender(landing=self.landing.name, lane=self.lane, role=role, commit_id=commit_id)
+        form = self.landing.control_events
+        return Sender(landing=self.landing.name, lane=self.lane, role=role, commit_id=commit_id, form=form)
 
     def look(self, ledgers: Sequence[TableLedger], *, since: Look | None = None, until: int | None = None) -> Look:
         """Read the log that the ledgers need, and fold it over them.

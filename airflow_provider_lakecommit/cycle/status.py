@@ -11,16 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, read_ledger
 from airflow_provider_lakecommit.core.fold import fold
+from airflow_provider_lakecommit.core.headroom import Headroom, interval_of, threshold_of
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.core.planning import Watermark
 from airflow_provider_lakecommit.core.settle import passed_ends, settle, valid_through
 from airflow_provider_lakecommit.core.view import AcceptedSlice, CycleState, TableLedger, View
-from airflow_provider_lakecommit.cycle.rim import Rim
+from airflow_provider_lakecommit.cycle.headroom import ask, sharpened, warnings
+from airflow_provider_lakecommit.cycle.rim import Look, Rim
 from airflow_provider_lakecommit.exceptions import ControlTopicError
 
 __all__ = ["OpenCycle", "PartitionStatus", "Status", "TableStatus", "read_status", "to_dict"]
@@ -46,7 +48,8 @@ class TableStatus:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionStatus:
     """One source partition. ``lag`` is what the slowest table lacks of what can be read, ``kept`` how many landed
-    offsets the source still holds before it would remove one that is not landed.
+    offsets the source still holds before it would remove one that is not landed. ``headroom`` is there if something is
+    unread.
     """
 
     partition: SourcePartition
@@ -56,6 +59,7 @@ class PartitionStatus:
     landed: int | None
     lag: int
     held_up: int
+    headroom: Headroom | None = None
 
     @property
     def kept(self) -> int | None:
@@ -82,46 +86,61 @@ class Status:
     blocked: tuple[str, ...]
     valid_through: datetime | None
     missing_topics: tuple[str, ...] = ()
+    shortest: Headroom | None = None
+    warnings: tuple[str, ...] = ()
 
     @property
     def lag(self) -> int:
         return sum(p.lag for p in self.partitions)
 
 
-def read_status(rim: Rim) -> Status:
+HEADROOM_SECONDS = 5.0
+
+
+def read_status(rim: Rim, every: timedelta | None = None) -> Status:
     """Look once.
 
+    :param every: how often the landing runs, for the warning that its unread offsets may expire; by default what the
+        control log shows
     :raises CatalogError: the catalog is away
     :raises ControlTopicError: the control topic is away
     :raises SourceUnavailableError: the source is away
     """
     at = rim.now()
+    rim.source.ask_retention()
     states = [(name, _ledger(rim, name)) for name in rim.landing.tables]
     ledgers = [_table_ledger(rim, name, state) for name, state in states if state is not None and _section(rim, state)]
     source = rim.source.watermarks(missing_ok=True)
-    view = _view(rim, ledgers)
+    look = _look(rim, ledgers)
+    view = look.view if look else fold((), (), rim.landing.completion_timeout)
+    threshold = threshold_of(rim.landing.completion_timeout, every or (interval_of(look.entries) if look else None))
+    asked = ask(rim, view, source, threshold, patience=HEADROOM_SECONDS).found(HEADROOM_SECONDS)
+    headroom = sharpened(rim, asked, seconds=HEADROOM_SECONDS)
+    left = {h.partition: h for h in headroom}
     by_name = {t.table: t for t in ledgers}
     reached = [passed_ends(t, view.accepted[t.table], source.partitions) for t in ledgers]
     return Status(
         landing=rim.landing.name,
         at=at,
         tables=tuple(_table(name, state, by_name.get(name), view, source.partitions) for name, state in states),
-        partitions=tuple(_partition(p, w, reached) for p, w in sorted(source.partitions.items())),
+        partitions=tuple(_partition(p, w, reached, left.get(p)) for p, w in sorted(source.partitions.items())),
         cycles=tuple(OpenCycle(cycle=c, live=c.live(at)) for c in view.open_cycles()),
         blocked=tuple(f"{b.coverage}: {b.reason}" for b in view.blocked),
         valid_through=_valid_through(view, reached) if len(ledgers) == len(states) else None,
         missing_topics=source.missing_topics,
+        shortest=next(iter(headroom), None),
+        warnings=warnings(headroom, threshold),
     )
 
 
-def _view(rim: Rim, ledgers: Sequence[TableLedger]) -> View:
+def _look(rim: Rim, ledgers: Sequence[TableLedger]) -> Look | None:
     """Before the first cycle there may be no control topic; afterwards its absence is an error."""
     try:
-        return rim.look(ledgers).view
+        return rim.look(ledgers)
     except ControlTopicError:
         if ledgers:
             raise
-        return fold((), (), rim.landing.completion_timeout)
+        return None
 
 
 def _ledger(rim: Rim, table: str) -> LedgerState | None:
@@ -175,7 +194,7 @@ def _table(
 
 
 def _partition(
-    p: SourcePartition, mark: Watermark, reached: Iterable[Mapping[SourcePartition, int]]
+    p: SourcePartition, mark: Watermark, reached: Iterable[Mapping[SourcePartition, int]], headroom: Headroom | None
 ) -> PartitionStatus:
     landed = min((ends[p] for ends in reached), default=None)
     return PartitionStatus(
@@ -186,6 +205,7 @@ def _partition(
         landed=landed,
         lag=max(0, mark.stable - (mark.start if landed is None else landed)),
         held_up=mark.high - mark.stable,
+        headroom=headroom,
     )
 
 
@@ -213,12 +233,27 @@ def to_dict(status: Status) -> dict[str, Any]:
                 "lag": p.lag,
                 "held_up": p.held_up,
                 "kept": p.kept,
+                "headroom": None if p.headroom is None else _headroom_to_dict(p.headroom),
             }
             for p in status.partitions
         ],
         "cycles": [_cycle_to_dict(c) for c in status.cycles],
         "blocked": list(status.blocked),
         "missing_topics": list(status.missing_topics),
+        "warnings": list(status.warnings),
+    }
+
+
+def _headroom_to_dict(h: Headroom) -> dict[str, Any]:
+    kept = h.retention
+    return {
+        "oldest_unread": h.offset,
+        "known": kept is not None and (kept.time is None or h.due is not None),
+        "expires_at": None if h.expires_at is None else h.expires_at.isoformat(),
+        "seconds": None if h.left is None else h.left.total_seconds(),
+        "retention_seconds": None if kept is None or kept.time is None else kept.time.total_seconds(),
+        "retention_bytes": None if kept is None else kept.bytes,
+        "text": str(h),
     }
 
 

@@ -18,10 +18,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition, Uuid
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, and exported without saying so
+    AclOperation,
     AdminClient,
     ConfigResource,
     NewTopic,
@@ -33,7 +34,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, and
 from airflow_provider_lakecommit.exceptions import LakecommitError
 from airflow_provider_lakecommit.hooks.kafka_config import Trouble, bootstrap_servers, made, unreachable
 
-__all__ = ["ClusterAdmin", "Edge", "StaleTopicError", "TopicFacts", "topic_id_text"]
+__all__ = ["Asked", "ClusterAdmin", "Edge", "StaleTopicError", "TopicFacts", "TopicRights", "topic_id_text"]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -81,12 +82,37 @@ class TopicFacts:
     partitions: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRights:
+    """A topic, and what this principal may do with it. ``replicas`` is that of the partition with the fewest."""
+
+    partitions: int
+    replicas: int
+    operations: frozenset[AclOperation]
+
+
 class Edge(Enum):
     """A border of a partition's log. The last two are one past the last record that can be read, and that there is."""
 
     START = "log start"
     STABLE = "last stable offset"
     HIGH = "high watermark"
+
+
+class Asked(Generic[K, V]):
+    """Questions that are on their way while the caller does something else. Nothing is asked again: what has no answer
+    by the time it is wanted, or a refusal, is simply not known.
+    """
+
+    def __init__(self, futures: Mapping[K, Future[Any]], read: Callable[[Any], V]) -> None:
+        self._futures = futures
+        self._read = read
+
+    def within(self, seconds: float) -> dict[K, V]:
+        """What is answered after at most that time."""
+        wait(self._futures.values(), timeout=max(0.0, seconds))
+        done = {key: f for key, f in self._futures.items() if f.done() and f.exception() is None}
+        return {key: self._read(f.result()) for key, f in done.items()}
 
 
 def topic_id_text(topic_id: Uuid) -> str:
@@ -171,13 +197,71 @@ class ClusterAdmin:
         entries = answers[resource]
         return None if isinstance(entries, KafkaError) else {key: str(entry.value) for key, entry in entries.items()}
 
+    def ask_settings(self, topics: Iterable[str]) -> Asked[str, dict[str, str]]:
+        """Ask for the settings of topics, in one go, without waiting."""
+        asked = {ConfigResource(ResourceType.TOPIC, topic): topic for topic in topics}
+        futures = self._client.describe_configs(list(asked), request_timeout=self._timeout)
+        return Asked({asked[r]: f for r, f in futures.items()}, lambda e: {k: str(v.value) for k, v in e.items()})
+
+    def ask_first_since(self, times: Mapping[tuple[str, int], int]) -> Asked[tuple[str, int], tuple[int, int] | None]:
+        """Ask, without waiting, for the first offset at or after a time of each partition (milliseconds), and its
+        timestamp; ``None`` where there is none.
+        """
+        asked = {TopicPartition(*place): OffsetSpec.for_timestamp(ms) for place, ms in times.items()}
+        if not asked:
+            return Asked({}, lambda _: None)
+        futures = self._client.list_offsets(asked, request_timeout=self._timeout)
+        return Asked(
+            {(place.topic, place.partition): f for place, f in futures.items()},
+            lambda found: None if found.offset < 0 else (int(found.offset), int(found.timestamp)),
+        )
+
+    def rights(self, topic: str) -> TopicRights | None:
+        """What we may do with a topic; None when it does not exist, or may not even be described."""
+        asked = TopicCollection([topic])
+        answer = self._ask(
+            f"asking for the rights on topic {topic!r}",
+            lambda left: self._client.describe_topics(asked, include_authorized_operations=True, request_timeout=left),
+        )[topic]
+        if isinstance(answer, KafkaError):
+            if answer.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, *_DENIED):
+                return None
+            answer = self._granted(f"describing topic {topic!r}", answer)
+        return TopicRights(
+            partitions=len(answer.partitions),
+            replicas=min((len(p.replicas) for p in answer.partitions), default=0),
+            operations=frozenset(answer.authorized_operations or ()),
+        )
+
+    def broker_settings(self) -> dict[str, str] | None:
+        """The settings of one broker; None when we may not look at them."""
+        doing = "asking for the brokers"
+        answer = self._ask(doing, lambda left: {"": self._client.describe_cluster(request_timeout=left)})[""]
+        node = self._granted(doing, answer).nodes[0]
+        resource = ConfigResource(ResourceType.BROKER, str(node.id))
+        answers = self._ask(
+            "reading the settings of a broker",
+            lambda left: self._client.describe_configs([resource], request_timeout=left),
+        )
+        entries = answers[resource]
+        return None if isinstance(entries, KafkaError) else {key: str(entry.value) for key, entry in entries.items()}
+
     def create(
-        self, topic: str, *, partitions: int, replication: int | None, settings: Mapping[str, str]
+        self,
+        topic: str,
+        *,
+        partitions: int,
+        replication: int | None,
+        settings: Mapping[str, str],
+        trial: bool = False,
     ) -> KafkaError | None:
-        """Create a topic; the brokers' objection, if they have one. Without *replication* their default is taken."""
+        """Create a topic; the brokers' objection, if they have one. Without *replication* their default is taken, as a
+        *trial* nothing is made.
+        """
         wanted = NewTopic(topic, partitions, -1 if replication is None else replication, config=dict(settings))
         answers = self._ask(
-            f"creating topic {topic!r}", lambda left: self._client.create_topics([wanted], request_timeout=left)
+            f"creating topic {topic!r}",
+            lambda left: self._client.create_topics([wanted], request_timeout=left, validate_only=trial),
         )
         answer = answers[topic]
         return answer if isinstance(answer, KafkaError) else None

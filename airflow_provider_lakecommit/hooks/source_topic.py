@@ -12,18 +12,27 @@ not answer within `timeout` a :class:`SourceUnavailableError` with the cause.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Self
 
+from airflow_provider_lakecommit.core.headroom import Retention
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.core.planning import Watermark
 from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailableError
-from airflow_provider_lakecommit.hooks.kafka_admin import ClusterAdmin, Edge, StaleTopicError, TopicFacts
+from airflow_provider_lakecommit.hooks.kafka_admin import Asked, ClusterAdmin, Edge, StaleTopicError, TopicFacts
 from airflow_provider_lakecommit.hooks.kafka_config import bootstrap_servers
 
 __all__ = ["SourceState", "SourceTopics"]
+
+SETTINGS_SECONDS = 300.0
+"""For how long the settings of a topic are taken to be what they were."""
+
+First = tuple[int, datetime] | None
+"""The first offset at or after some time, and its timestamp."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +55,8 @@ class SourceTopics:
     def __init__(self, config: Mapping[str, Any], topics: tuple[str, ...], timeout: float = 15.0) -> None:
         self._config = config
         self._topics = topics
+        self._settings: Asked[str, dict[str, str]] | None = None
+        self._asked_at = 0.0
         self._admin = ClusterAdmin(
             config,
             timeout=timeout,
@@ -63,8 +74,57 @@ class SourceTopics:
         """
         return self._admin.steadily("asking for the source's offsets", lambda: self._look(missing_ok))
 
+    def ask_retention(self) -> None:
+        """Ask for the topics' settings, unless they were told a moment ago; does not wait."""
+        if self._settings is None or time.monotonic() - self._asked_at > SETTINGS_SECONDS:
+            self._asked_at = time.monotonic()
+            self._settings = self._admin.ask_settings(self._topics)
+
+    def retentions(self, seconds: float) -> dict[str, Retention]:
+        """What each topic's settings say about removal, of those that are known after at most that time."""
+        self.ask_retention()
+        told = self._settings.within(seconds) if self._settings else {}
+        out: dict[str, Retention] = {}
+        for topic, settings in told.items():
+            with contextlib.suppress(KeyError, ValueError):
+                out[topic] = Retention.of(settings)
+        if len(out) < len(self._topics):
+            self._settings = None
+        return out
+
+    def ask_first_since(
+        self, times: Iterable[tuple[SourcePartition, datetime]]
+    ) -> Callable[[float], list[tuple[SourcePartition, datetime, First]]]:
+        """Ask for the first offset at or after a time, of any number of partitions and times, without waiting.
+
+        The answer waits for at most the seconds it is given; what has no answer by then is left out.
+        """
+        rounds: list[tuple[dict[SourcePartition, datetime], Asked[tuple[str, int], tuple[int, int] | None]]] = []
+        left = list(times)
+        while left:
+            now: dict[SourcePartition, datetime] = {}
+            rest = [(p, t) for p, t in left if now.setdefault(p, t) is not t]
+            asked = {(p.topic, p.partition): int(t.timestamp() * 1000) for p, t in now.items()}
+            rounds.append((now, self._admin.ask_first_since(asked)))
+            left = rest
+
+        def answers(seconds: float) -> list[tuple[SourcePartition, datetime, First]]:
+            deadline = time.monotonic() + seconds
+            out: list[tuple[SourcePartition, datetime, First]] = []
+            for asked, answer in rounds:
+                found = answer.within(deadline - time.monotonic())
+                out += [
+                    (p, t, _first(found[p.topic, p.partition]))
+                    for p, t in asked.items()
+                    if (p.topic, p.partition) in found
+                ]
+            return out
+
+        return answers
+
     def close(self) -> None:
         self._admin.close()
+        self._settings = None
 
     def __enter__(self) -> Self:
         return self
@@ -109,3 +169,7 @@ class SourceTopics:
             f"topic {listed} does not exist in Kafka at {bootstrap_servers(self._config)}: correct `topics` of the "
             "landing or create it; a topic that this principal may not describe looks the same"
         )
+
+
+def _first(found: tuple[int, int] | None) -> First:
+    return None if found is None else (found[0], datetime.fromtimestamp(found[1] / 1000, UTC))

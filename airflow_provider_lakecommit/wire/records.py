@@ -81,12 +81,15 @@ class Outgoing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sender:
-    """Makes the records of one role (``plan``, ``commit``, ``write``) of a landing's lane for one cycle."""
+    """Makes the records of one role (``plan``, ``commit``, ``write``) of a landing's lane for one cycle. ``form`` is
+    that of the events, for the connectors that share the topic.
+    """
 
     landing: str
     lane: str
     role: str
     commit_id: UUID
+    form: str = "1.12"
 
     def opened(self, event_id: UUID, at: datetime, cycle: Cycle, plan: Plan, directives: Directives) -> Outgoing:
         """START_COMMIT with its plan."""
@@ -156,7 +159,7 @@ class Sender:
         event = Event(id=event_id, timestamp=at, group_id=group_id(self.landing), payload=payload)
         return Outgoing(
             key=str(uuid5(_KEYS, f"{self.landing}\x1f{self.role}")).encode(),
-            value=encode(event),
+            value=encode(event, form="1.10" if self.form == "1.10" else "1.12"),
             headers=h.header(
                 {"lane": self.lane, **values}, f"the header of a {event.type.name} of landing {self.landing}"
             ),

@@ -29,6 +29,7 @@ from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.exceptions import WireError
 from airflow_provider_lakecommit.wire.events import (
     CommitComplete,
+    CommitToTable,
     DataComplete,
     DataWritten,
     Event,
@@ -67,6 +68,19 @@ class Record:
     headers: Sequence[tuple[str, bytes]]
     offset: int = 41
     timestamp: datetime = AT
+
+
+@pytest.mark.parametrize(("form", "table"), [("1.12", TABLE), ("1.10", replace(TABLE, table_uuid=None))])
+def test_events_go_out_in_the_form_of_the_landing_and_either_is_read(form: str, table: TableReference) -> None:
+    sender = replace(SENDER, form=form)
+    told = {"table": TABLE, "name": "shop.orders", "snapshot_id": 5, "token": UUID(int=14), "coverage": Coverage()}
+    sent = sender.published(EVENT, AT, directives=NOTHING, **told)  # type: ignore[arg-type]
+    payload = decode(sent.value).payload
+    assert isinstance(payload, CommitToTable)
+    assert payload.table == table
+    entry = read(sent)
+    assert isinstance(entry, TablePublished)
+    assert entry.token == UUID(int=14)
 
 
 def read(out: Outgoing, landing: str = "orders", lane: str = "live") -> Entry | None:

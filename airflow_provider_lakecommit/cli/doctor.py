@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`lakecommit doctor`: everything that a landing needs, looked at in one run, each with what was seen and what helps.
+
+Contract: exit code 1 when anything is ``FAIL``; a ``warn`` is none. Nothing is landed, made or changed, but for what is
+undone at once: an empty transaction, and a small file in the tables' storage.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_lakecommit.cli.output import Exit, Output
+from airflow_provider_lakecommit.cli.session import LocalSpark, SparkSection
+from airflow_provider_lakecommit.cycle.rim import Rim
+from airflow_provider_lakecommit.doctor.brokers import brokers
+from airflow_provider_lakecommit.doctor.executor import executor
+from airflow_provider_lakecommit.doctor.finding import Finding, Level, looked, warn
+from airflow_provider_lakecommit.doctor.host import installed_versions, java, memory, versions
+from airflow_provider_lakecommit.doctor.lake import headroom, probe_place, tables
+from airflow_provider_lakecommit.landing import LandingSpec
+from airflow_provider_lakecommit.spark.job import Secrets
+from airflow_provider_lakecommit.spark.probe import run_probe
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+__all__ = ["doctor", "examine"]
+
+_SECRET = ("secret", "key", "token", "password", "credential", "sas")
+
+
+def doctor(spec: LandingSpec, output: Output, *, every: timedelta | None, spark: bool) -> int:
+    """Look, and say what was found.
+
+    :param every: how often the landing runs
+    :param spark: also run a task
+    """
+    found = examine(spec, output, every=every, spark=spark)
+    bad = [f for f in found if f.level is Level.FAIL]
+    if output.as_json:
+        output.result(
+            {
+                "landing": spec.landing.name,
+                "ok": not bad,
+                "findings": [
+                    {"check": f.check, "level": f.level.value, "seen": f.seen, "remedy": f.remedy} for f in found
+                ],
+            }
+        )
+    else:
+        output.lines(_text(spec.landing.name, found))
+    return Exit.REFUSED if bad else Exit.DONE
+
+
+def examine(spec: LandingSpec, output: Output, *, every: timedelta | None, spark: bool) -> list[Finding]:
+    """All findings, in the order in which one thing needs the other."""
+    section = SparkSection(spec.spark)
+    master = None if section.remote else section.master
+    out = looked("versions", lambda: versions(installed_versions()))
+    out += looked("java", lambda: java(master))
+    out += looked("memory", lambda: memory(master, section.conf))
+    kafka = looked("brokers", lambda: brokers(spec.landing, spec.kafka, every))
+    out += kafka
+    with Rim.connect(spec.landing, spec.kafka, spec.catalog, say=output.say) as rim:
+        lake, there = tables(rim)
+        out += lake
+        if there and not any(f.level is Level.FAIL for f in (*kafka, *lake)):
+            out += looked("headroom", lambda: headroom(rim, every))
+        if spark:
+            out += looked("executor", lambda: _executor(spec, section, rim, there, output))
+    return out
+
+
+def _executor(
+    spec: LandingSpec, section: SparkSection, rim: Rim, there: Sequence[Table], output: Output
+) -> Iterable[Finding]:
+    properties = rim.tables.io_properties()
+    place = probe_place(there[0]) if there else ""
+    if section.remote is not None:
+        if any(word in key for key in properties for word in _SECRET):
+            place = ""
+        try:
+            seen, began = _through_connect(section.remote, place, properties)
+        except ImportError as e:
+            yield warn(
+                "executor", f"not looked at: {e}", "install what a Spark Connect client needs, or use --no-spark"
+            )
+            return
+    else:
+        engine = LocalSpark(section, say=output.say, on_start=lambda: None)
+        try:
+            engine.start()
+            began = time.time()
+            seen = engine.probe(place, Secrets(kafka={}, io=properties))
+        finally:
+            engine.close()
+    yield from executor(seen, began, tried=bool(place))
+
+
+def _through_connect(remote: str, place: str, properties: dict[str, str]) -> tuple[dict[str, Any], float]:
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.builder.remote(remote).create()
+    try:
+        began = time.time()
+        return run_probe(session, place, lambda: properties), began
+    finally:
+        session.stop()
+
+
+def _text(name: str, found: Sequence[Finding]) -> Iterable[str]:
+    width = max(len(f.check) for f in found)
+    for f in found:
+        yield f"{f.level.value:<4}  {f.check:<{width}}  {f.seen}"
+        if f.remedy:
+            yield f"{'':<4}  {'':<{width}}  -> {f.remedy}"
+    counts = {level: sum(f.level is level for f in found) for level in Level}
+    told = ", ".join(f"{counts[level]} {level.value}" for level in Level)
+    yield f"{name}: {told}"

@@ -1,0 +1,287 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A person's word on what a table holds, where its metadata does not tell any more: `lakecommit ledger attest`.
+
+Contract: :func:`look_up` reads and writes nothing; what it gives is what :func:`attest` then writes, by one
+compare-and-swap per table that is refused if the ledger of that table has changed since. The section that is written
+has a new epoch, so nothing that was pending is committed to it, and its snapshot says where the word came from. Unlike
+``ledger init`` an attested ledger may also go *back*: the person answers for the rows, and is shown beforehand which
+offsets would be read again and which never.
+
+Failure story: killed in between, some tables have the attested ledger and some have not; the same command can be given
+again. A word that cannot be true (offsets past the end of the log, another topic) is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+
+from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, read_ledger
+from airflow_provider_lakecommit.committer.marks import attest_section
+from airflow_provider_lakecommit.committer.summary import has_ledger, sections_of
+from airflow_provider_lakecommit.core.log import Entry, TablePublished
+from airflow_provider_lakecommit.core.model import LedgerSection
+from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
+from airflow_provider_lakecommit.core.planning import Watermark
+from airflow_provider_lakecommit.cycle.prepare import origin_position
+from airflow_provider_lakecommit.cycle.rim import Rim
+from airflow_provider_lakecommit.cycle.write import read_entries
+from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
+from airflow_provider_lakecommit.hooks.source_topic import SourceState
+
+__all__ = ["Attested", "AttestedTable", "attest", "from_log", "from_offsets", "from_snapshot"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttestedTable:
+    """What is about to be said of one table. ``before`` is what its ledger says now, ``announced`` what the control log
+    says was published in it; ``others`` are sections of other landings that come back with the named snapshot.
+    """
+
+    table: str
+    word: str
+    state: LedgerState
+    section: LedgerSection
+    before: Coverage
+    announced: Coverage
+    others: tuple[LedgerSection, ...] = ()
+
+    @property
+    def again(self) -> Coverage:
+        """Landed by the ledger or the log, and not by this word: read again, so doubled if the rows are there."""
+        return (self.before | self.announced) - self.section.covered
+
+    @property
+    def unsaid(self) -> Coverage:
+        """Landed by this word only: never read, so lost if the rows are not there."""
+        return self.section.covered - self.before - self.announced
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attested:
+    """The whole of it."""
+
+    tables: tuple[AttestedTable, ...]
+    marks: Mapping[SourcePartition, Watermark]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
+    """One table as it is, for making the word."""
+
+    name: str
+    table: Table
+    state: LedgerState
+    own: LedgerSection | None
+    log: _Log
+
+    @property
+    def announced(self) -> Coverage:
+        return self.log.announced(self.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Log:
+    """All that the landing's control partition still holds, from offset ``begin`` on."""
+
+    entries: Sequence[Entry]
+    begin: int
+
+    def announced(self, table: str | None = None) -> Coverage:
+        """What was published in a table, or in any."""
+        said = (e for e in self.entries if isinstance(e, TablePublished) and table in (None, e.table))
+        return Coverage.of(item for e in said for item in e.coverage.items())
+
+
+Said = tuple[str, Mapping[SourcePartition, int], Coverage, tuple[LedgerSection, ...]]
+"""Where a word is from, the first offsets, what is landed, and sections of others."""
+Word = Callable[[_Known, SourceState], Said]
+
+
+def from_snapshot(rim: Rim, snapshot_id: int) -> Attested:
+    """The word that the table which has this snapshot holds what the ledger in it says.
+
+    :raises LedgerError: no table of the landing has such a snapshot, or there is no ledger of this landing in it
+    :raises WireError: the ledger in it is damaged
+    """
+    tables = [(name, t) for name in rim.landing.tables if (t := rim.tables.find(name)) is not None]
+    name = next((n for n, t in tables if t.metadata.snapshot_by_id(snapshot_id) is not None), None)
+    if name is None:
+        raise LedgerError(
+            f"no table of landing {rim.landing.name} has a snapshot {snapshot_id}; with a ledger there are: "
+            f"{'; '.join(f'{n}: {_with_ledger(t.metadata)}' for n, t in tables) or 'none'}"
+        )
+
+    def word(known: _Known, _: SourceState) -> Said:
+        snapshot = known.table.metadata.snapshot_by_id(snapshot_id)
+        sections = sections_of(snapshot) if snapshot is not None and has_ledger(snapshot) else ()
+        own = next((s for s in sections if (s.landing, s.lane) == (rim.landing.name, rim.lane)), None)
+        if own is None:
+            raise LedgerError(
+                f"snapshot {snapshot_id} of {name} holds no ledger of landing {rim.landing.name}; these do: "
+                f"{_with_ledger(known.table.metadata)}"
+            )
+        return f"snapshot {snapshot_id}", own.starts, own.covered, tuple(s for s in sections if s is not own)
+
+    return _said(rim, (name,), word)
+
+
+def from_log(rim: Rim, tables: Sequence[str] | None = None) -> Attested:
+    """The word that a table holds what the control log says was published in it. What the log has forgotten is taken to
+    be in the table too: all before the oldest range of a partition that it remembers.
+
+    :param tables: by default those whose ledger is not in order
+    :raises LedgerError: the log remembers nothing of them
+    """
+
+    def word(known: _Known, source: SourceState) -> Said:
+        if not known.announced and known.name == rim.landing.table:
+            raise LedgerError(
+                f"control topic {rim.control.name} remembers no commit of landing {rim.landing.name} to {known.name}: "
+                f"say what it holds with `lakecommit ledger attest SPEC --at TOPIC:PARTITION=OFFSET,…`"
+            )
+        landed = Coverage({p: s for p, s in known.announced.parts.items() if p in source.partitions})
+        own = known.own.starts if known.own else {}
+        starts = {p: _first(p, known.log, own.get(p)) for p in source.partitions}
+        if unknown := sorted(p for p, start in starts.items() if start is None and source.partitions[p].high):
+            raise LedgerError(
+                f"{known.name}: the log of {rim.control.name} was cut by its retention and remembers nothing of "
+                f"{', '.join(map(str, unknown))}: say what the table holds with `lakecommit ledger attest SPEC --at "
+                f"TOPIC:PARTITION=OFFSET,…`"
+            )
+        return f"the log of {rim.control.name}", {p: s or 0 for p, s in starts.items()}, landed, ()
+
+    return _said(rim, tables, word)
+
+
+def from_offsets(rim: Rim, at: Mapping[tuple[str, int], int], tables: Sequence[str] | None = None) -> Attested:
+    """The word that a table holds everything below these offsets, by (topic, partition).
+
+    :param tables: by default those whose ledger is not in order
+    :raises SourceError: there is no such partition
+    :raises LedgerError: a partition is not named, and no ledger tells of it
+    """
+
+    def word(known: _Known, source: SourceState) -> Said:
+        places = {(p.topic, p.partition): p for p in source.partitions}
+        if strange := [f"{t}[{n}]" for t, n in at if (t, n) not in places]:
+            raise SourceError(f"{', '.join(strange)}: the source has no such partition")
+        starts = {p: known.own.starts.get(p, 0) if known.own else 0 for p in source.partitions}
+        unnamed = [p for place, p in places.items() if place not in at]
+        if unnamed and known.own is None:
+            raise LedgerError(
+                f"{known.name} has no ledger that tells of {', '.join(map(str, sorted(unnamed)))}: name them too, with "
+                f"0 where nothing is landed"
+            )
+        parts = {p: known.own.covered[p] for p in unnamed} if known.own else {}
+        for (topic, number), offset in at.items():
+            p = places[topic, number]
+            starts[p] = min(starts[p], offset)
+            parts[p] = RangeSet.of(OffsetRange(starts[p], offset))
+        return "a person's offsets", starts, Coverage(parts), ()
+
+    return _said(rim, tables, word)
+
+
+def attest(rim: Rim, said: Attested) -> dict[str, Any]:
+    """Write it.
+
+    :raises LedgerError: the ledger of a table has changed since it was looked up
+    :raises CatalogError: the catalog is away
+    """
+    for t in said.tables:
+        state = attest_section(
+            rim.tables,
+            t.table,
+            t.section,
+            seen=t.state,
+            others=t.others,
+            word=t.word,
+            branch=rim.landing.branch,
+        )
+        rim.say(f"{t.table}: the ledger is now what was attested, in snapshot {state.snapshot_id}")
+    return {"attested": {t.table: {str(p): t.section.end(p) for p in sorted(said.marks)} for t in said.tables}}
+
+
+def _said(rim: Rim, tables: Sequence[str] | None, word: Word) -> Attested:
+    rim.control.ensure()
+    source = rim.source.watermarks()
+    log = _log(rim)
+    known = [_known(rim, name, log) for name in tables or rim.landing.tables]
+    if tables is None:
+        known = [k for k in known if k.own is None or k.state.condition is not Condition.PRESENT]
+        if not known:
+            raise LedgerError(
+                f"every table of landing {rim.landing.name} has its ledger; to set one all the same, name it: "
+                f"`--table {rim.landing.table}`"
+            )
+    return Attested(tables=tuple(_one(rim, k, source, word) for k in known), marks=source.partitions)
+
+
+def _one(rim: Rim, known: _Known, source: SourceState, word: Word) -> AttestedTable:
+    told, starts, covered, others = word(known, source)
+    _check(known.name, starts, covered, source)
+    section = LedgerSection(
+        landing=rim.landing.name,
+        lane=rim.lane,
+        cluster_id=source.cluster_id,
+        epoch=rim.new_id(),
+        spec_version=rim.landing.spec_version,
+        starts=dict(starts),
+        covered=covered,
+        control=origin_position(rim),
+        record_bytes=known.own.record_bytes if known.own else 0,
+    )
+    return AttestedTable(
+        table=known.name,
+        word=told,
+        state=known.state,
+        section=section,
+        before=known.own.covered if known.own else Coverage(),
+        announced=known.announced,
+        others=others,
+    )
+
+
+def _check(name: str, starts: Mapping[SourcePartition, int], covered: Coverage, source: SourceState) -> None:
+    """Can it be true of the topics as they are?"""
+    ids = source.topic_ids
+    if strange := sorted({p.topic for p in starts.keys() | covered.parts.keys() if p.topic_id != ids.get(p.topic)}):
+        raise SourceError(
+            f"{name}: that ledger is of topic {', '.join(strange)} under another id, or of a topic that this landing "
+            f"does not read: the offsets of a topic made anew are other records; "
+            f"`lakecommit ledger init SPEC --from earliest` starts it over"
+        )
+    for p, s in sorted(covered.parts.items()):
+        mark = source.partitions.get(p)
+        if mark is None or s.ranges[-1].end > mark.high:
+            end = "does not exist" if mark is None else f"ends at {mark.high}"
+            raise SourceError(f"{name} cannot hold {p} {s}: the partition {end}; is this the right cluster?")
+
+
+def _known(rim: Rim, name: str, log: _Log) -> _Known:
+    table = rim.tables.load(name)
+    state = read_ledger(table.metadata, rim.landing.branch)
+    return _Known(name=name, table=table, state=state, own=state.section(rim.landing.name, rim.lane), log=log)
+
+
+def _log(rim: Rim) -> _Log:
+    log = rim.control.read(rim.control.partition_for(rim.landing.group_id), None)
+    return _Log(entries=read_entries(log.records, rim.landing.name, rim.lane), begin=log.begin)
+
+
+def _first(p: SourcePartition, log: _Log, known: int | None) -> int | None:
+    """Where a partition begins: where the log's oldest commit to *any* table does, because a table without rows is
+    announced late; ``None`` when nobody can tell.
+    """
+    if said := log.announced()[p]:
+        return said.ranges[0].start
+    return 0 if known is None and not log.begin else known
+
+
+def _with_ledger(metadata: TableMetadata) -> str:
+    return ", ".join(str(s.snapshot_id) for s in metadata.snapshots if has_ledger(s)) or "none"

@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The brokers: reached, topics there, rights granted, the control topic fit for its work.
+
+Contract: nothing is produced and nothing is made. Rights are what the brokers say this principal may do
+(``authorized operations`` of a description), creation is asked for as a trial run, and the transactional id is tried
+with an *empty* transaction under an id of the landing's own, ``lakecommit-<landing>-doctor``: it leaves no record.
+
+Failure story: brokers that do not answer are one finding, and nothing more is asked of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]  # public, and exported without saying so
+
+from airflow_provider_lakecommit.core.headroom import Retention, duration_text
+from airflow_provider_lakecommit.doctor.finding import Finding, fail, ok, warn
+from airflow_provider_lakecommit.exceptions import ControlTopicError, LakecommitError
+from airflow_provider_lakecommit.hooks.control_topic import PARTITIONS, TOPIC_SETTINGS
+from airflow_provider_lakecommit.hooks.kafka_admin import ClusterAdmin, TopicRights
+from airflow_provider_lakecommit.hooks.kafka_config import Trouble, bootstrap_servers, made, redacted
+from airflow_provider_lakecommit.landing import Landing
+
+__all__ = ["brokers"]
+
+TIMEOUT = 15.0
+TRANSACTION_MS = 10_000
+"""What our transactions ask for."""
+HEADER_BYTES, ROOMY_BYTES = 300_000, 1_000_000
+"""The largest header is 256 KiB; a list of files comes on top."""
+_READ = (AclOperation.READ, AclOperation.DESCRIBE)
+_WRITE = (*_READ, AclOperation.WRITE)
+
+
+def brokers(landing: Landing, kafka: Mapping[str, Any], every: timedelta | None) -> Iterable[Finding]:
+    """All of it.
+
+    :param every: how often the landing runs, if that is known
+    """
+    admin = ClusterAdmin(
+        kafka, timeout=TIMEOUT, away=ControlTopicError, refused=ControlTopicError, remedy=lambda: "grant DESCRIBE"
+    )
+    try:
+        cluster = admin.cluster_id()
+    except LakecommitError as e:
+        yield fail("brokers", str(e), "correct `bootstrap.servers` and the login; nothing else was asked of them")
+        return
+    yield ok("brokers", f"cluster {cluster} at {bootstrap_servers(kafka)}")
+    names = [*landing.topic_names, landing.control_topic_name]
+    rights = {name: admin.rights(name) for name in names}
+    for name in landing.topic_names:
+        yield from _source(name, rights[name], admin.settings(name) if rights[name] else None, landing, every)
+    yield from _control(landing, admin, rights[landing.control_topic_name], every)
+    yield from _broker_settings(admin)
+    yield from _transaction(landing, kafka)
+    admin.close()
+
+
+def _source(
+    name: str, rights: TopicRights | None, settings: Mapping[str, str] | None, landing: Landing, every: timedelta | None
+) -> Iterable[Finding]:
+    check = f"topic {name}"
+    if rights is None:
+        yield fail(check, "does not exist, or may not be described", "correct `topics`, create it, or grant DESCRIBE")
+        return
+    yield ok(check, f"{rights.partitions} partitions")
+    yield _granted(check, rights, _READ)
+    yield from _retention(f"retention of {name}", settings, landing, every)
+
+
+def _granted(check: str, rights: TopicRights, wanted: Sequence[AclOperation]) -> Finding:
+    lacking = [operation.name for operation in wanted if operation not in rights.operations]
+    check = f"rights on {check.removeprefix('topic ')}"
+    if lacking:
+        return fail(check, f"lacks {', '.join(lacking)}", f"grant this principal {', '.join(lacking)} on the topic")
+    return ok(check, ", ".join(operation.name for operation in wanted))
+
+
+def _retention(
+    check: str, settings: Mapping[str, str] | None, landing: Landing, every: timedelta | None
+) -> Iterable[Finding]:
+    if settings is None:
+        yield warn(check, "the settings may not be read", "grant DESCRIBE_CONFIGS, so that headroom can be told")
+        return
+    kept = Retention.of(settings)
+    if kept.bytes is not None:
+        yield warn(
+            check,
+            f"retention.bytes={kept.bytes}: how long that lasts depends on what is produced",
+            "size it for the longest rest of the landing, or set it to -1",
+        )
+    if kept.time is None:
+        yield ok(check, "records are not removed for their age")
+        return
+    need = landing.completion_timeout + 2 * (every or timedelta(0))
+    seen = f"records are kept {duration_text(kept.time)}"
+    told = f"completion_timeout{f' and two runs, one every {duration_text(every)}' if every else ''}"
+    if every is not None and kept.time <= 2 * every:
+        yield fail(check, f"{seen}, runs are {duration_text(every)} apart", "raise retention.ms, or land more often")
+    elif kept.time <= need:
+        yield warn(check, f"{seen}; {told} take {duration_text(need)}", "raise retention.ms, or land more often")
+    else:
+        rest = "" if every is None else f"; the landing may rest for {duration_text(kept.time - every)}"
+        yield ok(check, f"{seen}{rest}")
+
+
+def _control(
+    landing: Landing, admin: ClusterAdmin, rights: TopicRights | None, every: timedelta | None
+) -> Iterable[Finding]:
+    name = landing.control_topic_name
+    check = f"control topic {name}"
+    if rights is None:
+        objection = admin.create(name, partitions=PARTITIONS, replication=None, settings=TOPIC_SETTINGS, trial=True)
+        if objection is None:
+            yield ok(check, "does not exist; the first run may make it")
+        else:
+            yield fail(check, f"does not exist and may not be made: {objection.str()}", "have it created")
+        return
+    yield ok(check, f"{rights.partitions} partitions")
+    yield _granted(check.replace("control topic ", ""), rights, _WRITE)
+    settings = admin.settings(name)
+    if settings is None:
+        yield warn(check, "the settings may not be read", "grant DESCRIBE_CONFIGS")
+        return
+    yield from _control_settings(check, settings, rights, landing, every)
+
+
+def _control_settings(
+    check: str, settings: Mapping[str, str], rights: TopicRights, landing: Landing, every: timedelta | None
+) -> Iterable[Finding]:
+    kept, size = Retention.of(settings), int(settings["max.message.bytes"])
+    if kept.compacted:
+        yield fail(check, f"cleanup.policy={settings['cleanup.policy']}", "set cleanup.policy=delete")
+    else:
+        yield ok(check, f"cleanup.policy={settings['cleanup.policy']}")
+    need = 2 * landing.completion_timeout + 3 * (every or timedelta(0))
+    if kept.time is not None and kept.time < need:
+        yield fail(
+            check,
+            f"retention.ms keeps {duration_text(kept.time)}, open cycles and their failures need {duration_text(need)}",
+            "raise retention.ms; a topic that a landing makes keeps 30 days",
+        )
+    elif kept.time is not None and kept.time < timedelta(days=7):
+        yield warn(
+            check,
+            f"retention.ms keeps {duration_text(kept.time)}",
+            "raise it above the longest rest of the landing: what is staged and not published is read again",
+        )
+    else:
+        yield ok(check, "kept for ever" if kept.time is None else f"kept {duration_text(kept.time)}")
+    if kept.bytes is not None:
+        yield warn(check, f"retention.bytes={kept.bytes}", "set retention.bytes=-1: other landings share the partition")
+    if size < HEADER_BYTES:
+        yield fail(check, f"max.message.bytes={size}", "a plan's header takes up to 262144: set it to 1048588")
+    elif size < ROOMY_BYTES:
+        yield warn(check, f"max.message.bytes={size}", "large lists of files may not fit: set it to 1048588")
+    isr = int(settings["min.insync.replicas"])
+    if isr > rights.replicas:
+        yield fail(
+            check,
+            f"min.insync.replicas={isr}, and {rights.replicas} replicas: nothing can be written",
+            "lower it, or add replicas",
+        )
+    elif rights.replicas < 2:
+        yield warn(check, "1 replica: its loss voids what is pending", "give it 3 replicas where the cluster has them")
+    else:
+        yield ok(check, f"{rights.replicas} replicas, min.insync.replicas={isr}")
+
+
+def _broker_settings(admin: ClusterAdmin) -> Iterable[Finding]:
+    check = "transaction.max.timeout.ms"
+    found = admin.broker_settings()
+    if found is None or check not in found:
+        yield warn(check, "the settings of the brokers may not be read", "see that it is at least 10000")
+    elif int(found[check]) < TRANSACTION_MS:
+        yield fail(check, f"{found[check]} on the brokers", f"raise it to at least {TRANSACTION_MS}")
+    else:
+        yield ok(check, found[check])
+
+
+def _transaction(landing: Landing, kafka: Mapping[str, Any]) -> Iterable[Finding]:
+    """Register the id, and commit a transaction without a record."""
+    check, name, trouble = "transactional id", f"lakecommit-{landing.name}-doctor", Trouble()
+    ours = {"transactional.id": name, "transaction.timeout.ms": TRANSACTION_MS, "enable.idempotence": True}
+    try:
+        producer: Producer = made(Producer, kafka, trouble, **ours)
+        producer.init_transactions(TIMEOUT)
+        producer.begin_transaction()
+        producer.commit_transaction(TIMEOUT)
+    except KafkaException as e:
+        yield fail(
+            check,
+            redacted(f"{name}: {e.args[0].str()}{f' ({trouble.cause})' if trouble.cause else ''}", kafka),
+            f"grant this principal WRITE and DESCRIBE on transactional ids with the prefix lakecommit-{landing.name}-",
+        )
+    else:
+        yield ok(check, f"{name}: an empty transaction was committed")

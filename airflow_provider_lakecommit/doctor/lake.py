@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The catalog and the tables: reached, there or makeable, able to take the rows, with a ledger that can be used; and
+their storage, written, read and deleted from here.
+
+Contract: no table is made or changed. The storage is tried with one small file beside the data files, in no
+snapshot, which is removed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+from uuid import uuid4
+
+from pyiceberg.table import Table
+
+from airflow_provider_lakecommit.committer.ledger import Condition, read_ledger, require_ledger, tag_name
+from airflow_provider_lakecommit.cycle.rim import Rim
+from airflow_provider_lakecommit.cycle.status import read_status
+from airflow_provider_lakecommit.cycle.tables import table_of
+from airflow_provider_lakecommit.cycle.targets import check_fit, target_of
+from airflow_provider_lakecommit.doctor.finding import Finding, fail, looked, ok, warn
+from airflow_provider_lakecommit.exceptions import CatalogError, LedgerError, SpecError
+
+__all__ = ["headroom", "probe_place", "tables"]
+
+_FOLDER = "write.data.path"
+
+
+def tables(rim: Rim) -> tuple[list[Finding], list[Table]]:
+    """All of it, and the tables that are there."""
+    found: list[Table] = []
+    try:
+        rim.tables.catalog.list_namespaces()
+    except (CatalogError, SpecError) as e:
+        return [fail("catalog", str(e), "correct the connection; no table was looked at")], found
+    except Exception as e:
+        seen = rim.tables.describe(e)
+        return [fail("catalog", seen, "check that it runs, can be reached, and takes the credentials")], found
+    out = [ok("catalog", rim.tables.name)]
+    for name in rim.landing.tables:
+        out += looked(f"table {name}", lambda name=name: _table(rim, name, found))  # type: ignore[misc]
+    for table in found:
+        place = probe_place(table)
+        out += looked(f"storage of {'.'.join(table.name())}", lambda t=table, p=place: _storage(t, p))  # type: ignore[misc]
+    return out, found
+
+
+def _table(rim: Rim, name: str, found: list[Table]) -> Iterable[Finding]:
+    check = f"table {name}"
+    there = rim.tables.find(name)
+    # Also says what `create` lacks, and which columns this landing cannot fill.
+    table = table_of(rim, name, dry=True)
+    if there is None:
+        yield ok(check, "does not exist; the first run makes it as stated")
+        return
+    found.append(there)
+    yield ok(check, f"format version {table.format_version}, {len(table.schema().fields)} columns, {table.location()}")
+    state = read_ledger(table.metadata, rim.landing.branch)
+    check_fit(rim.landing, target_of(name, table, rim.new_id()))
+    yield ok(f"layout of {name}", f"branch {rim.landing.branch}, partitioned by {_partitioning(table)}")
+    yield from _ledger(rim, name, table)
+    if state.foreign_since:
+        yield ok(f"ledger of {name}", f"{state.foreign_since} snapshots of others since")
+
+
+def _partitioning(table: Table) -> str:
+    return ", ".join(f"{f.name} ({f.transform})" for f in table.spec().fields) or "nothing"
+
+
+def _ledger(rim: Rim, name: str, table: Table) -> Iterable[Finding]:
+    check, state = f"ledger of {name}", read_ledger(table.metadata, rim.landing.branch)
+    try:
+        require_ledger(state, name)
+    except LedgerError as e:
+        yield fail(check, f"{state.condition}: {state.reason}", str(e).partition(": ")[2] or "see the message")
+        return
+    own = state.section(rim.landing.name, rim.lane)
+    if state.condition is Condition.ROLLED_BACK:
+        yield warn(
+            check,
+            f"{state.condition}: {state.reason}",
+            "nothing: the next run voids what is pending and reads the rest again; to keep it out: `lakecommit ledger "
+            "init` or `ledger attest` before that",
+        )
+    elif own is None:
+        yield ok(check, "nothing of this landing is in the table yet")
+    else:
+        yield ok(check, f"present in snapshot {state.snapshot_id}, {len(own.covered)} offsets landed")
+    tag = table.metadata.refs.get(tag_name(rim.landing.branch))
+    if tag is not None and tag.max_ref_age_ms is None:
+        yield warn(
+            check,
+            f"tag {tag_name(rim.landing.branch)} has no age of its own: it expires by the table's property",
+            "land once: each landing sets it anew",
+        )
+
+
+def probe_place(table: Table) -> str:
+    """A file of its own among the data files."""
+    folder = table.properties.get(_FOLDER) or f"{table.location().rstrip('/')}/data"
+    return f"{folder.rstrip('/')}/.lakecommit-probe-{uuid4()}"
+
+
+def _storage(table: Table, place: str) -> Iterable[Finding]:
+    """The steps of :func:`~airflow_provider_lakecommit.spark.probe.try_storage`, from here."""
+    from airflow_provider_lakecommit.spark.probe import try_storage
+
+    check = f"storage of {'.'.join(table.name())}"
+    if trouble := try_storage(table.io, place):
+        yield fail(check, trouble, "let this host write, read and delete below the table's location")
+    else:
+        yield ok(check, "a file was written, read and deleted from here")
+
+
+def headroom(rim: Rim, every: timedelta | None) -> Iterable[Finding]:
+    """How long the unread offsets are kept, and what waits for a person."""
+    check, status = "headroom", read_status(rim, every)
+    yield from (warn(check, text, "land now; then land more often, or raise retention.ms") for text in status.warnings)
+    if not status.warnings:
+        seen = f"{status.shortest.partition}: {status.shortest}" if status.shortest else "everything is landed"
+        yield ok(check, seen)
+    yield from (warn("blocked", text, "`lakecommit unblock SPEC --raise N` or `--skip`") for text in status.blocked)
+    gone = [p for p in status.partitions if p.kept is not None and p.kept < 0]
+    yield from (
+        fail(
+            check,
+            f"{p.partition}: {-(p.kept or 0)} unread offsets were removed",
+            "`lakecommit ledger init SPEC --from earliest`",
+        )
+        for p in gone
+    )

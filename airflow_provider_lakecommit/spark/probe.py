@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a Spark task sees: its host, its libraries, its clock, and whether it can use a table's storage.
+
+Contract: a probe writes one small file under a name that nobody else has, reads it, deletes it, and tells how far it
+came; it raises nothing. Storage settings come from the file that is shipped beside a job, as for all jobs of a landing.
+
+Failure story: a probe that dies between writing and deleting leaves one file of a few bytes, which is in no snapshot.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+from pyiceberg.io import FileIO, load_file_io
+
+from airflow_provider_lakecommit.exceptions import SparkJobError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+__all__ = ["LIBRARIES", "RESULT", "local_view", "run_probe", "try_storage"]
+
+LIBRARIES = ("airflow-provider-lakecommit", "pyspark", "pyarrow", "pyiceberg", "confluent-kafka", "fastavro")
+RESULT = "seen string"
+_CONTENT = b"lakecommit probe: may be deleted\n"
+
+
+def try_storage(io: FileIO, place: str) -> str:
+    """Write, read and delete a file; what went wrong, or nothing."""
+    step = "writing"
+    try:
+        with io.new_output(place).create() as out:
+            out.write(_CONTENT)
+        step = "reading"
+        with io.new_input(place).open() as found:
+            if found.read() != _CONTENT:
+                return f"reading {place}: it holds something else"
+        step = "deleting"
+        io.delete(place)
+        if io.new_input(place).exists():
+            return f"deleting {place}: it is still there"
+    except Exception as e:  # whatever a storage may say
+        return f"{step} {place}: {type(e).__name__}: {e}"
+    return ""
+
+
+def local_view() -> dict[str, Any]:
+    """Host, clock (seconds since the epoch) and versions of whoever calls it."""
+    return {
+        "host": socket.gethostname(),
+        "time": time.time(),
+        "versions": {"python": ".".join(map(str, sys.version_info[:3])), **{n: _version(n) for n in LIBRARIES}},
+    }
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def run_probe(spark: SparkSession, place: str, read_io: Callable[[], dict[str, str]]) -> dict[str, Any]:
+    """One task's :func:`local_view`, with ``storage``: what went wrong there, or nothing.
+
+    :param place: of the file; empty tries no storage
+    :raises SparkJobError: the task gave no answer
+    """
+    try:
+        rows = spark.range(0, 1, 1, 1).mapInArrow(_task(place, read_io), RESULT).collect()
+    except Exception as e:
+        lines = [line.strip() for line in str(e).splitlines() if line.strip()]
+        raise SparkJobError(
+            f"a Spark task could not be run: {type(e).__name__}: {' … '.join(lines[:1] + lines[-1:])}"
+        ) from e
+    found: dict[str, Any] = json.loads(rows[0]["seen"])
+    return found
+
+
+def _task(
+    place: str, read_io: Callable[[], dict[str, str]]
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        from airflow_provider_lakecommit.spark import probe as here
+
+        for _ in batches:
+            seen = here.local_view()
+            seen["storage"] = here.try_storage(load_file_io(read_io(), place), place) if place else ""
+            yield pa.RecordBatch.from_pydict({"seen": [json.dumps(seen)]})
+
+    return run

@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ledger attest`: the metadata is made to forget what a table holds, a person says it, and landing goes on: nothing is
+lost or doubled against what was said.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from pyiceberg.expressions import GreaterThanOrEqual
+from pyiceberg.table import Table
+
+from airflow_provider_lakecommit.cli.output import Output
+from airflow_provider_lakecommit.cli.repair import ledger_attest
+from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, read_ledger
+from airflow_provider_lakecommit.core.model import LIVE
+from airflow_provider_lakecommit.cycle.attest import Attested, attest, from_log, from_offsets, from_snapshot
+from airflow_provider_lakecommit.cycle.history import read_history
+from airflow_provider_lakecommit.cycle.repair import ledger_init
+from airflow_provider_lakecommit.cycle.verify import Level, check_landing
+from airflow_provider_lakecommit.exceptions import LedgerError, SourceError, SpecError
+from airflow_provider_lakecommit.hooks.table import Tables
+from airflow_provider_lakecommit.landing import LandingSpec
+from tests.faults.world import World, records
+
+pytestmark = pytest.mark.integration
+
+Make = Callable[..., World]
+Produce = Callable[..., list[tuple[int, int]]]
+ROWS = "shop.rows"
+
+
+def table(world: World, name: str = ROWS) -> Table:
+    return Tables(world.catalog).load(name)
+
+
+def state(world: World, name: str = ROWS) -> LedgerState:
+    return read_ledger(table(world, name).metadata)
+
+
+def foreign(world: World, first: int) -> int:
+    """Another engine appends one row; returns its snapshot."""
+    found = table(world)
+    rows = found.scan(limit=1).to_arrow()
+    found.append(rows.set_column(0, rows.schema.field(0), [[first]]))
+    snapshot = table(world).current_snapshot()
+    assert snapshot is not None
+    return snapshot.snapshot_id
+
+
+def cut(world: World) -> int:
+    """Snapshots between the ledger and the head are expired; returns the ledger's, which the tag still holds."""
+    kept = state(world).snapshot_id
+    assert kept is not None
+    gone = foreign(world, -1)
+    foreign(world, -2)
+    table(world).maintenance.expire_snapshots().by_id(gone).commit()
+    assert state(world).condition is Condition.CUT
+    return kept
+
+
+def remade(world: World) -> None:
+    """The table is dropped and another one is there, with the same rows and no ledger: a migration."""
+    old = table(world)
+    rows = old.scan().to_arrow()
+    schema, spec = old.schema(), old.spec()
+    catalog = Tables(world.catalog).catalog
+    catalog.drop_table(ROWS)
+    catalog.create_table(ROWS, schema=schema, partition_spec=spec).append(rows)
+
+
+def say(world: World, look_up: Callable[..., Attested], *told: object) -> Attested:
+    with world.rim() as rim:
+        said = look_up(rim, *told)
+        attest(rim, said)
+    return said
+
+
+def goes_on(world: World, produce: Produce, expected: Counter[int]) -> None:
+    """More records come, and all is landed as it was attested; the tables add up."""
+    produce(world.landing.topics, records(1000, 30))
+    world.settle()
+    world.check(expected + Counter(range(1000, 1030)))
+    histories = [
+        read_history(Tables(world.catalog), t, "main", progress=world.lines.append) for t in world.landing.tables
+    ]
+    wrong = [f for f in check_landing(world.landing, histories) if f.level is Level.WRONG]
+    assert wrong == []
+
+
+def test_a_ledger_that_was_cut_off_is_taken_from_its_snapshot(make_world: Make, produce: Produce) -> None:
+    world = make_world(dead_letter_table=None)
+    produce(world.landing.topics, records(0, 60))
+    world.run()
+    kept = cut(world)
+    with pytest.raises(LedgerError, match=rf"cut.*`lakecommit ledger attest SPEC --snapshot {kept}`"):
+        world.open("refused")
+    before = state(world)
+    with world.rim() as rim:
+        said = from_snapshot(rim, kept)
+    assert state(world) == before, "looking up writes nothing"
+    (shown,) = said.tables
+    assert (len(shown.section.covered), len(shown.again), len(shown.unsaid)) == (60, 0, 0)
+    say(world, from_snapshot, kept)
+    assert state(world).condition is Condition.PRESENT
+    summary = table(world).current_snapshot().summary  # type: ignore[union-attr]
+    assert summary is not None
+    assert summary["lakecommit.attested"] == f"snapshot {kept}"
+    goes_on(world, produce, Counter([*range(60), -1, -2]))
+
+
+def test_other_landings_of_the_table_come_back_with_the_snapshot(make_world: Make, produce: Produce) -> None:
+    world = make_world(partitions=1, dead_letter_table=None)
+    other = make_world(partitions=1, dead_letter_table=None, name="other")
+    produce(world.landing.topics, records(0, 20))
+    produce(other.landing.topics, records(100, 20))
+    other.run()
+    world.run()
+    epoch = state(other).section("other", LIVE).epoch  # type: ignore[union-attr]
+    say(world, from_snapshot, cut(world))
+    section = state(other).section("other", LIVE)
+    assert section is not None
+    assert section.epoch != epoch, "what was pending of it cannot be committed"
+    produce(other.landing.topics, records(120, 5))
+    other.settle()
+    goes_on(world, produce, Counter([*range(20), *range(100, 125), -1, -2]))
+
+
+def test_a_table_that_was_migrated_is_attested_from_the_log(make_world: Make, produce: Produce) -> None:
+    world = make_world(dead_letter_max_ratio=1.0)
+    produce(world.landing.topics, [*records(0, 60), ("x", "no json")])
+    world.settle()
+    produce(world.landing.topics, records(60, 40))
+    world.settle()
+    remade(world)
+    with pytest.raises(LedgerError, match=r"`lakecommit ledger attest SPEC --from-log`"):
+        world.open("refused")
+    said = say(world, from_log)
+    assert [t.table for t in said.tables] == [ROWS], "the dead letters have their ledger"
+    assert not said.tables[0].unsaid
+    goes_on(world, produce, Counter(range(100)))
+    assert len(world.rows("shop.dead")) == 1
+
+
+def test_a_log_that_was_cut_cannot_vouch_for_what_it_forgot(
+    make_world: Make, produce: Produce, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = make_world(partitions=2, dead_letter_table=None)
+    produce(world.landing.topics, records(0, 20), partition=0)
+    world.run()
+    produce(world.landing.topics, records(20, 20), partition=1)
+    world.run()
+    remade(world)
+    with world.rim() as rim:
+        read = rim.control.read
+        log = read(rim.control.partition_for(rim.landing.group_id), None)
+        late = [r for r in log.records if r.offset > log.records[len(log.records) // 2].offset]
+        monkeypatch.setattr(
+            rim.control, "read", lambda p, start=None, **k: replace(read(p, start, **k), records=tuple(late), begin=9)
+        )
+        with pytest.raises(LedgerError, match=r"was cut by its retention.*\[0\].*--at"):
+            from_log(rim)
+    topic = str(world.landing.topics)
+    with world.rim() as rim, pytest.raises(LedgerError, match=rf"no ledger that tells of {topic}\[1\]: name them too"):
+        from_offsets(rim, {(topic, 0): 20})
+    say(world, from_offsets, {(topic, 0): 20, (topic, 1): 20})
+    goes_on(world, produce, Counter(range(40)))
+
+
+def test_rows_that_somebody_deleted_are_read_again_from_where_a_person_says(make_world: Make, produce: Produce) -> None:
+    world = make_world(partitions=1, dead_letter_table=None)
+    topic = str(world.landing.topics)
+    produce(topic, records(0, 60))
+    world.run()
+    table(world).delete(GreaterThanOrEqual("id", 25))
+    with world.rim() as rim, pytest.raises(LedgerError, match=rf"has its ledger.*--table {ROWS}"):
+        from_offsets(rim, {(topic, 0): 25})
+    said = say(world, from_offsets, {(topic, 0): 25}, [ROWS])
+    assert str(said.tables[0].again) == f"{topic}[0] [25, 60)"
+    goes_on(world, produce, Counter(range(60)))
+
+
+def test_a_rollback_whose_rows_are_there_all_the_same_is_not_read_again(make_world: Make, produce: Produce) -> None:
+    """Another engine rewrote the table on an older snapshot: the tag is off, the rows are there."""
+    world = make_world(dead_letter_table=None)
+    produce(world.landing.topics, records(0, 30))
+    world.run()
+    first = state(world).snapshot_id
+    produce(world.landing.topics, records(30, 30))
+    world.run()
+    found, newest = table(world), state(world).snapshot_id
+    rows = found.scan().to_arrow()
+    assert first is not None
+    assert newest is not None
+    found.manage_snapshots().rollback_to_snapshot(first).commit()
+    table(world).overwrite(rows)
+    assert state(world).condition is Condition.ROLLED_BACK
+    say(world, from_snapshot, newest)
+    assert state(world).condition is Condition.PRESENT
+    goes_on(world, produce, Counter(range(60)))
+
+
+def test_a_ledger_that_changed_since_it_was_looked_up_is_not_overwritten(make_world: Make, produce: Produce) -> None:
+    world = make_world(partitions=1, dead_letter_table=None)
+    topic = str(world.landing.topics)
+    produce(topic, records(0, 20))
+    world.run()
+    with world.rim() as rim:
+        said = from_offsets(rim, {(topic, 0): 10}, [ROWS])
+        produce(topic, records(20, 20))
+        world.run()
+        with pytest.raises(LedgerError, match="a run is under way; look again"):
+            attest(rim, said)
+    goes_on(world, produce, Counter(range(40)))
+
+
+def test_words_that_cannot_be_true_are_refused(make_world: Make, produce: Produce) -> None:
+    world = make_world(partitions=1, dead_letter_table=None)
+    topic = str(world.landing.topics)
+    produce(topic, records(0, 20))
+    world.run()
+    landed = state(world).snapshot_id
+    odd = foreign(world, -1)
+    elsewhere = make_world(partitions=1, dead_letter_table=None)
+    with world.rim() as rim:
+        with pytest.raises(LedgerError, match=rf"no table .* has a snapshot 5; .*{landed}"):
+            from_snapshot(rim, 5)
+        with pytest.raises(LedgerError, match=rf"snapshot {odd} .*holds no ledger.*{landed}"):
+            from_snapshot(rim, odd)
+        with pytest.raises(SourceError, match=r"\[0\] \[0, 21\): the partition ends at 20"):
+            from_offsets(rim, {(topic, 0): 21}, [ROWS])
+        with pytest.raises(SourceError, match=r"\[7\]: the source has no such partition"):
+            from_offsets(rim, {(topic, 7): 1}, [ROWS])
+    assert landed is not None
+    with elsewhere.rim() as rim, pytest.raises(SourceError, match="a topic made anew are other records"):
+        from_snapshot(rim, landed)
+    never = make_world(partitions=1, dead_letter_table=None, name="never", table="shop.never")
+    with never.rim() as rim:
+        ledger_init(rim, "latest")
+        with pytest.raises(LedgerError, match=r"remembers no commit .*--at"):
+            from_log(rim, ["shop.never"])
+
+
+def test_the_command_shows_first_and_writes_only_with_yes(
+    make_world: Make, produce: Produce, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world = make_world(partitions=1, dead_letter_table=None)
+    produce(world.landing.topics, records(0, 20))
+    world.run()
+    kept = cut(world)
+    spec = LandingSpec(landing=world.landing, kafka=world.kafka, catalog=world.catalog, spark={})
+
+    def command(at: str | None, *, yes: bool, as_json: bool = False) -> str:
+        asked = kept if at is None else None
+        ledger_attest(spec, Output(as_json=as_json), snapshot=asked, log=False, at=at, tables=None, yes=yes)
+        return capsys.readouterr().out
+
+    topic = world.landing.topics
+    shown = command(f"{topic}:0=5", yes=False)
+    assert "ledger cut" in shown
+    assert f"{topic}[0]: landed [0, 5), goes on at 5" in shown
+    assert f"read AGAIN, though the ledger or the control log has it: {topic}[0] [5, 20): doubled" in shown
+    assert shown.endswith("nothing is written: the same with --yes writes it\n")
+    assert state(world).condition is Condition.CUT
+    told = json.loads(command(None, yes=True, as_json=True))
+    assert (told["written"], told["attested"]) == (True, {ROWS: {f"{topic}[0]": 20}})
+    with pytest.raises(SpecError, match=r"--table shop\.none: the landing has shop\.rows"):
+        ledger_attest(spec, Output(as_json=False), snapshot=None, log=True, at=None, tables=["shop.none"], yes=False)
+    goes_on(world, produce, Counter([*range(20), -1, -2]))

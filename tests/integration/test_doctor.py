@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`lakecommit doctor` on real parts, with one thing after the other really wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from airflow_provider_lakecommit.cli.doctor import examine
+from airflow_provider_lakecommit.cli.output import Output
+from airflow_provider_lakecommit.doctor.finding import Finding, Level
+from airflow_provider_lakecommit.hooks.control_topic import TOPIC_SETTINGS
+from airflow_provider_lakecommit.hooks.table import Tables
+from airflow_provider_lakecommit.landing import LandingSpec
+from dev.kafka import Broker, free_port
+from tests.faults.world import World, records
+from tests.integration.cli import LAND_SECONDS, run, write_spec
+
+pytestmark = pytest.mark.integration
+
+pytest_plugins = ("tests.faults.conftest",)
+Make = Callable[..., World]
+Produce = Callable[..., list[tuple[int, int]]]
+MINUTE = timedelta(minutes=1)
+
+
+@pytest.fixture
+def world(make_world: Make, produce: Produce, make_topic: Callable[..., str]) -> World:
+    """A landing that ran, with a control topic as a landing makes it."""
+    made = make_world(partitions=1, dead_letter_table=None)
+    settings = {key.replace(".", "_"): value for key, value in TOPIC_SETTINGS.items()}
+    made.landing = replace(made.landing, control_topic=make_topic(2, **settings))
+    produce(made.landing.topics, records(0, 10))
+    made.run()
+    return made
+
+
+def spec_of(world: World, **changes: Any) -> LandingSpec:
+    values = {"landing": world.landing, "kafka": world.kafka, "catalog": world.catalog, "spark": {"master": "local[1]"}}
+    return LandingSpec(**{**values, **changes})
+
+
+def findings(spec: LandingSpec, every: timedelta | None = MINUTE) -> list[Finding]:
+    return examine(spec, Output(as_json=False), every=every, spark=False)
+
+
+def bad(spec: LandingSpec, every: timedelta | None = MINUTE, level: Level = Level.FAIL) -> dict[str, str]:
+    """What is wrong, by check; each has a remedy."""
+    found = [f for f in findings(spec, every) if f.level is level]
+    assert all(f.remedy for f in found)
+    return {f.check: f.seen for f in found}
+
+
+def set_topic(admin: AdminClient, topic: str, **settings: str) -> None:
+    entries = [
+        ConfigEntry(key.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET)
+        for key, value in settings.items()
+    ]
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+    admin.incremental_alter_configs([resource])[resource].result(30)
+
+
+def test_a_landing_that_works_has_nothing_wrong_and_is_left_as_it_was(world: World) -> None:
+    spec, topic = spec_of(world), world.landing.topics
+    with world.rim() as rim:
+        before = rim.control.read(0, None), rim.control.read(1, None), rim.tables.load("shop.rows").metadata_location
+    assert bad(spec) == {}
+    assert set(bad(spec, level=Level.WARN)) == {f"control topic {world.landing.control_topic_name}"}, "1 replica"
+    with world.rim() as rim:
+        assert (
+            rim.control.read(0, None),
+            rim.control.read(1, None),
+            rim.tables.load("shop.rows").metadata_location,
+        ) == before
+    assert list(Path(world.catalog["warehouse"].removeprefix("file://")).rglob("*lakecommit-probe*")) == []
+    seen = {f.check: f.seen for f in findings(spec)}
+    assert seen["headroom"] == "everything is landed"
+    assert seen["transactional id"] == "lakecommit-rows-doctor: an empty transaction was committed"
+    assert "the landing may rest for 6 d 23 h" in seen[f"retention of {topic}"]
+
+
+def test_brokers_and_catalog_that_are_away_are_both_told_in_one_run(world: World) -> None:
+    kafka = {"bootstrap.servers": f"127.0.0.1:{free_port()}"}
+    catalog = {"type": "rest", "uri": f"http://127.0.0.1:{free_port()}"}
+    found = bad(spec_of(world, kafka=kafka, catalog=catalog))
+    assert list(found) == ["brokers", "catalog"]
+    assert kafka["bootstrap.servers"] in found["brokers"]
+
+
+def test_a_source_topic_that_is_missing_or_forgets_too_soon(world: World, admin: AdminClient) -> None:
+    topic = str(world.landing.topics)
+    assert list(bad(spec_of(world), every=timedelta(days=4))) == [f"retention of {topic}"]
+    set_topic(admin, topic, retention_bytes="1000")
+    assert "retention.bytes=1000" in bad(spec_of(world), level=Level.WARN)[f"retention of {topic}"]
+    spec = spec_of(world, landing=replace(world.landing, topics=("nobody-made-this",)))
+    assert "does not exist" in bad(spec)["topic nobody-made-this"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "seen"),
+    [
+        ({"cleanup_policy": "compact"}, "cleanup.policy=compact"),
+        ({"retention_ms": "3600000"}, "retention.ms keeps 1 h"),
+        ({"min_insync_replicas": "2"}, "min.insync.replicas=2, and 1 replicas"),
+        ({"max_message_bytes": "10000"}, "max.message.bytes=10000"),
+    ],
+)
+def test_a_control_topic_that_cannot_do_its_work(
+    world: World, admin: AdminClient, settings: dict[str, str], seen: str
+) -> None:
+    name = world.landing.control_topic_name
+    set_topic(admin, name, **settings)
+    assert seen in bad(spec_of(world))[f"control topic {name}"]
+
+
+def test_a_control_topic_that_is_missing_may_be_made_if_the_brokers_say_so(world: World, admin: AdminClient) -> None:
+    spec = spec_of(world, landing=replace(world.landing, control_topic="not-yet-there"))
+    seen = {f.check: f for f in findings(spec)}["control topic not-yet-there"]
+    assert (seen.level, "may make it" in seen.seen) == (Level.OK, True)
+    assert "not-yet-there" not in admin.list_topics(timeout=30).topics
+    # Kafka refuses names that differ in a dot and an underscore only.
+    odd = str(world.landing.topics) + ".x"
+    admin.create_topics([NewTopic(odd, 1, 1)])[odd].result(30)
+    name = odd.replace(".", "_")
+    spec = spec_of(world, landing=replace(world.landing, control_topic=name))
+    assert "may not be made: Topic" in bad(spec)[f"control topic {name}"]
+
+
+def test_tables_that_cannot_take_the_rows(world: World) -> None:
+    landing = world.landing
+    spec = spec_of(world, landing=replace(landing, table="shop.none", create=None))
+    assert "there is no table shop.none" in bad(spec)["table shop.none"]
+    odd = {"schema": [{"name": "id", "type": "colour"}]}
+    assert "colour" in bad(spec_of(world, landing=replace(landing, table="shop.none", create=odd)))["table shop.none"]
+    assert "no branch 'audit'" in bad(spec_of(world, landing=replace(landing, branch="audit")))["table shop.rows"]
+    wants = replace(landing, timestamps={"name": "epoch_millis"})
+    assert "name" in bad(spec_of(world, landing=wants))["table shop.rows"]
+
+
+def test_a_ledger_that_needs_a_person_names_the_command(world: World, produce: Produce) -> None:
+    table = Tables(world.catalog).load("shop.rows")
+    rows = table.scan().to_arrow()
+    table.append(rows)
+    gone = Tables(world.catalog).load("shop.rows").current_snapshot()
+    table.append(rows)
+    assert gone is not None
+    Tables(world.catalog).load("shop.rows").maintenance.expire_snapshots().by_id(gone.snapshot_id).commit()
+    (found,) = [f for f in findings(spec_of(world)) if f.level is Level.FAIL]
+    assert (found.check, found.seen[:3]) == ("ledger of shop.rows", "cut")
+    assert "ledger attest SPEC --snapshot" in found.remedy
+
+
+def test_storage_that_cannot_be_written_is_told_with_the_place(world: World, tmp_path: Path) -> None:
+    (tmp_path / "wall").write_text("no folder")
+    table = Tables(world.catalog).load("shop.rows")
+    table.transaction().set_properties({"write.data.path": f"file://{tmp_path}/wall"}).commit_transaction()
+    found = bad(spec_of(world))["storage of shop.rows"]
+    assert found.startswith(f"writing file://{tmp_path}/wall/.lakecommit-probe-")
+
+
+def test_unread_offsets_that_expire_soon_or_are_gone(world: World, admin: AdminClient, produce: Produce) -> None:
+    topic = str(world.landing.topics)
+    produce(topic, records(10, 5))
+    set_topic(admin, topic, retention_ms=str(2 * 3600 * 1000))
+    patient = spec_of(world, landing=replace(world.landing, completion_timeout=timedelta(hours=3)))
+    assert "unread offset 10 expires in 1 h" in bad(patient, level=Level.WARN)["headroom"]
+    place = TopicPartition(topic, 0, 12)
+    admin.delete_records([place])[place].result(30)
+    assert "2 unread offsets were removed" in bad(spec_of(world))["headroom"]
+
+
+def test_rights_that_a_principal_lacks_are_named(world: World, tmp_path: Path) -> None:
+    """A broker with Kafka's own authorizer: what has an access list is denied but for what that allows."""
+    rules = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found": "true",
+    }
+    with Broker(tmp_path / "guarded", properties=rules) as guarded:
+        admin = AdminClient({"bootstrap.servers": guarded.bootstrap})
+        landing = replace(world.landing, topics="source", control_topic="control")
+        for future in admin.create_topics([NewTopic("source", 1, 1), NewTopic("control", 1, 1)]).values():
+            future.result(30)
+        allowed = [
+            (ResourceType.TOPIC, "source", AclOperation.DESCRIBE),
+            (ResourceType.TOPIC, "control", AclOperation.READ),
+            (ResourceType.TRANSACTIONAL_ID, "lakecommit-rows-doctor", AclOperation.DESCRIBE),
+        ]
+        for kind, name, operation in allowed:
+            pattern = ResourcePatternType.LITERAL
+            entry = AclBinding(kind, name, pattern, "User:ANONYMOUS", "*", operation, AclPermissionType.ALLOW)
+            admin.create_acls([entry])[entry].result(30)
+        spec = spec_of(world, landing=landing, kafka={"bootstrap.servers": guarded.bootstrap})
+        found = bad(spec)
+        assert found["rights on source"] == "lacks READ"
+        assert found["rights on control"] == "lacks WRITE"
+        assert "lakecommit-rows-doctor" in found["transactional id"]
+        assert "may not be read" in bad(spec, level=Level.WARN)["retention of source"]
+
+
+def test_the_command_runs_a_task_and_ends_with_1_when_anything_fails(
+    tmp_path: Path,
+    bootstrap: str,
+    catalog_properties: dict[str, str],
+    catalog: Any,
+    make_topic: Callable[..., str],
+) -> None:
+    from pyiceberg.schema import Schema
+    from pyiceberg.types import DecimalType, LongType, NestedField
+
+    schema = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "amount", DecimalType(12, 2)))
+    catalog.create_table("shop.orders", schema=schema)
+    topic = make_topic(1)
+    spec = write_spec(tmp_path, "orders", topic, f"{topic}-control", bootstrap, catalog_properties)
+    answer = run("doctor", str(spec), "--every", "5m", "--json", timeout=LAND_SECONDS)
+    assert answer.code == 0, answer.out + answer.err
+    seen = {f["check"]: (f["level"], f["seen"]) for f in answer.value["findings"]}
+    assert seen["executor"][0] == "ok"
+    assert seen["executor storage"] == ("ok", "a file was written, read and deleted from a task")
+    assert seen["executor libraries"][0] == "ok"
+    values = json.loads(spec.read_text())
+    spec.write_text(json.dumps({**values, "topics": "nobody-made-this"}))
+    answer = run("doctor", str(spec), "--no-spark")
+    assert answer.code == 1
+    assert "FAIL  topic nobody-made-this" in answer.out
+    assert "  -> correct `topics`" in answer.out

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`lakecommit infer-schema` on a real topic: what it samples, and that what it prints lands the records."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from airflow_provider_lakecommit.core.offsets import SourcePartition
+from airflow_provider_lakecommit.core.planning import Watermark
+from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailableError
+from airflow_provider_lakecommit.hooks.sample import sample, starts
+from airflow_provider_lakecommit.landing import Landing
+from dev.kafka import free_port
+from tests.faults.world import World, catalog_in
+from tests.integration.cli import run
+
+pytestmark = pytest.mark.integration
+
+Produce = Callable[..., list[tuple[int, int]]]
+
+
+def test_the_sample_is_from_the_begin_the_middle_and_the_end_of_each_partition(
+    bootstrap: str, make_topic: Callable[..., str], produce: Produce
+) -> None:
+    topic = make_topic(3)
+    produce(topic, [{"n": n} for n in range(90)], partition=0)
+    produce(topic, [{"n": n} for n in range(4)], partition=2, transactional=True)
+    taken = sample({"bootstrap.servers": bootstrap}, [topic], 18)
+    places = [place for place, _ in taken]
+    assert places == [*dict.fromkeys(places)], "no record twice"
+    assert {int(p.partition("@")[2]) for p in places if p.startswith(f"{topic}[0]")} == {
+        0,
+        1,
+        2,
+        45,
+        46,
+        47,
+        87,
+        88,
+        89,
+    }
+    assert sum(p.startswith(f"{topic}[2]") for p in places) == 4
+    assert taken[0][1] is not None
+
+
+def test_short_partitions_are_read_once() -> None:
+    p = SourcePartition("t", 0)
+    assert starts({p: Watermark(start=5, stable=7, high=9)}, 10) == [{p: 5}, {}, {}]
+    assert starts({p: Watermark(start=0, stable=25, high=25)}, 10) == [{p: 0}, {p: 12}, {p: 22}]
+
+
+def test_topics_that_are_missing_and_brokers_that_are_away_are_named(bootstrap: str) -> None:
+    with pytest.raises(SourceError, match="nobody-made-this"):
+        sample({"bootstrap.servers": bootstrap}, ["nobody-made-this"], 5)
+    servers = f"127.0.0.1:{free_port()}"
+    with pytest.raises(SourceUnavailableError, match=servers):
+        sample({"bootstrap.servers": servers}, ["t"], 5)
+
+
+def test_what_is_printed_lands_the_records(
+    tmp_path: Path, bootstrap: str, make_topic: Callable[..., str], control_topic: str, produce: Produce
+) -> None:
+    topic = make_topic(2)
+    values = [{"id": n, "at": "2026-01-01T10:00:00Z", "who": {"name": f"n{n}"}, "sum": n / 4} for n in range(40)]
+    produce(topic, [(str(v["id"]), v) for v in values])
+    answer = run("infer-schema", topic, "--bootstrap", bootstrap, "--records", "12")
+    assert answer.code == 0, answer.err
+    assert "n1" not in answer.out.replace(topic, "")
+    printed = yaml.safe_load(answer.out)
+    assert [c["name"] for c in printed["create"]["schema"]] == ["id", "at", "who", "sum"]
+    landing = Landing.from_dict({**printed, "control_topic": control_topic})
+    world = World(landing=landing, kafka={"bootstrap.servers": bootstrap}, catalog=catalog_in(tmp_path))
+    world.settle()
+    assert sorted(row["id"] for row in world.rows()) == list(range(40))
+    spec = tmp_path / "spec.yaml"
+    kafka, catalog = {"bootstrap.servers": bootstrap}, {"type": "sql"}
+    spec.write_text(json.dumps({"name": "mine", "topics": topic, "table": "a.b", "kafka": kafka, "catalog": catalog}))
+    answer = run("infer-schema", str(spec), "--json")
+    assert answer.value["sampled"] == 40
+    assert answer.value["create"]["schema"][1]["type"] == "timestamptz"
+    assert yaml.safe_load(run("infer-schema", str(spec)).out)["name"] == "mine"
+
+
+def test_a_topic_without_records_is_refused(bootstrap: str, make_topic: Callable[..., str]) -> None:
+    answer = run("infer-schema", make_topic(1), "--bootstrap", bootstrap)
+    assert answer.code == 1
+    assert "no column could be found in 0 records" in answer.err
