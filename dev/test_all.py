@@ -14,6 +14,11 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from dev import engine
+from dev.engine import EngineError
+from dev.jars import JarsError
+from dev.java import JavaMissingError
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
@@ -29,12 +34,28 @@ def _first_of(*programs: str) -> bool:
     return any(shutil.which(program) for program in programs)
 
 
+def _engine_is_ready() -> bool:
+    """Brought here if it can be."""
+    try:
+        engine.ready()
+    except (EngineError, JarsError, JavaMissingError) as error:
+        print(error, file=sys.stderr)
+        return False
+    return True
+
+
 NEEDS = (
     Need(
         marker="postgres",
         what="a PostgreSQL server",
         is_met=lambda: bool(os.environ.get("LAKECOMMIT_TEST_POSTGRES")),
         remedy="set LAKECOMMIT_TEST_POSTGRES=postgresql+psycopg2://user:password@host/database",
+    ),
+    Need(
+        marker="engine",
+        what="Spark 4.1 with Iceberg's runtime (some 460 MB from the package index and Maven Central)",
+        is_met=_engine_is_ready,
+        remedy="look at what `python -m dev.engine` says",
     ),
     Need(
         marker="ui",

@@ -28,7 +28,13 @@ os.environ.update(
 import pytest  # noqa: E402
 from hypothesis import settings  # noqa: E402
 
-pytest_plugins = ("tests.fixtures.kafka", "tests.fixtures.lake", "tests.fixtures.airflow")
+pytest_plugins = (
+    "tests.fixtures.kafka",
+    "tests.fixtures.lake",
+    "tests.fixtures.connect",
+    "tests.fixtures.engine",
+    "tests.fixtures.airflow",
+)
 
 
 # The same examples in every run; HYPOTHESIS_PROFILE=default looks for new ones.

@@ -108,7 +108,8 @@ def _section(request: AppendRequest, metadata: TableMetadata, state: LedgerState
     if metadata.table_uuid != request.table_uuid:
         raise LedgerError(
             f"{request.table} is table {metadata.table_uuid} now, its slices were written for {request.table_uuid}: "
-            "it was dropped and made anew. State where it goes on with `lakecommit ledger init SPEC --from OFFSETS`"
+            "it was dropped and made anew. If it holds what was landed: `lakecommit ledger attest SPEC --from-log`; "
+            "if not, state where it goes on with `lakecommit ledger init SPEC --from OFFSETS`"
         )
     require_ledger(state, request.table)
     section = state.section(request.landing, request.lane)

@@ -140,8 +140,9 @@ def require_ledger(state: LedgerState, table: str) -> None:
     if state.condition in (Condition.LOST, Condition.CUT):
         raise LedgerError(
             f"the ledger of {table} (branch {state.branch}) is {state.condition}: {state.reason}. Nothing is landed "
-            "until the offsets to go on from are stated: `lakecommit ledger init SPEC --from OFFSETS`, or roll the "
-            f"branch to snapshot {state.tag_id or 'of the ledger'}, which holds the ledger"
+            "until a person says what the table holds: if it is what that ledger says, `lakecommit ledger attest SPEC "
+            f"--snapshot {state.tag_id or 'ID'}`; if not, the offsets to go on from, `lakecommit ledger init SPEC "
+            f"--from OFFSETS`; or roll the branch to snapshot {state.tag_id or 'ID'}, which holds the ledger"
         )
 
 

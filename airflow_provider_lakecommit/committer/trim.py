@@ -6,18 +6,21 @@ Contract: only a table that asks for it (property ``lakecommit.keep-snapshots``,
 trimmed, and only snapshots of the branch's own past: never the ledger, what came after it, what a branch or tag refers
 to, or one of the newest that are to be kept. Data files are not touched: an append's files stay in all later snapshots.
 
-Failure story: best effort. A request that fails, or whose outcome is unknown, is left; the next commit tries again.
+Failure story: best effort. A request that fails, or whose outcome is unknown, is left; the next commit tries again. It
+states where every branch and tag was, so that one that arrives late, after a rollback or another commit, does nothing:
+expiring a snapshot would take the references to it along.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from contextlib import suppress
 
 from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
-from pyiceberg.table.update import AssertTableUUID, RemoveSnapshotsUpdate
+from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, RemoveSnapshotsUpdate, TableRequirement
 
 from airflow_provider_lakecommit.committer.ledger import ancestry
 from airflow_provider_lakecommit.committer.summary import has_ledger
@@ -38,10 +41,13 @@ def trim_snapshots(tables: Tables, table: str, branch: str = MAIN_BRANCH) -> int
     gone = _expirable(loaded, branch)
     if not gone:
         return 0
-    requirement = AssertTableUUID(uuid=loaded.metadata.table_uuid)
+    requirements: tuple[TableRequirement, ...] = (
+        AssertTableUUID(uuid=loaded.metadata.table_uuid),
+        *_references(loaded),
+    )
     update = RemoveSnapshotsUpdate.model_validate({"snapshot-ids": [s.snapshot_id for s in gone]})
     try:
-        after = tables.commit(loaded, (requirement,), (update,))
+        after = tables.commit(loaded, requirements, (update,))
     except Exception as e:
         _log.warning("%s keeps %d old snapshots for now: %s", table, len(gone), tables.describe(e))
         return 0
@@ -52,6 +58,11 @@ def trim_snapshots(tables: Tables, table: str, branch: str = MAIN_BRANCH) -> int
             with suppress(Exception):
                 loaded.io.delete(snapshot.manifest_list)
     return len(gone)
+
+
+def _references(table: Table) -> Iterator[AssertRefSnapshotId]:
+    for name, ref in table.metadata.refs.items():
+        yield AssertRefSnapshotId.model_validate({"ref": name, "snapshot-id": ref.snapshot_id})
 
 
 def _expirable(table: Table, branch: str) -> list[Snapshot]:

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The fault matrix: every mess of :mod:`tests.faults.messes` between any two steps of a cycle.
+
+Afterwards every id is in the table exactly once (the other writer's own changes aside), `verify` finds nothing wrong,
+and whatever the landing did not get over by itself was told with its remedy.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.faults import test_engine
+from tests.faults.messes import CREATE, MESSES, TABLE, Mess
+from tests.faults.steps import Step, check_verified, interrupted_cycle
+from tests.faults.world import World, records
+
+PAGE = Path(__file__).parents[2] / "docs" / "fault_matrix.rst"
+
+Make = Callable[..., World]
+Produce = Callable[..., object]
+
+
+QUICK = (Step.REPORTED, Step.LOOKED, Step.APPENDED)
+"""Where a mess meets other code than elsewhere; the other steps are tried by `make test-all`."""
+
+CASES = [
+    pytest.param(
+        mess,
+        step,
+        marks=[] if step in QUICK else [pytest.mark.campaign],
+        id=f"{mess.name}, {step.name.lower()}".replace(" ", "-"),
+    )
+    for mess in MESSES
+    for step in Step
+]
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize(("mess", "step"), CASES)
+def test_a_mess_between_two_steps(make_world: Make, produce: Produce, mess: Mess, step: Step) -> None:
+    world = make_world(create=CREATE, table=TABLE, dead_letter_table=None, slice_records=100)
+    topic = world.landing.topics
+    mess.before(world)
+    produce(topic, records(0, 40))
+    world.run()
+    produce(topic, records(40, 60))
+    interrupted_cycle(world, step, lambda: mess.act(world))
+    produce(topic, records(100, 20))
+    if mess.cure is not None:
+        with pytest.raises(mess.cure.error, match=mess.cure.says):
+            world.settle()
+        mess.cure.remedy(world)
+    world.settle()
+    world.check(Counter(range(120)) - Counter(mess.removes) + Counter(mess.adds))
+    check_verified(world)
+
+
+def test_the_page_of_the_fault_matrix_lists_what_is_tested() -> None:
+    page = PAGE.read_text()
+    for mess in (*MESSES, *test_engine.MESSES):
+        assert f"   * - {mess.name}\n     - {mess.cure.told if mess.cure else 'the next runs'}\n" in page
