@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from uuid import UUID
 
 from pyiceberg.table import Table
@@ -29,6 +30,7 @@ from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
 from airflow_provider_lakecommit.core.view import TableLedger
 from airflow_provider_lakecommit.cycle.rim import BEYOND, Rim
 from airflow_provider_lakecommit.cycle.tables import table_of
+from airflow_provider_lakecommit.cycle.targets import check_fit, target_of
 from airflow_provider_lakecommit.cycle.write import read_entries
 from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError, SourceError, TableError
 from airflow_provider_lakecommit.hooks.control_topic import ControlLog
@@ -43,8 +45,6 @@ __all__ = [
     "prepare_for_commit",
     "prepared_table",
 ]
-
-_WRITER_PROPERTIES = ("write.", "schema.name-mapping")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,7 @@ class Prepared:
 
     @property
     def targets(self) -> tuple[TableTarget, ...]:
-        return tuple(_target(t) for t in self.tables)
+        return tuple(target_of(t.name, t.table, t.ledger.section.epoch) for t in self.tables)
 
 
 def prepare(rim: Rim, source: SourceState, *, dry: bool = False) -> Prepared:
@@ -88,11 +88,13 @@ def prepare(rim: Rim, source: SourceState, *, dry: bool = False) -> Prepared:
     """
     out: list[PreparedTable] = []
     for name in rim.landing.tables:
-        table = table_of(rim, name, dry=dry)
+        table = table_of(rim, name, dry=dry, before_making=partial(_check_first_run, rim))
         state = read_ledger(table.metadata, rim.landing.branch)
         require_ledger(state, name)
         _check_alone(rim, name, state, source)
         if state.section(rim.landing.name, rim.lane) is None:
+            _check_first_run(rim, name)
+            check_fit(rim.landing, target_of(name, table, rim.new_id()))
             section = _origin(rim, name, table, source, out[0].ledger.section if out else None)
             state = _thought(state, section) if dry else _join(rim, name, table, state, section)
         elif not dry:
@@ -113,6 +115,8 @@ def prepare_for_commit(rim: Rim) -> Prepared:
             require_ledger(state, name)
             if state.section(rim.landing.name, rim.lane) is not None:
                 out.append(prepared_table(rim, name, table, _renewed(rim, name, state, None)))
+            else:
+                _check_first_run(rim, name)
         except LakecommitError as e:
             rim.say(f"{name}: {e}")
             failures[name] = e
@@ -136,7 +140,6 @@ def _origin(rim: Rim, name: str, table: Table, source: SourceState, data: Ledger
     """
     starts = {p: w.start if rim.landing.start == "earliest" else w.stable for p, w in source.partitions.items()}
     if data is None:
-        _check_first_run(rim, name)
         control = origin_position(rim)
     else:
         starts = {p: data.end(p) for p in data.starts.keys() | source.partitions.keys()}
@@ -170,15 +173,18 @@ def _position(rim: Rim, log: ControlLog) -> ControlPosition:
 
 
 def _check_first_run(rim: Rim, name: str) -> None:
-    """A table without a ledger is a first run only if the log does not remember slices for it."""
-    log = rim.control.read(rim.control.partition_for(rim.landing.group_id), None)
-    entries = read_entries(log.records, rim.landing.name, rim.lane)
+    """A table that is missing or without a ledger is a first run only if the log does not remember slices for it. All
+    partitions are asked: the landing's was another one if partitions were added.
+    """
+    logs = (rim.control.read(p, None) for p in range(rim.control.describe().partitions))
+    entries = (e for log in logs for e in read_entries(log.records, rim.landing.name, rim.lane))
     remembered = {t.uuid for e in entries if isinstance(e, SliceReported) for t in e.report.tables if t.table == name}
     if remembered:
         raise LedgerError(
             f"{name} has no ledger, but the control topic remembers slices of landing {rim.landing.name} for table "
-            f"{', '.join(str(u) for u in sorted(remembered, key=str))}: it was dropped, made anew or rolled back; "
-            f"state where it goes on with `lakecommit ledger init --from earliest`"
+            f"{', '.join(str(u) for u in sorted(remembered, key=str))}: it was dropped, renamed or made anew; bring it "
+            f"back, or say that it holds what was landed (`lakecommit ledger attest SPEC --from-log`) or where it goes "
+            f"on (`lakecommit ledger init SPEC --from OFFSETS`)"
         )
 
 
@@ -299,19 +305,3 @@ def _check_cluster(rim: Rim, source: SourceState, tables: Iterable[PreparedTable
                 f"landing {rim.landing.name} now reads cluster {source.cluster_id}: point it back, "
                 f"or start over with `lakecommit ledger init --from earliest`"
             )
-
-
-def _target(t: PreparedTable) -> TableTarget:
-    metadata = t.table.metadata
-    return TableTarget(
-        table=t.name,
-        uuid=metadata.table_uuid,
-        location=metadata.location,
-        schema=metadata.schema().model_dump_json(),
-        schema_id=metadata.current_schema_id,
-        spec=metadata.spec().model_dump_json(),
-        spec_id=metadata.default_spec_id,
-        properties={k: v for k, v in metadata.properties.items() if k.startswith(_WRITER_PROPERTIES)},
-        format_version=metadata.format_version,
-        epoch=t.ledger.section.epoch,
-    )

@@ -12,23 +12,24 @@ is raised: what was published before stays published and announced.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from uuid import UUID
 
 from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
 
 from airflow_provider_lakecommit.committer.append import AppendRequest, PublishOutcome, publish
 from airflow_provider_lakecommit.committer.checks import StagedSlice
-from airflow_provider_lakecommit.committer.ledger import landing_snapshots, read_ledger, should_carry, unannounced
+from airflow_provider_lakecommit.committer.ledger import landing_snapshots, should_carry, unannounced
 from airflow_provider_lakecommit.committer.marks import carry_forward
 from airflow_provider_lakecommit.committer.summary import Account, SnapshotRecord
 from airflow_provider_lakecommit.core.log import CycleClosed, Directives
 from airflow_provider_lakecommit.core.model import ControlPosition, LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.core.settle import chunks, settle
-from airflow_provider_lakecommit.core.view import AcceptedSlice
+from airflow_provider_lakecommit.core.view import AcceptedSlice, CycleState
 from airflow_provider_lakecommit.cycle.prepare import PreparedTable, prepared_table
 from airflow_provider_lakecommit.cycle.results import CycleTicket, PublishedSnapshot
 from airflow_provider_lakecommit.cycle.rim import Look, Rim
@@ -37,15 +38,17 @@ from airflow_provider_lakecommit.hooks.data_files import to_pyiceberg
 from airflow_provider_lakecommit.spark.report import table_reference
 from airflow_provider_lakecommit.wire.events import DataWritten, decode
 
-__all__ = ["MAX_FILES", "TablePublisher"]
+__all__ = ["MAX_FILES", "TablePublisher", "published_before", "snapshot_of"]
 
 MAX_FILES = 10_000
 """Files of one chunk, that is of one snapshot."""
 CARRY_CYCLES = 100
 """Cycles after which a table without rows is brought forward."""
 CARRY_AGE = timedelta(days=7)
-CHECK_AGE = timedelta(days=1)
-"""Files of slices older than this are checked to exist before they are appended."""
+CHECK_AGE = timedelta(hours=12)
+"""Files of slices older than this are checked to exist before they are appended. Orphan clean-up spares files of the
+last day; a slice's report is younger than its first file, and clocks differ, so half of that.
+"""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -83,7 +86,7 @@ class TablePublisher:
                     published.append(found)
             elif not outcome.already and not any(r.void for r in outcome.refused):
                 break
-            self._reload()
+            self._go_on(outcome)
             look = self._look(look)
         self._carry(look)
         return look
@@ -93,11 +96,8 @@ class TablePublisher:
     def _announced_before(self, look: Look) -> Iterator[PublishedSnapshot]:
         """Snapshots of this very cycle that an attempt before this one announced: the run still has to tell of them."""
         own = look.view.cycles.get(self.ticket.commit_id)
-        for record in self._records():
-            if own is None or record.control_end is None or record.control_end.offset < own.offset:
-                return
-            if record.commit_id == self.ticket.commit_id and record.token in look.view.announced:
-                yield from [found for found in (self._told(record),) if found.files]
+        if own is not None:
+            yield from published_before(self.rim, self.table, own, announced=look.view.announced)
 
     def _announce_forgotten(self, look: Look, published: list[PublishedSnapshot]) -> Look:
         """Snapshots of this lane whose COMMIT_TO_TABLE is not in the log."""
@@ -122,15 +122,7 @@ class TablePublisher:
         return landing_snapshots(self.table.table.metadata, landing.branch, landing=landing.name, lane=self.rim.lane)
 
     def _told(self, record: SnapshotRecord) -> PublishedSnapshot:
-        return PublishedSnapshot(
-            table=self.table.name,
-            snapshot_id=record.snapshot_id,
-            commit_id=record.commit_id or self.ticket.commit_id,
-            coverage=record.ranges,
-            rows=record.rows,
-            files=int(record.extra.get("files", 0)),
-            counts=record.accounting.total,
-        )
+        return snapshot_of(record, self.table.name, record.commit_id or self.ticket.commit_id)
 
     # -- what is settled ------------------------------------------------------------------------------------------
 
@@ -247,11 +239,11 @@ class TablePublisher:
         )
         self.rim.send("commit", self.ticket.slot, look.partition, [record])
 
-    def _reload(self) -> None:
-        """Go on with the table as it is after the commit."""
-        table = self.rim.tables.load(self.table.name)
-        state = read_ledger(table.metadata, self.rim.landing.branch)
-        self.table = prepared_table(self.rim, self.table.name, table, state)
+    def _go_on(self, outcome: PublishOutcome) -> None:
+        """With the table as the commit left it."""
+        old = self.table.table
+        table = Table(old.name(), outcome.metadata, old.metadata_location, old.io, old.catalog)
+        self.table = prepared_table(self.rim, self.table.name, table, outcome.state)
 
     def _look(self, look: Look) -> Look:
         ledgers = [self.table.ledger if t.table == self.table.name else t for t in look.ledgers]
@@ -268,3 +260,29 @@ class TablePublisher:
                 branch=self.rim.landing.branch,
                 control_end=replace(look.begin, offset=look.end),
             )
+
+
+def published_before(
+    rim: Rim, table: PreparedTable, cycle: CycleState, announced: Collection[UUID] | None = None
+) -> tuple[PublishedSnapshot, ...]:
+    """A cycle's snapshots with files in a table, oldest first; all, or those among the ``announced`` tokens."""
+    name, lane, found = rim.landing.name, rim.lane, []
+    for record in landing_snapshots(table.table.metadata, rim.landing.branch, landing=name, lane=lane):
+        if record.control_end is None or record.control_end.offset < cycle.offset:
+            break
+        if record.commit_id == cycle.cycle.commit_id and (announced is None or record.token in announced):
+            found.append(snapshot_of(record, table.name, cycle.cycle.commit_id))
+    return tuple(p for p in reversed(found) if p.files)
+
+
+def snapshot_of(record: SnapshotRecord, table: str, commit_id: UUID) -> PublishedSnapshot:
+    """What a landing snapshot says of itself."""
+    return PublishedSnapshot(
+        table=table,
+        snapshot_id=record.snapshot_id,
+        commit_id=commit_id,
+        coverage=record.ranges,
+        rows=record.rows,
+        files=int(record.extra.get("files", 0)),
+        counts=record.accounting.total,
+    )

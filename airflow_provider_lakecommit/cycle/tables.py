@@ -4,13 +4,13 @@
 Contract: a data table is made only if the landing states ``create``, a dead-letter table whenever it is missing. A
 table that is found is never altered. What it lacks is told before anything is read.
 
-Failure story: a missing table that may not be made, or one whose columns this landing cannot fill, is a
-:class:`TableError` naming all of them.
+Failure story: a missing table that may not be made, one whose columns this landing cannot fill, or one of a format
+version that cannot be appended to, is a :class:`TableError` naming all of them; nothing is made first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pyiceberg.catalog.noop import NoopCatalog
@@ -18,46 +18,58 @@ from pyiceberg.io import load_file_io
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.table.metadata import new_table_metadata
+from pyiceberg.table.metadata import SUPPORTED_TABLE_FORMAT_VERSION, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 
 from airflow_provider_lakecommit.cycle.rim import Rim
+from airflow_provider_lakecommit.cycle.targets import check_fit, target_of
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.hooks.table_spec import create_from_spec
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.spark.dead_letters import DEAD_LETTER_SCHEMA
-from airflow_provider_lakecommit.spark.metadata import TYPES
-from airflow_provider_lakecommit.spark.slices import check_schema
+from airflow_provider_lakecommit.spark.schemas import DEAD_LETTER_SCHEMA, METADATA_TYPES
 
 __all__ = ["table_of"]
 
 
-def table_of(rim: Rim, name: str, *, dry: bool = False) -> Table:
+def table_of(rim: Rim, name: str, *, dry: bool = False, before_making: Callable[[str], None] = lambda _: None) -> Table:
     """A table of the landing, made if it is missing and may be made.
 
+    :param before_making: called with its name first; raises if it must not be made
     :raises TableError: it is missing, or cannot take the rows
     """
     landing = rim.landing
     table = rim.tables.find(name)
     if table is None:
+        before_making(name)
         table = _created(rim, name, dry)
-    schema = table.schema()
-    if name == landing.table:
-        check_schema(landing, schema)
-    elif missing := _lacking(schema):
-        raise TableError(f"dead-letter table {name} lacks {', '.join(missing)}: name another one, or let it be made")
+    _check(landing, name, table)
     return table
+
+
+def _check(landing: Landing, name: str, table: Table) -> None:
+    if table.format_version > SUPPORTED_TABLE_FORMAT_VERSION:
+        raise TableError(
+            f"table {name} has format version {table.format_version}, or its types need it: pyiceberg can append to "
+            f"versions up to {SUPPORTED_TABLE_FORMAT_VERSION}; timestamps of nanoseconds need 3, those of microseconds "
+            "do not"
+        )
+    if name != landing.table and (missing := _lacking(table.schema())):
+        raise TableError(f"dead-letter table {name} lacks {', '.join(missing)}: name another one, or let it be made")
 
 
 def _created(rim: Rim, name: str, dry: bool) -> Table:
     landing = rim.landing
     if name == landing.table and landing.create is None:
         raise TableError(f"there is no table {name}: create it, or state `create` in landing {landing.name}")
+    wanted = _wanted(landing, name)
+    imagined = _imagined(name, *wanted)
+    _check(landing, name, imagined)
+    check_fit(landing, target_of(name, imagined, rim.new_id()))
     if dry:
         rim.say(f"table {name} is missing; a run makes it")
-        return _imagined(name, *_wanted(landing, name))
+        return imagined
     rim.say(f"table {name} is missing and is made")
-    return rim.tables.create(name, *_wanted(landing, name))
+    return rim.tables.create(name, *wanted)
 
 
 def _wanted(landing: Landing, name: str) -> tuple[Schema, PartitionSpec, dict[str, str]]:
@@ -68,7 +80,7 @@ def _wanted(landing: Landing, name: str) -> tuple[Schema, PartitionSpec, dict[st
 
 def _imagined(name: str, schema: Schema, spec: PartitionSpec, properties: dict[str, str]) -> Table:
     """The table as it would be made, known to no catalog."""
-    metadata = new_table_metadata(schema, spec, UNSORTED_SORT_ORDER, f"imagined://{name}", properties)
+    metadata = new_table_metadata(schema, spec, UNSORTED_SORT_ORDER, f"imagined://{name}", {**properties})
     return Table(tuple(name.split(".")), metadata, "", load_file_io(), NoopCatalog("imagined"))
 
 
@@ -76,7 +88,7 @@ def _create_section(landing: Landing) -> Mapping[str, Any]:
     """The landing's ``create``, with the metadata columns that it asks for and does not list."""
     create = landing.create or {}
     listed = [c.get("name") for c in create.get("schema", ()) if isinstance(c, Mapping)]
-    wanted = TYPES if landing.metadata_columns else {}
+    wanted = METADATA_TYPES if landing.metadata_columns else {}
     added = [{"name": name, "type": str(kind)} for name, kind in wanted.items() if name not in listed]
     return {**create, "schema": [*create.get("schema", ()), *added]}
 

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
+import pydantic
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import (
     ForbiddenError,
@@ -25,6 +26,7 @@ from pyiceberg.exceptions import (
     NoSuchTableError,
     NotInstalledError,
     UnauthorizedError,
+    ValidationError,
 )
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
@@ -33,6 +35,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
 from airflow_provider_lakecommit.exceptions import CatalogError, SpecError, TableError
+from airflow_provider_lakecommit.hooks.file_io import with_light_io
 from airflow_provider_lakecommit.hooks.sql_catalog import catalog_name
 
 __all__ = ["CREATED_TABLE_PROPERTIES", "KEEP_SNAPSHOTS", "Tables"]
@@ -121,6 +124,11 @@ class Tables:
                 f"the catalog points table {identifier} to a metadata file that is gone ({self.describe(e)}): "
                 "restore the file, or register the table with its newest metadata file"
             ) from None
+        except (ValidationError, pydantic.ValidationError) as e:
+            raise TableError(
+                f"pyiceberg cannot read the metadata of table {identifier} ({self.describe(e)}): a type that it does "
+                "not know, such as variant, must go from the table"
+            ) from None
         except Exception as e:
             raise self._away(f"reading table {identifier}", e) from None
 
@@ -172,7 +180,7 @@ class Tables:
     def _connected(self) -> Catalog:
         try:
             properties = {key: value for key, value in self._properties.items() if key != "name"}
-            return self._connect(self.name, **properties)
+            return self._connect(self.name, **with_light_io(properties))
         except (ValueError, KeyError, TypeError, NotInstalledError, ImportError) as e:
             raise SpecError(
                 f"catalog {self.name}: {self.describe(e)}; the properties given are: "
