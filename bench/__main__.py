@@ -3,7 +3,8 @@
 
 Contract: every table is compared row by row with the generator before its figures count; a table that differs ends the
 run with 1. The contestants take turns on the same topic, each with fresh tables, in the same process: what is compared
-is CPU-seconds of the whole process tree.
+is CPU-seconds of the whole process tree. Wall seconds count on a quiet machine only: beside them stand the load and the
+time for which the threads of the tree were ready to run and had to wait for a processor.
 """
 
 from __future__ import annotations
@@ -29,6 +30,12 @@ from dev.kafka import Broker
 from dev.paths import run_dir
 
 WARM_UP = 20_000
+WARM_UP_PARTITIONS = 8
+"""As many as make every group read, so that no worker of Spark has to start while it is measured."""
+HEADINGS = (
+    f"{'':16}{'wall s':>8}{'krec/s':>8}{'CPU s':>8}{'krec/CPU-s':>12}{'waited s':>10}{'load':>6}{'peak MB':>9}"
+    f"{'files':>7}{'MB':>8}  verified"
+)
 SPECS = {"day": BY_DAY, "day+bucket": BY_DAY_AND_BUCKET}
 
 Contestant = Callable[[Landing], None]
@@ -49,15 +56,19 @@ def main(arguments: list[str]) -> int:
         }
         catalog = load_catalog("lakecommit", **catalog_settings)
         catalog.create_namespace("bench")
-        print(f"producing {options.records} orders to {options.partitions} partitions")
-        size = produce(broker.bootstrap, "orders", options.records, options.partitions)
-        produce(broker.bootstrap, "warm-up", WARM_UP, options.partitions)
+        produce(broker.bootstrap, "warm-up", WARM_UP, WARM_UP_PARTITIONS)
         with Product(kafka, catalog_settings, _whisper if options.verbose else _silence) as product:
             contestants: dict[str, Contestant] = {
                 "plain process": lambda landing: run_plain(landing, kafka, catalog.load_table(landing.table)),
                 "landing": product.run_landing,
             }
-            return _compare(contestants, catalog, options, size, broker.pid)
+            for partitions in options.partitions:
+                print(f"{options.records} orders in {partitions} partitions")
+                topic = f"orders-{partitions}"
+                size = produce(broker.bootstrap, topic, options.records, partitions)
+                if not _compare(contestants, catalog, options, topic, size, broker.pid):
+                    return 1
+    return 0
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:
@@ -65,7 +76,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
         prog="python -m bench", description="CPU-seconds of a landing beside a plain process"
     )
     parser.add_argument("--records", type=int, default=2_000_000)
-    parser.add_argument("--partitions", type=int, default=8)
+    parser.add_argument("--partitions", type=int, nargs="+", default=[8], help="one topic of each number of partitions")
     parser.add_argument("--rounds", type=int, default=2, help="turns of each contestant; the median counts")
     parser.add_argument("--spec", choices=SPECS, default="day", help="partition spec of the tables")
     parser.add_argument("--slice-records", type=int, default=250_000)
@@ -75,25 +86,32 @@ def _options(arguments: list[str]) -> argparse.Namespace:
 
 
 def _compare(
-    contestants: dict[str, Contestant], catalog: Catalog, options: argparse.Namespace, size: int, broker: int | None
-) -> int:
+    contestants: dict[str, Contestant],
+    catalog: Catalog,
+    options: argparse.Namespace,
+    topic: str,
+    size: int,
+    broker: int | None,
+) -> bool:
+    """Let all land the topic, in turns, and print a table. Whether every table was right."""
     costs: dict[str, list[Cost]] = {name: [] for name in contestants}
     print(f"{size / 1e6:.1f} MB of values, {size / options.records:.0f} bytes each; spec {options.spec}")
-    print(f"{'':16}{'wall s':>8}{'CPU s':>8}{'krec/CPU-s':>12}{'peak MB':>9}{'files':>7}{'MB':>8}  verified")
-    for name, land in contestants.items():
+    print(HEADINGS)
+    for land in contestants.values():
         land(_landing(catalog, "warm-up", options))
-        for _ in range(options.rounds):
-            landing = _landing(catalog, "orders", options)
+    for _ in range(options.rounds):
+        for name, land in contestants.items():
+            landing = _landing(catalog, topic, options)
             with measured(without=broker) as cost:
                 land(landing)
             if not _told(name, cost, catalog, landing, options):
-                return 1
+                return False
             costs[name].append(cost)
     medians = {name: statistics.median(c.cpu for c in all_) for name, all_ in costs.items()}
     base = medians["plain process"]
     for name, cpu in medians.items():
         print(f"{name:16}{cpu / base:>8.2f} x the CPU-seconds of the plain process (median of {options.rounds})")
-    return 0
+    return True
 
 
 def _landing(catalog: Catalog, topic: str, options: argparse.Namespace) -> Landing:
@@ -115,9 +133,11 @@ def _told(name: str, cost: Cost, catalog: Catalog, landing: Landing, options: ar
     table = catalog.load_table(landing.table)
     wrong = differences(table, options.records)
     files = [task.file for task in table.scan().plan_files()]
-    figures: list[Any] = [cost.wall, cost.cpu, options.records / 1000 / cost.cpu, cost.peak_mb, len(files)]
+    thousands = options.records / 1000
+    figures: list[Any] = [cost.wall, thousands / cost.wall, cost.cpu, thousands / cost.cpu, cost.waited, cost.load]
+    figures += [cost.peak_mb, len(files)]
     megabytes = sum(f.file_size_in_bytes for f in files) / 1e6
-    line = "{:>8.2f}{:>8.2f}{:>12.0f}{:>9.0f}{:>7d}".format(*figures)
+    line = "{:>8.2f}{:>8.0f}{:>8.2f}{:>12.0f}{:>10.1f}{:>6.1f}{:>9.0f}{:>7d}".format(*figures)
     print(f"{name:16}{line}{megabytes:>8.1f}  {'; '.join(wrong) or 'row by row'}", flush=True)
     return not wrong
 

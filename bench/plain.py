@@ -7,7 +7,7 @@ same files can cost with the same reader, decoder and writer.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from uuid import uuid4
 
@@ -38,8 +38,8 @@ def run_plain(landing: Landing, kafka: Mapping[str, Any], table: Table) -> None:
         epoch=uuid4(),
     )
     files: list[DataFile] = []
-    for span in _spans(landing, kafka):
-        work = Slice(slice_id=uuid4(), group=0, spans=(span,), tables=(landing.table,))
+    for spans in _packed(_spans(landing, kafka), landing.slice_records):
+        work = Slice(slice_id=uuid4(), group=0, spans=spans, tables=(landing.table,))
         outcome = run_slice(SliceWork(landing=landing, slice=work, targets=(target,), attempt=uuid4()), kafka, {})
         if outcome.blocked:
             raise RuntimeError(outcome.blocked)
@@ -61,3 +61,15 @@ def _spans(landing: Landing, kafka: Mapping[str, Any]) -> list[Span]:
                 spans.append(Span(SourcePartition(topic, partition), cut))
     consumer.close()
     return spans
+
+
+def _packed(spans: Iterable[Span], records: int) -> Iterator[tuple[Span, ...]]:
+    """Spans together as long as they are no more than a slice: a thousand partitions are not a thousand slices."""
+    together: list[Span] = []
+    for span in spans:
+        if together and sum(map(len, together)) + len(span) > records:
+            yield tuple(together)
+            together = []
+        together.append(span)
+    if together:
+        yield tuple(together)

@@ -12,11 +12,11 @@ from types import TracebackType
 from typing import Any, Self
 from uuid import uuid4
 
-from airflow_provider_lakecommit.cli.land import Lander
+from airflow_provider_lakecommit.cli.process import identity
 from airflow_provider_lakecommit.cli.session import LocalSpark, SparkSection
+from airflow_provider_lakecommit.cycle.loop import Lander
 from airflow_provider_lakecommit.cycle.rim import Rim
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.spark.job import Secrets
 
 __all__ = ["Product"]
 
@@ -30,9 +30,7 @@ class Product:
         self._kafka = kafka
         self._catalog = catalog
         self._say = say
-        self._secrets = Secrets(kafka=kafka, io={})
-        section = SparkSection({"master": "local[2]"})
-        self._spark = LocalSpark(section, lambda: self._secrets, say=say, on_start=lambda: None)
+        self._spark = LocalSpark(SparkSection({"master": "local[2]"}), say=say, on_start=lambda: None)
 
     def __enter__(self) -> Self:
         self._spark.start()
@@ -50,7 +48,7 @@ class Product:
         """
         run = uuid4()
         with Rim.connect(landing, self._kafka, self._catalog, say=self._say) as rim:
-            lander = Lander(rim, self._spark, run, self._say)
+            lander = Lander(rim, self._spark, lambda number: identity(run, number))
             for number in range(CYCLES):
                 outcome = lander.cycle(number)
                 if outcome.caught_up:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Java jars without Maven: the Ivy that pyspark bundles resolves `dev/ivy.xml`.
+"""Java jars without Maven: the Ivy that pyspark bundles resolves `dev/ivy.xml` and `dev/ivy-peers.xml`.
 
 Contract: :func:`fetch` returns, per configuration, a directory that holds *all* its jars. A directory appears by one
 rename after a complete resolution and carries a marker with the digest of its ivy.xml and the size of every jar, so an
@@ -27,8 +27,10 @@ from pathlib import Path
 from dev.java import JavaMissingError, java_binary
 from dev.paths import run_dir
 
-IVY_XML = Path(__file__).with_name("ivy.xml")
 CONFS = ("broker", "connector")
+"""What tests and the demo need, in `ivy.xml`."""
+PEERS = ("worker", "sink", "stream")
+"""What is compared with, in `ivy-peers.xml`."""
 MARKER = "complete.json"
 ATTEMPTS = 2
 RESOLVE_SECONDS = 900
@@ -39,17 +41,19 @@ class JarsError(RuntimeError):
 
 
 def fetch(*confs: str) -> dict[str, Path]:
-    """Directory of jars for each of *confs* (all of them when none is named), fetched first where missing."""
+    """Directory of jars for each of *confs* (:data:`CONFS` when none is named), fetched first where missing."""
     wanted = confs or CONFS
-    unknown = sorted(set(wanted) - set(CONFS))
+    known = (*CONFS, *PEERS)
+    unknown = sorted(set(wanted) - set(known))
     if unknown:
-        raise JarsError(f"no such jar configuration: {', '.join(unknown)}; dev/ivy.xml has {', '.join(CONFS)}")
+        raise JarsError(f"no such jar configuration: {', '.join(unknown)}; there are {', '.join(known)}")
     home = run_dir() / "jars"
     home.mkdir(parents=True, exist_ok=True)
     with _locked(home / ".lock"):
-        missing = [conf for conf in wanted if not _is_complete(home / conf)]
-        if missing:
-            _resolve(home, missing)
+        for kind in (CONFS, PEERS):
+            missing = [conf for conf in wanted if conf in kind and not _is_complete(home / conf)]
+            if missing:
+                _resolve(home, missing)
     return {conf: home / conf for conf in wanted}
 
 
@@ -65,8 +69,12 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _digest() -> str:
-    return hashlib.sha256(IVY_XML.read_bytes()).hexdigest()
+def _ivy_xml(conf: str) -> Path:
+    return Path(__file__).with_name("ivy.xml" if conf in CONFS else "ivy-peers.xml")
+
+
+def _digest(conf: str) -> str:
+    return hashlib.sha256(_ivy_xml(conf).read_bytes()).hexdigest()
 
 
 def _sizes(directory: Path) -> dict[str, int]:
@@ -78,7 +86,7 @@ def _is_complete(directory: Path) -> bool:
         marker = json.loads((directory / MARKER).read_text())
     except (OSError, ValueError):
         return False
-    return bool(marker == {"ivy": _digest(), "jars": _sizes(directory)})
+    return bool(marker == {"ivy": _digest(directory.name), "jars": _sizes(directory)})
 
 
 def _resolve(home: Path, confs: list[str]) -> None:
@@ -99,7 +107,15 @@ def _resolve(home: Path, confs: list[str]) -> None:
 
 def _ivy(staging: Path, confs: list[str]) -> str | None:
     """One run of Ivy; None when every jar is in *staging*, else what it printed."""
-    command = [java_binary(), "-jar", str(_ivy_jar()), "-ivy", str(IVY_XML), "-cache", str(run_dir() / "ivy")]
+    command = [
+        java_binary(),
+        "-jar",
+        str(ivy_jar()),
+        "-ivy",
+        str(_ivy_xml(confs[0])),
+        "-cache",
+        str(run_dir() / "ivy"),
+    ]
     settings = os.environ.get("LAKECOMMIT_IVY_SETTINGS")
     if settings:
         command += ["-settings", settings]
@@ -114,7 +130,8 @@ def _ivy(staging: Path, confs: list[str]) -> str | None:
     return done.stdout + done.stderr
 
 
-def _ivy_jar() -> Path:
+def ivy_jar() -> Path:
+    """The Ivy that pyspark bundles."""
     spec = find_spec("pyspark")
     for place in (spec.submodule_search_locations or []) if spec else []:
         found = sorted(Path(place).glob("jars/ivy-*.jar"))
@@ -133,7 +150,7 @@ def _refusal(confs: list[str], output: str) -> str:
 
 
 def _publish(staged: Path, target: Path) -> None:
-    (staged / MARKER).write_text(json.dumps({"ivy": _digest(), "jars": _sizes(staged)}))
+    (staged / MARKER).write_text(json.dumps({"ivy": _digest(target.name), "jars": _sizes(staged)}))
     shutil.rmtree(target, ignore_errors=True)
     staged.rename(target)
 

@@ -33,7 +33,7 @@ def run_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     broker.mkdir(parents=True)
     (broker / "one.jar").write_bytes(b"jar")
     (broker / "two.jar").write_bytes(b"another")
-    (broker / jars.MARKER).write_text(json.dumps({"ivy": jars._digest(), "jars": {"one.jar": 3, "two.jar": 7}}))
+    (broker / jars.MARKER).write_text(json.dumps({"ivy": jars._digest("broker"), "jars": {"one.jar": 3, "two.jar": 7}}))
     return tmp_path / "run"
 
 
@@ -61,7 +61,7 @@ def test_a_damaged_folder_is_fetched_again_and_a_failed_fetch_leaves_no_half(run
 
 
 def test_an_unknown_configuration_is_named(run_dir: Path) -> None:
-    with pytest.raises(jars.JarsError, match=r"no such jar configuration: spark; dev/ivy\.xml has broker, connector"):
+    with pytest.raises(jars.JarsError, match=r"no such jar configuration: spark; there are broker, connector"):
         jars.fetch("spark")
 
 

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The script that somebody writes who has no tool: confluent-kafka, pyarrow, pyiceberg, in two processes.
+
+Contract: each process takes half of the partitions up to the ends that it finds at its start, and appends by itself
+what it has read, again when the other one came first. Nothing is checked: no dead letters, no guard against values that
+are no JSON, none against a second run. :func:`run_script` returns the seconds since the first record was there.
+"""
+
+from __future__ import annotations
+
+import multiprocessing as mp
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.json as pj
+from confluent_kafka import Consumer, TopicPartition
+from pyiceberg.catalog import load_catalog
+from pyiceberg.exceptions import CommitFailedException
+
+__all__ = ["run_script"]
+
+PROCESSES = 2
+RECORDS_A_COMMIT = 500_000
+RECORDS_A_POLL = 20_000
+BLOCK_BYTES = 8 << 20
+
+JSON = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("customer_id", pa.int64()),
+        ("ts", pa.int64()),
+        ("amount", pa.float64()),
+        ("status", pa.string()),
+        ("country", pa.string()),
+        ("address", pa.struct([("street", pa.string()), ("city", pa.string()), ("zip", pa.string())])),
+        ("items", pa.list_(pa.struct([("sku", pa.string()), ("qty", pa.int32())]))),
+        ("note", pa.string()),
+    ]
+)
+
+
+def run_script(kafka: Mapping[str, Any], catalog: Mapping[str, str], topic: str, table: str) -> float:
+    """Land what the topic holds.
+
+    :raises RuntimeError: a process failed
+    """
+    consumer = Consumer({**kafka, "group.id": "bench-script"})
+    partitions = sorted(consumer.list_topics(topic, 30).topics[topic].partitions)
+    consumer.close()
+    context = mp.get_context("spawn")
+    first = context.Queue()
+    shares = [partitions[n::PROCESSES] for n in range(PROCESSES)]
+    workers = [
+        context.Process(target=_land, args=(dict(kafka), dict(catalog), topic, table, share, first)) for share in shares
+    ]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    if any(worker.exitcode for worker in workers):
+        raise RuntimeError("a process of the script failed")
+    return time.time() - min(first.get() for _ in workers)
+
+
+def _land(
+    kafka: dict[str, Any], catalog: dict[str, str], topic: str, name: str, partitions: Sequence[int], first: Any
+) -> None:
+    consumer = Consumer(
+        {
+            **kafka,
+            "group.id": "bench-script",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            # The default of a second leaves a fast reader idle most of the time.
+            "fetch.queue.backoff.ms": 5,
+        }
+    )
+    ends = {p: consumer.get_watermark_offsets(TopicPartition(topic, p), 30)[1] for p in partitions}
+    consumer.assign([TopicPartition(topic, p, 0) for p in partitions])
+    table = load_catalog("lakecommit", **catalog).load_table(name)
+    left, seen = sum(ends.values()), False
+    values: list[bytes] = []
+    while left:
+        for message in consumer.consume(min(RECORDS_A_POLL, left), 1.0):
+            if message.error():
+                raise RuntimeError(message.error().str())
+            if (message.offset() or 0) < ends[message.partition() or 0]:
+                values.append(message.value() or b"")
+                left -= 1
+        if values and not seen:
+            first.put(time.time())
+            seen = True
+        if len(values) >= RECORDS_A_COMMIT or not left:
+            _append(table, values)
+            values = []
+    consumer.close()
+
+
+def _append(table: Any, values: Sequence[bytes]) -> None:
+    rows = pj.read_json(
+        pa.BufferReader(b"\n".join(values)),
+        read_options=pj.ReadOptions(use_threads=True, block_size=BLOCK_BYTES),
+        parse_options=pj.ParseOptions(explicit_schema=JSON, unexpected_field_behavior="ignore"),
+    )
+    ts, amount = rows.column("ts"), rows.column("amount")
+    millis = ts.cast(pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC"))
+    rows = rows.set_column(2, "ts", millis).set_column(3, "amount", amount.cast(pa.decimal128(12, 2)))
+    # The table says that an order has an id; of a file it wants to hear it, too.
+    fields = [field.with_nullable(field.name != "id") for field in rows.schema]
+    while True:
+        try:
+            table.append(rows.cast(pa.schema(fields)))
+            return
+        except CommitFailedException:
+            table.refresh()
