@@ -42,7 +42,7 @@ def source_of(
     if bootstrap is not None:
         kafka["bootstrap.servers"] = bootstrap
     if not kafka.get("bootstrap.servers"):
-        raise SpecError("control-log: give a spec, or --bootstrap and --topic")
+        raise SpecError("give a spec, or --bootstrap and a topic")
     return kafka, topic or (spec.landing.control_topic_name if spec else DEFAULT_CONTROL_TOPIC)
 
 

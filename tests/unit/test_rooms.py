@@ -76,6 +76,7 @@ RULES = (
     Rule(room="committer", nowhere=AIRFLOW | SPARK),
     Rule(room="cycle", nowhere=AIRFLOW, lazily=SPARK),
     Rule(room="hooks", lazily=SPARK),
+    Rule(room="doctor", nowhere=AIRFLOW, lazily=SPARK),
     Rule(room="cli", nowhere=AIRFLOW, lazily=SPARK),
     Rule(room="settings", nowhere=SPARK, lazily=AIRFLOW | HEAVY),
     Rule(room="assets", nowhere=SPARK, lazily=AIRFLOW | HEAVY),
@@ -83,7 +84,7 @@ RULES = (
     Rule(room="task_groups", nowhere=SPARK, lazily=HEAVY),
 )
 #: The only modules of hooks/ that know Airflow: everything else there also serves the command line.
-AIRFLOW_HOOKS = {ROOT / "hooks" / "connections.py", ROOT / "hooks" / "spark.py"}
+AIRFLOW_HOOKS = {ROOT / "hooks" / f"{name}.py" for name in ("connections", "engines", "spark")}
 
 
 def modules(room: str) -> list[Path]:
@@ -133,7 +134,7 @@ def test_every_room_has_a_rule() -> None:
     assert rooms - {rule.room for rule in RULES} == set()
 
 
-def test_only_two_hooks_know_airflow() -> None:
+def test_only_few_hooks_know_airflow() -> None:
     knowing = {path for path in modules("hooks") if any(found.top == "airflow" for found in imports_of(path))}
     assert knowing <= AIRFLOW_HOOKS
 
@@ -194,8 +195,8 @@ def load_without(blocked: str, rooms: str) -> str:
 @pytest.mark.parametrize(
     ("blocked", "rooms"),
     [
-        ("pyspark,py4j", "landing,core,wire,hooks,committer,cycle,cli,operators,task_groups"),
-        ("pyspark,py4j,airflow", "landing,core,wire,committer,cycle,cli"),
+        ("pyspark,py4j", "landing,core,wire,hooks,committer,cycle,doctor,cli,operators,task_groups"),
+        ("pyspark,py4j,airflow", "landing,core,wire,committer,cycle,doctor,cli"),
         ("pyspark,py4j,airflow,pyiceberg,confluent_kafka,pyarrow", "landing,core,wire,get_provider_info"),
         ("airflow", "spark"),
     ],
