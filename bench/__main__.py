@@ -1,83 +1,133 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m bench`: JSON orders from a real topic into a real table, by the product and by a plain process.
+"""`python -m bench`: JSON orders from a real topic into a real table, by the product and by what else there is.
 
 Contract: every table is compared row by row with the generator before its figures count; a table that differs ends the
-run with 1. The contestants take turns on the same topic, each with fresh tables, in the same process: what is compared
-is CPU-seconds of the whole process tree. Wall seconds count on a quiet machine only: beside them stand the load and the
-time for which the threads of the tree were ready to run and had to wait for a processor.
+run with 1. All contestants land the same topic, each with fresh tables of the same catalog. The landing and the plain
+process take turns, both warm; what is compared of them is CPU-seconds of the whole process tree. With ``--peers``, what
+others use runs first, each with its own start; the rate of all is told from the first record on.
+
+Wall seconds count on a quiet machine only: beside them stand the load and the time for which the threads of the tree
+were ready to run and had to wait for a processor. Nobody's memory or CPU holds the broker, the verification or another
+contestant.
 """
 
 from __future__ import annotations
 
 import argparse
+import multiprocessing as mp
 import statistics
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import psutil
 from pyiceberg.catalog import Catalog, load_catalog
 
 from airflow_provider_lakecommit.landing import Landing
 from bench.measure import Cost, measured
 from bench.orders import BY_DAY, BY_DAY_AND_BUCKET, SCHEMA, produce
+from bench.peer_connect import run_connect
+from bench.peer_script import run_script
+from bench.peer_spark import run_spark
 from bench.plain import run_plain
 from bench.product import Product
-from bench.verify import differences
+from bench.verify import verify
 from dev.kafka import Broker
 from dev.paths import run_dir
 
 WARM_UP = 20_000
 WARM_UP_PARTITIONS = 8
 """As many as make every group read, so that no worker of Spark has to start while it is measured."""
+PLAIN, LANDING = "plain process", "landing"
 HEADINGS = (
-    f"{'':16}{'wall s':>8}{'krec/s':>8}{'CPU s':>8}{'krec/CPU-s':>12}{'waited s':>10}{'load':>6}{'peak MB':>9}"
+    f"{'':20}{'wall s':>8}{'krec/s':>8}{'CPU s':>8}{'krec/CPU-s':>12}{'waited s':>10}{'load':>6}{'peak MB':>9}"
     f"{'files':>7}{'MB':>8}  verified"
 )
 SPECS = {"day": BY_DAY, "day+bucket": BY_DAY_AND_BUCKET}
 
-Contestant = Callable[[Landing], None]
+Contestant = Callable[[Landing], float | None]
+"""Lands; returns the seconds since its first record where starting was part of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """One landing of one contestant. ``rate`` is in records per second from its first record on."""
+
+    cost: Cost
+    rate: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where all of them land: a broker, a catalog, a folder."""
+
+    broker: Broker
+    catalog: Catalog
+    settings: Mapping[str, str]
+    folder: Path
+    options: argparse.Namespace
+
+    @property
+    def kafka(self) -> dict[str, Any]:
+        return {"bootstrap.servers": self.broker.bootstrap}
+
+    def landing(self, topic: str) -> Landing:
+        """A landing of its own, and its table."""
+        name = f"{topic}_{uuid4().hex[:8]}".replace("-", "_")
+        self.catalog.create_table(f"bench.{name}", SCHEMA, partition_spec=SPECS[self.options.spec])
+        return Landing(
+            name=name,
+            topics=topic,
+            table=f"bench.{name}",
+            dead_letter_table=f"bench.{name}_dead",
+            timestamps={"ts": "epoch_millis"},
+            slice_records=self.options.slice_records,
+            groups=self.options.groups,
+        )
 
 
 def main(arguments: list[str]) -> int:
-    """Run and print a table; 1 when a table is not what was produced."""
+    """Run and print tables; 1 when a table is not what was produced."""
     options = _options(arguments)
     with (
         tempfile.TemporaryDirectory(prefix="bench-", dir=run_dir()) as folder,
         Broker(Path(folder) / "kafka") as broker,
     ):
-        kafka = {"bootstrap.servers": broker.bootstrap}
-        catalog_settings = {
+        settings = {
             "type": "sql",
             "uri": f"sqlite:///{folder}/catalog.db",
             "warehouse": f"file://{folder}/warehouse",
         }
-        catalog = load_catalog("lakecommit", **catalog_settings)
+        catalog = load_catalog("lakecommit", **settings)
         catalog.create_namespace("bench")
+        place = Place(broker=broker, catalog=catalog, settings=settings, folder=Path(folder), options=options)
         produce(broker.bootstrap, "warm-up", WARM_UP, WARM_UP_PARTITIONS)
-        with Product(kafka, catalog_settings, _whisper if options.verbose else _silence) as product:
-            contestants: dict[str, Contestant] = {
-                "plain process": lambda landing: run_plain(landing, kafka, catalog.load_table(landing.table)),
-                "landing": product.run_landing,
-            }
-            for partitions in options.partitions:
-                print(f"{options.records} orders in {partitions} partitions")
-                topic = f"orders-{partitions}"
-                size = produce(broker.bootstrap, topic, options.records, partitions)
-                if not _compare(contestants, catalog, options, topic, size, broker.pid):
-                    return 1
+        for partitions in options.partitions:
+            topic = f"orders-{partitions}"
+            size = produce(broker.bootstrap, topic, options.records, partitions)
+            print(f"{options.records} orders in {partitions} partitions, {size / 1e6:.1f} MB of values; {options.spec}")
+            print(HEADINGS)
+            turns = _all_turns(place, topic)
+            if turns is None:
+                return 1
+            _compare(turns)
     return 0
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m bench", description="CPU-seconds of a landing beside a plain process"
+        prog="python -m bench", description="CPU-seconds of a landing beside a plain process, and rates beside peers"
     )
     parser.add_argument("--records", type=int, default=2_000_000)
     parser.add_argument("--partitions", type=int, nargs="+", default=[8], help="one topic of each number of partitions")
-    parser.add_argument("--rounds", type=int, default=2, help="turns of each contestant; the median counts")
+    parser.add_argument("--rounds", type=int, default=3, help="turns of each contestant; the median counts")
+    parser.add_argument("--peers", action="store_true", help="also a script of two processes, Kafka Connect and Spark")
     parser.add_argument("--spec", choices=SPECS, default="day", help="partition spec of the tables")
     parser.add_argument("--slice-records", type=int, default=250_000)
     parser.add_argument("--groups", type=int, default=2)
@@ -85,61 +135,81 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _compare(
-    contestants: dict[str, Contestant],
-    catalog: Catalog,
-    options: argparse.Namespace,
-    topic: str,
-    size: int,
-    broker: int | None,
+def _all_turns(place: Place, topic: str) -> dict[str, list[Turn]] | None:
+    """The peers first, each with its own start; then the plain process and the landing by turns. ``None`` when a table
+    is not what was produced.
+    """
+    turns: dict[str, list[Turn]] = {}
+    peers = _peers(place) if place.options.peers else {}
+    if not all(
+        _turn(place, topic, name, land, (), turns) for _ in range(place.options.rounds) for name, land in peers.items()
+    ):
+        return None
+    with ExitStack() as stack:
+        before = _children()
+        pool = stack.enter_context(mp.get_context("spawn").Pool(1))
+        plain: Contestant = partial(_plainly, pool, place)
+        plain(place.landing("warm-up"))
+        of_plain = _children() - before
+        say = _whisper if place.options.verbose else _silence
+        product = stack.enter_context(Product(place.kafka, place.settings, say))
+        product.run_landing(place.landing("warm-up"))
+        of_product = _children() - before - of_plain
+        for _ in range(place.options.rounds):
+            for name, land, others in ((PLAIN, plain, of_product), (LANDING, product.run_landing, of_plain)):
+                if not _turn(place, topic, name, land, others, turns):
+                    return None
+    return turns
+
+
+def _peers(place: Place) -> dict[str, Contestant]:
+    kafka, settings, catalog, records = place.kafka, place.settings, place.catalog, place.options.records
+    return {
+        "two-process script": lambda one: run_script(kafka, settings, one.topic_names[0], one.table),
+        "Spark streaming": lambda one: run_spark(kafka, settings, one.topic_names[0], one.table, place.folder),
+        "Kafka Connect sink": lambda one: run_connect(
+            kafka, settings, catalog, one.topic_names[0], one.table, records, place.folder
+        ),
+    }
+
+
+def _plainly(pool: Any, place: Place, landing: Landing) -> None:
+    """In a process of its own, which stays warm."""
+    pool.apply(run_plain, (landing, place.kafka, dict(place.settings)))
+
+
+def _children() -> set[int]:
+    return {child.pid for child in psutil.Process().children()}
+
+
+def _turn(
+    place: Place, topic: str, name: str, land: Contestant, others: Collection[int], turns: dict[str, list[Turn]]
 ) -> bool:
-    """Let all land the topic, in turns, and print a table. Whether every table was right."""
-    costs: dict[str, list[Cost]] = {name: [] for name in contestants}
-    print(f"{size / 1e6:.1f} MB of values, {size / options.records:.0f} bytes each; spec {options.spec}")
-    print(HEADINGS)
-    for land in contestants.values():
-        land(_landing(catalog, "warm-up", options))
-    for _ in range(options.rounds):
-        for name, land in contestants.items():
-            landing = _landing(catalog, topic, options)
-            with measured(without=broker) as cost:
-                land(landing)
-            if not _told(name, cost, catalog, landing, options):
-                return False
-            costs[name].append(cost)
-    medians = {name: statistics.median(c.cpu for c in all_) for name, all_ in costs.items()}
-    base = medians["plain process"]
-    for name, cpu in medians.items():
-        print(f"{name:16}{cpu / base:>8.2f} x the CPU-seconds of the plain process (median of {options.rounds})")
-    return True
+    """One landing: measured, verified, told. Whether its table is right."""
+    landing, records = place.landing(topic), place.options.records
+    broker = place.broker.pid
+    with measured(without={*others, *([broker] if broker else [])}) as cost:
+        after_start = land(landing)
+    found = verify(place.settings, landing.table, records)
+    rate = records / (after_start or cost.wall)
+    figures = [cost.wall, rate / 1000, cost.cpu, records / 1000 / cost.cpu, cost.waited, cost.load, cost.peak_mb]
+    line = "{:>8.2f}{:>8.0f}{:>8.2f}{:>12.0f}{:>10.1f}{:>6.1f}{:>9.0f}".format(*figures)
+    told = "; ".join(found.wrong) or "row by row"
+    print(f"{name:20}{line}{found.files:>7}{found.bytes / 1e6:>8.1f}  {told}", flush=True)
+    turns.setdefault(name, []).append(Turn(cost=cost, rate=rate))
+    return not found.wrong
 
 
-def _landing(catalog: Catalog, topic: str, options: argparse.Namespace) -> Landing:
-    """A landing of its own, and its table."""
-    name = f"{topic}-{uuid4().hex[:8]}"
-    catalog.create_table(f"bench.{name}", SCHEMA, partition_spec=SPECS[options.spec])
-    return Landing(
-        name=name,
-        topics=topic,
-        table=f"bench.{name}",
-        timestamps={"ts": "epoch_millis"},
-        slice_records=options.slice_records,
-        groups=options.groups,
-    )
-
-
-def _told(name: str, cost: Cost, catalog: Catalog, landing: Landing, options: argparse.Namespace) -> bool:
-    """Verify the table, and print a line. Whether it is right."""
-    table = catalog.load_table(landing.table)
-    wrong = differences(table, options.records)
-    files = [task.file for task in table.scan().plan_files()]
-    thousands = options.records / 1000
-    figures: list[Any] = [cost.wall, thousands / cost.wall, cost.cpu, thousands / cost.cpu, cost.waited, cost.load]
-    figures += [cost.peak_mb, len(files)]
-    megabytes = sum(f.file_size_in_bytes for f in files) / 1e6
-    line = "{:>8.2f}{:>8.0f}{:>8.2f}{:>12.0f}{:>10.1f}{:>6.1f}{:>9.0f}{:>7d}".format(*figures)
-    print(f"{name:16}{line}{megabytes:>8.1f}  {'; '.join(wrong) or 'row by row'}", flush=True)
-    return not wrong
+def _compare(turns: Mapping[str, Sequence[Turn]]) -> None:
+    """Medians beside those of the plain process and of the landing."""
+    cpu = {name: statistics.median(t.cost.cpu for t in all_) for name, all_ in turns.items()}
+    rate = {name: statistics.median(t.rate for t in all_) for name, all_ in turns.items()}
+    print(f"medians of {len(turns[LANDING])}:")
+    for name in turns:
+        print(
+            f"{name:20}{rate[name] / 1000:>8.0f} krec/s, the landing {rate[LANDING] / rate[name]:.2f} x that; "
+            f"{cpu[name] / cpu[PLAIN]:.2f} x the CPU-seconds of the plain process"
+        )
 
 
 def _silence(_text: str) -> None:

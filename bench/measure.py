@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """CPU-seconds, wall seconds, waiting time and peak memory of this process with everything below it.
 
-Contract: CPU is user and system time of all live processes of the tree and of the ones they have waited for, so a
-worker that ends in between is not lost, and one that was warm before is counted only from the start of the measurement
-on.
+Contract: CPU is user and system time of all live processes of the tree and of the ones they have waited for, or what
+was seen of each process while it lived, whichever is more: so a worker that ends in between is not lost, whoever waited
+for it. A process that was warm before is counted only from the start of the measurement on. Memory is the sum of the
+resident sets; pages that processes share are counted for each of them.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,16 +39,18 @@ class Cost:
 
 
 @contextmanager
-def measured(without: int | None = None) -> Iterator[Cost]:
+def measured(without: Collection[int] = ()) -> Iterator[Cost]:
     """Measure the block.
 
-    :param without: process of the tree that is not of the work: the broker
+    :param without: processes of the tree that are not of the work, with all below them: the broker
     """
     cost, done = Cost(), threading.Event()
+    before, seen = _own_seconds(without), dict[int, float]()
 
     def watch() -> None:
         while not done.wait(SAMPLE_SECONDS):
             cost.peak_mb = max(cost.peak_mb, _memory_mb(without))
+            seen.update(_own_seconds(without))
 
     watcher = threading.Thread(target=watch, daemon=True)
     cpu, waited, began = _cpu_seconds(without), _waited_seconds(without), time.monotonic()
@@ -56,30 +59,42 @@ def measured(without: int | None = None) -> Iterator[Cost]:
         yield cost
     finally:
         cost.wall = time.monotonic() - began
-        cost.cpu = _cpu_seconds(without) - cpu
+        sampled = sum(seconds - before.get(pid, 0.0) for pid, seconds in seen.items())
+        cost.cpu = max(_cpu_seconds(without) - cpu, sampled)
         cost.waited = max(0.0, _waited_seconds(without) - waited)
         cost.load = psutil.getloadavg()[0]
         done.set()
         watcher.join()
 
 
-def _tree(without: int | None) -> list[psutil.Process]:
-    root = psutil.Process()
-    return [root, *(p for p in root.children(recursive=True) if p.pid != without)]
+def _tree(without: Collection[int]) -> Iterator[psutil.Process]:
+    found = [psutil.Process()]
+    for process in found:
+        with suppress(psutil.NoSuchProcess):
+            found += [child for child in process.children() if child.pid not in without]
+    yield from found
 
 
-def _cpu_seconds(without: int | None) -> float:
+def _own_seconds(without: Collection[int]) -> dict[int, float]:
+    """Of each living process alone."""
+    out = {}
+    for process in _tree(without):
+        with suppress(psutil.NoSuchProcess):
+            times = process.cpu_times()
+            out[process.pid] = times.user + times.system
+    return out
+
+
+def _cpu_seconds(without: Collection[int]) -> float:
     total = 0.0
     for process in _tree(without):
-        try:
+        with suppress(psutil.NoSuchProcess):
             times = process.cpu_times()
-        except psutil.NoSuchProcess:
-            continue
-        total += times.user + times.system + times.children_user + times.children_system
+            total += times.user + times.system + times.children_user + times.children_system
     return total
 
 
-def _waited_seconds(without: int | None) -> float:
+def _waited_seconds(without: Collection[int]) -> float:
     """Linux counts it for every thread, in nanoseconds."""
     total = 0
     for process in _tree(without):
@@ -89,11 +104,9 @@ def _waited_seconds(without: int | None) -> float:
     return total / 1e9
 
 
-def _memory_mb(without: int | None) -> float:
+def _memory_mb(without: Collection[int]) -> float:
     total = 0
     for process in _tree(without):
-        try:
+        with suppress(psutil.NoSuchProcess):
             total += process.memory_info().rss
-        except psutil.NoSuchProcess:
-            continue
     return total / 1e6

@@ -12,31 +12,25 @@ from typing import Any
 from uuid import uuid4
 
 from confluent_kafka import Consumer, TopicPartition
+from pyiceberg.catalog import load_catalog
 from pyiceberg.manifest import DataFile
-from pyiceberg.table import Table
 
-from airflow_provider_lakecommit.core.model import Slice, Span, TableTarget
+from airflow_provider_lakecommit.core.model import Slice, Span
 from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
+from airflow_provider_lakecommit.cycle.targets import target_of
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.spark.slices import SliceWork, run_slice
 
 __all__ = ["run_plain"]
 
 
-def run_plain(landing: Landing, kafka: Mapping[str, Any], table: Table) -> None:
-    """Land everything that the topics hold now."""
-    target = TableTarget(
-        table=landing.table,
-        uuid=table.metadata.table_uuid,
-        location=table.location(),
-        schema=table.schema().model_dump_json(),
-        schema_id=table.schema().schema_id,
-        spec=table.spec().model_dump_json(),
-        spec_id=table.spec().spec_id,
-        properties=dict(table.properties),
-        format_version=table.format_version,
-        epoch=uuid4(),
-    )
+def run_plain(landing: Landing, kafka: Mapping[str, Any], catalog: Mapping[str, str]) -> None:
+    """Land everything that the topics hold now.
+
+    :param catalog: properties of the catalog
+    """
+    table = load_catalog("lakecommit", **catalog).load_table(landing.table)
+    target = target_of(landing.table, table, uuid4())
     files: list[DataFile] = []
     for spans in _packed(_spans(landing, kafka), landing.slice_records):
         work = Slice(slice_id=uuid4(), group=0, spans=spans, tables=(landing.table,))

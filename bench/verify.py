@@ -7,14 +7,42 @@ the table holds each order exactly once and exactly as it was made, and that the
 
 from __future__ import annotations
 
+import multiprocessing as mp
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 import pyarrow as pa
+from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
 
 from bench.orders import expected
 
-__all__ = ["differences"]
+__all__ = ["Found", "differences", "verify"]
 
 BLOCK = 100_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What is wrong with a table, and what it is made of."""
+
+    wrong: tuple[str, ...]
+    files: int
+    bytes: int
+
+
+def verify(catalog: Mapping[str, str], name: str, records: int) -> Found:
+    """Look at a table in a process of its own: what it takes to compare all rows is nobody's memory."""
+    with mp.get_context("spawn").Pool(1) as pool:
+        return pool.apply(_verify, (dict(catalog), name, records))
+
+
+def _verify(catalog: dict[str, str], name: str, records: int) -> Found:
+    table = load_catalog("lakecommit", **catalog).load_table(name)
+    files = [task.file for task in table.scan().plan_files()]
+    return Found(
+        wrong=tuple(differences(table, records)), files=len(files), bytes=sum(f.file_size_in_bytes for f in files)
+    )
 
 
 def differences(table: Table, records: int) -> list[str]:

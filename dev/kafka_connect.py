@@ -125,6 +125,20 @@ class ConnectWorker:
         """What the worker prints; each line begins with milliseconds of the epoch."""
         return self._children.log(NAME)
 
+    @property
+    def pid(self) -> int:
+        """Of the worker's process."""
+        found = self._children.pid(NAME)
+        if found is None:
+            raise WorkerError("the worker is not running")
+        return found
+
+    @property
+    def group(self) -> dict[str, str]:
+        """Settings with which another worker joins this one."""
+        names = ("group.id", "config.storage.topic", "offset.storage.topic", "status.storage.topic")
+        return {name: value for name, value in self._settings().items() if name in names}
+
     def create(self, name: str, config: Mapping[str, str]) -> None:
         """Hand a connector to the worker."""
         body = {"name": name, "config": dict(config)}

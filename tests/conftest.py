@@ -34,6 +34,7 @@ pytest_plugins = (
     "tests.fixtures.connect",
     "tests.fixtures.engine",
     "tests.fixtures.airflow",
+    "tests.fixtures.world",
 )
 
 

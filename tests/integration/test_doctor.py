@@ -37,7 +37,7 @@ from tests.integration.cli import LAND_SECONDS, run, write_spec
 
 pytestmark = pytest.mark.integration
 
-pytest_plugins = ("tests.faults.conftest",)
+
 Make = Callable[..., World]
 Produce = Callable[..., list[tuple[int, int]]]
 MINUTE = timedelta(minutes=1)
