@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from uuid import uuid4
 
-from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform
@@ -24,25 +24,17 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField
 
 from airflow_provider_lakecommit.committer.append import AppendRequest, publish
-from airflow_provider_lakecommit.committer.checks import StagedSlice
 from airflow_provider_lakecommit.committer.marks import join_table
-from airflow_provider_lakecommit.core.model import LIVE, ControlPosition, Counts, LedgerSection, Span, SpanReport
-from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
+from airflow_provider_lakecommit.core.model import Span
+from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
 from airflow_provider_lakecommit.hooks.table import Tables
+from bench.entries import data_file, section, whole_slice
 
 COLUMNS = range(1, 21)
 BUCKETS = 16
 SCHEMA = Schema(*(NestedField(n, f"column_{n}", LongType()) for n in COLUMNS))
 SPEC = PartitionSpec(PartitionField(1, 1000, BucketTransform(BUCKETS), "bucket"))
 SOURCE = SourcePartition("orders", 0, "b3JkZXJzLXRvcGljLWlkLQ")
-CONTROL = ControlPosition(
-    cluster_id="bench",
-    topic="control-lakecommit",
-    topic_id="Y29udHJvbC10b3BpYy0tLQ",
-    partition=0,
-    read_from=0,
-    low=None,
-)
 
 
 def main(arguments: list[str]) -> int:
@@ -81,31 +73,11 @@ def _measured(commit: Callable[[Tables, str, tuple[DataFile, ...]], None], count
 
 def _publish(tables: Tables, name: str, files: tuple[DataFile, ...]) -> None:
     table = tables.load(name)
-    section = LedgerSection(
-        landing="wide",
-        lane=LIVE,
-        cluster_id="bench",
-        epoch=uuid4(),
-        spec_version="0" * 16,
-        starts={SOURCE: 0},
-        covered=Coverage(),
-        control=CONTROL,
-    )
-    join_table(tables, name, section, branch="main", table_uuid=table.metadata.table_uuid)
-    span = Span(SOURCE, OffsetRange(0, len(files)))
-    slice_ = StagedSlice(
-        slice_id=uuid4(),
-        attempt=uuid4(),
-        window_id=uuid4(),
-        epoch=section.epoch,
-        spans=(SpanReport(span=span, counts=Counts(landed=len(files))),),
-        files=files,
-        rows=len(files),
-        schema_id=0,
-        spec_id=0,
-    )
+    own = section("wide", [SOURCE])
+    join_table(tables, name, own, branch="main", table_uuid=table.metadata.table_uuid)
+    slice_ = whole_slice(own, [Span(SOURCE, OffsetRange(0, len(files)))], files)
     request = AppendRequest(
-        table=name, table_uuid=table.metadata.table_uuid, landing="wide", commit_id=uuid4(), slices=(slice_,)
+        table=name, table_uuid=table.metadata.table_uuid, landing=own.landing, commit_id=uuid4(), slices=(slice_,)
     )
     if publish(tables, request).snapshot_id is None:
         raise RuntimeError("nothing was published")
@@ -120,27 +92,12 @@ def _fast_append(tables: Tables, name: str, files: tuple[DataFile, ...]) -> None
 
 def _file(number: int) -> DataFile:
     """One row, with what a writer knows of twenty columns."""
-    counts, bounds = dict.fromkeys(COLUMNS, 1), dict.fromkeys(COLUMNS, number.to_bytes(8, "little"))
-    file = DataFile.from_args(
-        content=DataFileContent.DATA,
-        file_path=f"file:///bench/wide/data/bucket={number % BUCKETS}/{uuid4()}-{number:05d}.parquet",
-        file_format=FileFormat.PARQUET,
+    return data_file(
+        f"file:///bench/wide/data/bucket={number % BUCKETS}/{uuid4()}-{number:05d}.parquet",
+        1,
         partition=Record(number % BUCKETS),
-        record_count=1,
-        file_size_in_bytes=4096,
-        column_sizes=dict.fromkeys(COLUMNS, 60),
-        value_counts=counts,
-        null_value_counts=dict.fromkeys(COLUMNS, 0),
-        nan_value_counts={},
-        lower_bounds=bounds,
-        upper_bounds=bounds,
-        key_metadata=None,
-        split_offsets=[4],
-        equality_ids=None,
-        sort_order_id=None,
+        bounds=dict.fromkeys(COLUMNS, number.to_bytes(8, "little")),
     )
-    file.spec_id = 0
-    return file
 
 
 if __name__ == "__main__":
