@@ -69,9 +69,13 @@ class AirflowClient:
         """Start a run under an id of our own."""
         self._ask("POST", f"/dags/{dag}/dagRuns", {"dag_run_id": run, "logical_date": None})
 
+    def run(self, dag: str, run: str) -> dict[str, Any]:
+        """All that Airflow tells of a run."""
+        return self._ask("GET", f"/dags/{dag}/dagRuns/{run}")
+
     def run_state(self, dag: str, run: str) -> str:
         """State of a run."""
-        return str(self._ask("GET", f"/dags/{dag}/dagRuns/{run}")["state"])
+        return str(self.run(dag, run)["state"])
 
     def await_run(self, dag: str, run: str, timeout: float, meanwhile: Callable[[], None] = lambda: None) -> str:
         """Wait for the end of a run and tell its state.
