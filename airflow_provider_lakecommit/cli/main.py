@@ -13,7 +13,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from airflow_provider_lakecommit import __version__
@@ -97,6 +97,9 @@ def _parser() -> argparse.ArgumentParser:
     _control_log_arguments(
         _command(commands, "control-log", "every record of a control topic, decoded", _control_log, spec="optional")
     )
+    _stall_arguments(
+        _command(commands, "stall", "how commits are doing, after every event of a control topic", _stall, spec="none")
+    )
     _ledger_arguments(commands)
     _unblock_arguments(_command(commands, "unblock", "say how to go on with blocked ranges", _unblock))
     return parser
@@ -120,6 +123,39 @@ def _control_log_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--kafka-config", metavar="FILE", help="YAML mapping of librdkafka settings, for brokers that want a login"
     )
+
+
+def _stall_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--bootstrap", metavar="HOST:PORT", help="brokers (or bootstrap.servers by the next two)")
+    parser.add_argument("--kafka-config", "--config", metavar="FILE", help="YAML mapping of librdkafka settings")
+    parser.add_argument("-X", dest="settings", action="append", default=[], metavar="KEY=VALUE", help="one of them")
+    parser.add_argument("--control-topic", metavar="TOPIC", help="default: that of landings")
+    parser.add_argument(
+        "--group", metavar="GROUP_ID", help="connect-NAME of a connector, lakecommit-NAME of a landing (default: all)"
+    )
+    parser.add_argument("--follow", action="store_true", help="go on at the end of the topic")
+    parser.add_argument(
+        "--clock", choices=["event", "wall"], default="wall", help="whose time: the events' own, or what it is now"
+    )
+    parser.add_argument("--until", type=_moment, metavar="ISO", help="up to that time, and what is to be said then")
+    parser.add_argument("--stalled-cycles", type=_positive, default=3, metavar="N", help="cycles in a row (default 3)")
+    parser.add_argument(
+        "--silent-intervals", type=_factor, default=3.0, metavar="X", help="silence that means dead (default 3)"
+    )
+    parser.add_argument(
+        "--interval", type=_duration, metavar="TIME", help="a connector's commit interval (default: learned)"
+    )
+    parser.add_argument(
+        "--unanswered-cycles", type=_positive, default=3, metavar="N", help="that a partition may miss (default 3)"
+    )
+    parser.add_argument(
+        "--completion-timeout",
+        type=_duration,
+        default=timedelta(hours=1),
+        metavar="TIME",
+        help="a landing's (default 1h)",
+    )
+    parser.add_argument("--only-cycles", action="store_true", help="nothing but the rule of cycles in a row")
 
 
 def _ledger_arguments(commands: Any) -> None:
@@ -184,6 +220,24 @@ def _positive(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
     return number
+
+
+def _factor(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < 1e6:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return number
+
+
+def _moment(text: str) -> float:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time, as in 2026-03-01T12:00:00Z") from None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def _budget(text: str) -> tuple[int, float]:
@@ -262,6 +316,34 @@ def _control_log(options: argparse.Namespace, output: Output) -> int:
     kafka, topic = source_of(spec, bootstrap=options.bootstrap, topic=options.topic, config_file=options.kafka_config)
     output.keep(secrets_of(kafka))
     return control_log(kafka, topic, output, group=options.group)
+
+
+def _stall(options: argparse.Namespace, output: Output) -> int:
+    from airflow_provider_lakecommit.cli.control_log import source_of
+    from airflow_provider_lakecommit.cli.stall import Request, stall, with_settings
+    from airflow_provider_lakecommit.core.stall import Rules
+
+    told = with_settings({}, options.settings)
+    bootstrap = options.bootstrap or told.get("bootstrap.servers")
+    kafka, topic = source_of(None, bootstrap=bootstrap, topic=options.control_topic, config_file=options.kafka_config)
+    kafka = {**kafka, **told, "bootstrap.servers": kafka["bootstrap.servers"]}
+    output.keep(secrets_of(kafka))
+    rules = Rules(
+        stalled_cycles=options.stalled_cycles,
+        silent_intervals=options.silent_intervals,
+        interval=options.interval.total_seconds() if options.interval else None,
+        unanswered_cycles=options.unanswered_cycles,
+        only_cycles=options.only_cycles,
+    )
+    request = Request(
+        group=options.group,
+        rules=rules,
+        events_clock=options.clock == "event",
+        until=options.until,
+        follow=options.follow,
+        completion_timeout=options.completion_timeout.total_seconds(),
+    )
+    return stall(kafka, topic, output, request)
 
 
 def _ledger_show(options: argparse.Namespace, output: Output) -> int:

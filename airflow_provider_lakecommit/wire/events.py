@@ -64,10 +64,13 @@ __all__ = [
     "TopicPartitionOffset",
     "decode",
     "encode",
+    "glance",
     "head",
 ]
 
 _MAGIC = b"\xc2\x01"
+_GOES_ON = sum(0x80 << 7 * place for place in range(7))
+"""The marks of the first seven of eight bytes of a number, in it."""
 _CLASSES: dict[PayloadType, type[Payload]] = {
     kind.TYPE: kind for kind in (StartCommit, DataWritten, DataComplete, CommitToTable, CommitComplete)
 }
@@ -162,6 +165,25 @@ def head(data: bytes) -> EventHead:
         if isinstance(error, ControlEventError):
             raise
         raise ControlEventError(f"a control event of {len(data)} bytes is cut off or damaged: {error!r}") from error
+
+
+def glance(data: bytes) -> tuple[int, int, bytes, bytes]:
+    """What :func:`head` reads, for those who read very many: type, microseconds of the epoch, group id, commit id."""
+    try:
+        start = 4 + (data[2] << 8) + data[3]
+        number = data[start + 16] >> 1
+        a, b, c, d, e, f, g, last, length = data[start + 17 : start + 26]
+        end = start + 26 + (length >> 1)
+        # Eight bytes hold the times of this age, one the length of a group id as they are.
+        usual = last < 0x80 and a & b & c & d & e & f & g & 0x80 and length < 0x80 and not (length & 1 or a & 1)
+        if usual and data[:2] == _MAGIC and data.startswith(_HEADS[number], 4) and end + 16 <= len(data):
+            twice = a + (b << 7) + (c << 14) + (d << 21) + (e << 28) + (f << 35) + (g << 42) + (last << 49) - _GOES_ON
+            return number, twice >> 1, data[start + 26 : end], data[end : end + 16]
+    except (IndexError, KeyError, ValueError):
+        pass
+    # Anything unusual, damage among it, is for the careful reader.
+    about = head(data)
+    return int(about.type), to_micros(about.timestamp), about.group_id.encode(), about.commit_id.bytes
 
 
 def _head_of(event: Event) -> EventHead:

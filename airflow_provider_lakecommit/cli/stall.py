@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`lakecommit stall`: how commits are doing, after every event of a control topic, for a landing or any Iceberg sink.
+
+Contract: one result for each event, from the beginning of the topic to its end, all partitions merged by time; each
+says what the verdict is after the event and what it was right before. Where time alone says more than the last event
+(`--clock wall`, `--until`, `--follow`) there is a result of its own for it, of the event `NOW`. Needs brokers only:
+neither a table nor Spark nor Java.
+
+Two clocks: `event` takes the time that the sender wrote into the event, and it stands still when nobody speaks;
+`wall` takes the record's timestamp, and goes on. A group is judged as a landing when its events bear our header, as a
+connector otherwise.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from airflow_provider_lakecommit.cli.output import Exit, Output
+from airflow_provider_lakecommit.core.stall import Finding, Rules, Seen, State, Verdict, judge, observe
+from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.hooks.control_watch import ControlRecord, ControlWatch
+from airflow_provider_lakecommit.wire.headers import HEADER
+from airflow_provider_lakecommit.wire.observe import seen_of
+
+__all__ = ["Request", "Told", "stall", "with_settings"]
+
+NOW = "NOW"
+LOOK_SECONDS = 0.5
+GIVE_UP_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What is to be shown. ``until`` is in seconds of the epoch; ``completion_timeout`` is that of a landing's cycles,
+    in seconds.
+    """
+
+    group: str | None
+    rules: Rules
+    events_clock: bool
+    until: float | None
+    follow: bool
+    completion_timeout: float
+
+
+def with_settings(kafka: Mapping[str, Any], told: list[str]) -> dict[str, Any]:
+    """Settings with those of ``-X key=value`` on top.
+
+    :raises SpecError: no ``=`` in one
+    """
+    out = dict(kafka)
+    for text in told:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise SpecError(f"-X {key}: a librdkafka setting is KEY=VALUE")
+        out[key] = value
+    return out
+
+
+def stall(kafka: Mapping[str, Any], topic: str, output: Output, request: Request) -> int:
+    """Show the verdicts.
+
+    :raises ControlTopicError: the topic does not exist, or its brokers do not answer
+    """
+    told = Told(request)
+    with ControlWatch(topic, kafka) as watch:
+        for records in _looks(watch, output, follow=request.follow):
+            for record in records:
+                _show(output, told.event(record))
+            if request.follow and told.caught_up and not request.events_clock:
+                for line in told.now(time.time(), changes=True):
+                    _show(output, line)
+            told.caught_up = watch.caught_up
+    moment = request.until if request.until is not None else None if request.events_clock else time.time()
+    for line in told.now(moment, changes=False) if moment is not None else ():
+        _show(output, line)
+    return Exit.DONE
+
+
+def _looks(watch: ControlWatch, output: Output, *, follow: bool) -> Iterator[tuple[ControlRecord, ...]]:
+    """What is there; while following, what comes."""
+    heard, said = time.monotonic(), None
+    while True:
+        batch = watch.poll(LOOK_SECONDS)
+        yield batch.records
+        if batch.caught_up and not follow:
+            return
+        if batch.records or batch.trouble is None:
+            heard, said = time.monotonic(), None
+        elif not follow and time.monotonic() - heard > GIVE_UP_SECONDS:
+            raise watch.away(GIVE_UP_SECONDS)
+        elif batch.trouble != said:
+            said = batch.trouble
+            output.say(f"waiting for the brokers of {watch.topic}: {said}")
+
+
+@dataclass(slots=True)
+class Told:
+    """The groups that were seen, and what was said of each last."""
+
+    request: Request
+    states: dict[str, State] = field(default_factory=dict)
+    rules: dict[str, Rules] = field(default_factory=dict)
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
+    clock: float = float("-inf")
+    caught_up: bool = False
+
+    def event(self, record: ControlRecord) -> dict[str, Any] | None:
+        """The result for a record; ``None`` where it is no event of the group, or too late to be looked at."""
+        request = self.request
+        found = seen_of(
+            record.value,
+            key=record.key,
+            headers=record.headers,
+            group=request.group,
+            at=None if request.events_clock else record.timestamp.timestamp(),
+            completion_timeout=request.completion_timeout,
+        )
+        if found is None or (request.until is not None and found[1].at > request.until):
+            return None
+        group, seen = found
+        # Clocks of several senders are not one clock; time does not go back.
+        self.clock = max(self.clock, seen.at)
+        rules = self.rules.get(group, request.rules)
+        if not rules.landing and any(name == HEADER for name, _ in record.headers):
+            rules = replace(rules, landing=True)
+        before = judge(self.states.get(group, State()), self.clock, rules)
+        state = observe(self.states.get(group, State()), seen, rules)
+        after = judge(state, self.clock, rules)
+        self.states[group], self.rules[group], self.verdicts[group] = state, rules, after.verdict
+        return {**_place(record, group, seen), **_finding(after), "before": before.verdict.value}
+
+    def now(self, moment: float, *, changes: bool) -> Iterator[dict[str, Any]]:
+        """What time says of each group; with ``changes`` only where it is not what was said last."""
+        groups = self.states or ({} if self.request.group is None or changes else {self.request.group: State()})
+        for group, state in groups.items():
+            found = judge(state, max(moment, self.clock), self.rules.get(group, self.request.rules))
+            if changes and found.verdict is self.verdicts.get(group):
+                continue
+            before = self.verdicts.get(group, found.verdict)
+            self.verdicts[group] = found.verdict
+            place = {"partition": None, "offset": None, "at": _iso(moment), "event": NOW, "commit_id": None}
+            yield {"group": group, **place, **_finding(found), "before": before.value}
+
+
+def _place(record: ControlRecord, group: str, seen: Seen) -> dict[str, Any]:
+    return {
+        "group": group,
+        "partition": record.partition,
+        "offset": record.offset,
+        "at": _iso(seen.at),
+        "event": seen.kind.value,
+        "commit_id": str(UUID(bytes=seen.commit)),
+    }
+
+
+def _finding(found: Finding) -> dict[str, Any]:
+    return {
+        "verdict": found.verdict.value,
+        "reason": found.reason,
+        "clears": found.clears,
+        "since": None if found.since is None else _iso(found.since),
+        "evidence": dict(found.evidence),
+    }
+
+
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+
+
+def _show(output: Output, line: Mapping[str, Any] | None) -> None:
+    if line is None:
+        return
+    if output.as_json:
+        output.result(line)
+        return
+    place = "" if line["offset"] is None else f"{line['partition']}@{line['offset']} "
+    commit = "" if line["commit_id"] is None else f" {line['commit_id']}"
+    changed = "" if line["verdict"] == line["before"] else f" (was {line['before']})"
+    told = f"{place}{line['at']} {line['event']} {line['group']}{commit}: {line['verdict'].upper()}{changed}"
+    # What would clear it is told once, where it begins.
+    clears = f"; cleared by {line['clears']}" if changed and line["clears"] else ""
+    output.lines([f"{told}: {line['reason']}{clears}"])

@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an observer of commits remembers of one group, and what it may be told: the words of :mod:`.stall`.
+
+Contract: everything is immutable. The state grows with what is open or expected (tables, partitions, the answers of one
+cycle), never with the length of the log or of an outage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from statistics import median
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from airflow_provider_lakecommit.core.offsets import Coverage
+
+__all__ = [
+    "Announced",
+    "Answer",
+    "Begun",
+    "Chain",
+    "Done",
+    "Kind",
+    "Partition",
+    "PassedOver",
+    "Rules",
+    "Seen",
+    "State",
+    "Table",
+    "items",
+    "remembered",
+    "waiting",
+]
+
+Partition = tuple[str, int]
+Table = tuple[str, bytes | None]
+"""A table's name, and the id that the events give it: none in those of connectors before 1.11."""
+
+KEPT_CYCLES = 4
+"""How many times as many open cycles are remembered as make a stall."""
+
+
+class Kind(StrEnum):
+    """The five events of the protocol."""
+
+    START = "START_COMMIT"
+    WRITTEN = "DATA_WRITTEN"
+    ANSWERED = "DATA_COMPLETE"
+    PUBLISHED = "COMMIT_TO_TABLE"
+    COMPLETED = "COMMIT_COMPLETE"
+
+
+class Seen(NamedTuple):
+    """One event of one group, as far as it was read. Cheap to make: there is one of it for each event.
+
+    ``at`` is in seconds of the epoch. What only a body tells is ``None`` where only the head was read; ``timed`` is
+    whether an answer tells a time for each of its partitions. For landings: ``failed`` is the evidence of a commit
+    attempt, ``deadline`` the end of the claim, ``blocked`` what the range ``covers`` could not be done for; any other
+    event that ``covers`` a range settles it.
+    """
+
+    kind: Kind
+    at: float
+    commit: bytes
+    sender: bytes | None = None
+    table: str | None = None
+    table_id: bytes | None = None
+    files: int | None = None
+    partitions: frozenset[Partition] | None = None
+    timed: bool = False
+    valid_through: float | None = None
+    failed: str | None = None
+    deadline: float | None = None
+    blocked: str | None = None
+    covers: Coverage | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What is an alarm.
+
+    :param landing: judge as a landing, not as a connector
+    :param stalled_cycles: cycles in a row without COMMIT_COMPLETE
+    :param silent_intervals: intervals of silence; a connector's only
+    :param interval: seconds from one START_COMMIT to the next, where it is known; otherwise it is learned
+    :param learned: intervals that must have been seen before silence means anything
+    :param unanswered_cycles: complete cycles in a row that a partition may miss
+    :param only_cycles: nothing but the rule of cycles in a row, as in the proposal
+    """
+
+    landing: bool = False
+    stalled_cycles: int = 3
+    silent_intervals: float = 3.0
+    interval: float | None = None
+    learned: int = 3
+    unanswered_cycles: int = 3
+    only_cycles: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begun:
+    """A cycle that has not completed. ``number`` counts the START_COMMITs up to its own; ``overtaken`` those that were
+    seen after its deadline. ``cut`` is whether another coordinator took over before its commit was due.
+    """
+
+    commit: bytes
+    at: float
+    number: int
+    sender: bytes | None = None
+    deadline: float | None = None
+    failed: str | None = None
+    overtaken: int = 0
+    cut: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What one DATA_COMPLETE says."""
+
+    commit: bytes
+    partitions: frozenset[Partition]
+    timed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Announced:
+    """Files of one table that wait for its snapshot. ``starts`` is how many START_COMMITs had been seen before them."""
+
+    table: Table
+    commit: bytes
+    files: int
+    at: float
+    starts: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassedOver:
+    """Files of one table that a complete cycle had read and did not publish.
+
+    ``sender`` is the coordinator that did so last; ``quiet`` counts the complete cycles of another one since then
+    without new ones.
+    """
+
+    files: int
+    at: float
+    sender: bytes | None
+    quiet: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """The last complete cycle, for what comes after it and was sent before."""
+
+    commit: bytes
+    at: float
+    tables: frozenset[Table]
+
+
+Chain = tuple[Any, Any] | None
+"""Newest first: an item and the chain before it. Adding to it costs the same however long it is."""
+
+
+class State(NamedTuple):
+    """What is remembered of one group. Cheap to change: most events change it.
+
+    ``missing`` counts, per partition that ever answered, the complete cycles since its last answer; ``unheard`` are
+    those for which that is too many. ``partial`` counts complete cycles that waited in vain for partitions that never
+    answered. ``fresh`` is whether the coordinator is another one since the last complete cycle with an answer.
+    ``answers`` are those since the last complete cycle, ``only_heads`` whether one was not read. ``journal`` are the
+    announcements and publications that are not worked into ``waiting`` yet, ``noted`` their files.
+    """
+
+    begun: tuple[Begun, ...] = ()
+    starts: int = 0
+    last: float | None = None
+    last_start: float | None = None
+    intervals: tuple[float, ...] = ()
+    senders: tuple[bytes, ...] = ()
+    completed: int = 0
+    completed_at: float | None = None
+    valid_through: float | None = None
+    answers: Chain = None
+    only_heads: bool = False
+    unanswered: int = 0
+    partial: int = 0
+    missing: Mapping[Partition, int] = MappingProxyType({})
+    unheard: tuple[Partition, ...] = ()
+    fresh: bool = False
+    journal: Chain = None
+    noted: int = 0
+    waiting: tuple[Announced, ...] = ()
+    over: Mapping[Table, PassedOver] = MappingProxyType({})
+    lost_files: int = 0
+    done: Done | None = None
+    blocked: tuple[tuple[Coverage, str], ...] = ()
+
+    @property
+    def interval(self) -> float | None:
+        """The usual time from one START_COMMIT to the next of the same coordinator, in seconds; the last one, if it was
+        longer: the connector may have been given another interval.
+        """
+        return max(median(self.intervals), self.intervals[-1]) if self.intervals else None
+
+    @property
+    def waiting_files(self) -> int:
+        """Announced files that no snapshot has taken yet, those that were passed over left out. What a cycle publishes
+        is taken off when it completes.
+        """
+        return self.noted + sum(a.files for a in self.waiting)
+
+
+def remembered(rules: Rules) -> int:
+    """How many open cycles a state holds at most."""
+    return max(rules.stalled_cycles, 1) * KEPT_CYCLES
+
+
+def items(chain: Chain) -> Iterator[Any]:
+    """Newest first."""
+    while chain is not None:
+        yield chain[0]
+        chain = chain[1]
+
+
+def waiting(state: State) -> tuple[Announced, ...]:
+    """What waits, with the journal worked in: at most two entries a table, one of them of the newest cycle."""
+    if state.journal is None:
+        return state.waiting
+    tables: dict[Table, list[Announced]] = {}
+    for a in state.waiting:
+        tables.setdefault(a.table, []).append(a)
+    for item in reversed(list(items(state.journal))):
+        if not isinstance(item, Announced):
+            for table in [t for t in tables if t[0] == item[0]] if item[1] is None else [item, (item[0], None)]:
+                tables.pop(table, None)
+            continue
+        held = tables.setdefault(item.table, [])
+        if held and held[-1].commit == item.commit:
+            held[-1] = replace(held[-1], files=held[-1].files + item.files, starts=item.starts)
+        else:
+            held.append(item)
+        if len(held) > 2:
+            # The later of the two decides from when on they must have been read.
+            held[:2] = [replace(held[1], files=held[0].files + held[1].files, at=held[0].at)]
+    return tuple(a for held in tables.values() for a in held)

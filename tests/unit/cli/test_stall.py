@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `lakecommit stall` says of records, without a broker: a landing among connectors, and time that passes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from airflow_provider_lakecommit.cli.main import main
+from airflow_provider_lakecommit.cli.stall import Request, Told, with_settings
+from airflow_provider_lakecommit.core.log import Directives
+from airflow_provider_lakecommit.core.stall import Rules
+from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.hooks.control_topic import ControlRecord
+from airflow_provider_lakecommit.wire.events import Event, Payload, StartCommit, encode
+from airflow_provider_lakecommit.wire.records import Outgoing, Sender
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+
+
+def request(**changes: Any) -> Request:
+    values = {
+        "group": None,
+        "rules": Rules(),
+        "events_clock": True,
+        "until": None,
+        "follow": False,
+        "completion_timeout": 3600.0,
+    }
+    return Request(**{**values, **changes})
+
+
+def record(sent: Outgoing, at: datetime = NOON) -> ControlRecord:
+    return ControlRecord(
+        partition=0, offset=1, timestamp=at, key=sent.key, value=sent.value, headers=tuple(sent.headers)
+    )
+
+
+def ours(commit: UUID) -> Sender:
+    return Sender(landing="orders", lane="main", role="commit", commit_id=commit)
+
+
+def theirs(payload: Payload, at: datetime) -> ControlRecord:
+    value = encode(Event(id=uuid4(), timestamp=at, group_id="connect-x", payload=payload))
+    return record(Outgoing(key=b"k", value=value, headers=()), at)
+
+
+def test_a_landing_is_judged_by_the_evidence_of_its_attempts() -> None:
+    told, lines = Told(request()), []
+    for n in range(3):
+        failed = ours(uuid4()).commit_failed(uuid4(), NOON + n * HOUR, "the catalog is away", "1", Directives())
+        lines.append(told.event(record(failed)))
+    closed = ours(uuid4()).closed(uuid4(), NOON + 3 * HOUR, NOON, Directives())
+    lines.append(told.event(record(closed)))
+    assert [line and line["verdict"] for line in lines] == ["slowing", "slowing", "stalled", "healthy"]
+    assert lines[2] is not None
+    assert lines[2]["group"] == "lakecommit-orders"
+    assert "the catalog is away" in lines[2]["reason"]
+    # Silence says nothing of a landing.
+    (now,) = told.now((NOON + timedelta(days=30)).timestamp(), changes=False)
+    assert (now["verdict"], now["event"]) == ("healthy", "NOW")
+
+
+def test_groups_of_one_topic_are_told_apart() -> None:
+    told = Told(request())
+    for n in range(3):
+        line = told.event(theirs(StartCommit(commit_id=uuid4()), NOON + n * HOUR))
+        told.event(record(ours(uuid4()).closed(uuid4(), NOON + n * HOUR, None, Directives())))
+    assert line is not None
+    assert (line["group"], line["verdict"], line["before"]) == ("connect-x", "stalled", "slowing")
+    verdicts = {now["group"]: now["verdict"] for now in told.now(NOON.timestamp(), changes=False)}
+    assert verdicts == {"connect-x": "stalled", "lakecommit-orders": "healthy"}
+
+
+def test_the_clocks() -> None:
+    start = theirs(StartCommit(commit_id=uuid4()), NOON)
+    start = ControlRecord(
+        partition=0, offset=1, timestamp=NOON + HOUR, key=start.key, value=start.value, headers=start.headers
+    )
+    by_event, by_wall = Told(request()).event(start), Told(request(events_clock=False)).event(start)
+    assert by_event is not None
+    assert by_wall is not None
+    assert (by_event["at"], by_wall["at"]) == ("2026-03-01T12:00:00.000+00:00", "2026-03-01T13:00:00.000+00:00")
+
+
+def test_only_what_changes_is_told_while_time_passes() -> None:
+    told = Told(request(rules=Rules(interval=60.0)))
+    told.event(theirs(StartCommit(commit_id=uuid4()), NOON))
+    moments = [NOON.timestamp() + seconds for seconds in (100, 170, 190, 200)]
+    lines = [line for moment in moments for line in told.now(moment, changes=True)]
+    assert [(line["verdict"], line["before"]) for line in lines] == [("dead", "unknown")]
+
+
+def test_a_group_that_was_never_heard_is_unknown() -> None:
+    (line,) = Told(request(group="connect-y")).now(NOON.timestamp(), changes=False)
+    assert (line["group"], line["verdict"]) == ("connect-y", "unknown")
+
+
+def test_settings_by_hand_win() -> None:
+    assert with_settings({"a": 1, "b": 2}, ["b=3", "c=d=e"]) == {"a": 1, "b": "3", "c": "d=e"}
+    with pytest.raises(SpecError, match="KEY=VALUE"):
+        with_settings({}, ["=x"])
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--stalled-cycles", "0"],
+        ["--silent-intervals", "0"],
+        ["--silent-intervals", "nan"],
+        ["--until", "noon"],
+        ["--interval", "5"],
+        ["--clock", "sun"],
+    ],
+)
+def test_bad_usage(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["stall", "--bootstrap", "127.0.0.1:1", *arguments])
+    assert stopped.value.code == 2
