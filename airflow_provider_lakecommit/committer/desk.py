@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The committer's desk: where work on tables is handed in, and awaited. Turns, threads and stages are behind it.
+
+Contract: callers know two things of a table, :meth:`Committer.change` (alone) and :meth:`Committer.look` (beside other
+looks), and await them. What lies between handing in and the call, such as an audit before the commit, is a *stage*: it
+is given the errand and the rest of the way, in the errand's turn, and may take its time or refuse. Callers do not see
+whether there is one.
+
+Failure story: that of :mod:`~airflow_provider_lakecommit.committer.turns` and
+:mod:`~airflow_provider_lakecommit.committer.pool`. :class:`CommitterThread` serves callers without a loop: its loop
+runs in a thread of its own, so that a signal or a task's timeout reaches the caller at once, whatever hangs, and never
+a callback of the loop, which would swallow it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Self, TypeVar
+
+from airflow_provider_lakecommit.committer.pool import Pool
+from airflow_provider_lakecommit.committer.turns import Turns
+
+__all__ = ["GRACE", "Committer", "CommitterThread", "Errand", "Stage"]
+
+GRACE = 5.0
+"""Seconds that work which runs has to end when the committer is closed."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Errand:
+    """What is handed in. ``about`` is for stages: the request of a commit, for example."""
+
+    table: Hashable
+    exclusive: bool
+    about: object = None
+
+
+Stage = Callable[[Errand, Callable[[], Awaitable[Any]]], Awaitable[Any]]
+"""Is awaited with the errand and the rest of the way, which it awaits and whose result it returns, or does not."""
+
+
+class Committer:
+    """Work on many tables at once, in order for each of them. Made while its event loop runs.
+
+    :param stages: what each errand passes, outermost first
+    :param pool: where the blocking calls are done
+    """
+
+    def __init__(self, *, stages: Sequence[Stage] = (), pool: Pool | None = None) -> None:
+        self.turns = Turns()
+        self.pool = pool or Pool()
+        self._stages = tuple(stages)
+
+    async def change(self, table: Hashable, call: Callable[[], T], *, about: object = None) -> T:
+        """Do a blocking call alone on a table, after all that was handed in for it before.
+
+        :param table: what names the table in this process; callers of one table give equal names
+        :raises ClosedError: shutting down; whether a call that was begun did its work, only the table tells
+        """
+        errand = Errand(table=table, exclusive=True, about=about)
+        return await self.turns.exclusive(table, partial(self._do, errand, call))
+
+    async def look(self, table: Hashable, call: Callable[[], T], *, about: object = None) -> T:
+        """The same for a call that changes nothing: beside other such calls."""
+        errand = Errand(table=table, exclusive=False, about=about)
+        return await self.turns.shared(table, partial(self._do, errand, call))
+
+    async def close(self, grace: float = GRACE) -> frozenset[Hashable]:
+        """Let what runs end within *grace* seconds, then let go of it; the tables of work that cannot be let go of."""
+        return await self.turns.close(grace, self.pool.close)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def _do(self, errand: Errand, call: Callable[[], T]) -> T:
+        way: Callable[[], Awaitable[Any]] = partial(self.pool.run, errand.table, call)
+        for stage in reversed(self._stages):
+            way = partial(stage, errand, way)
+        result: T = await way()
+        return result
+
+
+class CommitterThread:
+    """A committer for callers that have no event loop: an Airflow task, the command line. A context manager.
+
+    :param make: makes the committer, in its loop
+    :param grace: as for :meth:`Committer.close`
+    """
+
+    def __init__(self, make: Callable[[], Committer] = Committer, *, grace: float = GRACE) -> None:
+        self._make = make
+        self._grace = grace
+        self._ready: Future[tuple[asyncio.AbstractEventLoop, Committer, asyncio.Event]] = Future()
+        self._thread = threading.Thread(target=self._serve, name="lakecommit-committer", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._ready.result()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        loop, _committer, told = self._ready.result()
+        loop.call_soon_threadsafe(told.set)
+        # Both waits of a close, and what the loop itself has to do. What is still there then ends with the process.
+        self._thread.join(2 * self._grace + 1)
+
+    def run(self, work: Callable[[Committer], Coroutine[Any, Any, T]]) -> T:
+        """Run *work* in the loop, and wait for it. An exception that reaches the waiting caller cancels it."""
+        loop, committer, _ = self._ready.result()
+        future = asyncio.run_coroutine_threadsafe(work(committer), loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def _serve(self) -> None:
+        try:
+            asyncio.run(self._stay())
+        except BaseException as e:
+            if self._ready.done():
+                raise
+            self._ready.set_exception(e)
+
+    async def _stay(self) -> None:
+        told = asyncio.Event()
+        committer = self._make()
+        self._ready.set_result((asyncio.get_running_loop(), committer, told))
+        await told.wait()
+        await committer.close(self._grace)

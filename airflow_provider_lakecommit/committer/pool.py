@@ -1,0 +1,308 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The threads in which catalogs are called: few, used again, and a table that hangs keeps none from the others.
+
+Contract: a call of an event loop is done by a thread, and what it gives or raises is given or raised where it was
+awaited. At most ``threads`` calls run at a time, at most ``per_table`` of one table. A call that has not come back
+after ``patience`` seconds *hangs*: it is not counted any more, so that another thread takes its place, until there are
+``most``. When it comes back, threads that are too many end. Calls begin in the order in which they came; those of a
+table that is at its limit stand aside and hold up nobody.
+
+Invariants: a thread cannot be stopped. A call that was begun is waited for, also by a caller that was cancelled, so
+that whoever holds a turn holds it until the call is over; one that was not begun is withdrawn at once.
+
+Failure story: :meth:`Pool.close` lets go of calls that hang; what becomes of them, the table tells the next attempt.
+The threads are daemons, so that a call that hangs does not keep the process from ending (those of
+:mod:`concurrent.futures` do). Where the system gives no more threads, the pool makes do with those it has.
+
+All but the calls themselves belongs to one event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Hashable
+from contextlib import suppress
+from contextvars import Context, copy_context
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+from airflow_provider_lakecommit.committer.turns import ClosedError
+
+__all__ = ["MOST", "PATIENCE", "PER_TABLE", "TELL_AFTER", "THREADS", "Pool"]
+
+THREADS = 8
+"""Calls of the catalog at a time."""
+MOST = 128
+"""Threads, those in calls that hang included."""
+PER_TABLE = 2
+"""Calls of one table at a time, so that readers of a table that hangs take no more."""
+PATIENCE = 1.0
+"""Seconds after which a call counts as hanging. However slow all calls are, ``threads / patience`` of them begin each
+second, as long as there may be more threads.
+"""
+TELL_AFTER = 30.0
+"""Seconds after which a call that hangs is worth a line, each time they have passed again."""
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class _Job:
+    table: Hashable
+    call: Callable[[], Any]
+    context: Context
+    done: asyncio.Future[Any]
+    result: Any = None
+    error: BaseException | None = None
+    begun: bool = False
+
+    def run(self) -> None:
+        """In a thread."""
+        try:
+            self.result = self.context.run(self.call)
+        except BaseException as e:
+            self.error = e
+
+    def settle(self) -> None:
+        """In the loop."""
+        if self.done.done():
+            if self.error is not None:
+                _log.warning("A call of %s failed after it was let go of: %s", self.table, self.error)
+        elif self.error is None:
+            self.done.set_result(self.result)
+        elif isinstance(self.error, Exception) and not isinstance(self.error, StopIteration):
+            self.done.set_exception(self.error)
+        else:
+            # An exit of a thread is none of the loop's, and futures refuse to carry StopIteration.
+            error = RuntimeError(f"a call of {self.table} ended with {self.error!r}")
+            error.__cause__ = self.error
+            self.done.set_exception(error)
+
+
+class _Worker(threading.Thread):
+    """Does one job after the other until it is given ``None`` or nobody listens any more."""
+
+    def __init__(self, number: int, came_back: Callable[[_Worker, _Job], None]) -> None:
+        super().__init__(name=f"lakecommit-catalog-{number}", daemon=True)
+        self.inbox: SimpleQueue[_Job | None] = SimpleQueue()
+        self._came_back = came_back
+
+    def run(self) -> None:
+        while (job := self.inbox.get()) is not None:
+            job.run()
+            self._came_back(self, job)
+            # An idle thread keeps nothing alive.
+            del job
+
+
+@dataclass(slots=True)
+class _Busy:
+    job: _Job
+    timer: asyncio.TimerHandle
+    hangs: bool = False
+
+
+@dataclass(slots=True)
+class _Queue:
+    """Jobs that wait, in order; those of tables at their limit stand aside."""
+
+    per_table: int
+    ready: OrderedDict[_Job, None] = field(default_factory=OrderedDict)
+    aside: dict[Hashable, OrderedDict[_Job, None]] = field(default_factory=dict)
+    taken: Counter[Hashable] = field(default_factory=Counter)
+
+    def add(self, job: _Job) -> None:
+        if self.taken[job.table] < self.per_table:
+            self.taken[job.table] += 1
+            self.ready[job] = None
+        else:
+            self.aside.setdefault(job.table, OrderedDict())[job] = None
+
+    def free(self, table: Hashable) -> None:
+        """A job of the table that was ready or begun is over."""
+        self.taken[table] -= 1
+        if waiting := self.aside.get(table):
+            job, _ = waiting.popitem(last=False)
+            self.taken[table] += 1
+            self.ready[job] = None
+        self._forget(table)
+
+    def withdraw(self, job: _Job) -> None:
+        if job in self.ready:
+            del self.ready[job]
+            self.free(job.table)
+        elif job in (waiting := self.aside.get(job.table, OrderedDict())):
+            del waiting[job]
+            self._forget(job.table)
+
+    def _forget(self, table: Hashable) -> None:
+        if not self.aside.get(table, True):
+            del self.aside[table]
+        if not self.taken[table]:
+            del self.taken[table]
+
+
+class Pool:
+    """Threads for the blocking calls of one event loop; made while it runs.
+
+    :param say: gets a line for a call that has hung for ``tell_after`` seconds
+    """
+
+    def __init__(
+        self,
+        *,
+        threads: int = THREADS,
+        most: int = MOST,
+        per_table: int = PER_TABLE,
+        patience: float = PATIENCE,
+        tell_after: float = TELL_AFTER,
+        say: Callable[[str], None] = _log.warning,
+    ) -> None:
+        if not 1 <= threads <= most or per_table < 1:
+            raise ValueError(f"threads={threads}, most={most}, per_table={per_table}: at least 1, and threads <= most")
+        self._loop = asyncio.get_running_loop()
+        self._threads = threads
+        self._most = most
+        self._patience = patience
+        self._tell_after = tell_after
+        self._say = say
+        self._queue = _Queue(per_table)
+        self._idle: list[_Worker] = []
+        self._busy: dict[_Worker, _Busy] = {}
+        self._begun = 0
+        self._closed = False
+
+    @property
+    def size(self) -> int:
+        """Threads there are."""
+        return len(self._idle) + len(self._busy)
+
+    @property
+    def hanging(self) -> tuple[Hashable, ...]:
+        """Tables of the calls that hang."""
+        return tuple(b.job.table for b in self._busy.values() if b.hangs)
+
+    async def run(self, table: Hashable, call: Callable[[], T]) -> T:
+        """Do a blocking call in a thread; a caller that is cancelled waits until a call that was begun is over.
+
+        :raises ClosedError: the pool was closed before the call came back
+        :raises RuntimeError: the system does not give a single thread
+        """
+        if self._closed:
+            raise _closed_error(table)
+        job = _Job(table=table, call=call, context=copy_context(), done=self._loop.create_future())
+        self._queue.add(job)
+        try:
+            self._begin()
+        except RuntimeError:
+            self._queue.withdraw(job)
+            raise
+        cancelled: asyncio.CancelledError | None = None
+        while not job.done.done():
+            try:
+                await asyncio.wait([job.done])
+            except asyncio.CancelledError as e:
+                if not job.begun:
+                    self._queue.withdraw(job)
+                    self._begin()
+                    raise
+                cancelled = e
+        if cancelled is None:
+            result: T = job.done.result()
+            return result
+        if (error := job.done.exception()) and not isinstance(error, ClosedError):
+            _log.warning("A call of %s failed after it was cancelled: %s", table, error)
+        raise cancelled
+
+    def close(self) -> None:
+        """Let go of all calls: those who wait for one get :class:`ClosedError`, threads end when they come back."""
+        self._closed = True
+        waiting = [*self._queue.ready, *(job for aside in self._queue.aside.values() for job in aside)]
+        self._queue = _Queue(self._queue.per_table)
+        for busy in self._busy.values():
+            busy.timer.cancel()
+        for job in (*waiting, *(b.job for b in self._busy.values())):
+            if not job.done.done():
+                job.done.set_exception(_closed_error(job.table))
+                # One whose caller is gone too has nobody to ask for it.
+                job.done.exception()
+        for worker in (*self._idle, *self._busy):
+            worker.inbox.put(None)
+        self._idle.clear()
+        self._busy.clear()
+
+    # -- the threads --------------------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        """Give waiting jobs to threads, as far as there may be some."""
+        while self._queue.ready and self._counted < self._threads and (worker := self._worker()):
+            job, _ = self._queue.ready.popitem(last=False)
+            job.begun = True
+            self._busy[worker] = _Busy(job, self._loop.call_later(self._patience, self._hangs, worker))
+            worker.inbox.put(job)
+
+    @property
+    def _counted(self) -> int:
+        return sum(not b.hangs for b in self._busy.values())
+
+    def _worker(self) -> _Worker | None:
+        if self._idle:
+            return self._idle.pop()
+        if self.size >= self._most:
+            return None
+        self._begun += 1
+        worker = _Worker(self._begun, self._came_back)
+        try:
+            worker.start()
+        except RuntimeError as e:
+            if not self.size:
+                raise
+            self._say(f"the committer goes on with {self.size} threads: {e}")
+            self._most = self.size
+            return None
+        return worker
+
+    def _hangs(self, worker: _Worker) -> None:
+        busy = self._busy[worker]
+        busy.hangs = True
+        busy.timer = self._loop.call_later(self._tell_after, self._tell, worker, self._tell_after)
+        self._begin()
+
+    def _tell(self, worker: _Worker, seconds: float) -> None:
+        busy, hanging, room = self._busy[worker], len(self.hanging), max(0, self._most - self._threads)
+        busy.timer = self._loop.call_later(self._tell_after, self._tell, worker, seconds + self._tell_after)
+        self._say(
+            f"{busy.job.table}: a call of the catalog has not come back for {seconds:g} s; other tables go on "
+            f"({hanging} calls hang now, more than {room} hold up others)"
+        )
+
+    def _came_back(self, worker: _Worker, job: _Job) -> None:
+        """In a thread. A loop that is closed waits for nothing any more."""
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._over, worker, job)
+
+    def _over(self, worker: _Worker, job: _Job) -> None:
+        job.settle()
+        busy = self._busy.pop(worker, None)
+        if busy is None:
+            return
+        busy.timer.cancel()
+        self._queue.free(job.table)
+        if len(self._idle) + self._counted < self._threads:
+            self._idle.append(worker)
+        else:
+            worker.inbox.put(None)
+        self._begin()
+
+
+def _closed_error(table: Hashable) -> ClosedError:
+    return ClosedError(
+        f"{table}: the committer of this process let go of its calls; what became of this one, the table tells the "
+        "next attempt"
+    )
