@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import pytest
 
+from dev.processes import living
 from tests.airflow.faults import Faults
 from tests.airflow.live import Live, orders, until
 
@@ -29,6 +30,11 @@ def start(live: Live, dag: str, run: str, *, until_at: str, faults: Faults) -> N
     faults.hold(until_at)
     live.client.trigger(dag, run)
     until(f"{run} at {until_at}", lambda: faults.reached(until_at))
+
+
+def until_its_job_is_gone(landing: str) -> None:
+    """What a killed task leaves running for a while would be one more attempt at what the next one does."""
+    until("the end of its job", lambda: not any(f"lakecommit-{landing}-" in p.command for p in living().values()))
 
 
 def test_a_failed_run_that_is_cleared_lands_what_it_lacked_and_its_writer_alone_cannot(
@@ -103,6 +109,7 @@ def test_what_a_marked_or_deleted_run_claims_is_free_at_once_and_its_id_can_be_u
     live.client.mark_run(name, "a", marked)
     until("its end", lambda: live.client.run_state(name, "a") == marked)
     until("the end of its writer", lambda: live.said(name, "a", "to be read again", "write"))
+    until_its_job_is_gone(name)
     faults.let_go("write.2")
     assert live.run(name, "b") == ("success", GREEN)
     assert live.said(name, "b", "has ended: what its cycle", "plan")
@@ -125,6 +132,7 @@ def test_a_run_that_is_deleted_in_mid_flight_and_made_again_goes_on_where_it_was
     start(live, "remade", "a", until_at="write.2", faults=faults)
     live.client.mark_run("remade", "a", "failed")
     until("the end of its writer", lambda: live.said("remade", "a", "to be read again", "write"))
+    until_its_job_is_gone("remade")
     live.client.delete_run("remade", "a")
     faults.let_go("write.2")
     assert live.run("remade", "a") == ("success", GREEN)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any, cast
+from uuid import uuid4
 
 import pytest
 from pyiceberg.catalog import Catalog
@@ -22,7 +23,8 @@ from airflow_provider_lakecommit.landing import Landing
 def rim_of(properties: dict[str, str], **more: Any) -> Rim:
     """As much of a rim as making a table needs."""
     landing = Landing(name="orders", topics="orders", table="shop.orders", **more)
-    return cast("Rim", SimpleNamespace(landing=landing, tables=Tables(properties, "test"), say=lambda _text: None))
+    tables = Tables(properties, "test")
+    return cast("Rim", SimpleNamespace(landing=landing, tables=tables, say=lambda _text: None, new_id=uuid4))
 
 
 def create(kind: str, **properties: str) -> dict[str, Any]:
