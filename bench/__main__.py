@@ -4,7 +4,7 @@
 Contract: every table is compared row by row with the generator before its figures count; a table that differs ends the
 run with 1. All contestants land the same topic, each with fresh tables of the same catalog. The landing and the plain
 process take turns, both warm; what is compared of them is CPU-seconds of the whole process tree. With ``--peers``, what
-others use runs first, each with its own start; the rate of all is told from the first record on.
+others use lands it too, each with its own start; the rate of all is told from the first record on.
 
 Wall seconds count on a quiet machine only: beside them stand the load and the time for which the threads of the tree
 were ready to run and had to wait for a processor. Nobody's memory or CPU holds the broker, the verification or another
@@ -45,6 +45,7 @@ WARM_UP = 20_000
 WARM_UP_PARTITIONS = 8
 """As many as make every group read, so that no worker of Spark has to start while it is measured."""
 PLAIN, LANDING = "plain process", "landing"
+PEERS = ("script", "spark", "connect")
 HEADINGS = (
     f"{'':20}{'wall s':>8}{'krec/s':>8}{'CPU s':>8}{'krec/CPU-s':>12}{'waited s':>10}{'load':>6}{'peak MB':>9}"
     f"{'files':>7}{'MB':>8}  verified"
@@ -127,7 +128,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--records", type=int, default=2_000_000)
     parser.add_argument("--partitions", type=int, nargs="+", default=[8], help="one topic of each number of partitions")
     parser.add_argument("--rounds", type=int, default=3, help="turns of each contestant; the median counts")
-    parser.add_argument("--peers", action="store_true", help="also a script of two processes, Kafka Connect and Spark")
+    parser.add_argument("--peers", nargs="+", choices=PEERS, default=[], help="what else lands the topic")
     parser.add_argument("--spec", choices=SPECS, default="day", help="partition spec of the tables")
     parser.add_argument("--slice-records", type=int, default=250_000)
     parser.add_argument("--groups", type=int, default=2)
@@ -136,15 +137,14 @@ def _options(arguments: list[str]) -> argparse.Namespace:
 
 
 def _all_turns(place: Place, topic: str) -> dict[str, list[Turn]] | None:
-    """The peers first, each with its own start; then the plain process and the landing by turns. ``None`` when a table
-    is not what was produced.
+    """Spark and Connect first, each with its own start; then script, plain process and landing by turns. ``None`` when
+    a table is not what was produced.
     """
     turns: dict[str, list[Turn]] = {}
-    peers = _peers(place) if place.options.peers else {}
-    if not all(
-        _turn(place, topic, name, land, (), turns) for _ in range(place.options.rounds) for name, land in peers.items()
-    ):
-        return None
+    script, others = _peers(place)
+    for _ in range(place.options.rounds):
+        if not all(_turn(place, topic, name, land, (), turns) for name, land in others.items()):
+            return None
     with ExitStack() as stack:
         before = _children()
         pool = stack.enter_context(mp.get_context("spawn").Pool(1))
@@ -156,21 +156,31 @@ def _all_turns(place: Place, topic: str) -> dict[str, list[Turn]] | None:
         product.run_landing(place.landing("warm-up"))
         of_product = _children() - before - of_plain
         for _ in range(place.options.rounds):
-            for name, land, others in ((PLAIN, plain, of_product), (LANDING, product.run_landing, of_plain)):
-                if not _turn(place, topic, name, land, others, turns):
-                    return None
+            both = {*of_plain, *of_product}
+            round_ = [(name, land, both) for name, land in script.items()]
+            round_ += [(PLAIN, plain, of_product), (LANDING, product.run_landing, of_plain)]
+            if not all(_turn(place, topic, name, land, idle, turns) for name, land, idle in round_):
+                return None
     return turns
 
 
-def _peers(place: Place) -> dict[str, Contestant]:
+def _peers(place: Place) -> tuple[dict[str, Contestant], dict[str, Contestant]]:
+    """The script, and those that bring a Java process of their own."""
     kafka, settings, catalog, records = place.kafka, place.settings, place.catalog, place.options.records
-    return {
-        "two-process script": lambda one: run_script(kafka, settings, one.topic_names[0], one.table),
-        "Spark streaming": lambda one: run_spark(kafka, settings, one.topic_names[0], one.table, place.folder),
-        "Kafka Connect sink": lambda one: run_connect(
-            kafka, settings, catalog, one.topic_names[0], one.table, records, place.folder
+    known: dict[str, tuple[str, Contestant]] = {
+        "script": ("two-process script", lambda one: run_script(kafka, settings, one.topic_names[0], one.table)),
+        "spark": (
+            "Spark streaming",
+            lambda one: run_spark(kafka, settings, one.topic_names[0], one.table, place.folder),
+        ),
+        "connect": (
+            "Kafka Connect sink",
+            lambda one: run_connect(kafka, settings, catalog, one.topic_names[0], one.table, records, place.folder),
         ),
     }
+    chosen = {key: known[key] for key in PEERS if key in place.options.peers}
+    script = dict(one for key, one in chosen.items() if key == "script")
+    return script, dict(one for key, one in chosen.items() if key != "script")
 
 
 def _plainly(pool: Any, place: Place, landing: Landing) -> None:
