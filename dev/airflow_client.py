@@ -97,6 +97,11 @@ class AirflowClient:
         told = self._ask("GET", f"/dags/{dag}/dagRuns/{run}/taskInstances")["task_instances"]
         return [TaskState(task=t["task_id"], map_index=t["map_index"], state=t["state"]) for t in told]
 
+    def seconds(self, dag: str, run: str) -> dict[str, float]:
+        """How long the tasks of a run took."""
+        told = self._ask("GET", f"/dags/{dag}/dagRuns/{run}/taskInstances")["task_instances"]
+        return {t["task_id"]: float(t["duration"] or 0.0) for t in told}
+
     # -- the buttons --------------------------------------------------------------------------------------------------
 
     def clear(self, dag: str, run: str, *tasks: str) -> None:

@@ -71,6 +71,7 @@ RULES = (
     Rule(room="exceptions", only=frozenset(), rooms=frozenset()),
     Rule(room="get_provider_info", only=frozenset(), rooms=frozenset()),
     Rule(room="__init__", only=frozenset(), rooms=frozenset()),
+    Rule(room="preload", only=frozenset(), rooms=frozenset()),
     Rule(room="landing", nowhere=SPARK, lazily=AIRFLOW | HEAVY),
     Rule(room="spark", nowhere=AIRFLOW),
     Rule(room="committer", nowhere=AIRFLOW | SPARK),
