@@ -223,7 +223,8 @@ def test_a_task_that_is_told_to_stop_says_what_is_saved_and_its_retry_does_the_r
     assert ended.state == "up_for_retry"
     assert "was told to stop" in ended.reason
     assert ended.said("1 slices (3 records) are reported and will not be read again; 3 offsets will be: ")
-    # A worker that is reused still stands at the gate.
+    gate.await_gone(1)
+    # Another worker that is reused still has the gate.
     gate.let_pass()
     assert attempt(replace(asked, number=2)).state == "success"
     assert world.ids == list(range(6))

@@ -7,6 +7,7 @@ slice it begins, and waits there for a file.
 
 from __future__ import annotations
 
+import os
 import pickle
 import time
 from collections import Counter
@@ -62,6 +63,11 @@ class Gate:
         """Where the workers have the package from."""
         return {note.read_text() for note in self.folder.glob("begun-*")}
 
+    def await_gone(self, place: int) -> None:
+        """Wait until no worker lives that has begun a slice: one that was told to end would pass the gate, too."""
+        pids = [note.name.split("-")[2] for note in self.folder.glob(f"begun-{place}-*")]
+        until(lambda: not any(Path("/proc", pid).exists() for pid in pids))
+
     def await_begun(self, *places: int) -> None:
         until(lambda: set(places) <= set(self.begun))
 
@@ -80,7 +86,7 @@ def unpack(folder: str, command: bytes) -> Any:
 
     def gated(work: WindowJob, secrets: Secrets, index: int) -> SliceResult:
         place = work.places[index]
-        (Path(folder) / f"begun-{place}-{uuid4().hex}").write_text(str(job.__file__))
+        (Path(folder) / f"begun-{place}-{os.getpid()}-{uuid4().hex}").write_text(str(job.__file__))
         until(lambda: any((Path(folder) / f"pass-{name}").exists() for name in (place, "all")))
         return run(work, secrets, index)
 
