@@ -45,7 +45,7 @@ def run_spark(kafka: Mapping[str, Any], settings: Mapping[str, str], topic: str,
     )
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYSPARK_", "PYTHONPATH"))}
     query = {
-        "JARS": os.pathsep.join(f"{home}/*" for home in (engine.home() / "jars", fetch("stream")["stream"])),
+        "JARS": os.pathsep.join(f"{home}/*" for home in (engine.jars(), fetch("stream")["stream"])),
         "LOG4J": log4j.as_uri(),
         "BOOTSTRAP": str(kafka["bootstrap.servers"]),
         "TOPIC": topic,

@@ -34,20 +34,13 @@ from airflow_provider_lakecommit.committer.checks import StagedSlice
 from airflow_provider_lakecommit.committer.desk import Committer
 from airflow_provider_lakecommit.committer.marks import join_table
 from airflow_provider_lakecommit.committer.pool import THREADS, Pool
-from airflow_provider_lakecommit.core.model import LIVE, ControlPosition, Counts, LedgerSection, Span, SpanReport
-from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
+from airflow_provider_lakecommit.core.model import Counts, LedgerSection, Span, SpanReport
+from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
 from airflow_provider_lakecommit.hooks.table import Tables
+from bench.entries import section
 
 SCHEMA = Schema(NestedField(1, "id", LongType()))
 SOURCE = SourcePartition("orders", 0, "b3JkZXJzLXRvcGljLWlkLQ")
-CONTROL = ControlPosition(
-    cluster_id="bench",
-    topic="control-lakecommit",
-    topic_id="Y29udHJvbC10b3BpYy0tLQ",
-    partition=0,
-    read_from=0,
-    low=None,
-)
 HEADINGS = f"{'':32}{'median s':>10}{'99 % s':>8}{'last s':>8}{'threads':>9}{'hung s':>8}"
 
 
@@ -136,18 +129,9 @@ def _chosen(targets: list[Target], stuck: int) -> set[str]:
 
 def _target(tables: Tables, name: str) -> Target:
     metadata = tables.create(name, SCHEMA).metadata
-    section = LedgerSection(
-        landing="many",
-        lane=LIVE,
-        cluster_id="bench",
-        epoch=uuid4(),
-        spec_version="0" * 16,
-        starts={SOURCE: 0},
-        covered=Coverage(),
-        control=CONTROL,
-    )
-    join_table(tables, name, section, branch="main", table_uuid=metadata.table_uuid)
-    return Target(name=name, metadata=metadata, section=section)
+    own = section("many", [SOURCE])
+    join_table(tables, name, own, branch="main", table_uuid=metadata.table_uuid)
+    return Target(name=name, metadata=metadata, section=own)
 
 
 def _request(target: Target, turn: int) -> AppendRequest:

@@ -15,7 +15,6 @@ the tail of its log; a port that somebody else took between choice and use is an
 from __future__ import annotations
 
 import os
-import socket
 import sys
 import time
 from collections.abc import Mapping
@@ -25,8 +24,7 @@ from typing import Self
 
 from airflow_provider_lakecommit.hooks.connect_settings import PRELOAD, SERVER_SETTINGS
 from dev.java import java_binary
-from dev.kafka import free_port
-from dev.paths import run_dir
+from dev.kafka import free_port, listens
 from dev.processes import ChildError, Children, tail
 
 SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
@@ -148,7 +146,7 @@ class ConnectServer:
     def _start_once(self) -> Self:
         if self._wanted_port or not self._port_file.exists():
             self._port_file.write_text(str(self._wanted_port or free_port()))
-        if _listens(self.port):
+        if listens(self.port):
             raise ConnectServerError(f"port {self.port} of 127.0.0.1 is taken: give another port")
         self._children.start(NAME, self._command(), env=self._environment(), cwd=self.directory)
         try:
@@ -185,7 +183,7 @@ class ConnectServer:
                 self._children.expect_alive(NAME)
             except ChildError as e:
                 raise ConnectServerError(f"the Spark Connect server ended while starting: {e}") from e
-            if _listens(self.port):
+            if listens(self.port):
                 return
             time.sleep(LOOK_SECONDS)
         raise ConnectServerError(f"{self.url} does not answer in {START_SECONDS:.0f} s; {self.log}:\n{tail(self.log)}")
@@ -194,31 +192,3 @@ class ConnectServer:
         self._children.stop(grace)
         # What has been told to stop starts nothing any more; the next start has its own record.
         self._found = None
-
-
-def _listens(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.settimeout(1.0)
-        return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-def main(arguments: list[str]) -> int:
-    """`python -m dev.connect up [PORT] | down`: the Spark Connect server of this checkout, in the run directory."""
-    verb, *rest = arguments or ["help"]
-    try:
-        if verb == "up":
-            server = ConnectServer(run_dir() / "connect", port=int(rest[0]) if rest else None).start()
-            print(f"{server.url} (process {server.pid}, log {server.log})")
-            return 0
-        if verb == "down":
-            ConnectServer(run_dir() / "connect").stop()
-            return 0
-    except RuntimeError as error:
-        print(error, file=sys.stderr)
-        return 1
-    print(main.__doc__, file=sys.stderr)
-    return 2
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

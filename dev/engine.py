@@ -18,18 +18,15 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from dev.jars import ivy_jar
-from dev.java import java_binary
+from dev.jars import fetch
 from dev.paths import run_dir
 
-IVY_XML = Path(__file__).with_name("engine-ivy.xml")
 SPARK = "4.1.3"
 SETUP_SECONDS = 1800
 MARKER = "complete"
@@ -43,40 +40,31 @@ def home() -> Path:
     return run_dir() / "engine"
 
 
+def jars() -> Path:
+    """Folder of its jars, fetched first where missing."""
+    return fetch("engine")["engine"]
+
+
 def ready() -> None:
-    """Make the environment and fetch the jars, unless they are there.
+    """Make the environment, unless it is there.
 
     :raises EngineError: with what pip or Ivy said
     """
     home().mkdir(parents=True, exist_ok=True)
     with (home() / ".lock").open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
-        wanted = SPARK + IVY_XML.read_text()
         marker = home() / MARKER
-        if marker.exists() and marker.read_text() == wanted:
+        if marker.exists() and marker.read_text() == SPARK:
             return
         print(f"fetching Spark {SPARK} with Iceberg for the tests of another engine (some 460 MB)", file=sys.stderr)
         _environment()
-        _jars()
-        marker.write_text(wanted)
+        marker.write_text(SPARK)
 
 
 def _environment() -> None:
     venv = home() / "venv"
     _run([sys.executable, "-m", "venv", str(venv)])
     _run([str(venv / "bin" / "python"), "-m", "pip", "install", "--quiet", f"pyspark=={SPARK}"])
-
-
-def _jars() -> None:
-    folder = home() / "jars"
-    shutil.rmtree(folder, ignore_errors=True)
-    settings = os.environ.get("LAKECOMMIT_IVY_SETTINGS")
-    command = [java_binary(), "-jar", str(ivy_jar()), "-ivy", str(IVY_XML), "-cache", str(run_dir() / "ivy")]
-    command += ["-settings", settings] if settings else []
-    command += ["-confs", "engine", "-types", "jar", "-warn"]
-    _run([*command, "-retrieve", f"{folder}/[artifact]-[revision].[ext]"])
-    if len(list(folder.glob("*.jar"))) < 2:
-        raise EngineError(f"Ivy left not all jars in {folder}")
 
 
 def _run(command: list[str]) -> None:
@@ -102,7 +90,7 @@ class Engine:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 cwd=folder,
-                env={**environment, "ENGINE_JARS": str(home() / "jars"), "SPARK_LOCAL_IP": "127.0.0.1"},
+                env={**environment, "ENGINE_JARS": str(jars()), "SPARK_LOCAL_IP": "127.0.0.1"},
                 text=True,
             )
 

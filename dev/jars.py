@@ -29,7 +29,7 @@ from dev.paths import run_dir
 
 CONFS = ("broker", "connector")
 """What tests and the demo need, in `ivy.xml`."""
-PEERS = ("worker", "sink", "stream")
+PEERS = ("worker", "sink", "engine", "stream")
 """What is compared with, in `ivy-peers.xml`."""
 MARKER = "complete.json"
 ATTEMPTS = 2
@@ -110,7 +110,7 @@ def _ivy(staging: Path, confs: list[str]) -> str | None:
     command = [
         java_binary(),
         "-jar",
-        str(ivy_jar()),
+        str(_ivy_jar()),
         "-ivy",
         str(_ivy_xml(confs[0])),
         "-cache",
@@ -130,7 +130,7 @@ def _ivy(staging: Path, confs: list[str]) -> str | None:
     return done.stdout + done.stderr
 
 
-def ivy_jar() -> Path:
+def _ivy_jar() -> Path:
     """The Ivy that pyspark bundles."""
     spec = find_spec("pyspark")
     for place in (spec.submodule_search_locations or []) if spec else []:

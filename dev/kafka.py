@@ -178,7 +178,7 @@ class Broker:
 
     def _start_once(self) -> Self:
         self._configure()
-        if _listens(self.port):
+        if listens(self.port):
             raise PortTakenError(f"port {self.port} of 127.0.0.1 is taken (Address already in use): give another port")
         self._format()
         self._launch()
@@ -247,7 +247,7 @@ class Broker:
         while time.monotonic() < deadline:
             if self.pid is None:
                 raise self._ended_early()
-            if _listens(self.port) and _cluster_at(self.bootstrap) == self._cluster():
+            if listens(self.port) and _cluster_at(self.bootstrap) == self._cluster():
                 return
             time.sleep(LOOK_SECONDS)
         raise BrokerError(f"no answer from {self.bootstrap} in {START_SECONDS:.0f} s; {self.log}:\n{self._log_tail()}")
@@ -291,7 +291,8 @@ def free_port() -> int:
     raise BrokerError(f"no free port on 127.0.0.1 in {PORTS.start}-{PORTS.stop - 1}")
 
 
-def _listens(port: int) -> bool:
+def listens(port: int) -> bool:
+    """Whether somebody listens on a port of 127.0.0.1."""
     with socket.socket() as probe:
         probe.settimeout(1.0)
         return probe.connect_ex(("127.0.0.1", port)) == 0

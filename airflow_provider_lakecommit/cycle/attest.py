@@ -27,7 +27,7 @@ from airflow_provider_lakecommit.core.log import Entry, TablePublished
 from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
 from airflow_provider_lakecommit.core.planning import Watermark
-from airflow_provider_lakecommit.cycle.prepare import origin_position
+from airflow_provider_lakecommit.cycle.prepare import new_section, origin_position
 from airflow_provider_lakecommit.cycle.rim import Rim
 from airflow_provider_lakecommit.cycle.write import read_entries
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
@@ -225,17 +225,7 @@ def _said(rim: Rim, tables: Sequence[str] | None, word: Word) -> Attested:
 def _one(rim: Rim, known: _Known, source: SourceState, word: Word) -> AttestedTable:
     told, starts, covered, others = word(known, source)
     _check(known.name, starts, covered, source)
-    section = LedgerSection(
-        landing=rim.landing.name,
-        lane=rim.lane,
-        cluster_id=source.cluster_id,
-        epoch=rim.new_id(),
-        spec_version=rim.landing.spec_version,
-        starts=dict(starts),
-        covered=covered,
-        control=origin_position(rim),
-        record_bytes=known.own.record_bytes if known.own else 0,
-    )
+    section = new_section(rim, source, starts, covered, origin_position(rim), before=known.own)
     return AttestedTable(
         table=known.name,
         word=told,

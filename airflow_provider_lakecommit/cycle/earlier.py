@@ -11,17 +11,15 @@ what is in the tables is not read again.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
-from uuid import UUID
 
-from airflow_provider_lakecommit.committer.ledger import landing_snapshots
 from airflow_provider_lakecommit.core.fold import fold
 from airflow_provider_lakecommit.core.log import CycleClosed, Entry
 from airflow_provider_lakecommit.core.view import CycleState
 from airflow_provider_lakecommit.cycle.open import cycle_id_of
-from airflow_provider_lakecommit.cycle.publish import snapshot_of
+from airflow_provider_lakecommit.cycle.publish import snapshots_of
 from airflow_provider_lakecommit.cycle.results import Closed, PublishedSnapshot
 from airflow_provider_lakecommit.cycle.rim import Rim, RunIdentity
 from airflow_provider_lakecommit.cycle.write import read_entries
@@ -106,19 +104,11 @@ def published_by(rim: Rim, earlier: Earlier) -> tuple[PublishedSnapshot, ...]:
     :raises LakecommitError: a table cannot be read
     """
     ids = {c.cycle.commit_id for c in earlier.cycles if c.over}
-    return tuple(p for name in rim.landing.tables for p in _of_table(rim, name, earlier, ids)) if ids else ()
-
-
-def _of_table(rim: Rim, name: str, earlier: Earlier, ids: Collection[UUID]) -> list[PublishedSnapshot]:
-    found: list[PublishedSnapshot] = []
-    for record in landing_snapshots(
-        rim.tables.load(name).metadata, rim.landing.branch, landing=rim.landing.name, lane=rim.lane
-    ):
-        if record.control_end is None or record.control_end.offset < earlier.cycles[0].offset:
-            break
-        if record.commit_id in ids and record.commit_id is not None:
-            found.append(snapshot_of(record, name, record.commit_id))
-    return [p for p in reversed(found) if p.files]
+    return tuple(
+        p
+        for name in (rim.landing.tables if ids else ())
+        for p in snapshots_of(rim, name, rim.tables.load(name).metadata, ids, since=earlier.cycles[0].offset)
+    )
 
 
 def _is_of(rim: Rim, who: RunIdentity, c: CycleState) -> bool:

@@ -40,6 +40,7 @@ __all__ = [
     "Prepared",
     "PreparedTable",
     "log_lost",
+    "new_section",
     "origin_position",
     "prepare",
     "prepare_for_commit",
@@ -144,15 +145,32 @@ def _origin(rim: Rim, name: str, table: Table, source: SourceState, data: Ledger
     else:
         starts = {p: data.end(p) for p in data.starts.keys() | source.partitions.keys()}
         control = data.control
+    return new_section(rim, source, starts, Coverage(), control)
+
+
+def new_section(
+    rim: Rim,
+    source: SourceState,
+    starts: Mapping[SourcePartition, int],
+    covered: Coverage,
+    control: ControlPosition,
+    *,
+    before: LedgerSection | None = None,
+) -> LedgerSection:
+    """A section of this lane under a new epoch.
+
+    :param before: the section that it stands in for: its estimates are kept
+    """
     return LedgerSection(
         landing=rim.landing.name,
         lane=rim.lane,
         cluster_id=source.cluster_id,
         epoch=rim.new_id(),
         spec_version=rim.landing.spec_version,
-        starts=starts,
-        covered=Coverage(),
+        starts=dict(starts),
+        covered=covered,
         control=control,
+        record_bytes=before.record_bytes if before else 0,
     )
 
 

@@ -19,6 +19,7 @@ from uuid import UUID
 
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
 
 from airflow_provider_lakecommit.committer.append import AppendRequest, PublishOutcome, publish
 from airflow_provider_lakecommit.committer.checks import StagedSlice
@@ -266,12 +267,32 @@ def published_before(
     rim: Rim, table: PreparedTable, cycle: CycleState, announced: Collection[UUID] | None = None
 ) -> tuple[PublishedSnapshot, ...]:
     """A cycle's snapshots with files in a table, oldest first; all, or those among the ``announced`` tokens."""
-    name, lane, found = rim.landing.name, rim.lane, []
-    for record in landing_snapshots(table.table.metadata, rim.landing.branch, landing=name, lane=lane):
-        if record.control_end is None or record.control_end.offset < cycle.offset:
+    ids = {cycle.cycle.commit_id}
+    return snapshots_of(rim, table.name, table.table.metadata, ids, since=cycle.offset, announced=announced)
+
+
+def snapshots_of(
+    rim: Rim,
+    name: str,
+    metadata: TableMetadata,
+    cycles: Collection[UUID],
+    *,
+    since: int,
+    announced: Collection[UUID] | None = None,
+) -> tuple[PublishedSnapshot, ...]:
+    """The snapshots with files that cycles of this lane made in a table, oldest first.
+
+    :param since: offset of the control log at which the first of them began: no older snapshot is looked at
+    :param announced: only those of these tokens
+    """
+    branch, found = rim.landing.branch, []
+    for record in landing_snapshots(metadata, branch, landing=rim.landing.name, lane=rim.lane):
+        if record.control_end is None or record.control_end.offset < since:
             break
-        if record.commit_id == cycle.cycle.commit_id and (announced is None or record.token in announced):
-            found.append(snapshot_of(record, table.name, cycle.cycle.commit_id))
+        if record.commit_id is None or record.commit_id not in cycles:
+            continue
+        if announced is None or record.token in announced:
+            found.append(snapshot_of(record, name, record.commit_id))
     return tuple(p for p in reversed(found) if p.files)
 
 

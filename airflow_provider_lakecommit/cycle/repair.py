@@ -34,7 +34,7 @@ from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, Sour
 from airflow_provider_lakecommit.core.planning import Watermark
 from airflow_provider_lakecommit.core.view import Blocked
 from airflow_provider_lakecommit.cycle.open import empty_plan, new_cycle, send_start
-from airflow_provider_lakecommit.cycle.prepare import Prepared, origin_position, prepare_for_commit
+from airflow_provider_lakecommit.cycle.prepare import Prepared, new_section, origin_position, prepare_for_commit
 from airflow_provider_lakecommit.cycle.rim import Look, Rim, RunIdentity
 from airflow_provider_lakecommit.cycle.tables import table_of
 from airflow_provider_lakecommit.exceptions import BlockedRangeError, SourceError
@@ -62,17 +62,9 @@ def ledger_init(rim: Rim, start: Start) -> dict[str, Any]:
         table = table_of(rim, name)
         state = read_ledger(table.metadata, rim.landing.branch)
         old = state.section(rim.landing.name, rim.lane)
-        new = LedgerSection(
-            landing=rim.landing.name,
-            lane=rim.lane,
-            cluster_id=source.cluster_id,
-            epoch=rim.new_id(),
-            spec_version=rim.landing.spec_version,
-            starts={p: _start(p, o, old) for p, o in wanted.items()},
-            covered=Coverage.of((p, r) for p, o in wanted.items() for r in _covered(p, o, source.partitions[p], old)),
-            control=origin_position(rim),
-            record_bytes=old.record_bytes if old else 0,
-        )
+        starts = {p: _start(p, o, old) for p, o in wanted.items()}
+        covered = Coverage.of((p, r) for p, o in wanted.items() for r in _covered(p, o, source.partitions[p], old))
+        new = new_section(rim, source, starts, covered, origin_position(rim), before=old)
         set_section(rim.tables, name, new, branch=rim.landing.branch)
         out[name] = {str(p): new.end(p) for p in sorted(wanted)}
         rim.say(f"{name}: goes on at {', '.join(f'{p} {o}' for p, o in out[name].items())}")

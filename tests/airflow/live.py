@@ -3,19 +3,17 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from dev.airflow_client import AirflowClient
 from dev.airflow_stack import Airflow
 from dev.paths import CHECKOUT
 from dev.processes import Children
+from tests import waiting
 from tests.airflow import stand_in
 from tests.airflow.faults import FOLDER, Faults
 from tests.airflow.support import CREATE, Lake, bundles, connections, write_dag
@@ -139,8 +137,5 @@ def orders(*ids: int) -> list[dict[str, Any]]:
 
 
 def until(what: str, holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + RUN_SECONDS
-    while not holds():
-        if time.monotonic() > deadline:
-            pytest.fail(f"{what}: not within {RUN_SECONDS:.0f} s")
-        time.sleep(LOOK_SECONDS)
+    """Wait as long as a run may take."""
+    waiting.until(holds, RUN_SECONDS, what, LOOK_SECONDS)

@@ -20,7 +20,8 @@ from dev.connect import ConnectServer
 from tests.airflow.attempt import Asked, attempt, begin, kill
 from tests.airflow.support import CREATE, Lake, connections
 from tests.fixtures.kafka import unique
-from tests.integration.gate import Gate, until
+from tests.integration.gate import Gate
+from tests.waiting import until
 
 pytestmark = [pytest.mark.airflow, pytest.mark.integration]
 

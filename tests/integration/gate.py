@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import os
 import pickle
-import time
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,11 +17,10 @@ from uuid import uuid4
 
 from airflow_provider_lakecommit.spark import connect_task, job
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
+from tests.waiting import until
 
 if TYPE_CHECKING:
     import pytest
-
-PATIENCE = 240.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +90,3 @@ def unpack(folder: str, command: bytes) -> Any:
     gated.__dict__["ungated"] = run
     job.run_task = gated
     return unpacked
-
-
-def until(holds: Callable[[], bool], patience: float = PATIENCE) -> None:
-    """Wait for something that another process brings about."""
-    end = time.monotonic() + patience
-    while not holds():
-        if time.monotonic() > end:
-            raise AssertionError("what was waited for did not come")
-        time.sleep(0.05)

@@ -7,7 +7,6 @@ import asyncio
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +21,7 @@ from dev.kafka import Broker
 from tests.fixtures.traces import Line, Trace, read_trace
 from tests.integration.cli import COMMAND, run
 from tests.unit.wire.test_stall_traces import replay
+from tests.waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -74,8 +74,8 @@ def test_the_event_clock_stands_still_and_until_moves_it(bootstrap: str, make_to
     lines = stall(bootstrap, topic, trace)
     assert [line["event"] for line in lines].count("NOW") == 0
     assert lines[-1]["verdict"] == "slowing"
-    until = datetime.fromtimestamp(trace.at("restarted"), UTC).isoformat()
-    *_, last = stall(bootstrap, topic, trace, "--until", until)
+    moved = datetime.fromtimestamp(trace.at("restarted"), UTC).isoformat()
+    *_, last = stall(bootstrap, topic, trace, "--until", moved)
     assert (last["event"], last["verdict"], last["offset"]) == ("NOW", "dead", None)
     early = datetime.fromtimestamp(trace.at("healthy"), UTC).isoformat()
     assert stall(bootstrap, topic, trace, "--until", early)[-1]["verdict"] == "healthy"
@@ -236,20 +236,14 @@ def test_brokers_that_go_away_are_told_and_waited_for(
         assert everything(watch) == []
         broker.stop()
         try:
-            until(lambda: watch.poll(1.0).trouble is not None)
+            until(lambda: watch.poll(1.0).trouble is not None, 60)
         finally:
             broker.start()
-        until(lambda: watch.poll(1.0).trouble is None)
+        until(lambda: watch.poll(1.0).trouble is None, 60)
         produce(topic, ["after"])
         found: list[bytes | None] = []
-        until(lambda: bool(found.extend(r.value for r in watch.poll(1.0).records) or found))
+        until(lambda: bool(found.extend(r.value for r in watch.poll(1.0).records) or found), 60)
         assert found == [b"after"]
-
-
-def until(done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not done():
-        assert time.monotonic() < deadline, "not in a minute"
 
 
 def test_the_loop_goes_on_while_a_watch_waits(

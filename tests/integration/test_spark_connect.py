@@ -32,7 +32,8 @@ from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJo
 from dev.connect import ConnectServer
 from tests.faults.world import SCHEMA, World, catalog_in, records
 from tests.fixtures.kafka import unique
-from tests.integration.gate import PATIENCE, Gate, until
+from tests.integration.gate import Gate
+from tests.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.integration
 
@@ -219,10 +220,12 @@ def test_a_stop_ends_the_job_and_loses_only_the_slices_in_hand(make_window: Call
     gate.await_begun(0, 1)
     gate.let_pass(0)
     window.await_done(1)
+    gate.await_begun(2)
     attempt.engine.stop()
     assert "told to stop" in str(attempt.ended().error)
-    begun = gate.begun
-    assert begun[3] == 0
+    assert gate.begun[3] == 0
+    gate.await_gone(1)
+    gate.await_gone(2)
     with pytest.raises(SparkJobError, match="told to stop before it began"):
         attempt.engine.run(window.left_job(), window.secrets)
     gate.let_pass()
@@ -257,9 +260,12 @@ def test_what_an_adopted_job_did_not_finish_is_a_new_job(make_window: Callable[.
     killed.wait()
     retry = Attempt(window)
     until(lambda: retry.engine._running != [])
+    gate.await_begun(2)
     # As a person does by the tag, or an older attempt's stop that came a moment too early.
     retry.engine._calls.interrupt(retry.engine._running[0].operation)
     assert isinstance(retry.ended().error, EarlierWorkError)
+    gate.await_gone(1)
+    gate.await_gone(2)
     gate.let_pass()
     again = Attempt(window).ended()
     assert again.error is None
@@ -375,11 +381,14 @@ def test_the_death_of_the_server_ends_the_job_and_a_retry_does_the_rest_on_the_n
     gate.await_begun(0, 1)
     gate.let_pass(0)
     window.await_done(1)
+    gate.await_begun(2)
     connect_server.kill()
     assert "cannot be reached" in str(attempt.ended().error)
     with pytest.raises(SparkJobError, match=r"cannot be reached .*: start it, or correct host and port"):
         window.engine().run(window.left_job(), window.secrets)
     connect_server.start()
+    gate.await_gone(1)
+    gate.await_gone(2)
     gate.let_pass()
     assert Counter(r.status for r in finish(window).results) == {"done": 3}
     assert gate.begun[0] == 1

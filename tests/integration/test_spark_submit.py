@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from uuid import uuid4
@@ -24,6 +23,7 @@ from airflow_provider_lakecommit.hooks.spark import SparkSubmit
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.spark.job import Secrets, WindowJob
 from dev.kafka import free_port
+from tests.waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -123,7 +123,7 @@ def test_a_job_that_is_told_to_stop_ends_at_once_and_leaves_nothing(scratch: Pat
 
     worker = threading.Thread(target=run)
     worker.start()
-    until(lambda: "Running Spark version" in output.text)
+    until(lambda: "Running Spark version" in output.text, DEADLINE)
     [running] = submit._running
     process = running.process
     assert process is not None
@@ -135,11 +135,3 @@ def test_a_job_that_is_told_to_stop_ends_at_once_and_leaves_nothing(scratch: Pat
     assert process.poll() is not None
     assert time.monotonic() - began < 20, "the grace period was waited for, though the job ended by itself"
     assert not list(scratch.glob("lakecommit-*"))
-
-
-def until(holds: Callable[[], bool], deadline: float = DEADLINE) -> None:
-    end = time.monotonic() + deadline
-    while not holds():
-        if time.monotonic() > end:
-            pytest.fail("what was waited for did not come")
-        time.sleep(0.05)

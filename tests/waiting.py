@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Waiting for something that another thread or process brings about."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+__all__ = ["until"]
+
+LOOK_SECONDS = 0.05
+PATIENCE = 240.0
+
+
+def until(
+    holds: Callable[[], bool],
+    patience: float = PATIENCE,
+    what: str = "what was waited for",
+    look: float = LOOK_SECONDS,
+) -> None:
+    """Return when it holds.
+
+    :param patience: seconds; ``look`` those between two looks
+    :raises AssertionError: it does not come to hold in time
+    """
+    end = time.monotonic() + patience
+    while not holds():
+        if time.monotonic() > end:
+            raise AssertionError(f"{what}: not within {patience:.0f} s")
+        time.sleep(look)
