@@ -14,5 +14,8 @@ if ! "$venv/bin/python" -c '' 2>/dev/null; then
 fi
 echo "installing the project and its tools into $venv (one or two minutes when nothing is cached)"
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --constraint constraints.txt uv
-"$venv/bin/uv" pip install --quiet --python "$venv/bin/python" --constraint constraints.txt --editable '.[dev,sql-sqlite]'
+# With byte code, where the environment forbids Python to keep it (PYTHONDONTWRITEBYTECODE), too: the many processes of
+# the tests and of Airflow would compile seconds of libraries each, every time.
+"$venv/bin/uv" pip install --quiet --compile-bytecode --python "$venv/bin/python" --constraint constraints.txt --editable '.[dev,sql-sqlite]'
+"$venv/bin/python" -m compileall -q airflow_provider_lakecommit
 echo "$venv is ready"
