@@ -25,6 +25,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_lakecommit.core.budgets import PendingBudget
 from airflow_provider_lakecommit.core.model import Budget, group_id
 from airflow_provider_lakecommit.exceptions import SpecError
 
@@ -92,6 +93,15 @@ class Landing:
     :param branch: branch that is written to; one other than ``main`` must exist
     :param on_spec_change: ``finish`` publishes slices written under an older spec, ``void`` reads them again
     :param completion_timeout: how long a cycle may claim ranges that it has not finished
+    :param commit_files: most files of one snapshot; what is pending is published in chunks of so many, oldest first
+    :param stalled_cycles: cycles in a row whose commits failed for all tables; then no window is planned until one
+        commit completes
+    :param slow_down: plan smaller and rarer windows as soon as a commit has failed
+    :param max_open_cycles: windows that may be under way at once; no limit if it is ``None``, as for the next three
+    :param max_pending_slices: slices per table that may be under way or wait to be published; then no window is
+        planned until some are
+    :param max_pending_files: the same in data files; those of a slice that is under way are estimated
+    :param max_pending_bytes: the same in bytes of source records
     :param kafka_config_id: Airflow connection of the brokers
     :param iceberg_conn_id: Airflow connection of the catalog
     :param control_topic: topic of the commit protocol
@@ -120,6 +130,13 @@ class Landing:
     branch: str = "main"
     on_spec_change: str = "finish"
     completion_timeout: timedelta = timedelta(hours=1)
+    commit_files: int = 10_000
+    stalled_cycles: int = 3
+    slow_down: bool = False
+    max_open_cycles: int | None = 16
+    max_pending_slices: int | None = 8_000
+    max_pending_files: int | None = 100_000
+    max_pending_bytes: int | None = 1 << 40
     kafka_config_id: str = "kafka_default"
     iceberg_conn_id: str = "iceberg_default"
     control_topic: str | None = None
@@ -154,6 +171,15 @@ class Landing:
     @property
     def budget(self) -> Budget:
         return Budget(max_records=self.dead_letter_max_records, max_ratio=self.dead_letter_max_ratio)
+
+    @property
+    def pending_budget(self) -> PendingBudget:
+        return PendingBudget(
+            open_cycles=self.max_open_cycles,
+            slices=self.max_pending_slices,
+            files=self.max_pending_files,
+            bytes=self.max_pending_bytes,
+        )
 
     @property
     def asset(self) -> Asset:
@@ -360,6 +386,13 @@ _CHECKS: dict[str, Check] = {
     "branch": _text,
     "on_spec_change": _one_of("finish", "void"),
     "completion_timeout": _duration,
+    "commit_files": _integer(1),
+    "stalled_cycles": _integer(1),
+    "slow_down": _boolean,
+    "max_open_cycles": _integer(1, optional=True),
+    "max_pending_slices": _integer(1, optional=True),
+    "max_pending_files": _integer(1, optional=True),
+    "max_pending_bytes": _integer(1, optional=True),
     "kafka_config_id": _text,
     "iceberg_conn_id": _text,
     "control_topic": _optional(_matches(_TOPIC, "a topic name")),

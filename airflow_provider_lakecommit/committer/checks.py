@@ -12,7 +12,7 @@ spec than the default is refused, because an append writes one manifest of the d
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from uuid import UUID
@@ -26,7 +26,7 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructT
 from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState
 from airflow_provider_lakecommit.core.accounting import rows_problem, spans_problem
 from airflow_provider_lakecommit.core.model import LedgerSection, SliceReport, SpanReport
-from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.core.offsets import NOTHING, Coverage, RangeSet, SourcePartition
 from airflow_provider_lakecommit.core.settle import holes
 
 __all__ = ["Grounds", "Judgement", "Refused", "StagedSlice", "judge"]
@@ -124,7 +124,8 @@ def judge(
     accepted: list[StagedSlice] = []
     already: list[StagedSlice] = []
     refused: list[Refused] = []
-    taken, paths = Coverage(), set[str]()
+    # Kept per partition: a drain after an outage may have as many slices as there are partitions, thousands of both.
+    taken, paths = dict((section.covered | others).parts), set[str]()
     for one in slices:
         coverage = one.coverage
         if one.epoch == section.epoch and not coverage - section.covered:
@@ -132,7 +133,7 @@ def judge(
             continue
         found = (
             _epoch(one, state, section)
-            or _overlap(coverage, section.covered | others | taken)
+            or _overlap(coverage, taken)
             or _table(one, metadata)
             or _accounting(one, metadata, paths)
         )
@@ -140,7 +141,7 @@ def judge(
             refused.append(Refused(slice=one, grounds=found[0], reason=found[1]))
         else:
             accepted.append(one)
-            taken = taken | coverage
+            taken.update({p: taken.get(p, NOTHING) | ranges for p, ranges in coverage.parts.items()})
             paths.update(f.file_path for f in one.files)
     connected, holes = _connected(accepted, section, others)
     return Judgement(accepted=connected, already=tuple(already), refused=(*refused, *holes))
@@ -157,10 +158,11 @@ def _epoch(one: StagedSlice, state: LedgerState, section: LedgerSection) -> Find
     return None
 
 
-def _overlap(coverage: Coverage, taken: Coverage) -> Finding:
-    if not coverage.overlaps(taken):
+def _overlap(coverage: Coverage, taken: Mapping[SourcePartition, RangeSet]) -> Finding:
+    twice = Coverage({p: ranges & taken.get(p, NOTHING) for p, ranges in coverage.parts.items()})
+    if not twice:
         return None
-    return Grounds.OVERLAP, f"{coverage & taken} is in the table or in this commit already; the rest is planned again"
+    return Grounds.OVERLAP, f"{twice} is in the table or in this commit already; the rest is planned again"
 
 
 def _table(one: StagedSlice, metadata: TableMetadata) -> Finding:

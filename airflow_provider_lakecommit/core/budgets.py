@@ -1,16 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dead-letter budgets: when a slice has too many rejected records to be published without a person.
+"""Budgets: when a slice has too many rejected records to be published without a person, and how much may be pending.
 
-Contract: judged per slice before it is reported, so that the decision does not depend on what else runs. The count is a
-hard limit. The ratio is judged only from ``1 / max_ratio`` rejected records on: below that, a small slice with one bad
-record would stop a landing that is healthy. A ratio of 0 allows none at all.
+Contract: dead letters are judged per slice before it is reported, so that the decision does not depend on what else
+runs. The count is a hard limit. The ratio is judged only from ``1 / max_ratio`` rejected records on: below that, a
+small slice with one bad record would stop a landing that is healthy. A ratio of 0 allows none at all. What is pending
+is judged when a window is planned, by :mod:`~airflow_provider_lakecommit.core.admission`.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from airflow_provider_lakecommit.core.model import Budget
 
-__all__ = ["over_budget"]
+__all__ = ["PendingBudget", "over_budget"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingBudget:
+    """How much of a landing may be under way and unpublished, in each of its tables; ``None`` is no limit. ``bytes``
+    are those of source records.
+    """
+
+    open_cycles: int | None = None
+    slices: int | None = None
+    files: int | None = None
+    bytes: int | None = None
 
 
 def over_budget(rejected: int, records: int, budget: Budget) -> str | None:

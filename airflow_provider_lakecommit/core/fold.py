@@ -34,7 +34,15 @@ from airflow_provider_lakecommit.core.log import (
 )
 from airflow_provider_lakecommit.core.model import SliceReport
 from airflow_provider_lakecommit.core.offsets import NOTHING, Coverage, RangeSet, SourcePartition
-from airflow_provider_lakecommit.core.view import AcceptedSlice, Blocked, CycleState, Redundant, TableLedger, View
+from airflow_provider_lakecommit.core.view import (
+    AcceptedSlice,
+    Blocked,
+    CycleState,
+    FailedCycle,
+    Redundant,
+    TableLedger,
+    View,
+)
 
 __all__ = ["FAILURES_TO_BLOCK", "fold"]
 
@@ -76,6 +84,7 @@ class _Folding:
         self.evidence: list[tuple[Coverage, int]] = []
         self.raised_at: list[int] = []
         self.announced: set[UUID] = set()
+        self.failing: dict[UUID, FailedCycle] = {}
 
     def take(self, entry: Entry) -> None:
         match entry:
@@ -112,6 +121,7 @@ class _Folding:
     def commit_failed(self, e: CommitFailed) -> None:
         if (c := self.cycles.get(e.commit_id)) is not None:
             self.cycles[e.commit_id] = replace(c, failed={**c.failed, e.task_attempt: e.reason})
+        self.failing[e.commit_id] = FailedCycle.of(e, c)
         self.apply(e.directives, e.offset)
 
     def reported(self, e: SliceReported) -> None:
@@ -226,6 +236,7 @@ class _Folding:
 
     def closed(self, e: CycleClosed) -> None:
         self.apply(e.directives, e.offset)
+        self.failing = {}
         own = self.cycles.get(e.commit_id)
         if own is not None:
             closed_at = e.offset if own.closed_at is None else own.closed_at
@@ -277,6 +288,7 @@ class _Folding:
             recut=self.recut - done,
             evidence=tuple(at for c, at in self.evidence if c - landed),
             announced=frozenset(self.announced),
+            failing=tuple(self.failing.values()),
         )
 
 

@@ -66,10 +66,14 @@ class CycleOpened(Entry):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitFailed(Entry):
-    """START_COMMIT sent again: a commit attempt of this cycle failed. ``task_attempt`` tells attempts apart."""
+    """START_COMMIT sent again: a commit attempt of this cycle failed. ``task_attempt`` tells attempts apart.
+
+    ``tables`` are those that failed; none, where the failure was of no table alone.
+    """
 
     reason: str
     task_attempt: str
+    tables: tuple[str, ...] = ()
     directives: Directives = field(default_factory=Directives)
 
 

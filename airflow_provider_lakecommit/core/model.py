@@ -142,7 +142,8 @@ class TableTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What a cycle sets out to do. Without slices it says why in ``reason``.
+    """What a cycle sets out to do. Without slices it says why in ``reason``; ``held`` names the state that kept it from
+    planning a window, whatever there was to read.
 
     ``ends`` are the last stable offsets as they were asked for at ``asked_at``, also where the plan stops before them.
     """
@@ -157,10 +158,16 @@ class Plan:
     asked_at: datetime
     left: int = 0
     reason: str | None = None
+    held: str | None = None
 
     @property
     def coverage(self) -> Coverage:
         return Coverage.of((s.partition, s.range) for sl in self.slices for s in sl.spans)
+
+    @property
+    def put_off(self) -> bool:
+        """Was a window put off? Something was there to be read, or nobody could tell."""
+        return self.held is not None and (self.left > 0 or not self.ends)
 
     @property
     def groups(self) -> tuple[int, ...]:

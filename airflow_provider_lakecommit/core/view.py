@@ -13,11 +13,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from uuid import UUID
 
-from airflow_provider_lakecommit.core.log import Raised
+from airflow_provider_lakecommit.core.log import CommitFailed, Raised
 from airflow_provider_lakecommit.core.model import Cycle, LedgerSection, Plan, Slice, SliceReport, slice_id
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet
 
-__all__ = ["AcceptedSlice", "Blocked", "CycleState", "Redundant", "TableLedger", "View", "granted"]
+__all__ = ["AcceptedSlice", "Blocked", "CycleState", "FailedCycle", "Redundant", "TableLedger", "View", "granted"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,11 +103,32 @@ class Blocked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FailedCycle:
+    """A cycle whose newest commit attempt failed, for these tables; for all of the landing, where none is named.
+    ``window`` tells whether it had planned something.
+    """
+
+    commit_id: UUID
+    tables: frozenset[str]
+    reason: str
+    window: bool
+
+    @classmethod
+    def of(cls, e: CommitFailed, cycle: CycleState | None) -> FailedCycle:
+        window = cycle is not None and bool(cycle.plan.slices)
+        return cls(commit_id=e.commit_id, tables=frozenset(e.tables), reason=e.reason, window=window)
+
+    def concerns(self, table: str) -> bool:
+        return not self.tables or table in self.tables
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class View:
     """The state of a landing: the ledgers and the log, folded.
 
     ``recut`` are ranges whose slice of several ranges was over budget: each is tried alone before one is blocked.
     ``evidence`` are the log offsets of failures, recuts and raised budgets of ranges that some ledger still lacks.
+    ``failing`` are the cycles whose commits failed since the last COMMIT_COMPLETE, in order of their first failure.
     """
 
     ledgers: Mapping[str, TableLedger]
@@ -119,6 +140,16 @@ class View:
     recut: Coverage
     evidence: tuple[int, ...]
     announced: frozenset[UUID]
+    failing: tuple[FailedCycle, ...] = ()
+
+    def failed_in_a_row(self, table: str) -> tuple[FailedCycle, ...]:
+        """The newest cycles whose commits all failed for this table."""
+        row: list[FailedCycle] = []
+        for failed in reversed(self.failing):
+            if not failed.concerns(table):
+                break
+            row.append(failed)
+        return tuple(reversed(row))
 
     def claims(self, now: datetime, released: Collection[UUID] = ()) -> Coverage:
         """Ranges that open cycles hold, without those that are about to be ``released``."""

@@ -5,6 +5,9 @@ Contract: one START_COMMIT per cycle, also when there is nothing to do (its plan
 the log orders them, the later one keeps what the earlier did not claim. A retry of the same run continues its open
 cycle with the same plan; a run whose cycle is over opens none, and is told what of its window no table has.
 
+How much is planned, and whether anything is, is for :mod:`~airflow_provider_lakecommit.core.admission` to say: a cycle
+that it refuses opens with an empty plan, so that its commit can drain what is pending.
+
 Failure story: with the catalog away the cycle still opens, with an empty plan, so that the failure is counted; a source
 that is away or has lost offsets raises and opens nothing. A planner that is fenced (another one took the same slot)
 looks again and takes the next slot.
@@ -12,23 +15,34 @@ looks again and takes the next slot.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from uuid import UUID
 
+from airflow_provider_lakecommit.core.admission import (
+    Admit,
+    Refuse,
+    Terms,
+    admit,
+    catalog_away,
+    spec_waits,
+)
 from airflow_provider_lakecommit.core.log import Directives
 from airflow_provider_lakecommit.core.model import Cycle, Plan, TableTarget, cycle_id, window_id
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
-from airflow_provider_lakecommit.core.planning import Chosen, Limits, choose, cut, find_missing, window_of
+from airflow_provider_lakecommit.core.planning import Chosen, Limits, Missing, choose, cut, find_missing, window_of
+from airflow_provider_lakecommit.core.pressure import only_holes, pressure_of
 from airflow_provider_lakecommit.core.view import View
 from airflow_provider_lakecommit.cycle.headroom import ask, plan_lines, plan_threshold
 from airflow_provider_lakecommit.cycle.past import Past, look_back, seen, ticket_of
-from airflow_provider_lakecommit.cycle.prepare import Prepared, prepare
+from airflow_provider_lakecommit.cycle.prepare import Prepared, SpecWaits, prepare
 from airflow_provider_lakecommit.cycle.results import CycleTicket, Opened
 from airflow_provider_lakecommit.cycle.rim import Look, Rim, RunIdentity
 from airflow_provider_lakecommit.cycle.targets import check_unless_filled
-from airflow_provider_lakecommit.exceptions import CatalogError, ControlTopicError, FencedError
+from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError, ControlTopicError, FencedError
 from airflow_provider_lakecommit.hooks.source_topic import SourceState
+from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.wire.plan import MAX_SLICES
 
 __all__ = [
@@ -73,12 +87,17 @@ def open_cycle(rim: Rim, who: RunIdentity, *, retry: bool = False, release: Rele
     for _ in range(MAX_RACES):
         try:
             prepared = prepare(rim, source)
-        except CatalogError as e:
+        except (CatalogError, CommitUnknownError) as e:
             if past is not None:
                 rim.say(f"the catalog is away, what this run planned before is all that is known: {e}")
                 return past.opened(rim, None)
             rim.say(f"the catalog is away, the cycle opens with an empty plan: {e}")
-            return start_without_tables(rim, who, f"catalog away: {e}")
+            return start_without_tables(rim, who, catalog_away(e), release)
+        except SpecWaits as e:
+            rim.say(f"the cycle opens with an empty plan: {e}")
+            return (
+                past.opened(rim, None) if past else start_without_tables(rim, who, spec_waits(e.table, str(e)), release)
+            )
         look = rim.look(prepared.ledgers)
         if (before := seen(rim, look, commit_id) or past) is not None:
             return before.opened(rim, look.view)
@@ -95,7 +114,11 @@ def open_cycle(rim: Rim, who: RunIdentity, *, retry: bool = False, release: Rele
         after = rim.look(prepared.ledgers, since=look, until=sent)
         explain = (*decision.explain, *plan_lines(rim, headroom))
         return replace(_just_opened(rim, after, commit_id), explain=explain)
-    raise ControlTopicError(f"landing {rim.landing.name}: fenced {MAX_RACES} times while opening a cycle; try again")
+    raise _fenced(rim)
+
+
+def _fenced(rim: Rim) -> ControlTopicError:
+    return ControlTopicError(f"landing {rim.landing.name}: fenced {MAX_RACES} times while opening a cycle; try again")
 
 
 def cycle_id_of(rim: Rim, who: RunIdentity) -> UUID:
@@ -125,16 +148,24 @@ def preview(rim: Rim) -> Opened:
     return Opened(ticket=ticket, plan=decision.plan, slices=decision.plan.slices, explain=explain)
 
 
-def start_without_tables(rim: Rim, who: RunIdentity, reason: str) -> Opened:
-    """Open a cycle with an empty plan where no ledger can be read."""
+def start_without_tables(rim: Rim, who: RunIdentity, why: str | Refuse, release: Release = lambda _: False) -> Opened:
+    """Open a cycle with an empty plan where no ledger can be read.
+
+    :param release: as for :func:`open_cycle`
+    """
     commit_id = cycle_id_of(rim, who)
-    look = rim.look(())
-    if (before := seen(rim, look, commit_id)) is not None:
-        return before.opened(rim, None)
-    cycle = new_cycle(rim, who, look.view)
-    sent = send_start(rim, look.partition, cycle, empty_plan(rim, reason), Directives())
-    after = rim.look((), since=look, until=sent)
-    return _just_opened(rim, after, commit_id)
+    for _ in range(MAX_RACES):
+        look = rim.look(())
+        if (before := seen(rim, look, commit_id)) is not None:
+            return before.opened(rim, None)
+        gone = tuple(c.cycle.commit_id for c in look.view.open_cycles() if not c.released and release(c.cycle))
+        cycle = new_cycle(rim, who, look.view, gone)
+        try:
+            sent = send_start(rim, look.partition, cycle, empty_plan(rim, why), Directives(released=gone))
+        except FencedError:
+            continue
+        return _just_opened(rim, rim.look((), since=look, until=sent), commit_id)
+    raise _fenced(rim)
 
 
 def _gone(view: View, release: Release) -> tuple[UUID, ...]:
@@ -150,18 +181,25 @@ def _gone(view: View, release: Release) -> tuple[UUID, ...]:
 
 def _decide(rim: Rim, prepared: Prepared, look: Look, source: SourceState, gone: tuple[UUID, ...]) -> _Decision:
     landing = rim.landing
+    record_bytes = max((t.section.record_bytes for t in prepared.ledgers), default=0)
+    missing = find_missing(look.view, source.partitions, look.view.claims(rim.now(), gone))
+    holes = only_holes(missing, look.view)
+    pressure = pressure_of(look.view, rim.now(), released=gone, record_bytes=record_bytes, holes=len(holes))
+    admitted = admit(pressure, _terms(landing))
+    if isinstance(admitted, Refuse):
+        return _refused(rim, admitted, source, len(missing))
     limits = Limits(
         groups=landing.groups or 1,
         slice_records=landing.slice_records,
-        max_records=landing.max_records,
+        max_records=_allowed(landing.max_records, admitted, missing),
         max_bytes=landing.max_bytes,
-        record_bytes=max((t.section.record_bytes for t in prepared.ledgers), default=0),
+        record_bytes=record_bytes,
     )
-    missing = find_missing(look.view, source.partitions, look.view.claims(rim.now(), gone))
-    chosen = choose(missing, source.partitions, limits)
+    chosen = choose(holes if admitted.holes_only else missing, source.partitions, limits)
     slices = cut(chosen, look.view, limits, landing=landing.name, lane=rim.lane, spec_version=landing.spec_version)
-    kept = slices[:MAX_SLICES]
-    left = chosen.left + sum(len(s) for s in slices[MAX_SLICES:])
+    most = min(n for n in (MAX_SLICES, admitted.slices) if n is not None)
+    kept = slices[:most]
+    left = len(missing) - sum(len(s) for s in kept)
     plan = Plan(
         landing=landing.name,
         lane=rim.lane,
@@ -174,7 +212,25 @@ def _decide(rim: Rim, prepared: Prepared, look: Look, source: SourceState, gone:
         left=left,
         reason=None if kept else _why_nothing(look.view, chosen, missing.notes),
     )
-    return _Decision(plan=plan, explain=chosen.explain)
+    cut_off = (f"{len(slices) - most} slices are left: {most} of {len(slices)} are admitted",) if slices[most:] else ()
+    return _Decision(plan=plan, explain=(*chosen.explain, *admitted.notes, *cut_off))
+
+
+def _terms(landing: Landing) -> Terms:
+    return Terms(budget=landing.pending_budget, stalled_cycles=landing.stalled_cycles, slow_down=landing.slow_down)
+
+
+def _allowed(max_records: int | None, admitted: Admit, missing: Missing) -> int | None:
+    """Records of a window, by the landing and by its admission."""
+    share = None if admitted.share == 1 else max(1, math.ceil(len(missing) * admitted.share))
+    return min((n for n in (max_records, admitted.records, share) if n is not None), default=None)
+
+
+def _refused(rim: Rim, refused: Refuse, source: SourceState, left: int) -> _Decision:
+    """An empty plan that says what there is to read."""
+    rim.say(f"no window is planned: {refused}")
+    ends = {p: w.stable for p, w in source.partitions.items()}
+    return _Decision(plan=replace(empty_plan(rim, refused), ends=ends, asked_at=source.asked_at, left=left), explain=())
 
 
 def _used(targets: Iterable[TableTarget], slices: Iterable[object]) -> tuple[TableTarget, ...]:
@@ -192,7 +248,7 @@ def _why_nothing(view: View, chosen: Chosen, notes: Mapping[SourcePartition, str
     return f"nothing new; other open cycles claim {held}" if held else "nothing new"
 
 
-def empty_plan(rim: Rim, reason: str) -> Plan:
+def empty_plan(rim: Rim, why: str | Refuse) -> Plan:
     """The plan of a cycle that has nothing to do, and why."""
     return Plan(
         landing=rim.landing.name,
@@ -203,7 +259,8 @@ def empty_plan(rim: Rim, reason: str) -> Plan:
         targets=(),
         ends={},
         asked_at=rim.now(),
-        reason=reason,
+        reason=str(why),
+        held=why.state if isinstance(why, Refuse) else None,
     )
 
 

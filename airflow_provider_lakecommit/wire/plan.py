@@ -54,7 +54,8 @@ def budget_from_json(values: Any) -> Budget | None:
 
 
 def plan_to_json(plan: Plan) -> dict[str, Any]:
-    return {
+    held = {} if plan.held is None else {"held": plan.held}
+    return held | {
         "landing": plan.landing,
         "lane": plan.lane,
         "spec": plan.spec_version,
@@ -83,6 +84,7 @@ def plan_from_json(values: dict[str, Any]) -> Plan:
             asked_at=time_from_json(values["asked_at"]),
             left=number(values["left"]),
             reason=None if values["reason"] is None else text(values["reason"]),
+            held=None if values.get("held") is None else text(values["held"]),
         )
     except DAMAGE as e:
         raise WireError(f"a plan is damaged: {type(e).__name__} {e}") from e

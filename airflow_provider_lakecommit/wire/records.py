@@ -98,10 +98,18 @@ class Sender:
         return self._record(event_id, at, StartCommit(commit_id=self.commit_id), values)
 
     def commit_failed(
-        self, event_id: UUID, at: datetime, reason: str, task_attempt: str, directives: Directives
+        self,
+        event_id: UUID,
+        at: datetime,
+        reason: str,
+        task_attempt: str,
+        directives: Directives,
+        tables: Sequence[str] = (),
     ) -> Outgoing:
-        """START_COMMIT again: the evidence that a commit attempt failed."""
+        """START_COMMIT again: the evidence that a commit attempt failed, and for which tables if that is known."""
         values = {"kind": "failed", "failed": reason, "task_attempt": task_attempt, **h.directives_to_json(directives)}
+        if tables:
+            values["tables"] = list(tables)
         return self._record(event_id, at, StartCommit(commit_id=self.commit_id), values)
 
     def files(self, event_id: UUID, at: datetime, payload: DataWritten, report: SliceReport, table: str) -> Outgoing:
@@ -207,6 +215,7 @@ def _entry(record: LogRecord, about: EventHead, v: dict[str, Any]) -> Entry | No
                 commit_id=commit_id,
                 reason=text(v["failed"]),
                 task_attempt=text(v["task_attempt"]),
+                tables=tuple(text(t) for t in v.get("tables", ())),
                 directives=told,
             )
         case (PayloadType.DATA_WRITTEN, "files"):

@@ -217,8 +217,11 @@ class Story:
         like = of.slices[0]
         return replace(like, spans=wanted, slice_id=slice_id(of.window_id, wanted, like.tables))
 
-    def fails_to_commit(self, run: str, attempt: str = "1", say: Directives | None = None) -> None:
-        self._say(CommitFailed, run, reason="catalog away", task_attempt=attempt, directives=say or Directives())
+    def fails_to_commit(
+        self, run: str, attempt: str = "1", say: Directives | None = None, tables: Sequence[str] = ()
+    ) -> None:
+        told = {"tables": tuple(tables), "directives": say or Directives()}
+        self._say(CommitFailed, run, reason="catalog away", task_attempt=attempt, **told)
 
     def publishes(self, run: str, table: str = ORDERS, *, token: int = 1, say: Directives | None = None) -> None:
         self._say(

@@ -105,6 +105,9 @@ class TestEntries:
         assert read(SENDER.commit_failed(EVENT, AT, reason, attempt, told)) == CommitFailed(
             offset=41, at=AT, commit_id=COMMIT, reason=reason, task_attempt=attempt, directives=told
         )
+        named = read(SENDER.commit_failed(EVENT, AT, reason, attempt, told, ("shop.orders", "shop.dead")))
+        assert isinstance(named, CommitFailed)
+        assert named.tables == ("shop.orders", "shop.dead")
 
     @STEADY
     @given(reports())

@@ -117,6 +117,7 @@ def plans(draw: st.DrawFn) -> Plan:
         asked_at=draw(MOMENTS),
         left=draw(COUNT),
         reason=draw(st.none() | TEXT),
+        held=draw(st.none() | TEXT),
     )
 
 

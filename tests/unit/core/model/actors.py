@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from airflow_provider_lakecommit.core.admission import Refuse, admit
 from airflow_provider_lakecommit.core.log import (
     CommitFailed,
     CycleClosed,
@@ -35,6 +36,7 @@ from airflow_provider_lakecommit.core.model import (
 )
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.core.planning import Limits, choose, cut, find_missing, window_of
+from airflow_provider_lakecommit.core.pressure import only_holes, pressure_of
 from airflow_provider_lakecommit.core.settle import passed_ends, settle, valid_through
 from airflow_provider_lakecommit.core.view import AcceptedSlice, granted
 from tests.unit.core.model.world import LANDING, SPEC, World
@@ -78,10 +80,14 @@ def read_for_plan(world: World, run: int, limits: Limits, release: Sequence[UUID
     if commit_id_of(run) in view.cycles:
         return PlanRead(run=run, plan=None, read_from=read_from)
     missing = find_missing(view, world.watermarks, view.claims(world.now, release))
-    chosen = choose(missing, world.watermarks, limits)
-    slices = cut(chosen, view, limits, landing=LANDING, lane=LIVE, spec_version=SPEC)
+    holes, told = only_holes(missing, view), Directives(released=tuple(release))
+    admitted = admit(pressure_of(view, world.now, released=release, holes=len(holes)), world.terms)
+    if isinstance(admitted, Refuse):
+        empty = _plan(world, (), window_id(LANDING, LIVE, SPEC, {}, ()))
+        return PlanRead(run=run, plan=empty, read_from=read_from, directives=told)
+    chosen = choose(holes if admitted.holes_only else missing, world.watermarks, limits)
+    slices = cut(chosen, view, limits, landing=LANDING, lane=LIVE, spec_version=SPEC)[: admitted.slices]
     window = window_of(chosen, view, landing=LANDING, lane=LIVE, spec_version=SPEC)
-    told = Directives(released=tuple(release))
     return PlanRead(run=run, plan=_plan(world, slices, window), read_from=read_from, directives=told)
 
 
@@ -189,7 +195,7 @@ def look_for_commit(world: World, run: int) -> CommitLook:
         run=run,
         ready=ready,
         low={t: view.low(without=commit_id_of(run), landed=landed) for t, landed in settled.items()},
-        end=world.log.end,
+        end=own.since if (own := view.cycles.get(commit_id_of(run))) else world.log.end,
         failed={t.name for t in world.tables.values() if t.away},
         left=[t.table for t in ledgers],
     )
@@ -207,7 +213,7 @@ def append_next(world: World, look: CommitLook, *, announce: bool, lazy: bool) -
     if not ready or (lazy and not any(s.file_count(table.name) for s in ready)):
         return
     low = look.low[table.name]
-    added = table.append(ready, look.end if low is None else low, low)
+    added = table.append(ready, look.end if low is None else min(low, look.end), low)
     if announce and added:
         world.log.append(
             TablePublished,
@@ -224,7 +230,7 @@ def append_next(world: World, look: CommitLook, *, announce: bool, lazy: bool) -
 def finish_commit(world: World, look: CommitLook, voided: Sequence[UUID] = ()) -> CycleClosed | None:
     """COMPLETE with its valid-through when no table failed, else the evidence that one did."""
     if look.failed or look.left or any(t.away for t in world.tables.values()):
-        fail_commit(world, commit_id_of(look.run), voided)
+        fail_commit(world, commit_id_of(look.run), voided, tables=sorted(look.failed))
         return None
     ledgers = world.read_ledgers(repair=False)
     view = world.view(ledgers)
@@ -236,7 +242,7 @@ def finish_commit(world: World, look: CommitLook, voided: Sequence[UUID] = ()) -
     return last if isinstance(last, CycleClosed) else None
 
 
-def fail_commit(world: World, commit_id: UUID, voided: Sequence[UUID] = ()) -> None:
+def fail_commit(world: World, commit_id: UUID, voided: Sequence[UUID] = (), tables: Sequence[str] = ()) -> None:
     """The evidence of a failed attempt, which may also void slices whose files are gone."""
-    at, told = world.tick(), Directives(voided=tuple(voided))
-    world.log.append(CommitFailed, at, commit_id, reason="catalog away", task_attempt=str(at), directives=told)
+    at, told = world.tick(), {"directives": Directives(voided=tuple(voided)), "tables": tuple(tables)}
+    world.log.append(CommitFailed, at, commit_id, reason="catalog away", task_attempt=str(at), **told)

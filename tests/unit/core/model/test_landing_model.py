@@ -3,13 +3,14 @@
 
 After every step each table holds every offset at most once and none behind a hole. Once nothing fails any more, one
 round of plan, write and commit puts everything into every table but what is blocked, and one more after a person has
-raised the budgets puts in the rest.
+raised the budgets puts in the rest. Where budgets of what may be pending are tight it takes some rounds more, and no
+state holds for ever.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import ClassVar, TypeVar
 
@@ -17,6 +18,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from airflow_provider_lakecommit.core.admission import Terms
+from airflow_provider_lakecommit.core.budgets import PendingBudget
 from airflow_provider_lakecommit.core.fold import FAILURES_TO_BLOCK
 from airflow_provider_lakecommit.core.log import CycleClosed, CycleOpened, Directives, Raised, SliceReported
 from airflow_provider_lakecommit.core.model import Budget
@@ -37,7 +40,7 @@ from tests.unit.core.model.actors import (
     report,
     send_plan,
 )
-from tests.unit.core.model.world import TIMEOUT, Table, World
+from tests.unit.core.model.world import NEVER, TIMEOUT, Table, World
 from tests.unit.core.story import DEAD, ORDERS
 
 T = TypeVar("T")
@@ -65,6 +68,8 @@ HOW = st.builds(How, announce=st.booleans(), lazy=st.booleans(), void=st.boolean
 
 class LandingMachine(RuleBasedStateMachine):
     world: World
+    terms: ClassVar[Terms] = Terms(stalled_cycles=NEVER)
+    rounds: ClassVar[int] = 1
 
     def __init__(self) -> None:
         super().__init__()
@@ -83,6 +88,7 @@ class LandingMachine(RuleBasedStateMachine):
     def begin(self, starts: list[int], records: int, tables: tuple[str, ...]) -> None:
         partitions = [SourcePartition("orders", n, "topic-1") for n in range(len(starts))]
         self.world = World.of(tables, dict(zip(partitions, starts, strict=True)))
+        self.world.terms = self.terms
         for p in partitions:
             self.world.ends[p] += records
 
@@ -226,11 +232,11 @@ class LandingMachine(RuleBasedStateMachine):
 
     @rule()
     def for_a_while_nothing_fails(self) -> None:
-        """One cycle is enough for every partition in which nothing is blocked."""
+        """One cycle, where all is admitted, is enough for every partition in which nothing is blocked."""
         for t in self.tables():
             t.away = False
         self.world.tick(TIMEOUT)
-        self.whole_cycle(Limits(groups=2, slice_records=3))
+        self.cycles_until_done()
         blocked = self.fresh_view().blocked_coverage
         for t in self.tables():
             assert all(t.section.covered[p] == s for p, s in self.world.wanted.parts.items() if not blocked[p])
@@ -277,7 +283,7 @@ class LandingMachine(RuleBasedStateMachine):
             return
         self.for_a_while_nothing_fails()
         self.unblock(self.world.view(self.world.read_ledgers(repair=True)), skip=False)
-        closed = self.whole_cycle(Limits(groups=2, slice_records=3))
+        closed = self.cycles_until_done()
         for t in self.tables():
             assert t.section.covered == self.world.wanted
         assert closed is not None
@@ -319,6 +325,14 @@ class LandingMachine(RuleBasedStateMachine):
         if job is not None:
             self.jobs.append(job)
         return job
+
+    def cycles_until_done(self) -> CycleClosed | None:
+        for _ in range(self.rounds):
+            closed = self.whole_cycle(Limits(groups=2, slice_records=3))
+            left = self.world.wanted - self.fresh_view().blocked_coverage
+            if closed is not None and all(not left - t.section.covered for t in self.tables()):
+                break
+        return closed
 
     def whole_cycle(self, limits: Limits) -> CycleClosed | None:
         """A run in which nothing fails; what it can land depends on what failed before."""
@@ -373,3 +387,19 @@ class TestLanding(LandingMachine.TestCase):  # type: ignore[misc, name-defined]
         database=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
     )
+
+
+class TightMachine(LandingMachine):
+    """Little may be pending, and commits that fail stop the planning."""
+
+    terms = Terms(budget=PendingBudget(open_cycles=2, slices=4, files=8), stalled_cycles=2, slow_down=True)
+    rounds = 100
+
+    @rule(slices=st.integers(1, 4), files=st.integers(1, 8))
+    def a_person_changes_the_budgets(self, slices: int, files: int) -> None:
+        budget = PendingBudget(open_cycles=2, slices=slices, files=files)
+        self.world.terms = replace(self.world.terms, budget=budget)
+
+
+class TestTightLanding(TightMachine.TestCase):  # type: ignore[misc, name-defined]
+    settings: ClassVar[settings] = settings(TestLanding.settings, max_examples=50)

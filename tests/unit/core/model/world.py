@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from uuid import UUID
 
+from airflow_provider_lakecommit.core.admission import Terms
 from airflow_provider_lakecommit.core.fold import fold
 from airflow_provider_lakecommit.core.log import Entry
 from airflow_provider_lakecommit.core.model import LIVE, ControlPosition, LedgerSection, TableTarget
@@ -24,6 +25,8 @@ from airflow_provider_lakecommit.core.view import AcceptedSlice, TableLedger, Vi
 
 LANDING, SPEC = "orders", "s1"
 TIMEOUT = timedelta(hours=1)
+NEVER = 1_000_000
+"""More failed cycles than a story has."""
 _BIRTH = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -142,6 +145,7 @@ class World:
     starts: dict[SourcePartition, int]
     log: ControlLog = field(default_factory=ControlLog)
     now: datetime = _BIRTH
+    terms: Terms = field(default_factory=lambda: Terms(stalled_cycles=NEVER))
     attempts: Iterator[UUID] = field(default_factory=lambda: (UUID(int=(1 << 64) + n) for n in count()))
 
     @classmethod
