@@ -13,7 +13,10 @@ __all__ = [
     "AccountingError",
     "BlockedRangeError",
     "CatalogError",
+    "ClosedError",
     "CommitUnknownError",
+    "ConnectError",
+    "ConnectorError",
     "ControlTopicError",
     "FencedError",
     "LakecommitError",
@@ -61,6 +64,12 @@ class CatalogError(Transient, LakecommitError):
     """The catalog could not be reached or refused the credentials."""
 
 
+class ClosedError(Transient, LakecommitError):
+    """The committer of this process is shutting down: the work was not begun, or was told to end. The next attempt
+    looks at the table.
+    """
+
+
 class CommitUnknownError(Transient, LakecommitError):
     """A commit request was sent and its outcome could not be learned; nothing is deleted, the next attempt looks
     again.
@@ -77,6 +86,14 @@ class SourceUnavailableError(Transient, LakecommitError):
 
 class ControlTopicError(Transient, LakecommitError):
     """The control topic could not be read or written."""
+
+
+class ConnectError(Transient, LakecommitError):
+    """Kafka Connect's REST interface could not be reached, refused, or did not do in time what it was asked for."""
+
+
+class ConnectorError(Terminal, LakecommitError):
+    """A connector is not there, or is not in the state that is needed."""
 
 
 class FencedError(LakecommitError):

@@ -13,6 +13,7 @@ this host finds its process gone and ends its claims.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -26,7 +27,7 @@ from airflow_provider_lakecommit.cycle.rim import Rim
 from airflow_provider_lakecommit.cycle.run import CycleOutcome, RunOutcome
 from airflow_provider_lakecommit.landing import LandingSpec
 
-__all__ = ["land", "line_of"]
+__all__ = ["land", "land_cycles", "line_of"]
 
 
 def land(spec: LandingSpec, output: Output, *, cycles: int | None, run: UUID | None = None) -> int:
@@ -39,7 +40,7 @@ def land(spec: LandingSpec, output: Output, *, cycles: int | None, run: UUID | N
         engine = engine_of(section, spec.landing.name, say=output.say, on_start=signals.install)
         lander = Lander(rim, engine, lambda number: identity(unique, number), release=is_dead, early=section.is_warm)
         try:
-            return _land(lander, spec, output, cycles)
+            return land_cycles(lander, spec, output.result, output.say, cycles)
         except Stopped as stop:
             output.say(f"told to stop by {stop}")
             engine.stop()
@@ -49,14 +50,21 @@ def land(spec: LandingSpec, output: Output, *, cycles: int | None, run: UUID | N
             engine.close()
 
 
-def _land(lander: Lander, spec: LandingSpec, output: Output, cycles: int | None) -> int:
+def land_cycles(
+    lander: Lander,
+    spec: LandingSpec,
+    result: Callable[[Mapping[str, Any]], None],
+    say: Callable[[str], None],
+    cycles: int | None,
+) -> int:
+    """The cycles of one landing, each told as it is closed; the exit code."""
     outcomes: list[CycleOutcome] = []
     for outcome in lander.cycles(most=cycles):
-        output.result(line_of(outcome, spec.landing.table))
-        output.say(str(outcome))
+        result({"landing": spec.landing.name, **line_of(outcome, spec.landing.table)})
+        say(str(outcome))
         outcomes.append(outcome)
     ended = RunOutcome.of(spec.landing.name, outcomes)
-    output.say(str(ended))
+    say(str(ended))
     return Exit.REFUSED if ended.closed.blocked else Exit.DONE
 
 

@@ -9,7 +9,7 @@ whether there is one.
 Failure story: that of :mod:`~airflow_provider_lakecommit.committer.turns` and
 :mod:`~airflow_provider_lakecommit.committer.pool`. :class:`CommitterThread` serves callers without a loop: its loop
 runs in a thread of its own, so that a signal or a task's timeout reaches the caller at once, whatever hangs, and never
-a callback of the loop, which would swallow it.
+a callback of the loop, which would swallow it. Whoever is interrupted waits a moment only for what runs.
 """
 
 from __future__ import annotations
@@ -22,13 +22,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self, TypeVar
 
-from airflow_provider_lakecommit.committer.pool import Pool
+from airflow_provider_lakecommit.committer.pool import ExitError, Pool
 from airflow_provider_lakecommit.committer.turns import Turns
 
-__all__ = ["GRACE", "Committer", "CommitterThread", "Errand", "Stage"]
+__all__ = ["GRACE", "STAGES", "Committer", "CommitterThread", "Errand", "Stage"]
 
 GRACE = 5.0
 """Seconds that work which runs has to end when the committer is closed."""
+INTERRUPTED = 1.0
+"""The same for a caller that was interrupted: who told it to stop will not wait long."""
 
 T = TypeVar("T")
 
@@ -45,18 +47,21 @@ class Errand:
 Stage = Callable[[Errand, Callable[[], Awaitable[Any]]], Awaitable[Any]]
 """Is awaited with the errand and the rest of the way, which it awaits and whose result it returns, or does not."""
 
+STAGES: tuple[Stage, ...] = ()
+"""What every errand of every committer passes, outermost first: the one place where a stage is added."""
+
 
 class Committer:
     """Work on many tables at once, in order for each of them. Made while its event loop runs.
 
-    :param stages: what each errand passes, outermost first
+    :param stages: what each errand passes, outermost first; :data:`STAGES` by default
     :param pool: where the blocking calls are done
     """
 
-    def __init__(self, *, stages: Sequence[Stage] = (), pool: Pool | None = None) -> None:
+    def __init__(self, *, stages: Sequence[Stage] | None = None, pool: Pool | None = None) -> None:
         self.turns = Turns()
         self.pool = pool or Pool()
-        self._stages = tuple(stages)
+        self._stages = STAGES if stages is None else tuple(stages)
 
     async def change(self, table: Hashable, call: Callable[[], T], *, about: object = None) -> T:
         """Do a blocking call alone on a table, after all that was handed in for it before.
@@ -108,8 +113,10 @@ class CommitterThread:
         self._ready.result()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         loop, _committer, told = self._ready.result()
+        if kind is not None and not issubclass(kind, Exception):
+            self._grace = min(self._grace, INTERRUPTED)
         loop.call_soon_threadsafe(told.set)
         # Both waits of a close, and what the loop itself has to do. What is still there then ends with the process.
         self._thread.join(2 * self._grace + 1)
@@ -123,6 +130,13 @@ class CommitterThread:
         except BaseException:
             future.cancel()
             raise
+
+    def change(self, table: Hashable, call: Callable[[], T], *, about: object = None) -> T:
+        """:meth:`Committer.change`, waited for; whatever ended the call is raised as it was."""
+        try:
+            return self.run(lambda committer: committer.change(table, call, about=about))
+        except ExitError as e:
+            raise e.__cause__ or e from None
 
     def _serve(self) -> None:
         try:

@@ -30,9 +30,9 @@ from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
-from airflow_provider_lakecommit.committer.turns import ClosedError
+from airflow_provider_lakecommit.exceptions import ClosedError
 
-__all__ = ["MOST", "PATIENCE", "PER_TABLE", "TELL_AFTER", "THREADS", "Pool"]
+__all__ = ["MOST", "PATIENCE", "PER_TABLE", "TELL_AFTER", "THREADS", "ExitError", "Pool"]
 
 THREADS = 8
 """Calls of the catalog at a time."""
@@ -50,6 +50,10 @@ TELL_AFTER = 30.0
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
+
+
+class ExitError(RuntimeError):
+    """A call ended with what no event loop may see: an exit of its thread, or a StopIteration. ``__cause__`` has it."""
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
@@ -80,7 +84,7 @@ class _Job:
             self.done.set_exception(self.error)
         else:
             # An exit of a thread is none of the loop's, and futures refuse to carry StopIteration.
-            error = RuntimeError(f"a call of {self.table} ended with {self.error!r}")
+            error = ExitError(f"a call of {self.table} ended with {self.error!r}")
             error.__cause__ = self.error
             self.done.set_exception(error)
 

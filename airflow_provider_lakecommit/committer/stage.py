@@ -37,7 +37,7 @@ from pyiceberg.table.update import (
 from airflow_provider_lakecommit.committer.ledger import LedgerState, tag_name
 from airflow_provider_lakecommit.exceptions import CatalogError, TableError
 
-__all__ = ["KEEP_FOR_EVER_MS", "Attempt", "remove_leftovers", "stage"]
+__all__ = ["KEEP_FOR_EVER_MS", "Attempt", "remove_leftovers", "stage", "stage_untagged"]
 
 KEEP_FOR_EVER_MS = 2**63 - 1
 """Age limit of the tag, explicit: without one a table property may expire it."""
@@ -62,24 +62,31 @@ def stage(table: Table, state: LedgerState, files: Sequence[DataFile], summary: 
     :raises TableError: pyiceberg cannot write to a table of this format version
     :raises CatalogError: the storage cannot be written
     """
-    try:
-        snapshot = _written(table, state.branch, files, summary)
-    except NotImplementedError as e:
-        raise TableError(
-            f"{'.'.join(table.name())} has format version {table.format_version}, to which pyiceberg cannot append: {e}"
-        ) from e
-    except OSError as e:
-        raise CatalogError(
-            f"the manifests of {'.'.join(table.name())} could not be written below {table.location()} "
-            f"({type(e).__name__}: {e.strerror or e}): check the storage; nothing was committed"
-        ) from e
+    snapshot = _written_or_told(table, state.branch, files, summary)
     fenced = bool(table.metadata.snapshots)
     return Attempt(
         snapshot=snapshot,
-        requirements=_requirements(table.metadata, state, fenced=fenced),
-        updates=_updates(table.metadata, state.branch, snapshot),
+        requirements=(*_requirements(table.metadata, state.branch, state.head_id), *_tag_stays(state, fenced=fenced)),
+        updates=(*_updates(table.metadata, state.branch, snapshot), _tag_moves(state.branch, snapshot)),
         tag_id=state.tag_id,
         fenced=fenced,
+    )
+
+
+def stage_untagged(table: Table, branch: str, files: Sequence[DataFile], summary: dict[str, str]) -> Attempt:
+    """The same for a snapshot that no ledger is in: the branch moves, the tag stays where it is.
+
+    :raises TableError: pyiceberg cannot write to a table of this format version
+    :raises CatalogError: the storage cannot be written
+    """
+    snapshot = _written_or_told(table, branch, files, summary)
+    head = table.metadata.refs.get(branch)
+    return Attempt(
+        snapshot=snapshot,
+        requirements=_requirements(table.metadata, branch, None if head is None else head.snapshot_id),
+        updates=_updates(table.metadata, branch, snapshot),
+        tag_id=None,
+        fenced=False,
     )
 
 
@@ -122,6 +129,21 @@ class _Staging(Transaction):
         return super().table_metadata
 
 
+def _written_or_told(table: Table, branch: str, files: Sequence[DataFile], summary: dict[str, str]) -> Snapshot:
+    """The snapshot with its manifests written, or an error for the caller."""
+    try:
+        return _written(table, branch, files, summary)
+    except NotImplementedError as e:
+        raise TableError(
+            f"{'.'.join(table.name())} has format version {table.format_version}, to which pyiceberg cannot append: {e}"
+        ) from e
+    except OSError as e:
+        raise CatalogError(
+            f"the manifests of {'.'.join(table.name())} could not be written below {table.location()} "
+            f"({type(e).__name__}: {e.strerror or e}): check the storage; nothing was committed"
+        ) from e
+
+
 def _written(table: Table, branch: str, files: Sequence[DataFile], summary: dict[str, str]) -> Snapshot:
     transaction = _Staging(table)
     append = transaction.update_snapshot(snapshot_properties=summary, branch=branch).fast_append()
@@ -134,16 +156,18 @@ def _written(table: Table, branch: str, files: Sequence[DataFile], summary: dict
     return snapshot
 
 
-def _requirements(metadata: TableMetadata, state: LedgerState, *, fenced: bool) -> tuple[TableRequirement, ...]:
-    # On a table without snapshots pyiceberg's catalogs refuse to look at a tag; there the head alone is guard enough.
-    tag = (_at(tag_name(state.branch), state.tag_id),) if fenced else ()
+def _requirements(metadata: TableMetadata, branch: str, head_id: int | None) -> tuple[TableRequirement, ...]:
     return (
         AssertTableUUID(uuid=metadata.table_uuid),
-        _at(state.branch, state.head_id),
-        *tag,
+        _at(branch, head_id),
         AssertCurrentSchemaId.model_validate({"current-schema-id": metadata.current_schema_id}),
         AssertDefaultSpecId.model_validate({"default-spec-id": metadata.default_spec_id}),
     )
+
+
+def _tag_stays(state: LedgerState, *, fenced: bool) -> tuple[TableRequirement, ...]:
+    # On a table without snapshots pyiceberg's catalogs refuse to look at a tag; there the head alone is guard enough.
+    return (_at(tag_name(state.branch), state.tag_id),) if fenced else ()
 
 
 def _at(ref: str, snapshot_id: int | None) -> AssertRefSnapshotId:
@@ -154,12 +178,16 @@ def _updates(metadata: TableMetadata, branch: str, snapshot: Snapshot) -> tuple[
     # A reference is replaced whole: what the owner set for its branch is stated again.
     now = metadata.refs.get(branch)
     keep = now.model_dump(by_alias=True, exclude={"snapshot_id"}) if now else {"type": SnapshotRefType.BRANCH}
-    pin = {"type": SnapshotRefType.TAG, "max-ref-age-ms": KEEP_FOR_EVER_MS}
     return (
         AddSnapshotUpdate(snapshot=snapshot),
         SetSnapshotRefUpdate.model_validate({"ref-name": branch, "snapshot-id": snapshot.snapshot_id, **keep}),
-        SetSnapshotRefUpdate.model_validate({"ref-name": tag_name(branch), "snapshot-id": snapshot.snapshot_id, **pin}),
     )
+
+
+def _tag_moves(branch: str, snapshot: Snapshot) -> TableUpdate:
+    pin = {"type": SnapshotRefType.TAG, "max-ref-age-ms": KEEP_FOR_EVER_MS}
+    named = {"ref-name": tag_name(branch), "snapshot-id": snapshot.snapshot_id}
+    return SetSnapshotRefUpdate.model_validate({**named, **pin})
 
 
 def _known(metadata: TableMetadata, snapshot: Snapshot) -> bool:

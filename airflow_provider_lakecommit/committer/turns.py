@@ -29,21 +29,15 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
-from airflow_provider_lakecommit.exceptions import LakecommitError, Transient
+from airflow_provider_lakecommit.exceptions import ClosedError
 
-__all__ = ["ClosedError", "Turns", "Work"]
+__all__ = ["Turns", "Work"]
 
 T = TypeVar("T")
 Work = Callable[[], Awaitable[T]]
 """What is done in a turn; called when the turn has begun."""
 
 _log = logging.getLogger(__name__)
-
-
-class ClosedError(Transient, LakecommitError):
-    """The committer of this process is shutting down: the work was not begun, or was told to end. The next attempt
-    looks at the table.
-    """
 
 
 @dataclass(eq=False, slots=True, kw_only=True)

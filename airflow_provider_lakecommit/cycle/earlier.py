@@ -52,7 +52,8 @@ class Earlier:
     def finished(self, most: int | None) -> bool:
         """Is there nothing left to do for a run of *most* cycles?"""
         enough = not self.newest.plan.left or (most is not None and self.number >= most)
-        return self.newest.over and not self.newest.unfinished and not self.voided and enough
+        done = self.newest.over and not self.newest.unfinished and not self.voided
+        return done and enough and not self.newest.plan.put_off
 
     def to_closed(self, table: str, published: Iterable[PublishedSnapshot]) -> Closed:
         """The finished run as if it were one cycle that is closed now."""

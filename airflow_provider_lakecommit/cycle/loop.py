@@ -7,8 +7,11 @@ costs what it does and no start. A run that is caught up by its newest plan ends
 that. What is reported of a job stands in the control log: where an engine cannot say, the log is asked.
 
 Failure story: a Spark job that dies loses the slices in hand: its cycle is closed and the next one reads the rest.
-Cycles in a row that move nothing end the run with the last reason. A run that is told to stop, or interrupted, says
-what is saved and what will be read again, and publishes nothing more: the next attempt, or the next run, does.
+Cycles in a row that move nothing end the run with the last reason. A run whose window is not admitted goes on with the
+next cycle, after waits that grow, because its own commits drain the landing; if that does not help it ends as one that
+has nothing to do, and says what clears the state. A commit that fails ends it with its error. A run that is told to
+stop, or interrupted, says what is saved and what will be read again, and publishes nothing more: the next attempt, or
+the next run, does.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from uuid import UUID
 
+from airflow_provider_lakecommit.committer.desk import CommitterThread
 from airflow_provider_lakecommit.core.model import Cycle
 from airflow_provider_lakecommit.cycle.close import close_cycle
 from airflow_provider_lakecommit.cycle.open import open_cycle
@@ -38,6 +42,10 @@ MOST_IDLE_CYCLES = 4
 """Cycles in a row without any progress before a run gives up: one more than it takes to block a range by name."""
 PAUSES = (0.5, 2.0, 5.0)
 """Seconds before the next cycle after one, two, more idle cycles whose reason may pass by itself."""
+HELD_PAUSES = (0.0, 2.0, 10.0, 30.0)
+"""Seconds before the next cycle after one, two, more in a row without an admitted window; after one more the run ends.
+The first costs nothing: that cycle's own commit may have cleared the state.
+"""
 SHOWN = 4
 """Slices that a line names."""
 
@@ -50,6 +58,7 @@ class Lander:
 
     :param identify: the identity of the run's n-th cycle
     :param release: tells which open cycles are of dead processes, so that their claims end
+    :param desk: where others commit too; without one, each cycle makes its own
     :param early: have the engine start while the cycle is opened, also when it then turns out that there is nothing to
         do; for engines that cost next to nothing
     """
@@ -61,12 +70,14 @@ class Lander:
         identify: Callable[[int], RunIdentity],
         *,
         release: Callable[[Cycle], bool] = lambda _: False,
+        desk: CommitterThread | None = None,
         early: bool = False,
     ) -> None:
         self._rim = rim
         self._engine = engine
         self._identify = identify
         self._release = release
+        self._desk = desk
         self._early = early
         self._say = rim.say
         self._secrets = Secrets(kafka=rim.kafka, io=rim.tables.io_properties())
@@ -80,13 +91,19 @@ class Lander:
         :raises LakecommitError: what keeps a cycle from being opened or closed, that none of them moves anything, or
             that the run was told to stop
         """
-        number, idle = first, 0
+        number, idle, held = first, 0, 0
         while True:
             outcome = self.cycle(number)
             yield outcome
             number += 1
             if outcome.final or number - first == most:
                 return
+            held = held + 1 if outcome.put_off and not outcome.closed.published else 0
+            if outcome.put_off:
+                if held > len(HELD_PAUSES):
+                    return
+                self._pause(HELD_PAUSES[max(held, 1) - 1])
+                continue
             idle = 0 if outcome.progress else idle + 1
             if idle >= MOST_IDLE_CYCLES:
                 raise SparkJobError(_why_given_up(outcome, idle))
@@ -123,10 +140,10 @@ class Lander:
             if not self._told_to_stop:
                 # The run cannot go on; what others have reported is published all the same. This error tells more.
                 with suppress(LakecommitError):
-                    close_cycle(self._rim, who, opened.ticket)
+                    close_cycle(self._rim, who, opened.ticket, desk=self._desk)
             raise
         began = time.monotonic()
-        closed = close_cycle(self._rim, who, opened.ticket)
+        closed = close_cycle(self._rim, who, opened.ticket, desk=self._desk)
         seconds["close"] = time.monotonic() - began
         return CycleOutcome(
             number=number, opened=opened, written=written, closed=closed, seconds=seconds, released=len(dead)
@@ -150,6 +167,12 @@ class Lander:
         if self._told_to_stop:
             self.farewell()
             raise SparkJobError(f"landing {self._rim.landing.name} was told to stop")
+
+    def _pause(self, seconds: float) -> None:
+        """Wait, unless told to stop meanwhile."""
+        until = time.monotonic() + seconds
+        while not self._told_to_stop and (left := until - time.monotonic()) > 0:
+            time.sleep(min(left, 0.5))
 
     def _released(self, cycle: Cycle, dead: set[UUID]) -> bool:
         if cycle.commit_id not in dead and self._release(cycle):

@@ -39,13 +39,24 @@ from airflow_provider_lakecommit.hooks.source_topic import SourceState
 __all__ = [
     "Prepared",
     "PreparedTable",
+    "SpecWaits",
     "log_lost",
     "new_section",
     "origin_position",
     "prepare",
     "prepare_for_commit",
+    "prepare_table",
     "prepared_table",
 ]
+
+
+class SpecWaits(Exception):
+    """A spec change cannot void yet: ``table`` has not taken what the data table holds ``behind`` it."""
+
+    def __init__(self, table: str, behind: Coverage) -> None:
+        super().__init__(f"{table} has not taken {behind} yet, which is landed")
+        self.table = table
+        self.behind = behind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +97,7 @@ def prepare(rim: Rim, source: SourceState, *, dry: bool = False) -> Prepared:
     :raises LedgerError: needs a person
     :raises SourceError: the source is another cluster
     :raises CatalogError: the catalog is away
+    :raises SpecWaits: a spec change has to wait for a commit
     """
     out: list[PreparedTable] = []
     for name in rim.landing.tables:
@@ -99,7 +111,7 @@ def prepare(rim: Rim, source: SourceState, *, dry: bool = False) -> Prepared:
             section = _origin(rim, name, table, source, out[0].ledger.section if out else None)
             state = _thought(state, section) if dry else _join(rim, name, table, state, section)
         elif not dry:
-            state = _renewed(rim, name, state, source)
+            state = _renewed(rim, name, state, source, out[0].ledger.section if out else None)
         out.append(prepared_table(rim, name, table, state))
     _check_cluster(rim, source, out)
     return Prepared(tables=tuple(out))
@@ -111,17 +123,26 @@ def prepare_for_commit(rim: Rim) -> Prepared:
     failures: dict[str, Exception] = {}
     for name in rim.landing.tables:
         try:
-            table = rim.tables.load(name)
-            state = read_ledger(table.metadata, rim.landing.branch)
-            require_ledger(state, name)
-            if state.section(rim.landing.name, rim.lane) is not None:
-                out.append(prepared_table(rim, name, table, _renewed(rim, name, state, None)))
-            else:
-                _check_first_run(rim, name)
+            if (found := prepare_table(rim, name)) is not None:
+                out.append(found)
         except LakecommitError as e:
             rim.say(f"{name}: {e}")
             failures[name] = e
     return Prepared(tables=tuple(out), failures=failures)
+
+
+def prepare_table(rim: Rim, name: str) -> PreparedTable | None:
+    """A table as it is now, if it has a ledger of this lane.
+
+    :raises LakecommitError: it cannot be read, or needs a person
+    """
+    table = rim.tables.load(name)
+    state = read_ledger(table.metadata, rim.landing.branch)
+    require_ledger(state, name)
+    if state.section(rim.landing.name, rim.lane) is None:
+        _check_first_run(rim, name)
+        return None
+    return prepared_table(rim, name, table, _renewed(rim, name, state, None, None))
 
 
 def log_lost(control: ControlPosition, log: ControlLog) -> str | None:
@@ -221,8 +242,14 @@ def _thought(state: LedgerState, section: LedgerSection) -> LedgerState:
     return replace(state, sections=(*state.sections, section))
 
 
-def _renewed(rim: Rim, name: str, state: LedgerState, source: SourceState | None) -> LedgerState:
-    """Deal with what needs a compare-and-swap before anything else; ``source`` is known while planning."""
+def _renewed(
+    rim: Rim, name: str, state: LedgerState, source: SourceState | None, data: LedgerSection | None
+) -> LedgerState:
+    """Deal with what needs a compare-and-swap before anything else.
+
+    :param source: known while planning
+    :param data: the data table's section, while another table is planned for
+    """
     if state.condition is Condition.ROLLED_BACK:
         state = _renew(rim, name, state)
     landing, lane = rim.landing, rim.lane
@@ -243,6 +270,11 @@ def _renewed(rim: Rim, name: str, state: LedgerState, source: SourceState | None
         rim.say(
             f"{name}: the spec changed from {section.spec_version} to {landing.spec_version}; pending slices are void"
         )
+        if data is None:
+            for other in landing.tables[1:]:
+                _check_level(rim, other, section)
+        else:
+            _check_level(rim, name, data)
         wanted = landing.spec_version
         state = _change(
             rim,
@@ -264,6 +296,25 @@ def _renewed(rim: Rim, name: str, state: LedgerState, source: SourceState | None
             f"{name}: the ledger section of landing {landing.name} is gone while it was renewed; plan again"
         )
     return state
+
+
+def _check_level(rim: Rim, name: str, data: LedgerSection) -> None:
+    """A spec change voids nothing of a range that is landed: judged by another spec, a record of it could end in both
+    tables, or in none. So a table that lags behind the data table is brought forward first.
+
+    :raises SpecWaits: there are slices for it that the data table holds already
+    """
+    table = rim.tables.find(name)
+    state = read_ledger(table.metadata, rim.landing.branch) if table else None
+    section = state.section(rim.landing.name, rim.lane) if state else None
+    if state is None or section is None:
+        return
+    ledger = TableLedger(table=name, uuid=state.table_uuid, section=section, others=Coverage())
+    behind = Coverage()
+    for accepted in rim.look([ledger]).view.accepted[name]:
+        behind |= accepted.coverage & data.covered
+    if behind:
+        raise SpecWaits(name, behind)
 
 
 def _with_starts(section: LedgerSection, added: Mapping[SourcePartition, int]) -> LedgerSection | None:

@@ -39,10 +39,8 @@ from airflow_provider_lakecommit.hooks.data_files import to_pyiceberg
 from airflow_provider_lakecommit.spark.report import table_reference
 from airflow_provider_lakecommit.wire.events import DataWritten, decode
 
-__all__ = ["MAX_FILES", "TablePublisher", "published_before", "snapshot_of"]
+__all__ = ["TablePublisher", "published_before", "snapshot_of"]
 
-MAX_FILES = 10_000
-"""Files of one chunk, that is of one snapshot."""
 CARRY_CYCLES = 100
 """Cycles after which a table without rows is brought forward."""
 CARRY_AGE = timedelta(days=7)
@@ -134,14 +132,18 @@ class TablePublisher:
             return ()
         if not any(self._matters(s) for s in settlement.ready) and not self._stale(look, settlement.ready):
             return ()
-        return chunks(settlement, self.table.name, MAX_FILES)[0]
+        return chunks(settlement, self.table.name, self.rim.landing.commit_files)[0]
 
     def _matters(self, s: AcceptedSlice) -> bool:
         """Does a slice call for a snapshot of its own: for its files, or because a person gave its records up?"""
         return s.file_count(self.table.name) > 0 or any(r.counts.skipped for r in s.report.spans)
 
     def _stale(self, look: Look, ready: Sequence[AcceptedSlice]) -> bool:
-        """Has a table without rows been behind for so long that it is brought forward?"""
+        """Has a table without rows been behind for so long that it is brought forward? Where a spec change voids, it
+        never is: what is behind then would be judged anew.
+        """
+        if self.rim.landing.on_spec_change == "void":
+            return True
         oldest = min(ready, key=lambda s: s.offset)
         cycles = sum(isinstance(e, CycleClosed) and e.offset > oldest.offset for e in look.entries)
         return cycles >= CARRY_CYCLES or self.rim.now() - oldest.at >= CARRY_AGE
@@ -198,7 +200,8 @@ class TablePublisher:
             control=self._position(look, chunk, section) if self.whole else None,
             control_end=replace(look.begin, offset=look.end),
             record_bytes=max(1, size // records) if records and size else None,
-            spec_version=landing.spec_version,
+            # With "void" the next plan finds the change, and voids what is left of the old spec.
+            spec_version=None if landing.on_spec_change == "void" else landing.spec_version,
             extra={"files": str(sum(len(s.files) for s in staged))},
         )
 

@@ -5,13 +5,15 @@ Contract: a look is made of ledgers that were read from the tables before and of
 was published in between is seen as accepted at worst, never as missing. The control partition that a ledger names wins
 over the hash. Only the tables decide what has landed.
 
-Failure story: nothing here retries; each error of the connections below says what is away.
+Failure story: nothing here retries; each error of the connections below says what is away. Several threads may work
+at one rim. After :meth:`Rim.close` a thread that hung and comes back does nothing more: its next step is refused.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
@@ -22,13 +24,14 @@ from airflow_provider_lakecommit.core.log import Entry
 from airflow_provider_lakecommit.core.model import LIVE
 from airflow_provider_lakecommit.core.view import TableLedger, View
 from airflow_provider_lakecommit.cycle.write import read_decided, read_entries
+from airflow_provider_lakecommit.exceptions import ClosedError
 from airflow_provider_lakecommit.hooks.control_topic import ControlTopic
 from airflow_provider_lakecommit.hooks.source_topic import SourceTopics
 from airflow_provider_lakecommit.hooks.table import Tables
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.wire.records import Outgoing, Sender
 
-__all__ = ["BEYOND", "Look", "Rim", "RunIdentity"]
+__all__ = ["BEYOND", "Look", "Rim", "RunIdentity", "TableKey"]
 
 BEYOND = 1 << 62
 """An offset past every log: reading from it tells the borders only."""
@@ -68,9 +71,24 @@ class Look:
     end: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableKey:
+    """What names a table in this process: landings that share it, and their catalog, take turns."""
+
+    catalog: str
+    table: str
+
+    def __str__(self) -> str:
+        return self.table
+
+
 @dataclass(kw_only=True)
 class Rim:
-    """Connections of one landing's lane."""
+    """Connections of one landing's lane.
+
+    :param place: what names the catalog in this process, by default the landing's connection
+    :param lent: the tables belong to somebody else, who closes them
+    """
 
     landing: Landing
     kafka: Mapping[str, Any]
@@ -81,24 +99,48 @@ class Rim:
     now: Callable[[], datetime] = _utc_now
     new_id: Callable[[], UUID] = uuid4
     say: Callable[[str], None] = print
+    place: str = ""
+    lent: bool = False
+    _sending: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _closed: bool = field(default=False, init=False)
 
     @classmethod
     def connect(
-        cls, landing: Landing, kafka: Mapping[str, Any], catalog: Mapping[str, Any], *, say: Callable[[str], None]
+        cls,
+        landing: Landing,
+        kafka: Mapping[str, Any],
+        catalog: Mapping[str, Any],
+        *,
+        say: Callable[[str], None],
+        tables: Tables | None = None,
+        place: str = "",
     ) -> Rim:
-        """Nothing is contacted here."""
+        """Nothing is contacted here.
+
+        :param tables: of the same catalog, shared with other rims
+        """
         return cls(
             landing=landing,
             kafka=kafka,
-            tables=Tables(catalog),
+            tables=Tables(catalog) if tables is None else tables,
             control=ControlTopic(landing.control_topic_name, kafka),
             source=SourceTopics(kafka, landing.topic_names),
             say=say,
+            place=place,
+            lent=tables is not None,
         )
 
+    def key(self, table: str) -> TableKey:
+        """The name of a table for its turns."""
+        return TableKey(catalog=self.place or self.landing.iceberg_conn_id, table=table)
+
     def close(self) -> None:
+        """Let go of all connections, from any thread, also twice."""
+        self._closed = True
         self.control.close()
         self.source.close()
+        if not self.lent:
+            self.tables.close()
 
     def __enter__(self) -> Rim:
         return self
@@ -150,5 +192,8 @@ class Rim:
         :raises FencedError: a newer attempt of the same role and slot took over
         """
         transactional_id = f"lakecommit-{self.landing.name}-{self.lane}-{slot}-{role}"
-        with self.control.writer(transactional_id, partition) as writer:
+        # Two writers at once under one id would shut out each other.
+        with self._sending, self.control.writer(transactional_id, partition) as writer:
+            if self._closed:
+                raise ClosedError(f"landing {self.landing.name} was let go of: the next attempt says what is to say")
             return writer.send([(r.key, r.value, r.headers) for r in records])[-1]

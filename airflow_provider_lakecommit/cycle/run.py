@@ -63,8 +63,17 @@ class CycleOutcome:
 
     @property
     def final(self) -> bool:
-        """Is there nothing more for this run? Claims that ended with this cycle may be planned by the next."""
-        return not self.released and (self.caught_up or not self.opened.slices)
+        """Is there nothing more for this run? Claims that ended with this cycle may be planned by the next, and so may
+        a window that was put off.
+        """
+        if self.released or self.put_off:
+            return False
+        return self.caught_up or not self.opened.slices
+
+    @property
+    def put_off(self) -> bool:
+        """Was no window admitted, with something to be read?"""
+        return self.opened.plan.put_off and not self.opened.finished
 
     @property
     def progress(self) -> bool:
@@ -91,19 +100,21 @@ class CycleOutcome:
 class RunOutcome:
     """A run that has ended: its cycles, and the snapshots that earlier attempts of it published.
 
-    ``closed`` is how its newest cycle ended.
+    ``closed`` is how its newest cycle ended, ``held`` why that one had no window though there was something to be read.
     """
 
     landing: str
     cycles: int
     closed: Closed
     published: tuple[PublishedSnapshot, ...]
+    held: str | None = None
 
     @classmethod
     def of(cls, landing: str, cycles: Sequence[CycleOutcome], before: Sequence[PublishedSnapshot] = ()) -> RunOutcome:
         """Of a run with at least one cycle."""
-        published = (*before, *(p for c in cycles for p in c.closed.published))
-        return cls(landing=landing, cycles=len(cycles), closed=cycles[-1].closed, published=published)
+        published, last = (*before, *(p for c in cycles for p in c.closed.published)), cycles[-1]
+        held = last.opened.plan.reason if last.put_off else None
+        return cls(landing=landing, cycles=len(cycles), closed=last.closed, published=published, held=held)
 
     @property
     def whole(self) -> Closed:
@@ -123,6 +134,8 @@ class RunOutcome:
             text += f"; all up to {last.valid_through.isoformat()} is in the tables"
         if last.left:
             text += f"; {last.left} offsets are left for the next run"
+        if self.held:
+            text += f"; no window was planned: {self.held}"
         if last.blocked:
             text += f"; {first_of(last.blocked)} blocked: `lakecommit unblock` says how to go on"
         if last.waiting:

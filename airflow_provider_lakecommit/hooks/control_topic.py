@@ -5,25 +5,28 @@ Contract: a read gives the committed records of one partition from an offset to 
 ends of the log, so that the caller sees a log that was cut (`begin` above where it wanted to start) or made anew
 (`end` below it, another topic id). The end is found by position: transaction markers have offsets too. A
 transaction's records may be split between two reads when another transaction holds the last stable offset between
-them. All landings of a group write to one partition, so its order is the protocol's order.
+them. All landings of a group write to one partition, so its order is the protocol's order. Threads that ask at once
+are answered one after the other.
 
 Failure story: a topic that is missing, compacted or may not be created is a :class:`ControlTopicError` with the
 exact command; brokers that restart are waited for within `timeout`; a topic that is made anew during a read is read
-again from the start.
+again from the start. After :meth:`ControlTopic.close` nothing is asked any more, also not by a thread that went on.
 """
 
 from __future__ import annotations
 
 import heapq
 import logging
+import threading
 import time
 import zlib
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Self
 
 from confluent_kafka import KafkaError
 
-from airflow_provider_lakecommit.exceptions import ControlTopicError
+from airflow_provider_lakecommit.exceptions import ClosedError, ControlTopicError
 from airflow_provider_lakecommit.hooks.control_log import ControlLog, ControlRecord, ControlTopicInfo, control_record
 from airflow_provider_lakecommit.hooks.control_writer import ControlWriter, Record
 from airflow_provider_lakecommit.hooks.kafka_admin import ClusterAdmin, Edge, StaleTopicError, TopicFacts
@@ -50,6 +53,8 @@ TOPIC_SETTINGS: Mapping[str, str] = {
 }
 PARTITIONS = 6
 LOOK_SECONDS = 0.02
+CLOSE_SECONDS = 1.0
+"""For which a close waits for another thread's question."""
 
 
 def partition_of(group_id: str, partitions: int) -> int:
@@ -58,7 +63,7 @@ def partition_of(group_id: str, partitions: int) -> int:
 
 
 class ControlTopic:
-    """One control topic. Usable as a context manager, by one thread.
+    """One control topic. Usable as a context manager.
 
     :param timeout: seconds for the brokers to answer, over a restart.
     """
@@ -71,6 +76,8 @@ class ControlTopic:
             config, timeout=timeout, away=ControlTopicError, refused=ControlTopicError, remedy=self._grant_or_create
         )
         self._tails: dict[int, tuple[str, PartitionTail]] = {}
+        self._lock = threading.RLock()
+        self._closed = False
 
     # -- the topic ----------------------------------------------------------------------------------------------------
 
@@ -80,21 +87,28 @@ class ControlTopic:
         :param replication: None leaves it to the broker's default.
         :raises ControlTopicError: it may not be made, with the command for somebody who may; or it is compacted
         """
-        if self._facts() is None:
-            self._create(partitions, replication)
-        self._refuse_compaction()
-        return self._admin.steadily(f"waiting for topic {self.name!r}", self._appeared)
+        with self._alone():
+            if self._facts() is None:
+                self._create(partitions, replication)
+            self._refuse_compaction()
+            return self._admin.steadily(f"waiting for topic {self.name!r}", self._appeared)
 
     def describe(self) -> ControlTopicInfo:
         """Which topic it is now."""
-        cluster_id = self._admin.cluster_id()
-        facts = self._facts()
+        with self._alone():
+            cluster_id = self._admin.cluster_id()
+            facts = self._facts()
         if facts is None:
             raise ControlTopicError(
                 f"control topic {self.name!r} does not exist in Kafka at {bootstrap_servers(self._config)}: "
                 f"create it with `{self._command(PARTITIONS, None)}`"
             )
         return ControlTopicInfo(cluster_id=cluster_id, topic_id=facts.topic_id, partitions=len(facts.partitions))
+
+    def exists(self) -> bool:
+        """Is it there, and may it be seen?"""
+        with self._alone():
+            return self._facts() is not None
 
     def partition_for(self, group_id: str) -> int:
         """The partition of a group, as long as the topic keeps its number of partitions."""
@@ -108,7 +122,8 @@ class ControlTopic:
         :param until: wait until the record at this offset can be read: one's own, after it was sent.
         """
         doing = f"reading {self.name}[{partition}]"
-        return self._admin.steadily(doing, lambda: self._read(partition, start, until))
+        with self._alone():
+            return self._admin.steadily(doing, lambda: self._read(partition, start, until))
 
     def read_all(self) -> Iterator[ControlRecord]:
         """Every committed record of every partition as of now, oldest first; in each partition in its order."""
@@ -128,10 +143,13 @@ class ControlTopic:
         )
 
     def close(self) -> None:
-        for _, tail in self._tails.values():
-            tail.close()
-        self._tails.clear()
-        self._admin.close()
+        """Let go of the connections. A thread whose question is not answered yet does that when it is."""
+        self._closed = True
+        if self._lock.acquire(timeout=CLOSE_SECONDS):
+            try:
+                self._let_go()
+            finally:
+                self._lock.release()
 
     def __enter__(self) -> Self:
         return self
@@ -140,6 +158,25 @@ class ControlTopic:
         self.close()
 
     # -- how ----------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        with self._lock:
+            if self._closed:
+                raise ClosedError(
+                    f"control topic {self.name} was closed: this work ends here, the next attempt goes on"
+                )
+            try:
+                yield
+            finally:
+                if self._closed:
+                    self._let_go()
+
+    def _let_go(self) -> None:
+        for _, tail in self._tails.values():
+            tail.close()
+        self._tails.clear()
+        self._admin.close()
 
     def _read(self, partition: int, start: int | None, until: int | None) -> ControlLog:
         info = self.describe()

@@ -14,7 +14,12 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
+from airflow_provider_lakecommit.hooks.deadline import within
+
 __all__ = ["catalog_name"]
+
+ANSWER_SECONDS = 30.0
+"""How long the database may take. Whoever connects to it next waits anew."""
 
 _QUERY = "SELECT catalog_name FROM iceberg_tables UNION SELECT catalog_name FROM iceberg_namespace_properties"
 
@@ -41,15 +46,20 @@ def _is_there(uri: str) -> bool:
 
 
 def _names(uri: str) -> list[str]:
-    from sqlalchemy import create_engine, text
     from sqlalchemy.exc import SQLAlchemyError
 
     try:
-        engine = create_engine(uri)
-        try:
-            with engine.connect() as connection:
-                return sorted(str(row[0]) for row in connection.execute(text(_QUERY)))
-        finally:
-            engine.dispose()
-    except (SQLAlchemyError, ImportError):
+        return within(ANSWER_SECONDS, lambda: _asked(uri))
+    except (SQLAlchemyError, ImportError, TimeoutError):
         return []
+
+
+def _asked(uri: str) -> list[str]:
+    from sqlalchemy import create_engine, text
+
+    engine = create_engine(uri)
+    try:
+        with engine.connect() as connection:
+            return sorted(str(row[0]) for row in connection.execute(text(_QUERY)))
+    finally:
+        engine.dispose()

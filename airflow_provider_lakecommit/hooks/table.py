@@ -3,10 +3,15 @@
 
 Contract: the catalog is reached when it is first needed, not before. :meth:`Tables.load` always asks the catalog, so
 what it gives is as new as the call. :meth:`Tables.commit` sends exactly one request with the requirements it was given
-and lets every exception through as it came: only a look at the table can tell what became of it.
+and lets every exception through as it came: only a look at the table can tell what became of it. Several threads may
+call at once: each call has a client of the catalog for itself, which is used again afterwards. (pyiceberg promises
+nothing of clients that are shared: Hive's has one connection, that any call opens and closes; REST's refreshes its
+token without a lock; a SQL client has 15 connections, which as many calls that hang use up for all others.) No call
+waits longer than :data:`ANSWER_SECONDS` for its answer; its client is not used again then.
 
 Failure story: a table that is missing is a :class:`TableError` (somebody must make it), a catalog that is away or
-refuses the credentials a :class:`CatalogError` (it may come back), wrong properties a :class:`SpecError`. No message
+refuses the credentials a :class:`CatalogError` (it may come back), wrong properties a :class:`SpecError`. After
+:meth:`Tables.close` every call is refused, also the next one of a thread that hung in a call all the while. No message
 shows a secret: values of secret-looking properties and passwords in addresses are struck out of what drivers say.
 """
 
@@ -14,8 +19,8 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pydantic
@@ -34,11 +39,15 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
-from airflow_provider_lakecommit.exceptions import CatalogError, SpecError, TableError
+from airflow_provider_lakecommit.exceptions import CatalogError, ClosedError, SpecError, TableError
+from airflow_provider_lakecommit.hooks.deadline import within
 from airflow_provider_lakecommit.hooks.file_io import with_light_io
 from airflow_provider_lakecommit.hooks.sql_catalog import catalog_name
 
-__all__ = ["CREATED_TABLE_PROPERTIES", "KEEP_SNAPSHOTS", "Tables"]
+__all__ = ["ANSWER_SECONDS", "CREATED_TABLE_PROPERTIES", "KEEP_SNAPSHOTS", "Tables"]
+
+ANSWER_SECONDS = 60.0
+"""How long a catalog may take for one answer. Database drivers and pyiceberg's REST client would wait for ever."""
 
 KEEP_SNAPSHOTS = "lakecommit.keep-snapshots"
 """Table property: how many snapshots of its past a landing keeps; without it none is ever expired."""
@@ -51,6 +60,9 @@ CREATED_TABLE_PROPERTIES: Mapping[str, str] = {
     KEEP_SNAPSHOTS: "1000",
 }
 """Of the tables that landings create: every commit leaves a metadata file and a snapshot, so old ones are removed."""
+
+FIRST_SECONDS = 10.0
+"""For which the others wait while the first client is made, as that may create the catalog's own tables."""
 
 _SECRET = re.compile(r"secret|password|token|credential|access-key|account-key|sas|\bkey\b", re.IGNORECASE)
 _USERINFO = re.compile(r"(?<=://)[^/@\s]*@")
@@ -76,8 +88,11 @@ class Tables:
         self._default_name = name
         self._connect = connect
         self._known_name: str | None = None
-        self._catalog: Catalog | None = None
+        self._idle: list[Catalog] = []
+        self._connected_before = False
+        self._closed = False
         self._lock = threading.Lock()
+        self._first = threading.Lock()
 
     @property
     def name(self) -> str:
@@ -88,15 +103,13 @@ class Tables:
 
     @property
     def catalog(self) -> Catalog:
-        """The catalog itself, connected now if it was not before.
+        """A client of the catalog, connected now if it was not before; for a caller that is alone.
 
         :raises SpecError: the properties are wrong
         :raises CatalogError: it cannot be reached, or refuses the credentials
         """
-        with self._lock:
-            if self._catalog is None:
-                self._catalog = self._connected()
-            return self._catalog
+        with self._client() as catalog:
+            return catalog
 
     def load(self, identifier: str) -> Table:
         """A table as it is now.
@@ -114,10 +127,11 @@ class Tables:
     def find(self, identifier: str) -> Table | None:
         """Like :meth:`load`, but a table that does not exist is ``None``."""
         try:
-            return self.catalog.load_table(identifier)
+            with self._client() as catalog:
+                return within(ANSWER_SECONDS, lambda: catalog.load_table(identifier))
         except (NoSuchTableError, NoSuchNamespaceError):
             return None
-        except (SpecError, CatalogError):
+        except (SpecError, CatalogError, ClosedError):
             raise
         except FileNotFoundError as e:
             raise TableError(
@@ -149,7 +163,13 @@ class Tables:
         self._create_namespace(identifier)
         wanted = {**CREATED_TABLE_PROPERTIES, **(properties or {})}
         try:
-            return self.catalog.create_table(identifier, schema=schema, partition_spec=spec, properties=wanted)
+            with self._client() as catalog:
+                return within(
+                    ANSWER_SECONDS,
+                    lambda: catalog.create_table(identifier, schema=schema, partition_spec=spec, properties=wanted),
+                )
+        except ClosedError:
+            raise
         except Exception as e:
             # Catalogs tell a lost race in many ways; that the table is there now is the same in all of them.
             table = self.find(identifier)
@@ -161,7 +181,8 @@ class Tables:
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> TableMetadata:
         """Send one commit request; every exception comes through as it is."""
-        response = self.catalog.commit_table(table, requirements, updates)
+        with self._client() as catalog:
+            response = within(ANSWER_SECONDS, lambda: catalog.commit_table(table, requirements, updates))
         _remove_old_metadata(table, response.metadata)
         return response.metadata
 
@@ -172,15 +193,54 @@ class Tables:
         return {key: value for key, value in self._properties.items() if key.startswith(_STORAGE)}
 
     def close(self) -> None:
+        """Let go of all connections, those in calls that hang as soon as they come back; returns at once."""
         with self._lock:
-            if self._catalog is not None:
-                self._catalog.close()
-                self._catalog = None
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for catalog in idle:
+            _close(catalog)
+
+    @contextmanager
+    def _client(self) -> Iterator[Catalog]:
+        """A client that nobody else is given until the end of the block."""
+        with self._lock:
+            if self._closed:
+                raise ClosedError(f"catalog {self.name} was closed: this work ends here, the next attempt goes on")
+            catalog = self._idle.pop() if self._idle else None
+        if catalog is None:
+            catalog = self._new_client()
+        answered = True
+        try:
+            yield catalog
+        except TimeoutError:
+            # The other end of its connection may be gone without a word, and its call may still hang.
+            answered = False
+            raise
+        finally:
+            with self._lock:
+                kept = not self._closed and answered
+                if kept:
+                    self._idle.append(catalog)
+            if not kept and answered:
+                _close(catalog)
+
+    def _new_client(self) -> Catalog:
+        if self._connected_before:
+            return self._connected()
+        held = self._first.acquire(timeout=FIRST_SECONDS)
+        try:
+            catalog = self._connected()
+            self._connected_before = True
+            return catalog
+        finally:
+            if held:
+                self._first.release()
 
     def _connected(self) -> Catalog:
         try:
             properties = {key: value for key, value in self._properties.items() if key != "name"}
-            return self._connect(self.name, **with_light_io(properties))
+            name = self.name
+            return within(ANSWER_SECONDS, lambda: self._connect(name, **with_light_io(properties)))
         except (ValueError, KeyError, TypeError, NotInstalledError, ImportError) as e:
             raise SpecError(
                 f"catalog {self.name}: {self.describe(e)}; the properties given are: "
@@ -192,12 +252,9 @@ class Tables:
     def _create_namespace(self, identifier: str) -> None:
         namespace = Catalog.namespace_from(identifier)
         try:
-            for depth in range(1, len(namespace) + 1):
-                if not self.catalog.namespace_exists(namespace[:depth]):
-                    # Somebody else may have been faster; whether it is there now shows when the table is made.
-                    with suppress(Exception):
-                        self.catalog.create_namespace(namespace[:depth])
-        except (SpecError, CatalogError):
+            with self._client() as catalog:
+                within(ANSWER_SECONDS, lambda: _make_namespaces(catalog, namespace))
+        except (SpecError, CatalogError, ClosedError):
             raise
         except Exception as e:
             raise self._away(f"creating namespace {'.'.join(namespace)}", e) from None
@@ -222,6 +279,20 @@ class Tables:
             for userinfo in _USERINFO.findall(value):
                 text = text.replace(userinfo, "***@")
         return _USERINFO.sub("***@", text)[:500]
+
+
+def _make_namespaces(catalog: Catalog, namespace: tuple[str, ...]) -> None:
+    for depth in range(1, len(namespace) + 1):
+        if not catalog.namespace_exists(namespace[:depth]):
+            # Somebody else may have been faster; whether it is there now shows when the table is made.
+            with suppress(Exception):
+                catalog.create_namespace(namespace[:depth])
+
+
+def _close(catalog: Catalog) -> None:
+    # Whatever it says, nothing is asked of it any more.
+    with suppress(Exception):
+        catalog.close()
 
 
 def _remove_old_metadata(table: Table, after: TableMetadata) -> None:

@@ -5,17 +5,26 @@ Contract: runs in every run, whatever became of its writers (`all_done`). Its ou
 *skipped* when nothing was published: no event without a snapshot. How it ended is left as an XCom for the outcome task,
 also when it skips or fails. Only the tables and the control log say what is published; the plan's XCom is a ticket to
 find the cycle by, and without it the cycle is found, or opened empty, by the run's identity.
+
+One task may commit several landings: side by side, each as if it were alone, and none held up by another. It fails if
+any of them failed, and names those; it succeeds if any published something, and then only those that did send an event.
+
+Failure story: Airflow takes no asset event from a task that fails. What the others published is told by the next
+attempt, which finds their cycles closed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import TriggerRule
-from airflow.sdk.exceptions import AirflowSkipException
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from airflow_provider_lakecommit.assets import asset_of, event_extra
+from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError, Terminal
 from airflow_provider_lakecommit.operators.base import (
     CLOSED,
     CYCLE,
@@ -25,13 +34,16 @@ from airflow_provider_lakecommit.operators.base import (
     landing_of,
     no_retry_in_vain,
 )
+from airflow_provider_lakecommit.settings import Settings
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from airflow.sdk import Asset, Context
 
+    from airflow_provider_lakecommit.cycle.many import Abreast
     from airflow_provider_lakecommit.cycle.results import Closed, CycleTicket
+    from airflow_provider_lakecommit.cycle.rim import RunIdentity
     from airflow_provider_lakecommit.landing import Landing
 
 __all__ = ["LakeCommitOperator"]
@@ -40,10 +52,14 @@ __all__ = ["LakeCommitOperator"]
 class LakeCommitOperator(LandingTask):
     """Publish a landing's finished slices by one Iceberg commit per table, and close the run's commit cycle.
 
+    Give `landing` and `plan_task_id`, or, for one task that commits several landings, `landings` and `plan_task_ids`.
+
     :param landing: the landing, or the path of its YAML spec
     :param plan_task_id: full id of the plan task of the same run
+    :param landings: several of them
+    :param plan_task_ids: full ids of their plan tasks, in the same order
     :param trigger_rule: by default `all_done`, so that what is finished is published though a group failed
-    :param outlets: assets beside that of the landing
+    :param outlets: assets beside those of the landings
 
     .. seealso:: :ref:`howto/operator:LakeCommitOperator`
     """
@@ -53,18 +69,33 @@ class LakeCommitOperator(LandingTask):
     def __init__(
         self,
         *,
-        landing: Landing | str | Path,
-        plan_task_id: str,
+        landing: Landing | str | Path | None = None,
+        plan_task_id: str | None = None,
+        landings: Sequence[Landing | str | Path] | None = None,
+        plan_task_ids: Sequence[str] | None = None,
         trigger_rule: str = TriggerRule.ALL_DONE,
         outlets: Sequence[Asset] | None = None,
         **kwargs: Any,
     ) -> None:
-        self.asset = asset_of(landing_of(landing))
-        super().__init__(landing=landing, trigger_rule=trigger_rule, outlets=[*(outlets or ()), self.asset], **kwargs)
-        self.plan_task_id = plan_task_id
+        self.several = landings is not None
+        told = list(landings or ()) if self.several else [landing] if landing is not None else []
+        plans = list(plan_task_ids or ()) if self.several else [plan_task_id] if plan_task_id is not None else []
+        mixed = (landing, plan_task_id) != (None, None) if self.several else plan_task_ids is not None
+        if mixed or not told or len(told) != len(plans):
+            raise ValueError(
+                "give either `landing` and `plan_task_id`, or `landings` and as many `plan_task_ids` in the same order"
+            )
+        self.landings = _distinct([landing_of(each) for each in told])
+        assets = [asset_of(each) for each in self.landings]
+        super().__init__(
+            landing=self.landings[0], trigger_rule=trigger_rule, outlets=[*(outlets or ()), *assets], **kwargs
+        )
+        self.asset, self.plan_task_id, self.plan_task_ids = assets[0], plans[0], tuple(plans)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Publish and close."""
+        if self.several:
+            return self._execute_several(context)
         closed = self._close(context)
         told = closed.to_dict()
         context["ti"].xcom_push(CLOSED, told)
@@ -77,7 +108,7 @@ class LakeCommitOperator(LandingTask):
     def _close(self, context: Context) -> Closed:
         from airflow_provider_lakecommit.cycle.close import close_cycle
 
-        ticket, retry = self._ticket(context), self.is_retry(context)
+        ticket, retry = self._ticket(context, self.plan_task_id), self.is_retry(context)
         # An attempt that died with its work done has sent no event; one that somebody cleared has.
         retell = retry and not is_cleared(context["ti"], self.retries or 0)
         with no_retry_in_vain():
@@ -88,20 +119,112 @@ class LakeCommitOperator(LandingTask):
                 context["ti"].xcom_push(CLOSED, {FAILURE: f"{type(e).__name__}: {e}"})
                 raise
 
-    def _ticket(self, context: Context) -> CycleTicket | None:
+    def _ticket(self, context: Context, plan_task_id: str) -> CycleTicket | None:
         from airflow_provider_lakecommit.cycle.results import CycleTicket
 
-        found = context["ti"].xcom_pull(task_ids=self.plan_task_id, key=CYCLE, map_indexes=-1)
+        found = context["ti"].xcom_pull(task_ids=plan_task_id, key=CYCLE, map_indexes=-1)
         return CycleTicket.from_dict(found) if found else None
 
-    def _tell(self, closed: Closed) -> None:
+    def _tell(self, closed: Closed, whose: str = "") -> None:
         """One line that says it all, after what needs a person's eye."""
         for what, items in (("voided", closed.voided), ("needs a hand", closed.blocked)):
             for item in items:
-                self.log.warning("%s: %s", what, item)
+                self.log.warning("%s%s: %s", whose, what, item)
         if closed.ignored_fields:
-            self.log.info("fields that the table lacks, by records: %s", dict(closed.ignored_fields))
-        self.log.info("%s", _line(closed))
+            self.log.info("%sfields that the table lacks, by records: %s", whose, dict(closed.ignored_fields))
+        self.log.info("%s%s", whose, _line(closed))
+
+    # -- several ------------------------------------------------------------------------------------------------------
+
+    def _execute_several(self, context: Context) -> dict[str, Any]:
+        ended = self._close_all(context)
+        closed = {name: each for name, each in ended.items() if not isinstance(each, BaseException)}
+        failed = {name: each for name, each in ended.items() if isinstance(each, BaseException)}
+        told = {name: each.to_dict() for name, each in closed.items()}
+        context["ti"].xcom_push(CLOSED, told | {name: {FAILURE: _named(error)} for name, error in failed.items()})
+        for name, each in closed.items():
+            self._tell(each, f"{name}: ")
+        for name, error in failed.items():
+            self.log.error("%s: failed: %s", name, _named(error), exc_info=None if _ours(error) else error)
+        if failed:
+            raise _all_failures(failed, len(ended))
+        published = [landing for landing in self.landings if closed[landing.name].published]
+        if not published:
+            why = "; ".join(f"{name}: {_why_nothing(each)}" for name, each in closed.items())
+            raise AirflowSkipException(f"nothing was published: {why}")
+        for landing in published:
+            context["outlet_events"][asset_of(landing)].extra = event_extra(landing, closed[landing.name])
+        # No event without a snapshot: Airflow sends one for each asset that is an outlet when the task ends.
+        quiet = [asset_of(landing) for landing in self.landings if landing not in published]
+        self.outlets = [each for each in self.outlets if each not in quiet]
+        return told
+
+    def _close_all(self, context: Context) -> Mapping[str, Closed | BaseException]:
+        from airflow_provider_lakecommit.cycle.many import Abreast
+
+        who, retry, settings = self.identity(context), self.is_retry(context), Settings.read()
+        retell = retry and not is_cleared(context["ti"], self.retries or 0)
+        plans = zip(self.landings, self.plan_task_ids, strict=True)
+        tickets = {landing.name: self._ticket(context, plan) for landing, plan in plans}
+        asking = threading.Lock()
+        with Abreast() as abreast:
+
+            def close(landing: Landing) -> Closed:
+                return self._close_one(abreast, asking, landing, who, tickets[landing.name], retry, retell)
+
+            return abreast.run({each.name: partial(close, settings.complete(each)) for each in self.landings})
+
+    def _close_one(
+        self,
+        abreast: Abreast,
+        asking: threading.Lock,
+        landing: Landing,
+        who: RunIdentity,
+        ticket: CycleTicket | None,
+        retry: bool,
+        retell: bool,
+    ) -> Closed:
+        """In a thread. Airflow is asked for connections by one at a time."""
+        from airflow_provider_lakecommit.cycle.close import close_cycle
+        from airflow_provider_lakecommit.cycle.rim import Rim
+        from airflow_provider_lakecommit.hooks.connections import kafka_settings, stated_properties
+        from airflow_provider_lakecommit.hooks.table import Tables
+
+        conn_id = landing.iceberg_conn_id
+        with asking:
+            kafka = kafka_settings(landing.kafka_config_id)
+            tables = abreast.tables(conn_id, lambda: Tables(stated_properties(conn_id), conn_id))
+
+        def say(line: str) -> None:
+            self.log.info("%s: %s", landing.name, line)
+
+        with abreast.rim(lambda: Rim.connect(landing, kafka, {}, say=say, tables=tables)) as rim:
+            return close_cycle(rim, who, ticket, retry=retry, retell=retell, desk=abreast.desk)
+
+
+def _distinct(landings: Sequence[Landing]) -> tuple[Landing, ...]:
+    names = [landing.name for landing in landings]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise SpecError(f"landings of one task need different names: {', '.join(twice)} is there twice")
+    return tuple(landings)
+
+
+def _ours(error: BaseException) -> bool:
+    return isinstance(error, LakecommitError)
+
+
+def _named(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _all_failures(failed: Mapping[str, BaseException], of: int) -> BaseException:
+    """One error for all landings that failed: terminal if trying again helps none of them."""
+    if others := [e for e in failed.values() if not isinstance(e, Exception)]:
+        return others[0]
+    whole = "; ".join(f"{name}: {_named(error)}" for name, error in failed.items())
+    text = f"{len(failed)} of {of} landings failed: {whole}"
+    final = all(isinstance(error, Terminal) for error in failed.values())
+    return AirflowFailException(text) if final else LakecommitError(text)
 
 
 def _why_nothing(closed: Closed) -> str:

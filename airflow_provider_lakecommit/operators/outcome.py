@@ -13,12 +13,15 @@ from airflow.sdk import BaseOperator, TriggerRule
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from airflow_provider_lakecommit.core.outcome import Commit, Ended, decide
-from airflow_provider_lakecommit.operators.base import CLOSED, FAILURE
+from airflow_provider_lakecommit.operators.base import CLOSED, FAILURE, landing_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from airflow.sdk import Context
+
+    from airflow_provider_lakecommit.landing import Landing
 
 __all__ = ["OutcomeOperator"]
 
@@ -29,6 +32,7 @@ class OutcomeOperator(BaseOperator):
     :param plan_task_id: full id of the plan task of the same run
     :param write_task_id: full id of the mapped write task
     :param commit_task_id: full id of the commit task
+    :param landing: whose run it is, where the commit task commits several landings
     :param trigger_rule: `all_done`: it runs in every run
 
     .. seealso:: :ref:`howto/operator:OutcomeOperator`
@@ -42,6 +46,7 @@ class OutcomeOperator(BaseOperator):
         plan_task_id: str,
         write_task_id: str,
         commit_task_id: str,
+        landing: Landing | str | Path | None = None,
         trigger_rule: str = TriggerRule.ALL_DONE,
         **kwargs: Any,
     ) -> None:
@@ -49,6 +54,7 @@ class OutcomeOperator(BaseOperator):
         self.plan_task_id = plan_task_id
         self.write_task_id = write_task_id
         self.commit_task_id = commit_task_id
+        self.one_of_several = None if landing is None else landing_of(landing).name
 
     def execute(self, context: Context) -> str:
         """Decide and end so."""
@@ -65,10 +71,15 @@ class OutcomeOperator(BaseOperator):
         tasks = [self.plan_task_id, self.write_task_id, self.commit_task_id]
         states = ti.get_task_states(dag_id=ti.dag_id, task_ids=tasks, run_ids=[ti.run_id]).get(ti.run_id, {})
         told = ti.xcom_pull(task_ids=self.commit_task_id, key=CLOSED, map_indexes=-1) or {FAILURE: ""}
+        commit = states.get(self.commit_task_id)
+        if self.one_of_several is not None and FAILURE not in told:
+            # Another landing's failure fails the commit task, and is no failure of this one.
+            told = told.get(self.one_of_several) or {FAILURE: ""}
+            commit = "success" if FAILURE not in told else commit
         return Ended(
             plan=states.get(self.plan_task_id),
             groups=_groups(states, self.write_task_id),
-            commit=states.get(self.commit_task_id),
+            commit=commit,
             closed=None if FAILURE in told else Commit.from_dict(told),
             failure=told.get(FAILURE, ""),
         )

@@ -39,7 +39,12 @@ SNAPSHOT = PublishedSnapshot(
 
 
 def outcome(
-    slices: tuple[Slice, ...] = SLICES, written: Written | None = None, left: int = 0, released: int = 0, **closed: Any
+    slices: tuple[Slice, ...] = SLICES,
+    written: Written | None = None,
+    left: int = 0,
+    released: int = 0,
+    held: str | None = None,
+    **closed: Any,
 ) -> CycleOutcome:
     """A cycle that did all it planned, but for what is given."""
     plan = Plan(
@@ -52,6 +57,8 @@ def outcome(
         ends={P: 10},
         asked_at=NOON,
         left=left,
+        reason=None if held is None else f"{held}: something",
+        held=held,
     )
     ticket = CycleTicket(landing="orders", lane="live", commit_id=UUID(int=1), slot=0, partition=0, read_from=0)
     return CycleOutcome(
@@ -77,6 +84,9 @@ def outcome(
         (outcome(written=Written(died=("java is gone",))), False),
         (outcome(released=1), False),
         (outcome(slices=(), released=1), False),
+        (outcome(slices=(), left=3), True),
+        (outcome(slices=(), left=3, held="stalled"), False),
+        (outcome(slices=(), held="stalled"), True),
     ],
 )
 def test_a_run_ends_when_everything_that_was_planned_is_done_and_nothing_became_free(
@@ -147,6 +157,21 @@ def test_a_run_of_several_cycles_holds_all_their_snapshots_and_the_state_of_the_
     assert covered == Coverage.of([(P, OffsetRange(0, 12))])
     assert counts.landed == 12
     assert str(run) == f"orders: 12 rows in 4 snapshots, 2 cycles; all up to {NOON.isoformat()} is in the tables"
+
+
+def test_a_window_is_put_off_where_there_was_something_to_read_or_nobody_could_tell() -> None:
+    plan = outcome(slices=(), held="catalog away").opened.plan
+    assert not plan.put_off
+    assert replace(plan, left=1).put_off
+    assert replace(plan, ends={}).put_off
+    assert not replace(plan, ends={}, held=None).put_off
+
+
+def test_a_run_that_ends_without_a_window_says_what_held_it() -> None:
+    held = RunOutcome.of("orders", [outcome(slices=(), left=3, held="stalled", published=())])
+    assert held.held == "stalled: something"
+    assert str(held).endswith("; no window was planned: stalled: something")
+    assert RunOutcome.of("orders", [outcome(slices=(), left=3, held="stalled"), outcome()]).held is None
 
 
 def test_a_run_that_ends_says_what_it_left_what_is_blocked_and_what_waits() -> None:

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`lakecommit land SPEC SPEC …`: several landings in one process, side by side.
+
+Contract: each landing is landed as if it were alone, and one that is slow, hangs or fails keeps none from the others
+(see :mod:`~airflow_provider_lakecommit.cycle.many`). They share one local Spark session, and the clients of a catalog
+that they name with equal properties. Every line says whose it is, and the last one what became of all.
+
+Failure story: the exit code is that of the worst: 2 where a spec is wrong, else 1 where a landing failed or has a
+blocked range, and its error is told with its name. A call that is told to stop tells every landing so.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+from uuid import UUID, uuid4
+
+from airflow_provider_lakecommit.cli.land import land_cycles
+from airflow_provider_lakecommit.cli.output import Exit, Output
+from airflow_provider_lakecommit.cli.process import identity, is_dead
+from airflow_provider_lakecommit.cli.session import LocalSpark, SparkSection, engine_of
+from airflow_provider_lakecommit.cli.stop import Signals, Stopped
+from airflow_provider_lakecommit.cycle.loop import Lander
+from airflow_provider_lakecommit.cycle.many import Abreast
+from airflow_provider_lakecommit.cycle.rim import Rim
+from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError
+from airflow_provider_lakecommit.hooks.engine import Engine
+from airflow_provider_lakecommit.hooks.table import Tables
+from airflow_provider_lakecommit.landing import LandingSpec
+from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
+
+__all__ = ["land_many", "load_all", "tell_ends"]
+
+BEGINNING = 4
+"""Landings that have just begun; a landing that takes long, as most do in Spark, is not counted."""
+MOST = 32
+"""Landings at a time."""
+GOODBYE_SECONDS = 10.0
+"""For which landings that were told to stop may say what is saved."""
+
+
+class _Shared:
+    """The one local session of several landings: begun by the first that needs it, closed by its owner."""
+
+    def __init__(self, session: LocalSpark) -> None:
+        self._session = session
+        self._starting = threading.Lock()
+
+    def start(self) -> None:
+        with self._starting:
+            self._session.start()
+
+    def run(self, job: WindowJob, secrets: Secrets) -> list[SliceResult]:
+        return self._session.run(job, secrets)
+
+    def stop(self) -> None:
+        self._session.stop()
+
+    def close(self) -> None:
+        pass
+
+
+@dataclass(kw_only=True)
+class _Landings:
+    """What the landings of one call have in common, and those that are under way."""
+
+    abreast: Abreast
+    output: Output
+    cycles: int | None
+    unique: UUID
+    session: LocalSpark | None
+    catalogs: list[Mapping[str, Any]] = field(default_factory=list)
+    under_way: dict[str, Lander] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._shared = None if self.session is None else _Shared(self.session)
+
+    def land(self, spec: LandingSpec) -> int:
+        """In a thread of this landing."""
+        name, place = spec.landing.name, self._place(spec.catalog)
+        tables = self.abreast.tables(place, lambda: Tables(spec.catalog))
+
+        def say(line: str) -> None:
+            self.output.say(f"{name}: {line}")
+
+        def rim() -> Rim:
+            return Rim.connect(spec.landing, spec.kafka, {}, say=say, tables=tables, place=place)
+
+        section = SparkSection(spec.spark)
+        engine: Engine = self._shared or engine_of(section, name, say=say, on_start=lambda: None)
+        with self.abreast.rim(rim) as connected:
+            lander = Lander(
+                connected,
+                engine,
+                partial(identity, self.unique),
+                release=is_dead,
+                desk=self.abreast.desk,
+                early=section.is_warm,
+            )
+            self.under_way[name] = lander
+            try:
+                return land_cycles(lander, spec, self.output.result, say, self.cycles)
+            finally:
+                del self.under_way[name]
+                engine.close()
+
+    def stop(self) -> None:
+        """Tell all that are under way, and let them say what is saved."""
+        for lander in list(self.under_way.values()):
+            lander.stop()
+        deadline = time.monotonic() + GOODBYE_SECONDS
+        while self.under_way and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+    def _place(self, catalog: Mapping[str, Any]) -> str:
+        """Equal properties are one catalog; where they differ, turns do not matter."""
+        if catalog not in self.catalogs:
+            self.catalogs.append(catalog)
+        return f"catalog {self.catalogs.index(catalog)}"
+
+
+def land_many(
+    specs: Mapping[str, LandingSpec], wrong: Mapping[str, SpecError], output: Output, *, cycles: int | None
+) -> int:
+    """Land all until caught up, or for *cycles* cycles each.
+
+    :param specs: by the name of their landing
+    :param wrong: specs that cannot be used, by their file
+
+    :raises SpecError: the specs do not go together
+    """
+    session = _session(list(specs.values()), output)
+    with Signals(), Abreast(threads=BEGINNING, most=MOST) as abreast:
+        landings = _Landings(abreast=abreast, output=output, cycles=cycles, unique=uuid4(), session=session)
+        try:
+            ended = abreast.run({name: partial(landings.land, spec) for name, spec in specs.items()})
+        except Stopped as stop:
+            output.say(f"told to stop by {stop}")
+            landings.stop()
+            return stop.code
+        finally:
+            if session is not None:
+                session.close()
+    return tell_ends(ended, wrong, output)
+
+
+def _session(specs: Sequence[LandingSpec], output: Output) -> LocalSpark | None:
+    sections = [spec.spark for spec in specs if SparkSection(spec.spark).remote is None]
+    if any(section != sections[0] for section in sections):
+        raise SpecError(
+            "the sections 'spark' of these specs differ, and a process has one local Spark session: make them equal, "
+            "or land them by one call each"
+        )
+    if not sections:
+        return None
+    # No handler of signals is taken over: it is not started in the main thread.
+    return LocalSpark(SparkSection(sections[0]), say=output.say, on_start=lambda: None)
+
+
+def tell_ends(ended: Mapping[str, int | BaseException], wrong: Mapping[str, SpecError], output: Output) -> int:
+    """Name what failed; the exit code of all."""
+    failed = {name: each for name, each in ended.items() if isinstance(each, BaseException)}
+    for name, error in {**wrong, **failed}.items():
+        if not isinstance(error, LakecommitError):
+            output.say("".join(traceback.format_exception(error)))
+        output.error(error, of=name)
+    refused = [name for name, each in ended.items() if each == Exit.REFUSED]
+    parts = [
+        f"{len(ended) - len(failed) - len(refused)} of {len(ended) + len(wrong)} landings did what was asked",
+        f"failed: {', '.join(failed)}" if failed else "",
+        f"with a blocked range: {', '.join(refused)}" if refused else "",
+        f"not to be used: {', '.join(wrong)}" if wrong else "",
+    ]
+    output.say("; ".join(filter(None, parts)))
+    others = [e for e in failed.values() if not isinstance(e, Exception)]
+    if others:
+        raise others[0]
+    if wrong or any(isinstance(error, SpecError) for error in failed.values()):
+        return Exit.USAGE
+    return Exit.REFUSED if failed or refused else Exit.DONE
+
+
+def load_all(
+    paths: Sequence[str], load: Callable[[str], LandingSpec]
+) -> tuple[dict[str, LandingSpec], dict[str, SpecError]]:
+    """The specs by landing, and those that cannot be used by file.
+
+    :raises SpecError: two of them are of one landing
+    """
+    specs: dict[str, LandingSpec] = {}
+    files: dict[str, str] = {}
+    wrong: dict[str, SpecError] = {}
+    for path in paths:
+        try:
+            spec = load(path)
+        except SpecError as e:
+            wrong[path] = e
+            continue
+        name = spec.landing.name
+        if name in specs:
+            raise SpecError(f"specs {files[name]} and {path} are both of landing {name}: give one of them another name")
+        specs[name], files[name] = spec, path
+    return specs, wrong

@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tables of one landing, committed in turns: each alone on its table, none held up by another.
+
+Contract: each table is prepared in one turn and published in another, in the order of the landing. A table goes on when
+the one before it is done, or does not come back within :data:`PATIENCE` seconds; so one that hangs or fails delays no
+other by more than that, and where all is well the durable steps have one order. Work is handed in as an
+:class:`~airflow_provider_lakecommit.committer.desk.Errand` that is about a :class:`TableCommit`; what else is done in a
+turn (an audit) is not known here.
+
+Invariants: the cycle is looked up once, with the tables that are known by then; if it is complete nothing is published.
+A table publishes on the newest look there is, and one that came late on a look of its own. The control position moves
+only if all tables could be read.
+
+Failure story: a table's error is kept under its name. What is no error of ours, such as an exit, is kept too, and
+nothing is begun after it; the caller raises it first of all. A table of which nothing is known in the end has failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Literal
+from uuid import UUID
+
+from airflow_provider_lakecommit.committer.desk import Committer
+from airflow_provider_lakecommit.committer.pool import ExitError
+from airflow_provider_lakecommit.core.view import CycleState, TableLedger
+from airflow_provider_lakecommit.cycle.past import look_up
+from airflow_provider_lakecommit.cycle.prepare import PreparedTable, prepare_table
+from airflow_provider_lakecommit.cycle.publish import TablePublisher
+from airflow_provider_lakecommit.cycle.results import CycleTicket, PublishedSnapshot
+from airflow_provider_lakecommit.cycle.rim import Look, Rim
+from airflow_provider_lakecommit.exceptions import ClosedError, LakecommitError
+
+__all__ = ["PATIENCE", "TableCommit", "TableCommits", "own_cycle"]
+
+PATIENCE = 3.0
+"""Seconds that a table of a landing waits for the one before it."""
+
+Step = Literal["prepare", "publish", "trim"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableCommit:
+    """What an errand is about. ``table`` is known from the step ``publish`` on: its ledger, schema and head."""
+
+    landing: str
+    lane: str
+    commit_id: UUID
+    name: str
+    step: Step
+    table: PreparedTable | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class TableCommits:
+    """One attempt to commit all tables of a cycle; what it has done so far may be read at any time.
+
+    :ivar look: the newest look, ``None`` if no table could be prepared
+    :ivar ledgers: as the commits left them
+    :ivar state: the cycle at the first look
+    """
+
+    rim: Rim
+    ticket: CycleTicket
+    voided: dict[UUID, str] = field(default_factory=dict)
+    failures: dict[str, Exception] = field(default_factory=dict)
+    look: Look | None = None
+    state: CycleState | None = None
+    ledgers: dict[str, TableLedger] = field(default_factory=dict)
+    _published: dict[str, list[PublishedSnapshot]] = field(default_factory=dict)
+    _done: set[str] = field(default_factory=set)
+    _others: list[BaseException] = field(default_factory=list)
+    _blind: LakecommitError | None = None
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    @property
+    def published(self) -> tuple[PublishedSnapshot, ...]:
+        return tuple(p for name in self.rim.landing.tables for p in self._published.get(name, ()))
+
+    @property
+    def complete(self) -> bool:
+        """Was the cycle complete before?"""
+        return self.state is not None and self.state.complete
+
+    async def prepare(self, committer: Committer) -> tuple[PreparedTable, ...]:
+        """Only prepare every table; those that have a ledger of this lane."""
+        running: list[asyncio.Task[Any]] = []
+        try:
+            preparing = await self._preparing(committer, running)
+            await asyncio.wait(preparing)
+        finally:
+            _cancel(running)
+        found = [_found(each) for each in preparing]
+        self._account(name for name, table in zip(self.rim.landing.tables, found, strict=True) if table is None)
+        return tuple(table for table in found if table is not None)
+
+    async def run(self, committer: Committer) -> None:
+        """Prepare and publish every table."""
+        tables = self.rim.landing.tables
+        running: list[asyncio.Task[Any]] = []
+        try:
+            preparing = await self._preparing(committer, running)
+            await asyncio.wait(preparing, timeout=PATIENCE)
+            publish = [partial(self._publish, committer, n, preparing) for n in range(len(tables))]
+            await asyncio.wait(await _in_order(publish, running))
+        finally:
+            _cancel(running)
+        self._account(tables)
+
+    def check_exits(self) -> None:
+        """After all tables are done.
+
+        :raises BaseException: what ended a table and is no error of this package
+        """
+        if self._others:
+            raise self._others[0]
+
+    def check(self) -> None:
+        """The same, and then the first table's failure, or why the log could not be read."""
+        self.check_exits()
+        if self.failures:
+            raise next(iter(self.failures.values()))
+        if self._blind is not None:
+            raise self._blind
+
+    def look_at(self, known: Sequence[TableLedger]) -> Look:
+        """The newest look, of the given tables at least.
+
+        :raises LakecommitError: the log cannot be read; then it is not tried again
+        """
+        with self._lock:
+            if self._blind is not None:
+                raise self._blind
+            try:
+                if self.look is None:
+                    look = self.rim.look(known)
+                    self.state = own_cycle(self.rim, self.ticket, look)
+                    self.look = look
+                elif {t.table for t in known} - {t.table for t in self.look.ledgers}:
+                    self.look = self.rim.look([self.ledgers.get(t.table, t) for t in known])
+            except LakecommitError as e:
+                self._blind = e
+                raise
+            return self.look
+
+    # -- one table ----------------------------------------------------------------------------------------------------
+
+    async def _preparing(
+        self, committer: Committer, running: list[asyncio.Task[Any]]
+    ) -> list[asyncio.Task[PreparedTable | None]]:
+        return await _in_order([partial(self._prepare, committer, n) for n in self.rim.landing.tables], running)
+
+    async def _prepare(self, committer: Committer, name: str) -> PreparedTable | None:
+        """``None`` if it has no ledger of this lane, or failed."""
+        about = self._about(name, "prepare")
+        found: PreparedTable | None = None
+        with _Kept(self, name):
+            found = await committer.change(self.rim.key(name), partial(prepare_table, self.rim, name), about=about)
+            if found is None:
+                self._done.add(name)
+        return found
+
+    async def _publish(
+        self, committer: Committer, place: int, preparing: Sequence[asyncio.Task[PreparedTable | None]]
+    ) -> None:
+        # Waited for, not awaited: whoever cancels this does not cancel that.
+        await asyncio.wait([preparing[place]])
+        table = _found(preparing[place])
+        if table is None or self._others:
+            return
+        known = [found for each in preparing if (found := _found(each)) is not None]
+        without = [name for name in self.rim.landing.tables if name not in {t.name for t in known}]
+        whole = all(name in self._done for name in without)
+        about = self._about(table.name, "publish", table)
+        call = partial(self._published_by, table, [t.ledger for t in known], whole)
+        with _Kept(self, table.name):
+            await committer.change(self.rim.key(table.name), call, about=about)
+            self._done.add(table.name)
+
+    def _published_by(self, table: PreparedTable, known: Sequence[TableLedger], whole: bool) -> None:
+        """In a thread."""
+        look = self.look_at(known)
+        if self.complete:
+            return
+        publisher = TablePublisher(rim=self.rim, ticket=self.ticket, table=table, whole=whole)
+        try:
+            look = publisher.run(look, self._published.setdefault(table.name, []), self.voided)
+        finally:
+            with self._lock:
+                self.ledgers[table.name] = publisher.table.ledger
+        with self._lock:
+            if self.look is None or len(look.ledgers) >= len(self.look.ledgers):
+                self.look = look
+
+    def _about(self, name: str, step: Step, table: PreparedTable | None = None) -> TableCommit:
+        landing, commit_id = self.rim.landing.name, self.ticket.commit_id
+        return TableCommit(landing=landing, lane=self.rim.lane, commit_id=commit_id, name=name, step=step, table=table)
+
+    def _account(self, names: Iterable[str]) -> None:
+        for name in names:
+            if name not in self._done and name not in self.failures:
+                self.failures[name] = ClosedError(f"{name}: its work was told to end; the next attempt goes on")
+
+    def keep(self, name: str, error: BaseException) -> None:
+        """What became of a table that failed. That the log cannot be read is no table's failure."""
+        if error is self._blind:
+            self._done.add(name)
+            return
+        if isinstance(error, LakecommitError):
+            self.rim.say(f"{name}: {error}")
+            self.failures[name] = error
+            return
+        if isinstance(error, Exception):
+            self.failures[name] = error
+        self._others.append(error)
+
+
+class _Kept:
+    """What is raised in the block is kept under the table's name, but for a cancellation."""
+
+    def __init__(self, commits: TableCommits, name: str) -> None:
+        self._commits, self._name = commits, name
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> bool:
+        if error is None or isinstance(error, asyncio.CancelledError):
+            return False
+        self._commits.keep(self._name, error.__cause__ or error if isinstance(error, ExitError) else error)
+        return True
+
+
+def own_cycle(rim: Rim, ticket: CycleTicket, look: Look) -> CycleState | None:
+    """The run's cycle. A later cycle may have closed it, so that no ledger needs its part of the log any more."""
+    return look.view.cycles.get(ticket.commit_id) or look_up(rim, ticket)
+
+
+def _found(preparing: asyncio.Task[PreparedTable | None]) -> PreparedTable | None:
+    return preparing.result() if preparing.done() and not preparing.cancelled() else None
+
+
+def _cancel(running: Sequence[asyncio.Task[Any]]) -> None:
+    for task in running:
+        task.cancel()
+
+
+async def _in_order(works: Sequence[Callable[[], Any]], running: list[asyncio.Task[Any]]) -> list[asyncio.Task[Any]]:
+    """Begin each when those before it are done, or have not come back in time."""
+    tasks: list[asyncio.Task[Any]] = []
+    for work in works:
+        if tasks:
+            await asyncio.wait(tasks, timeout=PATIENCE)
+        tasks.append(asyncio.create_task(work()))
+        running.append(tasks[-1])
+    return tasks

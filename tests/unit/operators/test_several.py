@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a commit task for several landings is told, and how the outcome of one of them is read from it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from airflow_provider_lakecommit.assets import asset_of
+from airflow_provider_lakecommit.cycle.results import Closed
+from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.operators.base import CLOSED, FAILURE
+from airflow_provider_lakecommit.operators.commit import LakeCommitOperator
+from airflow_provider_lakecommit.operators.outcome import OutcomeOperator
+
+A, B = (Landing(name=name, topics=name, table=f"shop.{name}") for name in "ab")
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {},
+        {"landing": A},
+        {"plan_task_id": "plan"},
+        {"landings": [A, B]},
+        {"landings": [A, B], "plan_task_ids": ["a"]},
+        {"landings": [], "plan_task_ids": []},
+        {"landings": [A], "plan_task_ids": ["a"], "landing": B},
+        {"landings": [A], "plan_task_ids": ["a"], "plan_task_id": "b"},
+        {"landing": A, "plan_task_id": "a", "plan_task_ids": ["a"]},
+    ],
+)
+def test_one_landing_or_several_each_with_its_plan(told: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="give either `landing` and `plan_task_id`, or `landings`"):
+        LakeCommitOperator(task_id="commit", **told)
+
+
+def test_landings_of_one_task_have_different_names() -> None:
+    with pytest.raises(SpecError, match="a is there twice"):
+        LakeCommitOperator(task_id="commit", landings=[A, A], plan_task_ids=["one", "two"])
+
+
+def test_every_landing_has_its_asset_as_an_outlet() -> None:
+    task = LakeCommitOperator(task_id="commit", landings=[A, B], plan_task_ids=["a", "b"])
+    assert task.outlets == [asset_of(A), asset_of(B)]
+
+
+@pytest.mark.parametrize(
+    ("whose", "state", "failure"), [(A, "success", None), (B, "failed", "the catalog is away")], ids=["a", "b"]
+)
+def test_the_failure_of_another_landing_is_none_of_ones_own(whose: Landing, state: str, failure: str | None) -> None:
+    closed = {"a": Closed(commit_id=UUID(int=1), reason="nothing new").to_dict(), "b": {FAILURE: "the catalog is away"}}
+    ti = SimpleNamespace(
+        dag_id="dag",
+        run_id="run",
+        get_task_states=lambda **_: {"run": {"plan": "success", "commit": "failed"}},
+        xcom_pull=lambda task_ids, key, map_indexes: closed if (task_ids, key) == ("commit", CLOSED) else None,
+    )
+    task = OutcomeOperator(
+        task_id="outcome", plan_task_id="plan", write_task_id="write", commit_task_id="commit", landing=whose
+    )
+    ended = task._ended({"ti": ti})  # type: ignore[typeddict-item]
+    assert ended.commit == state
+    assert (ended.closed is None, ended.failure) == (failure is not None, failure or "")
