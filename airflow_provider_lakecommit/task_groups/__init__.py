@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A landing as one group of tasks: plan, a mapped write task per partition group, commit, outcome.
 
+There is no stall sensor before the plan: a plan that must not add to a stall is empty by itself, and it mends what a
+commit fails of, like a table that is not there.
+
 Contract: the group's only leaf is `outcome`, so what follows the group runs when something was published, and the state
 of the run is the landing's. Nothing is read or imported beyond Airflow when the DAG is parsed.
 """

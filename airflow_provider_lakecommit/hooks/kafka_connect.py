@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kafka Connect by a connection of Airflow.
+
+Contract: the connection is of type `http`, with the fields that Airflow's own HTTP hook takes: host (which may be a
+whole address), port, schema (`http` or `https`), login and password; in its extra `verify` (false, or a file of
+certificates to trust), `headers`, and further headers as they are. It is read at the first call, not before. Nothing is
+needed but Airflow itself.
+
+Failure story: a connection that is missing or says no host is a :class:`SpecError`; all else is told by
+:mod:`~airflow_provider_lakecommit.hooks.connect_rest`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+from airflow.sdk import BaseHook, Connection
+
+from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.hooks.connect_rest import ConnectorStatus, ConnectRest
+from airflow_provider_lakecommit.hooks.connections import connection
+
+__all__ = ["KafkaConnectHook", "rest_of"]
+
+_NO_HEADERS = frozenset(
+    {"allow_redirects", "cert", "check_response", "headers", "max_redirects", "proxies", "stream", "timeout"}
+    | {"trust_env", "verify"}
+)
+"""What Airflow's HTTP hook takes out of the extra; all else there is a header."""
+
+
+class KafkaConnectHook(BaseHook):
+    """One Kafka Connect cluster.
+
+    :param kafka_connect_conn_id: connection of type `http`
+    """
+
+    conn_name_attr = "kafka_connect_conn_id"
+    default_conn_name = "kafka_connect_default"
+    hook_name = "Kafka Connect"
+
+    def __init__(self, kafka_connect_conn_id: str = default_conn_name, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.kafka_connect_conn_id = kafka_connect_conn_id
+
+    def get_conn(self) -> ConnectRest:
+        """A client; nothing is contacted.
+
+        :raises SpecError: no such connection, or no host in it
+        """
+        return self.rest
+
+    @cached_property
+    def rest(self) -> ConnectRest:
+        """The client."""
+        return rest_of(connection(self.kafka_connect_conn_id, "http", "the address of a Kafka Connect worker"))
+
+    def status(self, connector: str) -> ConnectorStatus:
+        """How a connector and its tasks are."""
+        return self.rest.status(connector)
+
+    def config(self, connector: str) -> dict[str, str]:
+        """Its configuration, which may hold secrets."""
+        return self.rest.config(connector)
+
+    def pause(self, connector: str) -> None:
+        """Its tasks read nothing more; the coordinator of an Iceberg sink goes on committing."""
+        self.rest.pause(connector)
+
+    def resume(self, connector: str) -> None:
+        """Its tasks read again."""
+        self.rest.resume(connector)
+
+    def stop(self, connector: str) -> None:
+        """Its tasks end."""
+        self.rest.stop(connector)
+
+    def restart(self, connector: str, *, include_tasks: bool = True, only_failed: bool = True) -> None:
+        """Start anew what has failed, or all of it."""
+        self.rest.restart(connector, include_tasks=include_tasks, only_failed=only_failed)
+
+    def test_connection(self) -> tuple[bool, str]:
+        """For the UI: ask for the connectors."""
+        try:
+            found = self.rest.connectors()
+        except Exception as e:
+            return False, str(e)
+        return True, f"{len(found)} connectors"
+
+
+def rest_of(conn: Connection) -> ConnectRest:
+    """A client from a connection.
+
+    :raises SpecError: it says no host
+    """
+    host = (conn.host or "").strip().rstrip("/")
+    if not host:
+        raise SpecError(
+            f"the Airflow connection {conn.conn_id!r} says no host: give the address of a Kafka Connect worker"
+        )
+    url = host if "://" in host else f"{conn.schema or 'http'}://{host}"
+    if conn.port:
+        url = f"{url}:{conn.port}"
+    extra: Mapping[str, Any] = conn.extra_dejson
+    headers = {**{k: v for k, v in extra.items() if k not in _NO_HEADERS}, **(extra.get("headers") or {})}
+    verify = extra.get("verify", True)
+    return ConnectRest(
+        url=url,
+        login=conn.login or None,
+        password=conn.password or None,
+        headers={str(k): str(v) for k, v in headers.items()},
+        verify=_flag(verify) if isinstance(verify, str) else bool(verify),
+    )
+
+
+def _flag(text: str) -> bool | str:
+    """The extra of a connection often has texts where others are meant."""
+    known = {"true": True, "1": True, "false": False, "0": False}
+    return known.get(text.strip().lower(), text)

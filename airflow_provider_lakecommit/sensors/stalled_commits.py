@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A guard before work that adds to a stall, or that needs what the stall keeps back.
+
+Contract: succeeds while commits come through. The first look is made in the worker and decides `skip` and `fail`; only
+`wait` defers, and is ended by the triggerer as soon as commits come through. The verdict is that of
+:mod:`airflow_provider_lakecommit.core.stall`, from the control topic alone: neither a catalog nor Spark nor Java is
+needed, and a connector needs no change.
+
+Failure story: brokers that cannot be reached are an error of the task, not a stall; retries apply. When nothing can be
+said, because too little was seen, `on_unknown` decides.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal
+
+from airflow.sdk import BaseSensorOperator
+from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout, AirflowSkipException
+
+from airflow_provider_lakecommit.core.guard import CALM, HELD, Answer, Guard, Ruling
+from airflow_provider_lakecommit.core.model import group_id
+from airflow_provider_lakecommit.core.stall import Rules, Verdict
+from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.operators.base import no_retry_in_vain
+from airflow_provider_lakecommit.sensors.arguments import wrong_with
+from airflow_provider_lakecommit.settings import Settings
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_provider_lakecommit.hooks.commit_watch import Place
+
+__all__ = ["RULING", "StalledCommitSensor"]
+
+RULING = "commits"
+"""XCom key: what the first look found."""
+COMPLETION = timedelta(hours=1)
+BACKSTOP = timedelta(minutes=2)
+"""How long after its deadline the scheduler ends a wait, should no triggerer be there to do so."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Target:
+    """Which group is watched, where, by which guard."""
+
+    place: Place
+    group: str
+    kafka_config_id: str
+    guard: Guard
+
+
+class StalledCommitSensor(BaseSensorOperator):
+    """Succeed while commits come through; otherwise skip, wait or fail.
+
+    Say what is guarded in one of three ways: ``landing``, ``connector``, or ``control_topic`` with
+    ``control_group_id``.
+
+    :param landing: a landing, or the name of one
+    :param connector: name of an Iceberg sink in Kafka Connect; its control topic and commit interval are asked for
+    :param control_topic: topic of the commit protocol; for a landing by name the one of `[lakecommit]` by default
+        (templated)
+    :param control_group_id: group of the events, `connect-<name>` for a connector (templated)
+    :param kafka_config_id: connection of type `kafka`; that of the landing, or `kafka_default`
+    :param kafka_connect_conn_id: connection of type `http` of a Kafka Connect worker
+    :param on_stall: what is done while commits stall: ``skip``, ``wait`` or ``fail`` (for good, without retries)
+    :param on_unknown: what is done when too little was seen for a verdict: ``pass``, or the same as in a ``stall``
+    :param stalled_cycles: cycles in a row that do not complete, or fail, make a stall
+    :param only_cycles: judge by that alone
+    :param hold_on: verdicts that count as a stall: by default dead and stalled
+    :param max_valid_through_age: a table that is valid through an older time counts as stalled too
+    :param fail_after: a stall that has lasted longer fails the task, whatever ``on_stall`` says
+    :param look_back: read only so much of the control topic; all of it by default
+    :param deferrable: wait in the triggerer; else in the worker, by ``mode`` and ``poke_interval``
+    :param release_jitter: over how long a time those that wait are let go
+    :param on_wait_callback: called with the context when a wait begins
+    :param timeout: how long ``wait`` waits; then the task fails, or is skipped with ``soft_fail``
+
+    .. seealso:: :ref:`howto/operator:StalledCommitSensor`
+    """
+
+    template_fields: Sequence[str] = ("control_topic", "control_group_id", "connector")
+    ui_color = "#f7ecd0"
+
+    def __init__(
+        self,
+        *,
+        landing: Landing | str | None = None,
+        connector: str | None = None,
+        control_topic: str | None = None,
+        control_group_id: str | None = None,
+        kafka_config_id: str | None = None,
+        kafka_connect_conn_id: str = "kafka_connect_default",
+        on_stall: Literal["skip", "wait", "fail"] = "skip",
+        on_unknown: Literal["pass", "stall"] = "pass",
+        stalled_cycles: int = 3,
+        only_cycles: bool = False,
+        hold_on: Collection[str] | None = None,
+        max_valid_through_age: timedelta | None = None,
+        fail_after: timedelta | None = None,
+        look_back: timedelta | None = None,
+        deferrable: bool = True,
+        release_jitter: timedelta = timedelta(seconds=3),
+        on_wait_callback: Callable[[Context], Any] | Sequence[Callable[[Context], Any]] = (),
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.landing = landing
+        self.connector = connector
+        self.control_topic = control_topic
+        self.control_group_id = control_group_id
+        self.kafka_config_id = kafka_config_id
+        self.kafka_connect_conn_id = kafka_connect_conn_id
+        self.on_stall = on_stall
+        self.on_unknown = on_unknown
+        self.stalled_cycles = stalled_cycles
+        self.only_cycles = only_cycles
+        self.hold_on = sorted(hold_on) if hold_on is not None else None
+        self.max_valid_through_age = max_valid_through_age
+        self.fail_after = fail_after
+        self.look_back = look_back
+        self.deferrable = deferrable
+        self.release_jitter = release_jitter
+        self.on_wait_callback = on_wait_callback
+        self._waits = False
+        if wrong := wrong_with(self):
+            raise ValueError(f"StalledCommitSensor {self.task_id!r}: {'; '.join(wrong)}")
+
+    # -- the task -----------------------------------------------------------------------------------------------------
+
+    def execute(self, context: Context) -> None:
+        """Look once, and go, skip, fail or wait."""
+        if self.on_stall == "wait" and not self.deferrable:
+            super().execute(context)
+            return
+        ruling, target = self._look()
+        context["ti"].xcom_push(RULING, ruling.to_dict())
+        if ruling.answer is Answer.GO:
+            self.log.log(_level(ruling), "%s: %s", target.group, ruling)
+            return
+        if ruling.answer is Answer.FAIL or self.on_stall == "fail":
+            raise AirflowFailException(f"{target.group}: {ruling}")
+        if self.on_stall == "skip":
+            raise AirflowSkipException(f"{target.group}: {ruling}")
+        self._tell_wait(context, f"{target.group} waits until commits come through: {ruling}")
+        self._defer(target)
+
+    def poke(self, context: Context) -> bool:
+        """One look, for a wait in the worker."""
+        ruling, target = self._look()
+        if ruling.answer is Answer.FAIL:
+            raise AirflowFailException(f"{target.group}: {ruling}")
+        if ruling.answer is Answer.GO:
+            self.log.log(_level(ruling), "%s: %s", target.group, ruling)
+            return True
+        first = context["ti"].get_first_reschedule_date(context) is None if self.reschedule else not self._waits
+        if first:
+            self._tell_wait(context, f"{target.group} waits until commits come through: {ruling}")
+        self._waits = True
+        return False
+
+    def execute_complete(self, context: Context, event: Any) -> None:
+        """After a wait that did not end in the triggerer: it failed, or `dag.test()` ran it."""
+        from airflow_provider_lakecommit.triggers.stalled_commits import TIMED_OUT
+
+        if event == "success":
+            return
+        if event == "skipped":
+            raise AirflowSkipException("commits did not come through in time")
+        if event["how"] == TIMED_OUT:
+            raise AirflowSensorTimeout(
+                f"commits did not come through within {timedelta(seconds=self.timeout)}: {event['reason']}"
+            )
+        raise AirflowFailException(event["reason"])
+
+    # -- how ----------------------------------------------------------------------------------------------------------
+
+    def _look(self) -> tuple[Ruling, _Target]:
+        from airflow_provider_lakecommit.hooks.commit_watch import commits_of
+        from airflow_provider_lakecommit.hooks.connections import kafka_settings
+
+        with no_retry_in_vain():
+            target = self._target()
+            kafka = kafka_settings(target.kafka_config_id)
+            # The first run of a landing makes its control topic; a connector's is there, or its name is wrong.
+            commits = commits_of(kafka, target.place, target.group, missing_ok=self.landing is not None)
+        return commits.ruling(target.group, time.time(), target.guard), target
+
+    def _target(self) -> _Target:
+        """:raises LakecommitError: the connector cannot be asked"""
+        from airflow_provider_lakecommit.hooks.commit_watch import Place
+
+        topic, group, kafka, interval, completion = self.control_topic, self.control_group_id, None, None, COMPLETION
+        if self.connector is not None:
+            from airflow_provider_lakecommit.hooks.kafka_connect import KafkaConnectHook
+            from airflow_provider_lakecommit.hooks.sink import Sink
+
+            sink = Sink.of(self.connector, KafkaConnectHook(self.kafka_connect_conn_id).rest.config(self.connector))
+            topic, group, interval = sink.control_topic, sink.group, sink.interval
+        elif isinstance(self.landing, Landing):
+            declared = Settings.read().complete(self.landing)
+            topic, group, kafka = declared.control_topic_name, group_id(declared.name), declared.kafka_config_id
+            completion = declared.completion_timeout
+        elif self.landing is not None:
+            topic, group = topic or Settings.read().control_topic, group_id(self.landing)
+        return _Target(
+            place=Place(
+                topic=str(topic), completion_timeout=completion.total_seconds(), since=_seconds(self.look_back)
+            ),
+            group=str(group),
+            kafka_config_id=self.kafka_config_id or kafka or "kafka_default",
+            guard=Guard(
+                rules=Rules(
+                    landing=self.landing is not None,
+                    stalled_cycles=self.stalled_cycles,
+                    only_cycles=self.only_cycles,
+                    interval=interval,
+                ),
+                hold=HELD if self.hold_on is None else frozenset(Verdict(v) for v in self.hold_on),
+                unknown_holds=self.on_unknown == "stall",
+                max_age=_seconds(self.max_valid_through_age),
+                fail_after=_seconds(self.fail_after),
+            ),
+        )
+
+    def _tell_wait(self, context: Context, text: str) -> None:
+        """Nothing that a callback does keeps the wait from beginning."""
+        self.log.warning("%s", text)
+        callbacks = self.on_wait_callback if isinstance(self.on_wait_callback, Sequence) else (self.on_wait_callback,)
+        for callback in callbacks:
+            try:
+                callback(context)
+            except Exception:
+                self.log.exception("a callback of on_wait_callback failed")
+
+    def _defer(self, target: _Target) -> None:
+        from airflow_provider_lakecommit.triggers.stalled_commits import StalledCommitTrigger, guard_to_json
+
+        trigger = StalledCommitTrigger(
+            control_topic=target.place.topic,
+            kafka_config_id=target.kafka_config_id,
+            completion_timeout=target.place.completion_timeout,
+            since=target.place.since,
+            control_group_id=target.group,
+            guard=guard_to_json(target.guard),
+            deadline=time.time() + self.timeout,
+            jitter=self.release_jitter.total_seconds(),
+            soft_fail=self.soft_fail,
+        )
+        self.defer(trigger=trigger, method_name="execute_complete", timeout=timedelta(seconds=self.timeout) + BACKSTOP)
+
+
+def _level(ruling: Ruling) -> int:
+    """What does not hold may need a person all the same."""
+    return logging.INFO if ruling.verdict in CALM else logging.WARNING
+
+
+def _seconds(span: timedelta | None) -> float | None:
+    return None if span is None else span.total_seconds()

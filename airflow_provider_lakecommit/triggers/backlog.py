@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starts a landing when enough waits for it: rows, bytes, or the age of the oldest record.
+
+Contract: for an `AssetWatcher`. One event when a limit is reached; the next one when the backlog was below all limits
+meanwhile, when a plan has taken something of it, or after ``again`` seconds, should the run have come to nothing. What
+a plan has taken up does not count any more, though it is not landed yet.
+
+Failure story: brokers that are away, and topics that are not there yet, are waited for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from airflow.triggers.base import BaseEventTrigger, TriggerEvent
+
+from airflow_provider_lakecommit.core.backlog import Limits
+from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError
+from airflow_provider_lakecommit.landing import Landing
+
+if TYPE_CHECKING:
+    from airflow_provider_lakecommit.core.backlog import Backlog
+    from airflow_provider_lakecommit.hooks.backlog import BacklogWatch
+
+__all__ = ["BacklogTrigger"]
+
+
+class BacklogTrigger(BaseEventTrigger):
+    """Fires when a landing's backlog reaches a limit. At least one limit is needed.
+
+    :param landing: the landing, or its name with ``topics``
+    :param topics: topics of a landing that is given by its name
+    :param control_topic: its control topic; by default that of `[lakecommit]`
+    :param kafka_config_id: connection of type `kafka`; by default that of the landing
+    :param rows: records that nobody has planned
+    :param bytes: estimated bytes of them
+    :param age: seconds since the oldest of them was written
+    :param interval: seconds between two looks
+    :param again: seconds after which the same backlog is told again
+    """
+
+    def __init__(
+        self,
+        *,
+        landing: Landing | str,
+        topics: list[str] | None = None,
+        control_topic: str | None = None,
+        kafka_config_id: str | None = None,
+        rows: int | None = None,
+        bytes: int | None = None,
+        age: float | None = None,
+        interval: float = 10.0,
+        again: float = 300.0,
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        declared = landing if isinstance(landing, Landing) else None
+        self.landing = landing.name if isinstance(landing, Landing) else landing
+        self.topics = list(declared.topic_names) if declared else list(topics or ())
+        self.control_topic = control_topic or (declared.control_topic if declared else None)
+        self.kafka_config_id = kafka_config_id or (declared.kafka_config_id if declared else "kafka_default")
+        self.limits = Limits(rows=rows, bytes=bytes, age=age)
+        self.interval = interval
+        self.again = again
+        if not self.topics:
+            raise SpecError(f"a backlog of landing {self.landing!r}: topics are needed where only its name is given")
+        if self.limits == Limits():
+            raise SpecError(f"a backlog of landing {self.landing!r}: one of rows, bytes and age is needed")
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Class and arguments."""
+        return f"{__name__}.BacklogTrigger", {
+            "landing": self.landing,
+            "topics": self.topics,
+            "control_topic": self.control_topic,
+            "kafka_config_id": self.kafka_config_id,
+            "rows": self.limits.rows,
+            "bytes": self.limits.bytes,
+            "age": self.limits.age,
+            "interval": self.interval,
+            "again": self.again,
+        }
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Look, and tell, for ever."""
+        loop = asyncio.get_running_loop()
+        pool = ThreadPoolExecutor(1, thread_name_prefix=f"lakecommit-backlog-{self.landing}")
+        looker, told = _Looker(self), _Told(again=self.again)
+        try:
+            while True:
+                backlog = await loop.run_in_executor(pool, looker.look)
+                reached = self.limits.reached(backlog) if backlog is not None else []
+                if backlog is not None and told.is_news(backlog, reached, time.monotonic()):
+                    self.log.info("landing %s: %s are not planned yet", self.landing, "; ".join(reached))
+                    yield TriggerEvent({"landing": self.landing, "reached": reached})  # type: ignore[no-untyped-call]
+                await asyncio.sleep(self.interval)
+        finally:
+            pool.submit(looker.close)
+            pool.shutdown(wait=False)
+
+
+class _Told:
+    """When something was said, so that the same is not said all the time."""
+
+    def __init__(self, *, again: float) -> None:
+        self._again = again
+        self._at: float | None = None
+        self._planned = 0
+
+    def is_news(self, backlog: Backlog, reached: list[str], now: float) -> bool:
+        """Is it to be said?"""
+        if not reached:
+            self._at = None
+            return False
+        if self._at is not None and backlog.planned == self._planned and now - self._at < self._again:
+            return False
+        self._at, self._planned = now, backlog.planned
+        return True
+
+
+class _Looker:
+    """The looks, in the trigger's thread."""
+
+    def __init__(self, trigger: BacklogTrigger) -> None:
+        self._trigger = trigger
+        self._watch: BacklogWatch | None = None
+
+    def look(self) -> Backlog | None:
+        """``None`` where it cannot be told now."""
+        try:
+            if self._watch is None:
+                self._watch = self._made()
+            return self._watch.look()
+        except LakecommitError as e:
+            self._trigger.log.warning("landing %s: no look at its backlog: %s", self._trigger.landing, e)
+            self.close()
+            return None
+
+    def close(self) -> None:
+        if self._watch is not None:
+            self._watch.close()
+            self._watch = None
+
+    def _made(self) -> BacklogWatch:
+        from airflow_provider_lakecommit.hooks.backlog import BacklogWatch
+        from airflow_provider_lakecommit.hooks.connections import kafka_settings
+        from airflow_provider_lakecommit.settings import Settings
+
+        t = self._trigger
+        topic = t.control_topic or Settings.read().control_topic
+        return BacklogWatch(t.landing, tuple(t.topics), topic, kafka_settings(t.kafka_config_id))

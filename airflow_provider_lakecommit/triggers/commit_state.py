@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tells when commits of a group stall and when they are back: one event per transition.
+
+Contract: for an `AssetWatcher`, whose asset then starts what pages, pauses or restarts. What was told last is kept in
+Airflow's store of the asset, so a triggerer that starts anew tells nothing twice. It is kept after it was told: one
+that dies between the two tells it again. *Slowing* and *unknown* change nothing.
+
+Failure story: while brokers are away nothing is told, and what they held back is read before anything is judged.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Collection
+from typing import TYPE_CHECKING, Any
+
+from airflow.triggers.base import TriggerEvent
+
+from airflow_provider_lakecommit.core.guard import CALM, Guard
+from airflow_provider_lakecommit.core.stall import Rules, Verdict
+from airflow_provider_lakecommit.triggers.control_topic import ControlTopicTrigger
+
+if TYPE_CHECKING:
+    from airflow_provider_lakecommit.hooks.commit_watch import Commits
+
+__all__ = ["RECOVERED", "CommitStateTrigger"]
+
+RECOVERED = "recovered"
+ALARMS = frozenset(Verdict) - CALM
+
+
+class CommitStateTrigger(ControlTopicTrigger):
+    """Fires when the verdict on a group becomes an alarm, another alarm, or healthy again.
+
+    The payload has ``group``, ``state`` (the verdict, or `recovered`), ``before``, ``reason``, ``clears``.
+
+    :param control_topic: the topic
+    :param control_group_id: the group: `lakecommit-<name>` of a landing, `connect-<name>` of a connector
+    :param kafka_config_id: connection of type `kafka`
+    :param alarms: verdicts that are told; by default dead, stalled, split, losing and blocked
+    :param stalled_cycles: cycles in a row that do not complete, or fail, make a stall
+    :param interval: seconds between two cycles of a connector, where they are known
+    """
+
+    def __init__(
+        self,
+        *,
+        control_group_id: str,
+        alarms: Collection[str] | None = None,
+        stalled_cycles: int = 3,
+        interval: float | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.control_group_id = control_group_id
+        self.alarms = sorted(Verdict(v) for v in alarms) if alarms is not None else sorted(ALARMS)
+        self.stalled_cycles = stalled_cycles
+        self.interval = interval
+
+    def more(self) -> dict[str, Any]:
+        return {
+            "control_group_id": self.control_group_id,
+            "alarms": [str(v) for v in self.alarms],
+            "stalled_cycles": self.stalled_cycles,
+            "interval": self.interval,
+        }
+
+    async def filter_shared_stream(self, shared_stream: AsyncIterator[Commits]) -> AsyncIterator[TriggerEvent]:
+        """One event per transition, for ever."""
+        guard = Guard(rules=Rules(stalled_cycles=self.stalled_cycles, interval=self.interval))
+        told = await self._recall()
+        async for commits in shared_stream:
+            if commits.groups is None or commits.trouble is not None:
+                continue
+            ruling = commits.ruling(self.control_group_id, time.time(), guard)
+            state = self._state(ruling.verdict)
+            if state is None or state == told:
+                continue
+            if told is not None or state != RECOVERED:
+                self.log.info("%s: %s", self.control_group_id, ruling)
+                payload = {"group": self.control_group_id, "state": state, "before": told}
+                yield TriggerEvent({**payload, "reason": ruling.reason, "clears": ruling.clears})  # type: ignore[no-untyped-call]
+            told = state
+            await self._keep(state)
+
+    def _state(self, verdict: str) -> str | None:
+        if verdict in self.alarms:
+            return verdict
+        return RECOVERED if verdict == Verdict.HEALTHY else None
+
+    @property
+    def _place(self) -> str:
+        return f"lakecommit/{self.control_topic}/{self.control_group_id}"
+
+    async def _recall(self) -> str | None:
+        """What was told last; nothing without a store, as outside of a watcher."""
+        if self.asset_state_store is None:
+            return None
+        try:
+            found = await self.asset_state_store.aget(self._place)
+        except Exception as e:
+            self.log.warning("what was told last is not known: %s", e)
+            return None
+        return found if isinstance(found, str) else None
+
+    async def _keep(self, state: str) -> None:
+        if self.asset_state_store is None:
+            return
+        try:
+            await self.asset_state_store.aset(self._place, state)
+        except Exception as e:
+            self.log.warning("%s is told and not kept: %s", state, e)

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the triggers on a control topic share: one consumer for all of them in a triggerer.
+
+Contract: triggers with an equal key share one stream (Airflow's shared streams). What goes through it is the state of
+all groups, about once a second while cycles begin and end and every five seconds otherwise, so who joins late knows as
+much as the first. Reading and folding is done in one thread of the stream's own: nothing holds up the triggerer's loop.
+
+Failure story: an error in the stream would fail everything that listens, so brokers that are away or a topic that is
+not there are told as trouble, and tried again. Only what a person has to mend, like a connection that is gone, is
+raised.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Hashable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+
+from airflow.triggers.base import BaseEventTrigger, TriggerEvent
+
+if TYPE_CHECKING:
+    from airflow_provider_lakecommit.hooks.commit_watch import Commits, CommitWatch
+
+__all__ = ["COMPLETION_SECONDS", "ControlTopicTrigger"]
+
+COMPLETION_SECONDS = 3600.0
+"""Default of a landing's ``completion_timeout``."""
+
+
+class ControlTopicTrigger(BaseEventTrigger):
+    """Base of the triggers on a control topic.
+
+    :param control_topic: the topic
+    :param kafka_config_id: connection of type `kafka`
+    :param completion_timeout: seconds after which an open cycle of a landing has failed
+    :param since: begin with records of that age, in seconds; by default with all that the topic has
+    """
+
+    def __init__(
+        self,
+        *,
+        control_topic: str,
+        kafka_config_id: str = "kafka_default",
+        completion_timeout: float = COMPLETION_SECONDS,
+        since: float | None = None,
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.control_topic = control_topic
+        self.kafka_config_id = kafka_config_id
+        self.completion_timeout = completion_timeout
+        self.since = since
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Class and arguments."""
+        kind = type(self)
+        return f"{kind.__module__}.{kind.__qualname__}", {
+            "control_topic": self.control_topic,
+            "kafka_config_id": self.kafka_config_id,
+            "completion_timeout": self.completion_timeout,
+            "since": self.since,
+            **self.more(),
+        }
+
+    def more(self) -> dict[str, Any]:
+        """Arguments of the class beyond those of this one."""
+        return {}
+
+    def shared_stream_key(self) -> Hashable:
+        """Who reads the same in the same way."""
+        return ("lakecommit", self.kafka_config_id, self.control_topic, self.completion_timeout, self.since)
+
+    @classmethod
+    async def open_shared_stream(cls, kwargs: dict[str, Any]) -> AsyncGenerator[Commits, None]:
+        """How all groups stand, again and again, for ever."""
+        loop = asyncio.get_running_loop()
+        pool = ThreadPoolExecutor(1, thread_name_prefix=f"lakecommit-{kwargs['control_topic']}")
+        try:
+            # What it imports is not imported in the loop.
+            watch = await loop.run_in_executor(pool, _watch, kwargs)
+            try:
+                while True:
+                    commits = await loop.run_in_executor(pool, watch.look)
+                    if commits is not None:
+                        yield commits
+            finally:
+                # Behind a look that is under way; nobody waits for it.
+                pool.submit(watch.close)
+        finally:
+            pool.shutdown(wait=False)
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """With a consumer of its own: for `dag.test()`."""
+        async with aclosing(self.open_shared_stream(self.serialize()[1])) as stream:
+            async for event in self.filter_shared_stream(stream):
+                yield event
+
+
+def _watch(kwargs: Mapping[str, Any]) -> CommitWatch:
+    from airflow_provider_lakecommit.hooks.commit_watch import CommitWatch, Place
+    from airflow_provider_lakecommit.hooks.connections import kafka_settings
+
+    place = Place(topic=kwargs["control_topic"], completion_timeout=kwargs["completion_timeout"], since=kwargs["since"])
+    return CommitWatch(place, lambda: kafka_settings(kwargs["kafka_config_id"]))

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ends a sensor that waits for commits to come through, in the triggerer, without a worker.
+
+Contract: success as soon as the guard lets go, spread over ``jitter`` seconds, so that what waited does not come at
+once. The deadline is looked at every five seconds, whatever the brokers do. What ends badly is handed to a worker,
+which knows the task's retries and callbacks; a sensor that may skip instead is skipped here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow.triggers.base import TaskSkippedEvent, TaskSuccessEvent, TriggerEvent
+
+from airflow_provider_lakecommit.core.guard import Answer, Guard
+from airflow_provider_lakecommit.core.stall import Rules, Verdict
+from airflow_provider_lakecommit.triggers.control_topic import ControlTopicTrigger
+
+if TYPE_CHECKING:
+    from airflow_provider_lakecommit.core.guard import Ruling
+    from airflow_provider_lakecommit.hooks.commit_watch import Commits
+
+__all__ = ["FAILED", "TIMED_OUT", "StalledCommitTrigger", "guard_from_json", "guard_to_json"]
+
+FAILED, TIMED_OUT = "failed", "timed_out"
+
+
+def guard_to_json(guard: Guard) -> dict[str, Any]:
+    """What a trigger is stored with."""
+    rules = guard.rules
+    return {
+        "landing": rules.landing,
+        "stalled_cycles": rules.stalled_cycles,
+        "only_cycles": rules.only_cycles,
+        "interval": rules.interval,
+        "hold": sorted(v.value for v in guard.hold),
+        "unknown_holds": guard.unknown_holds,
+        "max_age": guard.max_age,
+        "fail_after": guard.fail_after,
+    }
+
+
+def guard_from_json(values: Mapping[str, Any]) -> Guard:
+    """The guard again."""
+    return Guard(
+        rules=Rules(
+            landing=values["landing"],
+            stalled_cycles=values["stalled_cycles"],
+            only_cycles=values["only_cycles"],
+            interval=values["interval"],
+        ),
+        hold=frozenset(Verdict(v) for v in values["hold"]),
+        unknown_holds=values["unknown_holds"],
+        max_age=values["max_age"],
+        fail_after=values["fail_after"],
+    )
+
+
+class StalledCommitTrigger(ControlTopicTrigger):
+    """Waits until commits of a group come through.
+
+    :param control_group_id: the group
+    :param guard: what holds, as :func:`guard_to_json` gives it
+    :param deadline: seconds of the epoch
+    :param jitter: seconds
+    :param soft_fail: skip instead of failing
+    """
+
+    def __init__(
+        self,
+        *,
+        control_group_id: str,
+        guard: Mapping[str, Any],
+        deadline: float,
+        jitter: float,
+        soft_fail: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.control_group_id = control_group_id
+        self.guard = dict(guard)
+        self.deadline = deadline
+        self.jitter = jitter
+        self.soft_fail = soft_fail
+        self._guard = guard_from_json(guard)
+
+    def more(self) -> dict[str, Any]:
+        return {
+            "control_group_id": self.control_group_id,
+            "guard": self.guard,
+            "deadline": self.deadline,
+            "jitter": self.jitter,
+            "soft_fail": self.soft_fail,
+        }
+
+    async def filter_shared_stream(self, shared_stream: AsyncIterator[Commits]) -> AsyncIterator[TriggerEvent]:
+        """One event at most."""
+        async for commits in shared_stream:
+            now = time.time()
+            ruling = self._ruling(commits, now)
+            if ruling is not None and ruling.answer is Answer.GO:
+                await asyncio.sleep(random.uniform(0, self.jitter))
+                # Airflow logs that it fired; one line more of each of thousands would delay them all.
+                self.log.debug("%s: %s", self.control_group_id, ruling)
+                yield TaskSuccessEvent()
+                return
+            how = FAILED if ruling is not None and ruling.answer is Answer.FAIL else None
+            if how is None and now >= self.deadline:
+                how = TIMED_OUT
+            if how is not None:
+                reason = str(ruling or commits.trouble or "the control topic has not been read to its end")
+                self.log.info("%s %s: %s", self.control_group_id, how, reason)
+                skips = self.soft_fail and how == TIMED_OUT
+                yield TaskSkippedEvent() if skips else TriggerEvent({"how": how, "reason": reason})  # type: ignore[no-untyped-call]
+                return
+
+    def _ruling(self, commits: Commits, now: float) -> Ruling | None:
+        """Brokers that are away are no stall, and no recovery."""
+        if commits.groups is None or commits.trouble is not None:
+            return None
+        return commits.ruling(self.control_group_id, now, self._guard)

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the sensor takes and refuses when a DAG is parsed, and what it makes of its target; and its notifiers."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, cast
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout, AirflowSkipException
+
+from airflow_provider_lakecommit.core.guard import HELD, MOST_CYCLES
+from airflow_provider_lakecommit.exceptions import ControlTopicError, SpecError
+from airflow_provider_lakecommit.hooks.sink import Sink
+from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.notifications import commits
+from airflow_provider_lakecommit.notifications.commits import CommitsRecoveredNotifier, CommitsStalledNotifier
+from airflow_provider_lakecommit.sensors.stalled_commits import StalledCommitSensor
+from airflow_provider_lakecommit.settings import Settings
+
+ORDERS = Landing(
+    name="orders",
+    topics="orders",
+    table="shop.orders",
+    kafka_config_id="events",
+    control_topic="control-orders",
+    completion_timeout=timedelta(hours=3),
+)
+
+
+def sensor(**options: Any) -> StalledCommitSensor:
+    return StalledCommitSensor(task_id="guard", **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "wrong"),
+    [
+        ({}, "one of landing, connector and control_group_id"),
+        ({"landing": "orders", "connector": "orders"}, "landing and connector"),
+        ({"control_topic": "control"}, "one of landing, connector and control_group_id"),
+        ({"control_group_id": "connect-orders"}, "needs its control_topic"),
+        ({"landing": ORDERS, "control_topic": "control"}, "leave it out"),
+        ({"connector": "orders", "control_topic": "control"}, "leave it out"),
+        ({"landing": "orders", "on_stall": "retry"}, "on_stall='retry' is not one of skip, wait, fail"),
+        ({"landing": "orders", "on_unknown": "skip"}, "on_unknown='skip' is not one of pass, stall"),
+        ({"landing": "orders", "stalled_cycles": 0}, "stalled_cycles=0"),
+        ({"landing": "orders", "stalled_cycles": MOST_CYCLES + 1}, f"from 1 to {MOST_CYCLES}"),
+        ({"landing": "orders", "hold_on": ["stalled", "broken"]}, "hold_on: broken"),
+        ({"landing": "orders", "hold_on": ["healthy"]}, "hold_on: healthy"),
+        ({"landing": "orders", "max_valid_through_age": timedelta(0)}, "max_valid_through_age=0:00:00"),
+        ({"landing": "orders", "release_jitter": timedelta(seconds=-1)}, "release_jitter"),
+        ({"landing": "orders", "fail_after": timedelta(hours=1), "soft_fail": True}, "one of them"),
+    ],
+)
+def test_what_is_wrong_is_told_when_the_dag_is_parsed(options: dict[str, Any], wrong: str) -> None:
+    with pytest.raises(ValueError, match="StalledCommitSensor 'guard': ") as told:
+        sensor(**options)
+    assert wrong in str(told.value)
+
+
+def test_a_landing_brings_its_place() -> None:
+    target = sensor(landing=ORDERS, look_back=timedelta(days=1))._target()
+    assert (target.group, target.kafka_config_id) == ("lakecommit-orders", "events")
+    assert (target.place.topic, target.place.completion_timeout, target.place.since) == ("control-orders", 10800, 86400)
+    assert target.guard.rules.landing
+    assert target.guard.hold == HELD
+
+
+def test_a_landing_by_name_is_on_the_control_topic_of_the_deployment() -> None:
+    target = sensor(landing="orders")._target()
+    assert (target.place.topic, target.kafka_config_id) == (Settings.read().control_topic, "kafka_default")
+    told = sensor(landing="orders", control_topic="control", kafka_config_id="events")._target()
+    assert (told.place.topic, told.kafka_config_id, told.group) == ("control", "events", "lakecommit-orders")
+
+
+def test_a_group_is_judged_as_a_connector_until_its_events_say_otherwise() -> None:
+    target = sensor(control_topic="control", control_group_id="connect-x", stalled_cycles=5, only_cycles=True)._target()
+    rules = target.guard.rules
+    assert (rules.landing, rules.stalled_cycles, rules.only_cycles) == (False, 5, True)
+
+
+def test_the_configuration_of_a_connector_tells_where_it_commits() -> None:
+    kind = {"connector.class": "org.apache.iceberg.connect.IcebergSinkConnector"}
+    assert Sink.of("orders", kind) == Sink(control_topic="control-iceberg", group="connect-orders", interval=300.0)
+    told = {
+        "iceberg.control.topic": "control",
+        "iceberg.connect.group-id": "mine",
+        "iceberg.control.commit.interval-ms": "1500",
+    }
+    assert Sink.of("orders", kind | told) == Sink(control_topic="control", group="mine", interval=1.5)
+    with pytest.raises(SpecError, match="no Iceberg sink"):
+        Sink.of("orders", {"connector.class": "FileStreamSink"})
+
+
+@pytest.mark.parametrize(
+    ("event", "raised"),
+    [
+        ("skipped", AirflowSkipException),
+        ({"how": "timed_out", "reason": "STALLED"}, AirflowSensorTimeout),
+        ({"how": "failed", "reason": "STALLED"}, AirflowFailException),
+    ],
+)
+def test_how_a_wait_ends_badly(event: Any, raised: type[Exception]) -> None:
+    with pytest.raises(raised):
+        sensor(landing="orders", on_stall="wait").execute_complete(cast(Any, {}), event)
+
+
+class Kept:
+    """Variables of an Airflow."""
+
+    values: dict[str, str]
+
+    def __init__(self) -> None:
+        self.values = {}
+
+    def get(self, key: str, default: str) -> str:
+        return self.values.get(key, default)
+
+    def set(self, key: str, value: str, description: str) -> None:
+        self.values[key] = value
+
+
+class Ti:
+    dag_id, task_id = "load", "guard"
+
+
+def test_each_transition_is_sent_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept, sent = Kept(), []
+    monkeypatch.setattr(commits, "Variable", kept)
+    stalled = CommitsStalledNotifier(lambda context: sent.append("stalled"))
+    recovered = CommitsRecoveredNotifier([lambda context: sent.append("recovered")])
+    for tell in (recovered, stalled, stalled, recovered, recovered, stalled):
+        tell({"ti": Ti()})
+    assert sent == ["stalled", "recovered", "stalled"]
+    assert list(kept.values) == ["lakecommit_commits_load.guard"]
+
+
+def test_what_could_not_be_sent_is_sent_by_the_next_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept, sent, away = Kept(), [], [True]
+    monkeypatch.setattr(commits, "Variable", kept)
+
+    def send(_context: Any) -> None:
+        if away:
+            raise ConnectionError("the chat is away")
+        sent.append("stalled")
+
+    notifier = CommitsStalledNotifier(send, name="sink")
+    with pytest.raises(ConnectionError):
+        notifier({"ti": Ti()})
+    away.clear()
+    notifier({"ti": Ti()})
+    notifier({"ti": Ti()})
+    assert sent == ["stalled"]
+    assert kept.values == {"lakecommit_commits_sink": "stalled"}
+
+
+def test_brokers_that_are_away_are_no_stall(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept, sent = Kept(), []
+    monkeypatch.setattr(commits, "Variable", kept)
+    CommitsStalledNotifier(sent.append)({"ti": Ti(), "exception": ControlTopicError("no answer")})
+    assert sent == []
