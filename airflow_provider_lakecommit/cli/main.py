@@ -14,6 +14,7 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from airflow_provider_lakecommit import __version__
@@ -61,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"lakecommit {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
 
-    land = _command(commands, "land", "land what is new; one JSON line per cycle", _land)
+    land = _command(commands, "land", "land what is new; one JSON line per cycle", _land, spec="many")
     land.add_argument("--cycles", type=_positive, metavar="N", help="at most N cycles (default: until caught up)")
 
     plan = _command(commands, "plan", "what the next cycle would do; no table is written", _plan)
@@ -100,6 +101,11 @@ def _parser() -> argparse.ArgumentParser:
     _stall_arguments(
         _command(commands, "stall", "how commits are doing, after every event of a control topic", _stall, spec="none")
     )
+    _rescue_arguments(
+        _command(
+            commands, "rescue", "commit what a Kafka Connect sink announced and never committed", _rescue, spec="none"
+        )
+    )
     _ledger_arguments(commands)
     _unblock_arguments(_command(commands, "unblock", "say how to go on with blocked ranges", _unblock))
     return parser
@@ -109,8 +115,9 @@ def _command(commands: Any, name: str, what: str, run: Command, *, spec: str = "
     parser: argparse.ArgumentParser = commands.add_parser(name, help=what, description=f"{what[0].upper()}{what[1:]}.")
     parser.set_defaults(command=run)
     if spec != "none":
-        nargs = "?" if spec == "optional" else None
-        parser.add_argument("spec", metavar="SPEC", nargs=nargs, help="YAML file: a landing, kafka, catalog, spark")
+        nargs = {"optional": "?", "many": "+"}.get(spec)
+        told = "YAML file: a landing, kafka, catalog, spark" + ("; or a folder of them" if spec == "many" else "")
+        parser.add_argument("spec", metavar="SPEC", nargs=nargs, help=told)
     parser.add_argument("--json", action="store_true", help="results, and errors too, as JSON on standard output")
     parser.add_argument("--verbose", action="store_true", help="more of what happens, on standard error")
     return parser
@@ -156,6 +163,23 @@ def _stall_arguments(parser: argparse.ArgumentParser) -> None:
         help="a landing's (default 1h)",
     )
     parser.add_argument("--only-cycles", action="store_true", help="nothing but the rule of cycles in a row")
+
+
+def _rescue_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--connector", required=True, metavar="NAME", help="of the sink")
+    parser.add_argument("--catalog", required=True, metavar="FILE", help="YAML mapping of pyiceberg's properties")
+    parser.add_argument("--bootstrap", metavar="HOST:PORT", help="brokers (or bootstrap.servers by the next)")
+    parser.add_argument("--kafka-config", metavar="FILE", help="YAML mapping of librdkafka settings")
+    parser.add_argument("--control-topic", default="control-iceberg", metavar="TOPIC", help="default control-iceberg")
+    parser.add_argument("--group", metavar="GROUP_ID", help="in its events (default: connect-NAME)")
+    parser.add_argument("--table", action="append", metavar="TABLE", help="only this table (may be repeated)")
+    parser.add_argument("--branch", default="main", help="of the tables (default main)")
+    parser.add_argument("--commit", action="store_true", help="commit what waits; without, it is only shown")
+    stopped = parser.add_mutually_exclusive_group()
+    stopped.add_argument(
+        "--connect", metavar="URL", help="Kafka Connect, which must say that it is stopped or not there"
+    )
+    stopped.add_argument("--connector-is-gone", action="store_true", help="your word for it, where Connect is gone too")
 
 
 def _ledger_arguments(commands: Any) -> None:
@@ -252,19 +276,41 @@ def _budget(text: str) -> tuple[int, float]:
 
 
 def _spec(options: argparse.Namespace, output: Output) -> LandingSpec:
-    spec = load_spec(options.spec)
+    return _load(options.spec, output)
+
+
+def _load(path: str, output: Output) -> LandingSpec:
+    spec = load_spec(path)
     output.keep(secrets_of(spec.kafka, spec.catalog, spec.spark))
     if not spec.catalog:
-        raise SpecError(f"spec {options.spec}: the section 'catalog' is missing: say where the tables are")
+        raise SpecError(f"spec {path}: the section 'catalog' is missing: say where the tables are")
     return spec
 
 
 def _land(options: argparse.Namespace, output: Output) -> int:
-    spec = _spec(options, output)
+    paths = _spec_files(options.spec)
+    if len(paths) > 1:
+        from airflow_provider_lakecommit.cli.land_many import land_many, load_all
+
+        specs, wrong = load_all(paths, lambda path: _load(path, output))
+        with results_only(output):
+            return land_many(specs, wrong, output, cycles=options.cycles)
+    spec = _load(paths[0], output)
     from airflow_provider_lakecommit.cli.land import land
 
     with results_only(output):
         return land(spec, output, cycles=options.cycles)
+
+
+def _spec_files(told: Sequence[str]) -> list[str]:
+    """Files as they are, and of a folder all that are YAML, by name."""
+    found: list[str] = []
+    for path in map(Path, told):
+        inside = sorted(p for p in path.iterdir() if p.suffix in (".yaml", ".yml")) if path.is_dir() else [path]
+        if not inside:
+            raise SpecError(f"there is no spec (*.yaml, *.yml) in folder {path}")
+        found += [str(p) for p in inside]
+    return found
 
 
 def _plan(options: argparse.Namespace, output: Output) -> int:
@@ -344,6 +390,27 @@ def _stall(options: argparse.Namespace, output: Output) -> int:
         completion_timeout=options.completion_timeout.total_seconds(),
     )
     return stall(kafka, topic, output, request)
+
+
+def _rescue(options: argparse.Namespace, output: Output) -> int:
+    from airflow_provider_lakecommit.cli.control_log import source_of
+    from airflow_provider_lakecommit.cli.rescue import Request, catalog_of, rescue
+
+    topic = options.control_topic
+    kafka, _ = source_of(None, bootstrap=options.bootstrap, topic=topic, config_file=options.kafka_config)
+    catalog = catalog_of(options.catalog)
+    output.keep(secrets_of(kafka, catalog))
+    request = Request(
+        connector=options.connector,
+        control_topic=topic,
+        group=options.group,
+        tables=options.table,
+        branch=options.branch,
+        connect=options.connect,
+        gone=options.connector_is_gone,
+        commit=options.commit,
+    )
+    return rescue(kafka, catalog, output, request)
 
 
 def _ledger_show(options: argparse.Namespace, output: Output) -> int:

@@ -3,6 +3,7 @@
 
 Contract: standard output holds only what was asked for, one JSON value a line where that is promised, so that it can be
 piped; progress and errors are lines for people on standard error. No line holds the value of a secret of the spec.
+Several threads may write; their lines do not mix.
 
 Failure story: while :func:`results_only` is active, whatever a library or a child process prints on standard output
 goes to standard error instead.
@@ -15,6 +16,7 @@ import logging
 import os
 import re
 import sys
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
@@ -80,10 +82,11 @@ class Output:
         self._out = out or sys.stdout
         self._err = err or sys.stderr
         self._secrets: tuple[str, ...] = ()
+        self._lock = threading.Lock()
 
     def keep(self, secrets: tuple[str, ...]) -> None:
-        """Values that are left out of all text from now on."""
-        self._secrets = secrets
+        """Values that are left out of all text from now on, beside those before."""
+        self._secrets = tuple(sorted({*self._secrets, *secrets}, key=len, reverse=True))
 
     def clean(self, text: str) -> str:
         for secret in self._secrets:
@@ -95,7 +98,8 @@ class Output:
 
     def result(self, values: Mapping[str, Any]) -> None:
         """One JSON value on a line of its own."""
-        print(json.dumps(self._cleaned(values), default=plain), file=self._out, flush=True)
+        with self._lock:
+            print(json.dumps(self._cleaned(values), default=plain), file=self._out, flush=True)
 
     def lines(self, lines: Iterable[str]) -> None:
         """A result for people."""
@@ -104,14 +108,16 @@ class Output:
 
     def say(self, text: str) -> None:
         """Progress."""
-        print(self.clean(text), file=self._err, flush=True)
+        with self._lock:
+            print(self.clean(text), file=self._err, flush=True)
 
-    def error(self, error: BaseException) -> None:
-        """Why a command did not do what was asked."""
+    def error(self, error: BaseException, of: str = "") -> None:
+        """Why a command did not do what was asked, or one of its landings."""
         message = self.clean(str(error) or type(error).__name__)
-        print(f"lakecommit: {message}", file=self._err, flush=True)
+        self.say(f"lakecommit: {of}: {message}" if of else f"lakecommit: {message}")
         if self.as_json:
-            self.result({"error": {"type": type(error).__name__, "message": message}})
+            told = {"error": {"type": type(error).__name__, "message": message}}
+            self.result({"landing": of, **told} if of else told)
 
     def _cleaned(self, value: Any) -> Any:
         match value:

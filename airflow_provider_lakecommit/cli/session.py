@@ -3,7 +3,7 @@
 Java process died.
 
 Contract: :meth:`LocalSpark.run` runs one job of a partition group, also several at once from several threads. The
-connection settings of the tasks are in one file for the owner's eyes, in a folder of this process that is removed with
+connection settings of the tasks are in files for the owner's eyes, in a folder of this process that is removed with
 it; of a process that was killed, the next one removes it.
 
 Failure story: whatever ends a Spark job early is a :class:`SparkJobError`; what its tasks reported before is safe. A
@@ -147,7 +147,7 @@ class LocalSpark:
         self._on_start = on_start
         self._session: SparkSession | None = None
         self._folder: Path | None = None
-        self._saved: Secrets | None = None
+        self._saved: list[tuple[Secrets, Path]] = []
         self._lock = threading.Lock()
 
     def start(self) -> None:
@@ -198,14 +198,16 @@ class LocalSpark:
             self._drop()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder = self._saved = None
+            self._folder, self._saved = None, []
 
     def _secrets_file(self, secrets: Secrets) -> Path:
         with self._lock:
-            path = self._scratch() / "connections.json"
-            if self._saved != secrets:
-                secrets.save(path)
-                self._saved = secrets
+            for saved, path in self._saved:
+                if saved == secrets:
+                    return path
+            path = self._scratch() / f"connections-{len(self._saved)}.json"
+            secrets.save(path)
+            self._saved.append((secrets, path))
             return path
 
     def _scratch(self) -> Path:

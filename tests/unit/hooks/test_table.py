@@ -8,9 +8,10 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import UnauthorizedError
 
-from airflow_provider_lakecommit.exceptions import CatalogError, SpecError, TableError
+from airflow_provider_lakecommit.exceptions import CatalogError, ClosedError, SpecError, TableError
 from airflow_provider_lakecommit.hooks.table import CREATED_TABLE_PROPERTIES, Tables
 from tests.fakes.lake import BY_BUCKET, SCHEMA, Lake
+from tests.waiting import PATIENCE, until
 
 CANARY = "hunter2-canary"
 
@@ -100,7 +101,7 @@ def test_a_namespace_below_another_is_made(tmp_path: Path) -> None:
 
 def test_of_many_that_create_one_table_all_get_it(tmp_path: Path) -> None:
     lakes = [Lake(tmp_path) for _ in range(4)]
-    barrier = threading.Barrier(len(lakes), timeout=30)
+    barrier = threading.Barrier(len(lakes), timeout=PATIENCE)
     got: list[object] = []
 
     def create(lake: Lake) -> None:
@@ -114,10 +115,76 @@ def test_of_many_that_create_one_table_all_get_it(tmp_path: Path) -> None:
     for t in threads:
         t.start()
     for t in threads:
-        t.join(timeout=60)
+        t.join(timeout=PATIENCE)
     assert got == [lakes[0].load().metadata.table_uuid] * len(lakes)
 
 
 def test_storage_properties_hold_nothing_of_the_catalog() -> None:
     tables = Tables({"uri": "x", "credential": "c", "token": "t", "s3.endpoint": "e", "warehouse": "w", "s3.region": 1})
     assert tables.io_properties() == {"s3.endpoint": "e", "warehouse": "w", "s3.region": "1"}
+
+
+class Clients:
+    """Makes clients, each of which can be held in a call."""
+
+    def __init__(self) -> None:
+        self.made: list[Client] = []
+
+    def connect(self, *_: object, **__: object) -> Client:
+        self.made.append(Client(self))
+        return self.made[-1]
+
+    gate: threading.Event | None = None
+
+
+class Client:
+    def __init__(self, clients: Clients) -> None:
+        self._clients = clients
+        self.busy = threading.Lock()
+        self.closed = False
+
+    def load_table(self, _: str) -> str:
+        assert self.busy.acquire(blocking=False), "two calls at once"
+        if self._clients.gate is not None:
+            assert self._clients.gate.wait(60)
+        self.busy.release()
+        return "table"
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_calls_at_once_have_a_client_each_and_calls_one_after_the_other_the_same() -> None:
+    clients = Clients()
+    tables = Tables({}, connect=clients.connect)  # type: ignore[arg-type]
+    for _ in range(3):
+        tables.load("a")
+    assert len(clients.made) == 1
+    clients.gate = threading.Event()
+    threads = [threading.Thread(target=tables.load, args=("a",)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    until(lambda: sum(c.busy.locked() for c in clients.made) == 3, what="three calls at once")
+    clients.gate.set()
+    for thread in threads:
+        thread.join(60)
+    tables.load("a")
+    assert len(clients.made) == 3
+    tables.close()
+    assert all(client.closed for client in clients.made)
+
+
+def test_after_a_close_nothing_is_called_and_a_call_that_hung_lets_go_of_its_client() -> None:
+    clients = Clients()
+    clients.gate = threading.Event()
+    tables = Tables({}, connect=clients.connect)  # type: ignore[arg-type]
+    thread = threading.Thread(target=tables.load, args=("a",))
+    thread.start()
+    until(lambda: bool(clients.made) and clients.made[0].busy.locked(), what="the call")
+    tables.close()
+    assert not clients.made[0].closed
+    clients.gate.set()
+    thread.join(60)
+    assert clients.made[0].closed
+    with pytest.raises(ClosedError, match="the next attempt goes on"):
+        tables.load("a")

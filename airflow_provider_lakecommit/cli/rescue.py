@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`lakecommit rescue`: what became of the files that a connector announced, and, with `--commit`, their commit.
+
+Contract: without `--commit` nothing is written, and the connector may be running. With it the connector must be stopped
+or gone. Needs the brokers, the catalog and the storage; no landing, no Spark.
+
+Ends with 1 if a table refuses, or if files are gone or their table is: somebody has to look at it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from airflow_provider_lakecommit.cli.output import Exit, Output
+from airflow_provider_lakecommit.core.rescue import Fate
+from airflow_provider_lakecommit.cycle.rescue import TableReport, check_stopped, read_rescue
+from airflow_provider_lakecommit.exceptions import ConnectorError, SpecError
+from airflow_provider_lakecommit.hooks.connect_rest import ConnectRest
+from airflow_provider_lakecommit.hooks.table import Tables
+
+__all__ = ["Request", "catalog_of", "rescue"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What is asked for.
+
+    :param group: the group in its events, if it is not `connect-NAME`
+    :param gone: a person states that the connector is gone
+    """
+
+    connector: str
+    control_topic: str
+    group: str | None = None
+    tables: Sequence[str] | None = None
+    branch: str = "main"
+    connect: str | None = None
+    gone: bool = False
+    commit: bool = False
+
+
+def catalog_of(path: str) -> dict[str, str]:
+    """Catalog properties from a YAML file: a mapping of them, or a spec with the section `catalog`.
+
+    :raises SpecError: it is neither
+    """
+    try:
+        values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as e:
+        raise SpecError(f"--catalog {path}: cannot be read as YAML: {e}") from e
+    found = values.get("catalog", values) if isinstance(values, Mapping) else None
+    if not isinstance(found, Mapping) or not found:
+        raise SpecError(f"--catalog {path}: a mapping of pyiceberg's catalog properties is needed")
+    return {str(key): str(value) for key, value in found.items()}
+
+
+def rescue(kafka: Mapping[str, Any], catalog: Mapping[str, str], output: Output, request: Request) -> int:
+    """Look, and commit if that is asked for.
+
+    :raises ConnectorError: `--commit` while the connector is at work
+    :raises LakecommitError: a part that is needed is away, or refuses
+    """
+    rest = None if request.connect is None else ConnectRest(url=request.connect)
+    at_work = _at_work(kafka, request, rest)
+    tables = Tables(catalog)
+    try:
+        found = read_rescue(
+            kafka,
+            tables,
+            control_topic=request.control_topic,
+            connector=request.connector,
+            group=request.group,
+            branch=request.branch,
+        )
+        reports = found.commit(request.tables) if request.commit else found.look(request.tables)
+    finally:
+        tables.close()
+    for report in reports:
+        if output.as_json:
+            output.result({**report.to_dict(), "written": request.commit, "files": list(_files(report))})
+        else:
+            output.lines(_text(report, written=request.commit))
+    if not reports and not output.as_json:
+        output.lines([f"{request.control_topic} holds no announced files of {request.connector}"])
+    if at_work and not output.as_json:
+        output.lines([f"nothing could be committed now: {at_work}"])
+    return Exit.REFUSED if any(_needs_a_hand(report) for report in reports) else Exit.DONE
+
+
+def _at_work(kafka: Mapping[str, Any], request: Request, rest: ConnectRest | None) -> str | None:
+    """Why nothing may be committed now; for a look that is no hindrance."""
+    try:
+        gone = request.gone or not request.commit
+        check_stopped(kafka, request.connector, rest, group=request.group, stated_gone=gone)
+    except ConnectorError as e:
+        if request.commit:
+            raise
+        return str(e)
+    return None
+
+
+def _needs_a_hand(report: TableReport) -> bool:
+    return report.missing or report.refusal is not None or bool(report.of(Fate.GONE))
+
+
+def _files(report: TableReport) -> Iterable[dict[str, Any]]:
+    for j in report.judged:
+        yield {
+            "path": j.file.path,
+            "fate": j.fate.value,
+            "reason": j.reason,
+            "rows": j.file.rows,
+            "bytes": j.file.size,
+            "partition": j.announced.place.partition,
+            "offset": j.announced.place.offset,
+            "connector_would_commit": j.fate is Fate.WAITING and not j.below_floor,
+        }
+
+
+def _text(report: TableReport, *, written: bool) -> Iterable[str]:
+    if report.missing:
+        yield f"{report.table}: there is no such table in the catalog; files were announced for it"
+        return
+    yield f"{report.table}:"
+    for fate, told in report.to_dict()["fates"].items():
+        yield f"  {fate}: {told['files']} files, {told['rows']} rows, {told['bytes']} bytes"
+    for j in report.judged:
+        if j.fate is not Fate.COMMITTED:
+            yield f"    {j.fate.value} {j.file.path} ({j.file.rows} rows): {j.reason}"
+    waiting = report.of(Fate.WAITING)
+    later = sum(not j.below_floor for j in waiting)
+    if later:
+        yield f"  {later} of those that wait the connector commits itself when it runs again"
+    if report.refusal:
+        yield f"  REFUSED: {report.refusal}"
+    elif report.snapshot_ids:
+        ids = ", ".join(map(str, report.snapshot_ids))
+        yield f"  {len(report.committed)} files committed, in snapshot {ids}"
+    elif waiting and not written:
+        yield "  nothing is written: the same with --commit commits those that wait"

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commit the files that a connector announced and never committed, once it is stopped or gone.
+
+Contract: by default nothing is written: the log has the list, the result the counts. With ``commit`` what surely was
+never committed is appended, and may be so by two tasks at once, or again: no row twice. The rules are those of
+:mod:`~airflow_provider_lakecommit.core.rescue`.
+
+Failure story: a connector that is at work, a table that refuses, files that are gone: the task fails and is not tried
+again, after all other tables are done. What is away is left to the task's retries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+
+from airflow_provider_lakecommit.core.rescue import Fate
+from airflow_provider_lakecommit.exceptions import TableError
+from airflow_provider_lakecommit.operators.base import no_retry_in_vain
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_provider_lakecommit.cycle.rescue import TableReport
+
+__all__ = ["RescueOperator"]
+
+
+class RescueOperator(BaseOperator):
+    """Say what became of a connector's announced files, and commit those that wait.
+
+    :param connector: its name (templated)
+    :param control_topic: its control topic (templated)
+    :param tables: only these; by default all that files were announced for (templated)
+    :param commit: commit them; else nothing is written
+    :param kafka_connect_conn_id: connection of type `http` to its Kafka Connect, which must say that it is stopped or
+        not there. ``None``: you state that it is gone (templated)
+    :param group: the group in its events, if it is not `connect-NAME` (templated)
+    :param branch: of the tables, to which it commits
+
+    .. seealso:: :ref:`howto/operator:RescueOperator`
+    """
+
+    template_fields: Sequence[str] = ("connector", "control_topic", "tables", "kafka_connect_conn_id", "group")
+    ui_color = "#e6edf0"
+
+    def __init__(
+        self,
+        *,
+        connector: str,
+        control_topic: str = "control-iceberg",
+        tables: Sequence[str] | None = None,
+        commit: bool = False,
+        kafka_connect_conn_id: str | None = "kafka_connect_default",
+        kafka_config_id: str = "kafka_default",
+        iceberg_conn_id: str = "iceberg_default",
+        group: str | None = None,
+        branch: str = "main",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.connector = connector
+        self.control_topic = control_topic
+        self.tables = tables
+        self.commit = commit
+        self.kafka_connect_conn_id = kafka_connect_conn_id
+        self.kafka_config_id = kafka_config_id
+        self.iceberg_conn_id = iceberg_conn_id
+        self.group = group
+        self.branch = branch
+
+    def execute(self, context: Context) -> list[dict[str, Any]]:
+        """Look, and commit if that is asked for."""
+        with no_retry_in_vain():
+            reports = self._reports()
+            for report in reports:
+                self._tell(report)
+            if refused := [r.refusal for r in reports if r.refusal]:
+                raise TableError("; ".join(refused))
+            if missing := [r.table for r in reports if r.missing]:
+                raise TableError(f"files were announced for {', '.join(missing)}, which the catalog does not have")
+            if gone := [j.file.path for r in reports for j in r.of(Fate.GONE)]:
+                raise TableError(
+                    f"{len(gone)} files are not on the storage any more, their rows are lost: {gone[0]}, …"
+                )
+        return [report.to_dict() for report in reports]
+
+    def _reports(self) -> Sequence[TableReport]:
+        from airflow_provider_lakecommit.cycle.rescue import check_stopped, read_rescue
+        from airflow_provider_lakecommit.hooks.connections import catalog_properties, kafka_settings
+        from airflow_provider_lakecommit.hooks.kafka_connect import KafkaConnectHook
+        from airflow_provider_lakecommit.hooks.table import Tables
+
+        kafka = kafka_settings(self.kafka_config_id)
+        if self.commit:
+            conn_id = self.kafka_connect_conn_id
+            rest = None if conn_id is None else KafkaConnectHook(conn_id).rest
+            check_stopped(kafka, self.connector, rest, group=self.group, stated_gone=conn_id is None)
+        tables = Tables(catalog_properties(self.iceberg_conn_id))
+        try:
+            found = read_rescue(
+                kafka,
+                tables,
+                control_topic=self.control_topic,
+                connector=self.connector,
+                group=self.group,
+                branch=self.branch,
+            )
+            return found.commit(self.tables) if self.commit else found.look(self.tables)
+        finally:
+            tables.close()
+
+    def _tell(self, report: TableReport) -> None:
+        for j in report.judged:
+            if j.fate is not Fate.COMMITTED:
+                self.log.info("%s: %s %s (%s rows): %s", report.table, j.fate, j.file.path, j.file.rows, j.reason)
+        self.log.info("%s: %s", report.table, report.to_dict())

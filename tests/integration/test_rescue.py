@@ -1,0 +1,352 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rescuing what a connector announced: a real broker, real tables; the connector's part is played in its own bytes."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlparse
+from uuid import uuid4
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+from confluent_kafka import Consumer, TopicPartition
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.transforms import IdentityTransform
+
+from airflow_provider_lakecommit.committer.foreign import Addition, append_foreign
+from airflow_provider_lakecommit.committer.lookup import Patience
+from airflow_provider_lakecommit.core.rescue import Fate
+from airflow_provider_lakecommit.cycle.rescue import Rescue, TableReport, check_stopped, read_rescue
+from airflow_provider_lakecommit.exceptions import CommitUnknownError, ConnectorError
+from airflow_provider_lakecommit.hooks.control_topic import ControlTopic
+from airflow_provider_lakecommit.hooks.table import Tables
+from airflow_provider_lakecommit.operators.rescue import RescueOperator
+from tests.fakes.catalog import Fault, FaultyCatalog
+from tests.fakes.lake import Clock
+from tests.integration.cli import run
+from tests.integration.sink import Sink
+from tests.waiting import until
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def sink(catalog: Catalog, produce: Callable[..., Any], make_topic: Callable[..., str]) -> Sink:
+    made = Sink(catalog, produce, make_topic(1), f"sink-{uuid4().hex[:6]}")
+    made.create()
+    return made
+
+
+@pytest.fixture
+def tables(catalog_properties: dict[str, str]) -> Iterator[Tables]:
+    made = Tables(catalog_properties, "test")
+    yield made
+    made.close()
+
+
+def read(sink: Sink, tables: Tables, bootstrap: str, patience: Patience | None = None) -> Rescue:
+    kafka = {"bootstrap.servers": bootstrap}
+    return read_rescue(kafka, tables, control_topic=sink.topic, connector=sink.connector, patience=patience)
+
+
+def commit(sink: Sink, tables: Tables, bootstrap: str) -> TableReport:
+    (report,) = read(sink, tables, bootstrap).commit()
+    return report
+
+
+def fates(report: TableReport) -> list[str]:
+    return [j.fate.value for j in report.judged]
+
+
+def test_what_was_announced_and_not_committed_is_committed_once(sink: Sink, tables: Tables, bootstrap: str) -> None:
+    sink.cycle_of([1, 2], [3])
+    sink.begin()
+    sink.announce([4, 5])
+    sink.begin()
+    sink.announce([6], [7, 8, 9])
+    (seen,) = read(sink, tables, bootstrap).look()
+    assert fates(seen) == ["committed"] * 2 + ["waiting"] * 3
+    assert sink.ids() == [1, 2, 3]
+    report = commit(sink, tables, bootstrap)
+    assert sink.ids() == list(range(1, 10))
+    assert report.to_dict()["committed"]["rows"] == 6
+    assert len(report.snapshot_ids) == 1
+    # A connector that runs again passes over all of it.
+    assert sink.floor() == sink.position - 1
+    again = commit(sink, tables, bootstrap)
+    assert (again.snapshot_ids, again.committed, fates(again)) == ((), (), ["committed"] * 5)
+    assert sink.ids() == list(range(1, 10))
+
+
+def test_two_at_once_commit_each_file_once(
+    sink: Sink, catalog_properties: dict[str, str], bootstrap: str, catalog: Catalog
+) -> None:
+    sink.begin()
+    for n in range(8):
+        sink.announce([n])
+    reports: list[TableReport] = []
+    at_the_line = threading.Barrier(4)
+
+    def one() -> None:
+        own = Tables(catalog_properties, "test")
+        rescue = read(sink, own, bootstrap)
+        at_the_line.wait()
+        reports.extend(rescue.commit())
+        own.close()
+
+    threads = [threading.Thread(target=one) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sink.ids() == list(range(8))
+    assert sum(len(report.committed) for report in reports) == 8
+
+
+def test_in_portions_the_floor_follows_each(sink: Sink, tables: Tables, bootstrap: str) -> None:
+    sink.begin()
+    for n in range(5):
+        sink.announce([n])
+    with ControlTopic(sink.topic, {"bootstrap.servers": bootstrap}) as control:
+        rescue = Rescue(tables, control.read_all(), control_topic=sink.topic, group=sink.group, most_files=2)
+    (report,) = rescue.commit()
+    assert len(report.snapshot_ids) == 3
+    assert sink.ids() == list(range(5))
+    key = f"kafka.connect.offsets.{sink.topic}.{sink.group}"
+    snapshots = sink.table.metadata.snapshots
+    floors = [json.loads(s.summary.additional_properties[key])["0"] for s in snapshots if s.summary]
+    assert floors == sorted(floors)
+    assert len(set(floors)) == 3
+
+
+def test_what_was_compacted_away_and_has_expired_is_not_doubled(sink: Sink, tables: Tables, bootstrap: str) -> None:
+    sink.cycle_of([1, 2])
+    sink.cycle_of([3])
+    sink.compact()
+    (compacted,) = read(sink, tables, bootstrap).look()
+    assert fates(compacted) == ["committed"] * 2
+    sink.expire()
+    report = commit(sink, tables, bootstrap)
+    assert fates(report) == ["unknown"] * 2
+    assert report.refusal is not None
+    assert "the connector run again" in report.refusal
+    assert sink.ids() == [1, 2, 3]
+
+
+def test_what_is_announced_after_snapshots_expired_is_rescued(sink: Sink, tables: Tables, bootstrap: str) -> None:
+    sink.cycle_of([1, 2])
+    sink.compact()
+    sink.cycle_of([3])
+    sink.expire()
+    sink.begin()
+    sink.announce([4])
+    sink.compact()
+    report = commit(sink, tables, bootstrap)
+    assert [j.file.rows for j in report.committed] == [1]
+    assert sink.ids() == [1, 2, 3, 4]
+
+
+def test_a_commit_that_was_never_told_of_is_seen_in_the_table(sink: Sink, tables: Tables, bootstrap: str) -> None:
+    sink.begin()
+    sink.commit(sink.announce([1]), told=False)
+    assert fates(commit(sink, tables, bootstrap)) == ["committed"]
+    sink.compact()
+    sink.expire()
+    assert fates(commit(sink, tables, bootstrap)) == ["unknown"]
+    assert sink.ids() == [1]
+
+
+def test_what_a_connector_passed_over_is_rescued_too(sink: Sink, tables: Tables, bootstrap: str) -> None:
+    sink.cycle_of([1])
+    sink.begin()
+    sink.announce([2, 3])
+    # Its coordinator began behind them, and commits only what comes later.
+    sink.cycle_of([4])
+    (seen,) = read(sink, tables, bootstrap).look()
+    assert [(j.fate, j.below_floor) for j in seen.judged] == [
+        (Fate.COMMITTED, True),
+        (Fate.WAITING, True),
+        (Fate.COMMITTED, True),
+    ]
+    commit(sink, tables, bootstrap)
+    assert sink.ids() == [1, 2, 3, 4]
+
+
+def test_another_table_of_that_name_gets_nothing(sink: Sink, tables: Tables, bootstrap: str) -> None:
+    sink.begin()
+    sink.announce([1])
+    sink.announce([2], table_uuid=None)
+    sink.catalog.drop_table(sink.name)
+    (gone,) = read(sink, tables, bootstrap).look()
+    assert gone.missing
+    assert commit(sink, tables, bootstrap).missing
+    sink.create()
+    report = commit(sink, tables, bootstrap)
+    assert fates(report) == ["other table", "unknown"]
+    assert sink.ids() == []
+
+
+def test_files_that_are_gone_are_told_and_the_others_committed(sink: Sink, tables: Tables, bootstrap: str) -> None:
+    sink.begin()
+    (first,) = sink.announce([1])
+    sink.announce([2])
+    Path(urlparse(first.file_path).path).unlink()
+    report = commit(sink, tables, bootstrap)
+    assert fates(report) == ["gone", "committed"]
+    assert sink.ids() == [2]
+
+
+def test_another_partition_spec_by_now_refuses_the_table(sink: Sink, tables: Tables, bootstrap: str) -> None:
+    sink.begin()
+    sink.announce([1])
+    with sink.table.update_spec() as update:
+        update.add_field("id", IdentityTransform(), "id")
+    report = commit(sink, tables, bootstrap)
+    assert fates(report) == ["unfit"]
+    assert report.refusal is not None
+    assert sink.ids() == []
+
+
+def test_offsets_that_went_back_mean_that_rows_are_read_again(sink: Sink, tables: Tables, bootstrap: str) -> None:
+    sink.begin()
+    sink.announce([1, 2, 3])
+    sink.source_end = 0
+    sink.begin()
+    sink.announce([1, 2])
+    report = commit(sink, tables, bootstrap)
+    assert fates(report) == ["read again", "committed"]
+    assert sink.ids() == [1, 2]
+
+
+def test_a_group_that_was_set_back_reads_again(
+    sink: Sink, tables: Tables, bootstrap: str, make_topic: Callable[..., str]
+) -> None:
+    sink.source = make_topic(1)
+    sink.begin()
+    sink.announce([1, 2, 3])
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": sink.group})
+    for offset, fate in ((1, "read again"), (3, "waiting")):
+        consumer.commit(offsets=[TopicPartition(sink.source, 0, offset)], asynchronous=False)
+        (seen,) = read(sink, tables, bootstrap).look()
+        assert fates(seen) == [fate]
+    consumer.close()
+
+
+@pytest.mark.parametrize("suffix", ["", "-coord"])
+def test_it_is_refused_while_somebody_is_at_work(
+    sink: Sink, bootstrap: str, make_topic: Callable[..., str], suffix: str
+) -> None:
+    kafka = {"bootstrap.servers": bootstrap}
+    with pytest.raises(ConnectorError, match="nobody says"):
+        check_stopped(kafka, sink.connector, None)
+    check_stopped(kafka, sink.connector, None, stated_gone=True)
+    member = Consumer({**kafka, "group.id": sink.group + suffix, "client.id": "somebody"})
+    member.subscribe([make_topic(1)])
+    until(lambda: member.poll(0.1) is None and bool(member.assignment()), what="a member in the group")
+    with pytest.raises(ConnectorError, match=r"has 1 members \(somebody\)"):
+        check_stopped(kafka, sink.connector, None, stated_gone=True)
+    member.close()
+    check_stopped(kafka, sink.connector, None, stated_gone=True)
+
+
+@pytest.mark.parametrize("fault", [fault for fault in Fault if fault is not Fault.AWAY_AFTER])
+def test_an_outcome_that_is_not_known_doubles_nothing(
+    sink: Sink, catalog_properties: dict[str, str], bootstrap: str, fault: Fault
+) -> None:
+    sink.begin()
+    sink.announce([1, 2])
+    faulty = FaultyCatalog("test", **catalog_properties)
+    faulty.faults.append(fault)
+    report = commit(sink, Tables(catalog_properties, connect=lambda *_, **__: faulty), bootstrap)
+    assert (len(report.snapshot_ids), len(report.committed)) == (1, 1)
+    if faulty.on_its_way:
+        with pytest.raises(CommitFailedException):
+            faulty.deliver()
+    assert sink.ids() == [1, 2]
+    faulty.close()
+
+
+def test_a_catalog_that_goes_away_in_mid_commit_is_told_and_nothing_doubled(
+    sink: Sink, catalog_properties: dict[str, str], bootstrap: str
+) -> None:
+    sink.begin()
+    sink.announce([1, 2])
+    faulty = FaultyCatalog("test", **catalog_properties)
+    faulty.faults.append(Fault.AWAY_AFTER)
+    rescue = read(sink, Tables(catalog_properties, connect=lambda *_, **__: faulty), bootstrap, Clock().patience())
+    with pytest.raises(CommitUnknownError):
+        rescue.commit()
+    faulty.away = False
+    (report,) = rescue.commit()
+    assert (report.snapshot_ids, fates(report)) == ((), ["committed"])
+    assert sink.ids() == [1, 2]
+    faulty.close()
+
+
+def test_a_landings_tag_stays_where_it_is(sink: Sink, tables: Tables) -> None:
+    sink.cycle_of([1])
+    file = sink.write([2])
+    done = append_foreign(tables, sink.name, lambda _: Addition(files=(file,)))
+    metadata = sink.table.metadata
+    assert (done.snapshot_id, done.requests) == (metadata.current_snapshot_id, 1)
+    assert set(metadata.refs) == {"main"}
+    assert sink.ids() == [1, 2]
+
+
+def test_the_command_shows_and_commits(
+    sink: Sink, bootstrap: str, catalog_properties: dict[str, str], tmp_path: Path
+) -> None:
+    sink.cycle_of([1])
+    sink.begin()
+    sink.announce([2, 3])
+    spec = tmp_path / "catalog.yaml"
+    spec.write_text(json.dumps({"catalog": {**catalog_properties, "name": "test"}}))
+    common = ("--bootstrap", bootstrap, "--catalog", str(spec), "--control-topic", sink.topic)
+    what = ("rescue", "--connector", sink.connector, *common)
+    shown = run(*what)
+    assert shown.code == 0, shown.err
+    assert "waiting: 1 files, 2 rows" in shown.out
+    assert "1 of those that wait the connector commits itself when it runs again" in shown.out
+    refused = run(*what, "--commit")
+    assert refused.code == 1
+    assert "nobody says that connector" in refused.err
+    assert sink.ids() == [1]
+    done = run(*what, "--commit", "--connector-is-gone", "--json")
+    assert done.code == 0, done.err
+    assert done.value["committed"] == {"files": 1, "rows": 2, "bytes": done.value["committed"]["bytes"]}
+    assert sink.ids() == [1, 2, 3]
+    assert run(*what, "--table", "shop.none").code == 0
+    assert run("rescue", "--connector", "x", "--catalog", str(tmp_path / "none.yaml"), "--bootstrap", "x:1").code == 2
+
+
+def test_the_operator_shows_and_commits(
+    sink: Sink, bootstrap: str, catalog_properties: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kafka = {"conn_type": "kafka", "extra": {"bootstrap.servers": bootstrap}}
+    iceberg = {"conn_type": "iceberg", "extra": {**catalog_properties, "name": "test"}}
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps(kafka))
+    monkeypatch.setenv("AIRFLOW_CONN_ICEBERG_DEFAULT", json.dumps(iceberg))
+    sink.cycle_of([1])
+    sink.begin()
+    sink.announce([2, 3])
+
+    def rescue(**options: Any) -> list[dict[str, Any]]:
+        task = RescueOperator(task_id="rescue", connector=sink.connector, control_topic=sink.topic, **options)
+        return task.execute({})  # type: ignore[arg-type]
+
+    (seen,) = rescue()
+    assert (seen["fates"]["waiting"]["rows"], seen["snapshot_ids"]) == (2, [])
+    assert sink.ids() == [1]
+    (done,) = rescue(commit=True, kafka_connect_conn_id=None)
+    assert (done["committed"]["rows"], len(done["snapshot_ids"])) == (2, 1)
+    assert sink.ids() == [1, 2, 3]
+    sink.begin()
+    (gone,) = sink.announce([4])
+    Path(urlparse(gone.file_path).path).unlink()
+    with pytest.raises(AirflowFailException, match="1 files are not on the storage any more"):
+        rescue()

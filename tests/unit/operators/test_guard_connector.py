@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The example DAG that looks after a connector: what is done after which verdict, and what a rescue task is given."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.serialization.serialized_objects import DagSerialization
+
+from airflow_provider_lakecommit.operators.rescue import RescueOperator
+
+EXAMPLE = Path(__file__).resolve().parents[3] / "dags" / "example_lakecommit_guard_connector.py"
+
+
+@pytest.fixture(scope="module")
+def example() -> dict[str, Any]:
+    return runpy.run_path(str(EXAMPLE))
+
+
+@pytest.mark.parametrize(
+    ("state", "task"),
+    [("stalled", "pause"), ("dead", "restart"), ("recovered", None), ("split", None), ("losing", None)],
+)
+def test_the_verdict_told_last_decides(example: dict[str, Any], state: str, task: str | None) -> None:
+    choose = example["what_to_do"].function
+    events = [
+        SimpleNamespace(extra={"payload": {"group": "connect-x", "state": told, "reason": "because"}})
+        for told in ("stalled", state)
+    ]
+    assert choose(triggering_asset_events={example["commits"]: events}) == task
+
+
+def test_a_pause_is_always_undone_and_only_a_pause(example: dict[str, Any]) -> None:
+    (dag,) = {task.dag for task in (example["pause"], example["resume"], example["restart"])}
+    of = DagSerialization.deserialize_dag(DagSerialization.serialize_dag(dag))
+    assert {t: sorted(of.get_task(t).downstream_task_ids) for t in of.task_ids} == {
+        "what_to_do": ["pause", "restart"],
+        "pause": ["wait"],
+        "wait": ["resume"],
+        "resume": [],
+        "restart": [],
+    }
+    assert str(of.get_task("resume").trigger_rule) == "none_skipped"
+    # Two stalls that overlap are two runs: a coordinator that dies while one waits is restarted by the other.
+    assert of.max_active_runs > 1
+
+
+def test_a_rescue_writes_nothing_unless_it_is_told_to() -> None:
+    made = RescueOperator(task_id="rescue", connector="x")
+    assert (made.commit, made.kafka_connect_conn_id) == (False, "kafka_connect_default")
