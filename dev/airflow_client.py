@@ -126,6 +126,10 @@ class AirflowClient:
         """Pause a Dag, or let its runs go on."""
         self._ask("PATCH", f"/dags/{dag}", {"is_paused": paused})
 
+    def make_pool(self, name: str, slots: int) -> None:
+        """A pool for so many tasks at once."""
+        self._ask("POST", "/pools", {"name": name, "slots": slots})
+
     def backfill(self, dag: str, first: str, last: str, again: str = "none") -> int:
         """Run a Dag for past dates.
 
@@ -133,6 +137,10 @@ class AirflowClient:
         """
         body = {"dag_id": dag, "from_date": first, "to_date": last, "reprocess_behavior": again, "max_active_runs": 4}
         return int(self._ask("POST", "/backfills", body)["id"])
+
+    def backfill_ended(self, backfill: int) -> bool:
+        """Whether the scheduler has noticed its end: until then there can be no other of the same Dag."""
+        return self._ask("GET", f"/backfills/{backfill}")["completed_at"] is not None
 
     def runs(self, dag: str) -> dict[str, str]:
         """All runs of a Dag, oldest first, with their states."""

@@ -47,6 +47,7 @@ def _demo(stack: Stack) -> int:
     """All steps; 0 when all checks hold."""
     # Only here: what they import takes a second, and an interrupt before is answered at once.
     from dev.demo_context import Demo
+    from dev.demo_outage import stall_and_drain
     from dev.demo_steps import bring_up, kill_and_finish, land, land_nothing
     from dev.demo_story import tell_the_story
 
@@ -62,7 +63,9 @@ def _demo(stack: Stack) -> int:
             kill_and_finish(demo)
         with screen.step(3, "One more run lands nothing and sends no event"):
             land_nothing(demo)
-        with screen.step(4, "What the table and the control topic say"):
+        with screen.step(4, "The catalog is taken away in mid-window, and comes back"):
+            stall_and_drain(demo)
+        with screen.step(5, "What the table and the control topic say"):
             tell_the_story(demo)
     except Exception as error:
         return _failed(stack, screen, error)

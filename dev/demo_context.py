@@ -63,12 +63,12 @@ class Demo:
         """The catalog and its tables."""
         return Lake(self.stack.catalog, self.stack.namespace)
 
-    def send(self) -> None:
-        """Send all flights, once (more)."""
-        tell = self.screen.progress
-        what = demo_flights.events(self.flights)
+    def send(self, most: int | None = None) -> None:
+        """Send all flights, or the first ones, once (more)."""
+        tell, flights = self.screen.progress, self.flights[:most]
+        what = demo_flights.events(flights)
         places = demo_flights.produce(self.stack.broker.bootstrap, what, lambda n: tell(f"{number(n)} events sent"))
-        self.sent.append(pd.concat([self.flights, places], axis=1))
+        self.sent.append(pd.concat([flights, places], axis=1))
 
     def run(self, run: str) -> str:
         """Trigger a run of the Dag and tell how it ended."""

@@ -113,13 +113,14 @@ class Engine:
 
     def close(self) -> None:
         """End it; a session that hangs is killed."""
-        stdin, _ = self._pipes()
+        stdin, stdout = self._pipes()
         stdin.close()
         try:
             self._process.wait(30)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        stdout.close()
 
     def __enter__(self) -> Engine:
         return self

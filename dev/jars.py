@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Java jars without Maven: the Ivy that pyspark bundles resolves `dev/ivy.xml` and `dev/ivy-peers.xml`.
+"""Java jars without Maven: the Ivy that pyspark bundles resolves `dev/ivy.xml` and its neighbours.
 
 Contract: :func:`fetch` returns, per configuration, a directory that holds *all* its jars. A directory appears by one
 rename after a complete resolution and carries a marker with the digest of its ivy.xml and the size of every jar, so an
@@ -31,6 +31,9 @@ CONFS = ("broker", "connector")
 """What tests and the demo need, in `ivy.xml`."""
 PEERS = ("worker", "sink", "engine", "stream")
 """What is compared with, in `ivy-peers.xml`."""
+METASTORE = ("metastore",)
+"""A Hive Metastore, in `ivy-metastore.xml`; an archive of it lies among its jars."""
+FILES = {"ivy.xml": CONFS, "ivy-peers.xml": PEERS, "ivy-metastore.xml": METASTORE}
 MARKER = "complete.json"
 ATTEMPTS = 2
 RESOLVE_SECONDS = 900
@@ -43,14 +46,14 @@ class JarsError(RuntimeError):
 def fetch(*confs: str) -> dict[str, Path]:
     """Directory of jars for each of *confs* (:data:`CONFS` when none is named), fetched first where missing."""
     wanted = confs or CONFS
-    known = (*CONFS, *PEERS)
+    known = [conf for confs in FILES.values() for conf in confs]
     unknown = sorted(set(wanted) - set(known))
     if unknown:
         raise JarsError(f"no such jar configuration: {', '.join(unknown)}; there are {', '.join(known)}")
     home = run_dir() / "jars"
     home.mkdir(parents=True, exist_ok=True)
     with _locked(home / ".lock"):
-        for kind in (CONFS, PEERS):
+        for kind in FILES.values():
             missing = [conf for conf in wanted if conf in kind and not _is_complete(home / conf)]
             if missing:
                 _resolve(home, missing)
@@ -70,7 +73,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _ivy_xml(conf: str) -> Path:
-    return Path(__file__).with_name("ivy.xml" if conf in CONFS else "ivy-peers.xml")
+    return Path(__file__).with_name(next(name for name, confs in FILES.items() if conf in confs))
 
 
 def _digest(conf: str) -> str:
@@ -120,7 +123,7 @@ def _ivy(staging: Path, confs: list[str]) -> str | None:
     if settings:
         command += ["-settings", settings]
     pattern = f"{staging}/[conf]/[artifact]-[revision](-[classifier]).[ext]"
-    command += ["-confs", *confs, "-types", "jar", "bundle", "-warn", "-retrieve", pattern]
+    command += ["-confs", *confs, "-types", "jar", "bundle", "tar.gz", "-warn", "-retrieve", pattern]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=RESOLVE_SECONDS, check=False)
     except subprocess.TimeoutExpired:

@@ -107,6 +107,7 @@ class Children:
         with self._lock:
             if self._stopping:
                 raise StoppingError(f"{name} is not started: everything is being stopped")
+            began = time.time()
             with self.log(name).open("ab") as log:
                 child = subprocess.Popen(
                     command,
@@ -118,7 +119,7 @@ class Children:
                     start_new_session=True,
                 )
             self._popen[child.pid] = child
-            self._known[name] = (child.pid, time.time())
+            self._known[name] = (child.pid, began)
             self._record.write_text(json.dumps(self._known))
         return child.pid
 

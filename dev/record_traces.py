@@ -90,6 +90,7 @@ class Scene:
         for made in admin.create_topics(topics).values():
             made.result(30)
         lake.create(self.table)
+        self.fed = 0
         self._done = threading.Event()
         self._feeder = threading.Thread(target=self._feed, daemon=True)
         self._feeder.start()
@@ -146,11 +147,16 @@ class Scene:
         ]
         return int(lines[-1].split()[0]) if lines else 0
 
+    def close_source(self) -> int:
+        """No more records; they are numbered from one, and this is the last."""
+        self._done.set()
+        self._feeder.join()
+        return self.fed
+
     def write(self, folder: Path) -> None:
         """The recording; then the connector is deleted."""
         self.mark("end")
-        self._done.set()
-        self._feeder.join()
+        self.close_source()
         with ControlTopic(self.control, self._kafka) as topic, gzip.open(folder / f"{self.name}.jsonl.gz", "wt") as out:
             facts = {"scene": self.name, "group": f"connect-{self.connector}", "interval": INTERVAL}
             print(json.dumps({**facts, "marks": self.marks}), file=out)
@@ -167,13 +173,13 @@ class Scene:
         self.rest("DELETE", "")
 
     def _feed(self) -> None:
-        producer, number = Producer(self._kafka), 0
+        producer = Producer(self._kafka)
         while not self._done.wait(1 / RECORDS_A_SECOND):
             if self.partitions:
-                number += 1
-                partition = self.partitions[number % len(self.partitions)]
-                value = json.dumps({"id": number, "part": partition})
-                producer.produce(self.source, value, str(number), partition=partition)
+                self.fed += 1
+                partition = self.partitions[self.fed % len(self.partitions)]
+                value = json.dumps({"id": self.fed, "part": partition})
+                producer.produce(self.source, value, str(self.fed), partition=partition)
             producer.poll(0)
         producer.flush(30)
 

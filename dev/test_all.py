@@ -7,17 +7,18 @@ that it is there, and what to do. Nothing is skipped in silence: a kind that can
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dev import engine
+from dev import engine, jars, metastore, postgres, toxiproxy
 from dev.engine import EngineError
 from dev.jars import JarsError
 from dev.java import JavaMissingError
+from dev.metastore import MetastoreError
+from dev.toxiproxy import ToxiproxyError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,11 +35,11 @@ def _first_of(*programs: str) -> bool:
     return any(shutil.which(program) for program in programs)
 
 
-def _engine_is_ready() -> bool:
+def _is_brought(ready: Callable[[], object]) -> bool:
     """Brought here if it can be."""
     try:
-        engine.ready()
-    except (EngineError, JarsError, JavaMissingError) as error:
+        ready()
+    except (EngineError, JarsError, JavaMissingError, MetastoreError, ToxiproxyError) as error:
         print(error, file=sys.stderr)
         return False
     return True
@@ -47,14 +48,32 @@ def _engine_is_ready() -> bool:
 NEEDS = (
     Need(
         marker="postgres",
-        what="a PostgreSQL server",
-        is_met=lambda: bool(os.environ.get("LAKECOMMIT_TEST_POSTGRES")),
-        remedy="set LAKECOMMIT_TEST_POSTGRES=postgresql+psycopg2://user:password@host/database",
+        what="the programs of a PostgreSQL server, of which the tests start one of their own",
+        is_met=lambda: postgres.programs() is not None,
+        remedy=postgres.REMEDY,
+    ),
+    Need(
+        marker="toxiproxy",
+        what="Toxiproxy, which is built by Go, and PostgreSQL",
+        is_met=lambda: _is_brought(toxiproxy.ready) and postgres.programs() is not None,
+        remedy="look at what `python -m dev.toxiproxy` says",
+    ),
+    Need(
+        marker="metastore",
+        what="a Hive Metastore (some 90 MB from Maven Central)",
+        is_met=lambda: _is_brought(metastore.ready),
+        remedy="look at what `python -m dev.metastore` says",
+    ),
+    Need(
+        marker="worker",
+        what="a Kafka Connect worker with the Iceberg sink (some 140 MB from Maven Central)",
+        is_met=lambda: _is_brought(lambda: jars.fetch("worker", "sink")),
+        remedy="look at what `python -m dev.jars worker sink` says",
     ),
     Need(
         marker="engine",
         what="Spark 4.1 with Iceberg's runtime (some 460 MB from the package index and Maven Central)",
-        is_met=_engine_is_ready,
+        is_met=lambda: _is_brought(engine.ready),
         remedy="look at what `python -m dev.engine` says",
     ),
     Need(
