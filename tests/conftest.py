@@ -26,20 +26,21 @@ os.environ.update(
 )
 
 import pytest  # noqa: E402
-from hypothesis import settings  # noqa: E402
+from hypothesis import HealthCheck, settings  # noqa: E402
 
 pytest_plugins = (
     "tests.fixtures.kafka",
     "tests.fixtures.lake",
     "tests.fixtures.connect",
     "tests.fixtures.engine",
+    "tests.fixtures.postgres",
     "tests.fixtures.airflow",
     "tests.fixtures.world",
 )
 
 
-# The same examples in every run; HYPOTHESIS_PROFILE=default looks for new ones.
-settings.register_profile("steady", derandomize=True, deadline=None)
+# The same examples in every run; HYPOTHESIS_PROFILE=default looks for new ones. However slow they come is no fault.
+settings.register_profile("steady", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-__all__ = ["until"]
+__all__ = ["PATIENCE", "until"]
 
 LOOK_SECONDS = 0.05
 PATIENCE = 240.0

@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from dev.airflow_client import AirflowClient
-from dev.airflow_stack import Airflow
+from dev.airflow_stack import PARTS, Airflow
 from dev.paths import CHECKOUT
-from dev.processes import Children
+from dev.processes import Children, living
 from tests import waiting
 from tests.airflow import stand_in
 from tests.airflow.faults import FOLDER, Faults
 from tests.airflow.support import CREATE, Lake, bundles, connections, write_dag
 from tests.fixtures.kafka import unique
 
-__all__ = ["RUN_SECONDS", "Live", "live_airflow", "orders", "until"]
+__all__ = ["RUN_SECONDS", "Live", "live_airflow", "orders", "until", "until_its_job_is_gone"]
 
 RUN_SECONDS = 240.0
 LOOK_SECONDS = 0.2
@@ -99,8 +99,8 @@ class Live:
 
 
 @contextmanager
-def live_airflow(home: Path, bootstrap: str) -> Iterator[Live]:
-    """An Airflow that runs until the end of the block."""
+def live_airflow(home: Path, bootstrap: str, parts: tuple[str, ...] = PARTS) -> Iterator[Live]:
+    """An Airflow of these parts that runs until the end of the block."""
     for folder in ("warehouse", "dags", "faults"):
         (home / folder).mkdir()
     place = {"uri": f"sqlite:///{home}/catalog.db", "warehouse": f"file://{home}/warehouse"}
@@ -123,6 +123,7 @@ def live_airflow(home: Path, bootstrap: str) -> Iterator[Live]:
         connections={**known, STAND_IN: {"conn_type": "spark", "host": stand_in.MASTER}},
         settings=settings,
         deployment="live-test",
+        parts=parts,
     )
     try:
         airflow.migrate()
@@ -139,3 +140,8 @@ def orders(*ids: int) -> list[dict[str, Any]]:
 def until(what: str, holds: Callable[[], bool]) -> None:
     """Wait as long as a run may take."""
     waiting.until(holds, RUN_SECONDS, what, LOOK_SECONDS)
+
+
+def until_its_job_is_gone(landing: str) -> None:
+    """What a killed task leaves running for a while would be one more attempt at what the next one does."""
+    until("the end of its job", lambda: not any(f"lakecommit-{landing}-" in p.command for p in living().values()))

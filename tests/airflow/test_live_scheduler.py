@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.airflow.live import RUN_SECONDS, Live, orders, until
+from tests.airflow.live import RUN_SECONDS, Live, orders, until, until_its_job_is_gone
 
 pytestmark = [pytest.mark.airflow, pytest.mark.integration, pytest.mark.timeout(900)]
 
@@ -51,19 +51,23 @@ def test_a_task_that_is_killed_says_what_is_saved_and_the_next_run_lands_the_res
 ) -> None:
     topic = make_topic(1)
     live.declare("killed", topic, slice_records=1)
-    produce(topic, orders(*range(200)))
+    # So many slices that the job still works when Airflow has come to stop it, however fast the machine.
+    produce(topic, orders(*range(500)))
     live.client.trigger("killed", "broken")
-    until("the first finished slice", lambda: ": done in" in live.log("killed", "broken", "write"))
+    # Later slices that are done earlier would wait for it.
+    until("the first slice", lambda: f"{topic}[0][0, 1): done in" in live.log("killed", "broken", "write"))
     live.client.mark_task("killed", "broken", "land.write/0", "failed")
     assert live.client.await_run("killed", "broken", RUN_SECONDS) == "failed"
     tasks = live.states("killed", "broken")
     assert tasks == {"plan": "success", "write[0]": "failed", "commit": "success", "outcome": "failed"}
     saved = live.lake.ids("shop.killed")
-    assert 0 < len(saved) < 200
+    assert 0 < len(saved) < 500
+    until("the end of its writer", lambda: "to be read again" in live.log("killed", "broken", "write"))
     told = live.log("killed", "broken", "write")
     assert "is told to stop" in told
     assert re.search(r"are reported and will not be read again; to be read again in \d+ slices: ", told)
+    until_its_job_is_gone("killed")
 
     state, tasks = live.run("killed", "mended")
     assert state == "success"
-    assert live.lake.ids("shop.killed") == list(range(200))
+    assert live.lake.ids("shop.killed") == list(range(500))

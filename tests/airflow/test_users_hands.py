@@ -12,9 +12,8 @@ from collections.abc import Callable
 
 import pytest
 
-from dev.processes import living
 from tests.airflow.faults import Faults
-from tests.airflow.live import Live, orders, until
+from tests.airflow.live import Live, orders, until, until_its_job_is_gone
 
 pytestmark = [pytest.mark.airflow, pytest.mark.integration, pytest.mark.timeout(900)]
 
@@ -30,11 +29,6 @@ def start(live: Live, dag: str, run: str, *, until_at: str, faults: Faults) -> N
     faults.hold(until_at)
     live.client.trigger(dag, run)
     until(f"{run} at {until_at}", lambda: faults.reached(until_at))
-
-
-def until_its_job_is_gone(landing: str) -> None:
-    """What a killed task leaves running for a while would be one more attempt at what the next one does."""
-    until("the end of its job", lambda: not any(f"lakecommit-{landing}-" in p.command for p in living().values()))
 
 
 def test_a_failed_run_that_is_cleared_lands_what_it_lacked_and_its_writer_alone_cannot(
@@ -92,6 +86,7 @@ def test_a_write_task_that_is_marked_success_hides_nothing(live: Live, make_topi
     live.client.mark_task("marked", "a", "land.write/0", "success")
     assert live.ended("marked", "a") == ("failed", {**GREEN, "outcome": "failed"})
     assert live.said("marked", "a", "the next run reads them")
+    until_its_job_is_gone("marked")
     faults.let_go("write.2")
     assert live.lake.ids("shop.marked") == [0, 1]
     assert live.run("marked", "b") == ("success", GREEN)

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import datetime
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from dev.airflow_client import AirflowAnswerError
-from tests.airflow.live import Live, orders, until
+from tests.airflow.live import Live, orders, until, until_its_job_is_gone
 from tests.airflow.test_users_hands import GREEN, IDLE, start
 
 pytestmark = [
@@ -28,9 +29,14 @@ SECOND = datetime.timedelta(seconds=1)
 
 
 def daily(days: int, **more: Any) -> dict[str, Any]:
-    """A DAG that has as many intervals behind it."""
-    today = datetime.datetime.combine(datetime.date.today(), datetime.time(), datetime.UTC)
-    return {"schedule": DAY, "start_date": today - days * DAY, **more}
+    """A DAG that has as many intervals behind it, and gets no more when midnight comes."""
+    return {"schedule": DAY, "start_date": midnight(days), "end_date": midnight(1), **more}
+
+
+def midnight(days: int) -> datetime.datetime:
+    """The begin of the day, so many days ago."""
+    now = datetime.datetime.now(datetime.UTC)
+    return now.replace(hour=0, minute=0, second=0, microsecond=0) - days * DAY
 
 
 def all_ended(live: Live, dag: str, count: int) -> bool:
@@ -63,13 +69,14 @@ def test_a_backfill_lands_what_is_new_once_and_runs_that_it_repeats_do_no_work(
 ) -> None:
     topic = make_topic(1)
     produce(topic, orders(*range(4)))
-    live.armed("filled", topic, dag_options=daily(4, catchup=False, is_paused_upon_creation=True))
-    first, last = ((datetime.datetime.now(datetime.UTC) - n * DAY).strftime("%Y-%m-%dT00:00:00Z") for n in (3, 2))
+    first, last = (midnight(n).strftime("%Y-%m-%dT00:00:00Z") for n in (3, 2))
+    live.armed("filled", topic, dag_options=daily(4, catchup=False, is_paused_upon_creation=True, end_date=None))
     until("the scheduled run", lambda: all_ended(live, "filled", 1))
     assert live.lake.ids("shop.filled") == list(range(4))
     produce(topic, orders(4, 5))
-    live.client.backfill("filled", first, last)
+    backfill = live.client.backfill("filled", first, last)
     until("the backfill", lambda: all_ended(live, "filled", 3))
+    until("its end", lambda: live.client.backfill_ended(backfill))
     assert outcomes(live, "filled") == ["skipped", "success", "success"]
     assert live.lake.ids("shop.filled") == list(range(6))
 
@@ -168,23 +175,25 @@ def test_a_plan_or_commit_that_is_marked_in_mid_flight_hangs_nothing_and_loses_n
 
 def test_timeouts_of_a_task_and_of_a_run_save_what_is_finished(live: Live, make_topic: Make, produce: Produce) -> None:
     topic = make_topic(1)
-    timeout = {"default_args": {"execution_timeout": 20 * SECOND}}
+    timeout = {"default_args": {"execution_timeout": 40 * SECOND}}
     faults = live.armed("slow_task", topic, options=timeout, slice_records=2)
     produce(topic, orders(*range(4)))
     start(live, "slow_task", "a", until_at="write.2", faults=faults)
     assert live.ended("slow_task", "a") == ("failed", {**GREEN, "write[0]": "failed", "outcome": "failed"})
     assert live.lake.ids("shop.slow_task") == [0, 1]
+    until_its_job_is_gone("slow_task")
     faults.let_go("write.2")
     assert live.run("slow_task", "b") == ("success", GREEN)
     assert live.lake.ids("shop.slow_task") == list(range(4))
 
     topic = make_topic(1)
-    options = {"dagrun_timeout": 25 * SECOND}
+    options = {"dagrun_timeout": 60 * SECOND}
     faults = live.armed("slow_run", topic, dag_options=options, slice_records=2)
     produce(topic, orders(*range(4)))
     start(live, "slow_run", "a", until_at="write.2", faults=faults)
     state, tasks = live.ended("slow_run", "a")
     assert (state, tasks["commit"], tasks["outcome"]) == ("failed", "skipped", "skipped")
+    until_its_job_is_gone("slow_run")
     faults.let_go("write.2")
     live.armed("slow_run", topic, slice_records=2)
     until("a run without that limit", lambda: live.run("slow_run", f"b{len(live.runs('slow_run'))}")[0] == "success")
@@ -203,6 +212,92 @@ def test_groups_and_pools_limit_what_runs_at_once(live: Live, make_topic: Make, 
     state, tasks = live.ended("limited", "a")
     assert (state, tasks["write[0]"], tasks["write[1]"]) == ("success", "success", "success")
     assert live.lake.ids("shop.limited") == [0, 1, 2, 3]
+
+
+def test_a_pool_holds_up_a_run_and_loses_nothing(live: Live, make_topic: Make, produce: Produce) -> None:
+    topic = make_topic(2)
+    live.client.make_pool("narrow", 1)
+    faults = live.armed("pooled", topic, options={"default_args": {"pool": "narrow"}}, groups=2)
+    produce(topic, orders(0, 1), 0)
+    produce(topic, orders(2, 3), 1)
+    start(live, "pooled", "a", until_at="write.0", faults=faults)
+    writes = ("write[0]", "write[1]")
+    until("the other's turn", lambda: "scheduled" in (live.states("pooled", "a")[w] for w in writes))
+    time.sleep(3.0)  # The scheduler looks about once a second.
+    assert sorted(str(live.states("pooled", "a")[w]) for w in writes) == ["running", "scheduled"]
+    live.client.trigger("pooled", "b")
+    faults.let_go("write.0")
+    assert live.ended("pooled", "a") == ("success", {**GREEN, "write[1]": "success"})
+    assert live.ended("pooled", "b")[0] == "success"
+    assert live.lake.ids("shop.pooled") == [0, 1, 2, 3]
+
+
+def test_with_depends_on_past_a_failed_run_holds_up_the_next_one_until_it_is_cleared(
+    live: Live, make_topic: Make, produce: Produce
+) -> None:
+    topic = make_topic(1)
+    produce(topic, orders(0, 1))
+    faults = live.faults("past")
+    faults.hold("write.0")
+    faults.kill("write.0")
+    options = {"default_args": {"depends_on_past": True}}
+    live.armed("past", topic, options=options, dag_options=daily(2, catchup=True, max_active_runs=2))
+    until("the first window", lambda: faults.reached("write.0"))
+    until("both runs", lambda: len(live.runs("past")) == 2)
+    first, second = live.client.runs("past")
+    produce(topic, orders(2, 3))
+    faults.let_go("write.0")
+    state, tasks = live.ended("past", first)
+    assert (state, tasks["write[0]"], tasks["commit"], tasks["outcome"]) == ("failed", "failed", "skipped", "failed")
+    time.sleep(3.0)  # The scheduler looks about once a second.
+    assert live.client.run_state("past", second) == "running"
+    assert live.lake.ids("shop.past") == []
+    live.client.clear("past", first)
+    until("the cleared run", lambda: live.states("past", first)["outcome"] is None)
+    assert live.ended("past", first)[0] == "success"
+    assert live.ended("past", second)[0] == "success"
+    assert live.run("past", "by-hand")[0] == "success"
+    assert live.lake.ids("shop.past") == [0, 1, 2, 3]
+
+
+def test_a_commit_or_an_outcome_that_is_cleared_alone_judges_by_what_the_tables_have(
+    live: Live, make_topic: Make, produce: Produce
+) -> None:
+    topic = make_topic(1)
+    faults = live.armed("cleared_alone", topic)
+    produce(topic, orders(0, 1))
+    faults.kill("commit.before")
+    failed = {**GREEN, "commit": "failed", "outcome": "failed"}
+    assert live.run("cleared_alone", "a") == ("failed", failed)
+    assert live.lake.ids("shop.cleared_alone") == []
+
+    def clear(run: str, task: str) -> tuple[str, dict[str, str | None]]:
+        live.client.clear("cleared_alone", run, f"land.{task}")
+        until("the cleared task", lambda: live.states("cleared_alone", run)["outcome"] is None)
+        return live.ended("cleared_alone", run)
+
+    assert clear("a", "outcome") == ("failed", failed)
+    assert clear("a", "commit") == ("success", GREEN)
+    assert live.lake.ids("shop.cleared_alone") == [0, 1]
+    head = live.lake.head("shop.cleared_alone")
+    assert clear("a", "outcome") == ("success", GREEN)
+
+    # A later run publishes what a failed commit left.
+    produce(topic, orders(2, 3))
+    faults.kill("commit.before")
+    assert live.run("cleared_alone", "b") == ("failed", failed)
+    assert live.run("cleared_alone", "c")[0] == "success"
+    assert live.lake.ids("shop.cleared_alone") == [0, 1, 2, 3]
+    state, tasks = clear("b", "commit")
+    assert (state, tasks["commit"], tasks["outcome"]) == ("success", "skipped", "skipped")
+    told = live.log("cleared_alone", "b", "commit")
+    assert "in the tables already, by other runs" in told, told[-3000:]
+    assert live.lake.head("shop.cleared_alone") != head
+
+    # The colour of a run that has ended is nobody's work.
+    live.client.mark_run("cleared_alone", "c", "failed")
+    assert live.client.run_state("cleared_alone", "c") == "failed"
+    assert live.lake.ids("shop.cleared_alone") == [0, 1, 2, 3]
 
 
 def test_airflow_does_not_delete_a_run_that_is_running(live: Live, make_topic: Make, produce: Produce) -> None:

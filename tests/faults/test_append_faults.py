@@ -18,6 +18,7 @@ from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError
 from tests.fakes.catalog import Fault
 from tests.fakes.lake import Lake, coverage, section, staged
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.faults
 
@@ -309,7 +310,7 @@ class Racers:
 
     def __init__(self, path: Path) -> None:
         self.lakes = (Lake(path), Lake(path))
-        barrier = threading.Barrier(2, timeout=30)
+        barrier = threading.Barrier(2, timeout=PATIENCE)
         for lake in self.lakes:
             lake.catalog.before_commit = self._once(lake, barrier)
 
@@ -334,7 +335,7 @@ class Racers:
         for t in threads:
             t.start()
         for t in threads:
-            t.join(timeout=60)
+            t.join(timeout=PATIENCE)
         return [results[n] for n in range(len(works))]
 
 

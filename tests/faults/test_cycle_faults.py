@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions
+from confluent_kafka.admin import AdminClient
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 from pyiceberg.types import StringType
@@ -24,7 +24,7 @@ from airflow_provider_lakecommit.cycle.repair import ledger_init, unblock
 from airflow_provider_lakecommit.cycle.status import read_status
 from airflow_provider_lakecommit.exceptions import CatalogError, LakecommitError, LedgerError, SourceError, TableError
 from tests.faults.world import World, records
-from tests.fixtures.kafka import Sender
+from tests.fixtures.kafka import Sender, add_partitions
 
 Make = Callable[..., World]
 Produce = Callable[..., list[tuple[int, int]]]
@@ -331,7 +331,7 @@ def test_partitions_that_are_added_to_a_topic_are_landed_from_their_first_record
     topic = world.landing.topics
     produce(topic, records(0, 10))
     world.run()
-    admin.create_partitions([NewPartitions(topic, 3)], operation_timeout=30)[topic].result(30)
+    add_partitions(admin, topic, 3)
     newcomer = Sender(world.kafka["bootstrap.servers"])  # one that has not seen the topic before
     newcomer.produce(topic, records(10, 10), partition=2)
     newcomer.produce(topic, records(20, 10), partition=0)

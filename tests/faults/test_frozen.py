@@ -10,6 +10,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -28,6 +29,7 @@ from airflow_provider_lakecommit.landing import Landing
 from tests.faults.messes import CREATE, TABLE
 from tests.faults.steps import check_verified
 from tests.faults.world import World, records
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.faults
 
@@ -46,7 +48,8 @@ def sleeper(role: Role, landing: Landing, kafka: Mapping[str, Any], catalog: Map
 
     def stop_first(*args: Any, **kwargs: Any) -> Any:
         setattr(owner, method, real)
-        os.kill(os.getpid(), signal.SIGSTOP)
+        # To this very thread: another one may take what is sent to the process, and this one goes on for a while.
+        signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
         return real(*args, **kwargs)
 
     setattr(owner, method, stop_first)
@@ -73,7 +76,8 @@ def frozen(role: Role, world: World, opened: Opened) -> Iterator[BaseProcess]:
         assert os.WIFSTOPPED(status), f"the sleeper ended before it could be stopped: {status}"
         yield process
         os.kill(process.pid, signal.SIGCONT)
-        process.join(60)
+        process.join(PATIENCE)
+        assert process.exitcode in (0, LEFT_EARLY)
     finally:
         process.kill()
         process.join()

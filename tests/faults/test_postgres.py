@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from uuid import uuid4
 import pytest
 
 from airflow_provider_lakecommit.exceptions import LakecommitError
+from dev.postgres import Postgres
 from tests.faults.world import Killed, World, deaths, records
 
 pytestmark = pytest.mark.postgres
@@ -23,12 +23,12 @@ Produce = Callable[..., object]
 
 
 @pytest.fixture
-def make_world(make_world: Make) -> Make:
-    """A landing whose catalog is a name of its own in the given database."""
+def make_world(make_world: Make, postgres: Postgres) -> Make:
+    """A landing whose catalog is a name of its own in the database."""
 
     def make(**fields: object) -> World:
         world = make_world(**fields)
-        stated = {"uri": os.environ["LAKECOMMIT_TEST_POSTGRES"], "name": f"test-{uuid4().hex[:8]}"}
+        stated = {"uri": postgres.uri(), "name": f"test-{uuid4().hex[:8]}"}
         return replace(world, catalog={**world.catalog, **stated})
 
     return make

@@ -23,6 +23,7 @@ from airflow_provider_lakecommit.committer.checks import StagedSlice
 from airflow_provider_lakecommit.committer.ledger import landing_snapshots
 from airflow_provider_lakecommit.committer.lookup import Patience
 from tests.fakes.lake import Lake, section, staged
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.faults
 
@@ -63,7 +64,7 @@ class Field:
 
     def race(self) -> None:
         requests = self.requests()
-        barrier = threading.Barrier(RACERS, timeout=60)
+        barrier = threading.Barrier(RACERS, timeout=PATIENCE)
         outcomes: dict[int, PublishOutcome | BaseException] = {}
 
         def run(n: int) -> None:
@@ -83,7 +84,7 @@ class Field:
         for t in threads:
             t.start()
         for t in threads:
-            t.join(timeout=120)
+            t.join(timeout=PATIENCE)
         self.judge(requests, [outcomes[n] for n in range(RACERS)])
 
     def judge(self, requests: Sequence[AppendRequest], outcomes: Sequence[PublishOutcome | BaseException]) -> None:

@@ -9,6 +9,10 @@ from dataclasses import replace
 
 import pytest
 
+from airflow_provider_lakecommit.core.log import SliceReported
+from airflow_provider_lakecommit.core.model import LIVE
+from airflow_provider_lakecommit.exceptions import LakecommitError
+from airflow_provider_lakecommit.wire.records import read_entry
 from tests.faults.messes import CREATE, TABLE, evolve_spec
 from tests.faults.steps import Step, check_verified, interrupted_cycle
 from tests.faults.world import World, records
@@ -46,6 +50,72 @@ def test_a_spec_change_with_slices_pending(
     check_verified(world)
 
 
+def reported(world: World) -> list[tuple[int, int, str]]:
+    """First offset, rejected records and spec version of each report, in order of the log."""
+    with world.rim() as rim:
+        entries = [read_entry(r, world.landing.name, LIVE) for r in rim.control.read_all()]
+    reports = [e.report for e in entries if isinstance(e, SliceReported)]
+    return [(span.span.range.start, span.counts.rejected, r.spec_version) for r in reports for span in r.spans]
+
+
+def half_strange(make_world: Make, produce: Produce, on_spec_change: str) -> World:
+    """Two slices of twenty records; every other record has a field that the table lacks."""
+    budget = {"dead_letter_max_records": 40, "dead_letter_max_ratio": 1.0}
+    world = make_world(
+        partitions=1, create=CREATE, table=TABLE, slice_records=20, on_spec_change=on_spec_change, **budget
+    )
+    values = [{"id": i, "stranger": 1} if i % 2 else {"id": i} for i in range(40)]
+    produce(world.landing.topics, [(str(v["id"]), v) for v in values])
+    return world
+
+
+def dead_ids(world: World) -> Counter[int]:
+    return Counter(row["offset"] for row in world.rows("shop.dead"))
+
+
+@pytest.mark.parametrize("on_spec_change", ["finish", "void"])
+def test_a_spec_that_changes_in_mid_run_is_named_by_what_was_decoded_with_it(
+    make_world: Make, produce: Produce, on_spec_change: str
+) -> None:
+    """As when a DAG file changes between the tasks of a run: planned with the old landing, written with the new."""
+    world = half_strange(make_world, produce, on_spec_change)
+    opened, before = world.open("changed"), world.landing.spec_version
+    world.write(opened, only=lambda place: place == 0)
+    world.landing = replace(world.landing, unknown_fields="dead_letter")
+    world.write(opened)
+    assert opened.plan.spec_version == before != world.landing.spec_version
+    assert reported(world) == [(0, 0, before), (20, 10, world.landing.spec_version)]
+    assert world.close("changed", opened).voided == ()
+    world.settle()
+    assert dead_ids(world) == Counter(range(21, 40, 2))
+    world.check(Counter(range(40)) - dead_ids(world))
+    check_verified(world)
+
+
+@pytest.mark.parametrize(("on_spec_change", "voided"), [("finish", 0), ("void", 20)])
+def test_what_such_a_run_leaves_is_for_the_next_plan_to_finish_or_to_void(
+    make_world: Make, produce: Produce, on_spec_change: str, voided: int
+) -> None:
+    world = make_world(
+        partitions=1,
+        create=CREATE,
+        table=TABLE,
+        slice_records=20,
+        on_spec_change=on_spec_change,
+        dead_letter_table=None,
+    )
+    produce(world.landing.topics, records(0, 60))
+    opened = world.open("changed")
+    world.write(opened, only=lambda place: place != 1)
+    world.landing = replace(world.landing, unknown_fields="dead_letter")
+    closed = world.close("changed", opened)
+    assert (closed.rows, len(closed.waiting)) == (20, 1), "the first slice; the third waits for the second"
+    assert sum(map(len, world.open("next").slices)) == 20 + voided
+    world.settle()
+    world.check(Counter(range(60)))
+    check_verified(world)
+
+
 @pytest.mark.parametrize(("on_spec_change", "read_again"), [("finish", 0), ("void", 60)])
 def test_pending_slices_are_finished_or_voided_as_the_landing_says(
     make_world: Make, produce: Produce, on_spec_change: str, read_again: int
@@ -60,3 +130,61 @@ def test_pending_slices_are_finished_or_voided_as_the_landing_says(
     assert world.close("after", opened).rows == 60
     world.settle()
     world.check(Counter(range(60)))
+
+
+def test_a_voiding_spec_change_judges_nothing_anew_that_is_landed(make_world: Make, produce: Produce) -> None:
+    """A dead-letter table that got no rows must not lag behind: what it has passed is passed for good."""
+    world = make_world(
+        partitions=1,
+        create=CREATE,
+        table=TABLE,
+        dead_letter_table="shop.dead",
+        slice_records=20,
+        on_spec_change="void",
+        dead_letter_max_ratio=1.0,
+    )
+    strangers = [(str(i), {"id": i, "stranger": 1}) for i in range(40)]
+    produce(world.landing.topics, strangers)
+    world.run()
+    world.landing = replace(world.landing, unknown_fields="dead_letter")
+    assert world.open("next").slices == ()
+    produce(world.landing.topics, [("a", {"id": 40}), ("b", {"id": 41, "stranger": 1})])
+    world.settle()
+    assert dead_ids(world) == Counter([41])
+    world.check(Counter(range(41)))
+    check_verified(world)
+
+
+def rename(world: World, table: str, to: str) -> None:
+    with world.rim() as rim:
+        rim.tables.catalog.rename_table(table, to)
+
+
+def test_a_voiding_spec_change_waits_for_dead_letters_of_what_is_landed(make_world: Make, produce: Produce) -> None:
+    world = make_world(
+        partitions=1,
+        create=CREATE,
+        table=TABLE,
+        dead_letter_table="shop.dead",
+        slice_records=20,
+        on_spec_change="void",
+        dead_letter_max_ratio=1.0,
+    )
+    produce(world.landing.topics, records(0, 1))
+    world.run()
+    produce(world.landing.topics, [(str(i), {"id": i} if i % 2 else {"id": "none"}) for i in range(1, 21)])
+    opened = world.open("halfway")
+    world.write(opened)
+    rename(world, "shop.dead", "shop.elsewhere")
+    with pytest.raises(LakecommitError, match=r"shop\.dead"):
+        world.close("halfway", opened)
+    rename(world, "shop.elsewhere", "shop.dead")
+    world.landing = replace(world.landing, unknown_fields="dead_letter")
+    opened = world.open("next")
+    assert "shop.dead has not taken" in str(opened.plan.reason)
+    assert world.close("next", opened).waiting == ()
+    assert world.open("after").slices == ()
+    world.settle()
+    assert len(dead_ids(world)) == 10
+    world.check(Counter([0, *range(1, 21, 2)]))
+    check_verified(world)

@@ -7,14 +7,13 @@ on, and then what was landed stays and what is in the topic comes. What the cont
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
 import pytest
-from confluent_kafka import KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from airflow_provider_lakecommit.core.model import Counts
 from airflow_provider_lakecommit.exceptions import SourceError
@@ -23,13 +22,13 @@ from tests.faults import messes
 from tests.faults.messes import CREATE, TABLE
 from tests.faults.steps import Step, check_verified, interrupted_cycle
 from tests.faults.world import World, records
-from tests.fixtures.kafka import Sender
+from tests.fixtures.kafka import Sender, add_partitions, create_topic, delete_topic
+from tests.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.faults
 
 Make = Callable[..., World]
 Produce = Callable[..., list[tuple[int, int]]]
-PATIENCE = 30.0
 
 
 class Topics(NamedTuple):
@@ -39,17 +38,10 @@ class Topics(NamedTuple):
     admin: AdminClient
 
     def delete(self, topic: str) -> None:
-        self.admin.delete_topics([topic], operation_timeout=PATIENCE)[topic].result(PATIENCE)
+        delete_topic(self.admin, topic)
 
     def make(self, topic: str, partitions: int) -> None:
-        deadline = time.monotonic() + PATIENCE
-        while True:
-            try:
-                self.admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(PATIENCE)
-                return
-            except KafkaException as e:  # the deletion is not through yet
-                if time.monotonic() > deadline:
-                    raise AssertionError(f"{topic} cannot be made anew: {e}") from e
+        create_topic(self.admin, topic, partitions)
 
     def cut(self, topic: str, share: float = 1.0) -> None:
         """Remove the oldest records of every partition, as retention does."""
@@ -62,9 +54,7 @@ class Topics(NamedTuple):
             answer.result(PATIENCE)
 
     def widen(self, topic: str, partitions: int) -> None:
-        self.admin.create_partitions([NewPartitions(topic, partitions)], operation_timeout=PATIENCE)[topic].result(
-            PATIENCE
-        )
+        add_partitions(self.admin, topic, partitions)
 
 
 class ControlMess(NamedTuple):
@@ -214,17 +204,15 @@ def test_what_compaction_removes_between_plan_and_read_is_counted_as_gaps(
     produce(topic, records(0, 20))
     world.run()
     produce(topic, [*records(20, 20), *records(20, 20), *records(20, 20)])
-    ends = 80
 
     def compact() -> None:
         """New records roll the segment; then wait until what they replace is gone."""
-        deadline = time.monotonic() + PATIENCE
-        nonlocal ends
-        while _held(world, topic) >= 80:
-            assert time.monotonic() < deadline, "nothing was compacted"
-            time.sleep(0.3)
+
+        def compacted() -> bool:
             produce(topic, records(500, 1))
-            ends += 1
+            return _held(world, topic) < 80
+
+        until(compacted, what="a compaction", look=0.3)
 
     opened = world.open("compacted")
     compact()

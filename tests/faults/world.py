@@ -21,6 +21,7 @@ from typing import Any, Literal
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
+from airflow_provider_lakecommit.cycle import commit as commit_in_turns
 from airflow_provider_lakecommit.cycle.close import close_cycle
 from airflow_provider_lakecommit.cycle.open import open_cycle
 from airflow_provider_lakecommit.cycle.results import Closed, Opened
@@ -62,6 +63,8 @@ def deaths(at: int = 0, when: When = "before") -> Iterator[Deaths]:
     counter = Deaths(at, when)
     send, commit = ControlWriter.send, SqlCatalog.commit_table
     with pytest.MonkeyPatch.context() as patch:
+        # The dead do nothing more, also not for another table.
+        patch.setattr(commit_in_turns, "PATIENCE", 600.0)
         patch.setattr(
             ControlWriter, "send", lambda self, records: counter.around("control", lambda: send(self, records))
         )

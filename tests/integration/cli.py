@@ -10,12 +10,13 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 COMMAND = (sys.executable, "-m", "airflow_provider_lakecommit.cli.main")
-ANSWER_SECONDS = 60.0
+ANSWER_SECONDS = 240.0
 LAND_SECONDS = 240.0
 
 
@@ -89,7 +90,8 @@ class Running:
         if not found:
             raise AssertionError(f"no process below {self.process.pid} runs {command!r}")
         for pid in found:
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def end(self, timeout: float = LAND_SECONDS) -> Answer:
         out = (self.process.stdout.read() if self.process.stdout else "") or ""
@@ -101,10 +103,8 @@ class Running:
     def close(self) -> None:
         """Whatever a test left running ends."""
         for pid in (*_below(self.process.pid), self.process.pid):
-            try:
+            with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
         self.process.communicate()
 
 

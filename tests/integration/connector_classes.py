@@ -55,7 +55,7 @@ def connector_classes(jars: Path) -> Iterator[ConnectorClasses]:
     finally:
         gateway.shutdown()
         process.stdin.close()
-        process.wait(timeout=30)
+        process.wait(timeout=240)
 
 
 class ConnectorClasses:

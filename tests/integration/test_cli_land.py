@@ -12,12 +12,12 @@ from urllib.parse import urlsplit
 from uuid import uuid4
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
 
 from dev.connect import ConnectServer
-from tests.fixtures.kafka import Sender
+from tests.fixtures.kafka import Sender, create_topic
 from tests.integration.cli import LAND_SECONDS, Answer, Running, orders, run, write_spec
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
@@ -50,8 +50,7 @@ def new_landing(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Cal
 
     def make(partitions: int, **more: object) -> tuple[Path, Sender]:
         folder, topic = tmp_path_factory.mktemp("cli"), f"orders-{uuid4().hex[:8]}"
-        admin = AdminClient({"bootstrap.servers": bootstrap})
-        admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
+        create_topic(AdminClient({"bootstrap.servers": bootstrap}), topic, partitions)
         catalog = {
             "name": "lake",
             "type": "sql",
@@ -241,7 +240,7 @@ def test_after_a_kill_the_next_run_goes_on_at_once_from_what_was_reported(runnin
     assert answer.code == 0, answer.err
     assert "is of a process that is gone" in answer.err
     read = sum(line["window"]["slices"] for line in answer.lines)
-    assert 0 < read <= 37
+    assert read <= 37, "three were done before the kill; until Java has noticed it, more may have been"
     check_nothing_lost_or_doubled(spec)
 
 
@@ -250,7 +249,7 @@ def test_a_run_that_is_told_to_stop_says_what_is_saved_and_publishes_nothing_mor
 ) -> None:
     spec, process = running
     process.kill(signal.SIGTERM)
-    answer = process.end(timeout=60)
+    answer = process.end()
     assert answer.code == 128 + signal.SIGTERM
     assert "are reported and will not be read again" in answer.err
     assert "Traceback" not in answer.err
@@ -265,7 +264,9 @@ def test_when_java_dies_the_cycle_is_closed_and_the_next_one_reads_the_rest(runn
     answer = process.end()
     assert answer.code == 0, answer.err
     first, *others = answer.lines
-    assert first["rows"] >= 3 * SLICE
+    assert first["slices"]["done"] >= 3
+    # What a slow slice before them holds up is finished too, and is not read again.
+    assert first["rows"] + SLICE * len(first["waiting"]) >= 3 * SLICE
     assert first["missing"]
     assert others[-1]["missing"] == []
     assert "starting another one" in answer.err
@@ -305,3 +306,24 @@ def test_a_range_over_its_budget_is_blocked_by_name_until_a_person_says_how(
     status = run("status", str(spec), "--json").value
     assert (status["lag"], status["blocked"]) == (0, [])
     assert run("verify", str(spec)).code == 0
+
+
+def test_several_specs_are_landed_by_one_call_and_one_that_fails_is_named(
+    new_landing: Callable[..., tuple[Path, Sender]], tmp_path: Path
+) -> None:
+    specs = []
+    for name in ("first", "second", "third"):
+        spec, sender = new_landing(1, slice_records=SLICE)
+        values = {**json.loads(spec.read_text()), "name": name}
+        sender.produce(topic_of(spec), orders(100), 0)
+        if name == "third":
+            values["catalog"]["uri"] = f"sqlite:///{tmp_path}/no/such/folder/catalog.db"
+        specs.append(tmp_path / f"{name}.yaml")
+        specs[-1].write_text(json.dumps(values))
+    answer = run("land", str(tmp_path), "--json", timeout=LAND_SECONDS)
+    assert answer.code == 1, answer.err
+    told = {line["landing"]: line for line in answer.lines}
+    assert {name: line.get("rows") for name, line in told.items()} == {"first": 100, "second": 100, "third": None}
+    assert told["third"]["error"]["type"] == "CatalogError"
+    assert answer.err.splitlines()[-1] == "2 of 3 landings did what was asked; failed: third"
+    assert [rows_of(spec) for spec in specs[:2]] == [expected(100)] * 2

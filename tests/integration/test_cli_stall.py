@@ -193,7 +193,7 @@ def test_partitions_are_merged_by_time_however_uneven(
         assert len(times) == 3 * AHEAD + len(range(0, 3 * AHEAD, 1000))
         assert times == sorted(times)
         produce(topic, ["new"], 2)
-        assert [record.value for record in watch.poll(10.0).records] == [b"new"]
+        assert [record.value for record in watch.poll(120.0).records] == [b"new"]
 
 
 def test_only_what_is_committed_is_seen(
@@ -236,13 +236,13 @@ def test_brokers_that_go_away_are_told_and_waited_for(
         assert everything(watch) == []
         broker.stop()
         try:
-            until(lambda: watch.poll(1.0).trouble is not None, 60)
+            until(lambda: watch.poll(1.0).trouble is not None)
         finally:
             broker.start()
-        until(lambda: watch.poll(1.0).trouble is None, 60)
+        until(lambda: watch.poll(1.0).trouble is None)
         produce(topic, ["after"])
         found: list[bytes | None] = []
-        until(lambda: bool(found.extend(r.value for r in watch.poll(1.0).records) or found), 60)
+        until(lambda: bool(found.extend(r.value for r in watch.poll(1.0).records) or found))
         assert found == [b"after"]
 
 
@@ -263,7 +263,7 @@ def test_the_loop_goes_on_while_a_watch_waits(
 
         ticking = asyncio.create_task(tick())
         with ControlWatch(topic, settings(bootstrap)) as watch:
-            batches = watch.batches(0.5)
+            batches = watch.batches(1.0)
             async for batch in batches:
                 values += [record.value for record in batch.records]
                 if values and not batch.records:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from airflow_provider_lakecommit.exceptions import ControlTopicError, FencedError, WireError
 from airflow_provider_lakecommit.hooks import control_topic as control_topic_module
@@ -19,7 +19,8 @@ from airflow_provider_lakecommit.hooks import control_writer
 from airflow_provider_lakecommit.hooks.control_topic import TOPIC_SETTINGS, ControlLog, ControlTopic, Record
 from airflow_provider_lakecommit.hooks.partition_tail import PartitionTail
 from dev.kafka import Broker, free_port
-from tests.fixtures.kafka import unique
+from tests.fixtures.kafka import create_topic, delete_topic, unique
+from tests.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.integration
 
@@ -51,7 +52,7 @@ def own_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 def fragile(own_broker: Broker) -> Iterator[ControlTopic]:
     """A control topic on the broker that is stopped and killed; it runs when the test begins."""
     own_broker.start()
-    with ControlTopic(unique("fragile"), {"bootstrap.servers": own_broker.bootstrap}, timeout=60) as opened:
+    with ControlTopic(unique("fragile"), {"bootstrap.servers": own_broker.bootstrap}, timeout=240) as opened:
         opened.ensure(1)
         yield opened
 
@@ -170,7 +171,8 @@ def test_a_read_goes_on_where_the_last_one_ended_on_one_connection(
     assert seen == [f"{n}-{letter}" for n in range(20) for letter in "ab"]
     assert values(control.read(2, end)) == []
     assert made == [2]
-    assert sorted(seconds)[10] < 0.1
+    # The fastest: any of them may be held up by a busy machine, none of them waits for the broker's half a second.
+    assert min(seconds) < 0.25
 
 
 def test_a_record_met_behind_the_end_is_kept_for_the_next_read(
@@ -213,11 +215,8 @@ def test_a_topic_made_anew_is_shown_by_its_id_and_its_end(
 ) -> None:
     produce(control.name, ["a", "b", "c"], 0)
     before = control.read(0)
-    admin.delete_topics([control.name])[control.name].result(30)
-    deadline = time.monotonic() + 30
-    again = NewTopic(control.name, 1, 1)
-    while (error := admin.create_topics([again])[control.name].exception(30)) and time.monotonic() < deadline:
-        assert "exists" in str(error)
+    delete_topic(admin, control.name)
+    create_topic(admin, control.name)
     after = control.read(0, before.end)
     assert (after.records, after.begin, after.end, after.partitions) == ((), 0, 0, 1)
     assert after.topic_id != before.topic_id
@@ -305,10 +304,8 @@ def test_a_transaction_that_the_broker_timed_out_ends_the_attempt(
         """Commits only when the broker has lost its patience."""
 
         def commit_transaction(self, *timeout: float) -> None:
-            self.flush(30)
-            deadline = time.monotonic() + 30
-            while control.read(0).end == 0 and time.monotonic() < deadline:
-                pass
+            self.flush(PATIENCE)
+            until(lambda: control.read(0).end > 0)
             super().commit_transaction(*timeout)
 
     monkeypatch.setattr(control_writer, "Producer", Dawdling)
@@ -316,6 +313,8 @@ def test_a_transaction_that_the_broker_timed_out_ends_the_attempt(
         with pytest.raises(FencedError, match="open for more than 1 s"):
             writer.send(records("late"))
         monkeypatch.undo()
+        # A busy machine may need more than the one second itself.
+        monkeypatch.setattr(writer, "_transaction_timeout", 60.0)
         sent = writer.send(records("again"))
     assert values(control.read(0, until=sent[-1])) == ["again"]
 
@@ -344,7 +343,7 @@ def test_a_broker_that_is_away_is_an_error_within_the_timeout() -> None:
         control.describe()
     with control.writer("tx", 0) as writer, pytest.raises(ControlTopicError, match=f"opening .*{servers}.*refused"):
         writer.open()
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 60, "the client's own patience was waited for"
 
 
 # -- a broker that stops ----------------------------------------------------------------------------------------------
@@ -365,7 +364,7 @@ def test_a_send_waits_for_a_broker_that_was_killed(fragile: ControlTopic, own_br
         own_broker.kill()
         sending = pool.submit(writer.send, records("b", "c"))
         own_broker.start()
-        sent = sending.result(60)
+        sent = sending.result(PATIENCE)
     assert values(fragile.read(0, until=sent[-1])) == ["a", "b", "c"]
 
 
@@ -377,16 +376,16 @@ def test_a_commit_without_an_answer_is_an_unknown_outcome_that_the_next_writer_s
 
         def commit_transaction(self, *timeout: float) -> None:
             if own_broker.pid is not None:
-                self.flush(30)
+                self.flush(PATIENCE)
                 own_broker.kill()
             super().commit_transaction(*timeout)
 
-    hasty = ControlTopic(fragile.name, {"bootstrap.servers": own_broker.bootstrap}, timeout=2)
-    with monkeypatch.context() as patched, hasty.writer("cut-" + fragile.name, 0, transaction_timeout=600) as writer:
+    with monkeypatch.context() as patched, fragile.writer("cut-" + fragile.name, 0, transaction_timeout=600) as writer:
         writer.send(records("a"))
         patched.setattr(control_writer, "Producer", Cut)
-        with hasty.writer("cut-" + fragile.name, 0, transaction_timeout=600) as doomed:
+        with fragile.writer("cut-" + fragile.name, 0, transaction_timeout=600) as doomed:
             doomed.open()
+            patched.setattr(doomed, "_timeout", 2.0)
             with pytest.raises(ControlTopicError, match=r"outcome is unknown: .*read the log"):
                 doomed.send(records("b"))
     own_broker.start()

@@ -11,7 +11,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -37,12 +36,13 @@ from dev.demo_flights import POSITION, REAL, TEXT, TIME, WHOLE, checksum
 from dev.demo_screen import Screen
 from dev.paths import CHECKOUT
 from dev.processes import ChildError, Children, StoppingError, living
+from tests.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.integration
 
 ALL_FLIGHTS = 336_776
 EVERY = 7
-DEADLINE = 30.0
+DEADLINE = PATIENCE
 
 
 @pytest.fixture(scope="module")
@@ -55,13 +55,6 @@ def some(flights: pd.DataFrame) -> pd.DataFrame:
     """Forty flights, cancelled ones (without times) among them, at positions of two partitions."""
     chosen = pd.concat([flights.head(20), flights[flights["dep_time"].isna()].head(20)], ignore_index=True)
     return chosen.assign(kafka_partition=chosen.index % 2, kafka_offset=chosen.index // 2)
-
-
-def await_true(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
 
 
 # -- the source data --------------------------------------------------------------------------------------------------
@@ -291,7 +284,7 @@ def family(tmp_path: Path) -> list[str]:
 
 def start(children: Children, command: list[str], directory: Path) -> set[int]:
     children.start("parent", command, env=os.environ, cwd=directory)
-    await_true(lambda: children.log("parent").read_text().count("up") == 2, "the family did not come up")
+    until(lambda: children.log("parent").read_text().count("up") == 2, what="the family")
     pids = {p.pid for p in children.family("parent")}
     assert len(pids) == 2
     return pids
@@ -310,7 +303,7 @@ def test_a_family_whose_parent_died_is_still_found(family: list[str], tmp_path: 
     children = Children(tmp_path)
     pids = start(children, family, tmp_path)
     os.kill(children.pid("parent") or 0, signal.SIGKILL)
-    await_true(lambda: children.pid("parent") is None, "the parent does not die")
+    until(lambda: children.pid("parent") is None, what="the end of the parent")
     with pytest.raises(ChildError, match="parent has ended"):
         children.expect_alive("parent")
     children.stop()
@@ -372,7 +365,7 @@ def test_an_interrupt_stops_everything_and_is_the_exit_code(
     with subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "started\n"
-        await_true(lambda: (tmp_path / "log" / "parent.log").read_text().count("up") == 2, "no family")
+        until(lambda: (tmp_path / "log" / "parent.log").read_text().count("up") == 2, what="the family")
         pids = {p.pid for p in Children(tmp_path).family("parent")}
         process.send_signal(number)
         assert process.wait(DEADLINE) == 128 + number

@@ -20,7 +20,6 @@ from confluent_kafka.admin import (
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
-    NewTopic,
     ResourcePatternType,
     ResourceType,
 )
@@ -33,7 +32,9 @@ from airflow_provider_lakecommit.hooks.table import Tables
 from airflow_provider_lakecommit.landing import LandingSpec
 from dev.kafka import Broker, free_port
 from tests.faults.world import World, records
+from tests.fixtures.kafka import create_topic
 from tests.integration.cli import LAND_SECONDS, run, write_spec
+from tests.waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -71,12 +72,17 @@ def bad(spec: LandingSpec, every: timedelta | None = MINUTE, level: Level = Leve
 
 
 def set_topic(admin: AdminClient, topic: str, **settings: str) -> None:
-    entries = [
-        ConfigEntry(key.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET)
-        for key, value in settings.items()
-    ]
+    wanted = {key.replace("_", "."): value for key, value in settings.items()}
+    entries = [ConfigEntry(k, v, incremental_operation=AlterConfigOpType.SET) for k, v in wanted.items()]
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
     admin.incremental_alter_configs([resource])[resource].result(30)
+    # The controller has it then; the broker that is asked hears of it a moment later.
+    asked = ConfigResource(ResourceType.TOPIC, topic)
+    until(
+        lambda: (
+            wanted.items() <= {k: e.value for k, e in admin.describe_configs([asked])[asked].result(30).items()}.items()
+        )
+    )
 
 
 def test_a_landing_that_works_has_nothing_wrong_and_is_left_as_it_was(world: World) -> None:
@@ -139,7 +145,7 @@ def test_a_control_topic_that_is_missing_may_be_made_if_the_brokers_say_so(world
     assert "not-yet-there" not in admin.list_topics(timeout=30).topics
     # Kafka refuses names that differ in a dot and an underscore only.
     odd = str(world.landing.topics) + ".x"
-    admin.create_topics([NewTopic(odd, 1, 1)])[odd].result(30)
+    create_topic(admin, odd)
     name = odd.replace(".", "_")
     spec = spec_of(world, landing=replace(world.landing, control_topic=name))
     assert "may not be made: Topic" in bad(spec)[f"control topic {name}"]
@@ -197,8 +203,8 @@ def test_rights_that_a_principal_lacks_are_named(world: World, tmp_path: Path) -
     with Broker(tmp_path / "guarded", properties=rules) as guarded:
         admin = AdminClient({"bootstrap.servers": guarded.bootstrap})
         landing = replace(world.landing, topics="source", control_topic="control")
-        for future in admin.create_topics([NewTopic("source", 1, 1), NewTopic("control", 1, 1)]).values():
-            future.result(30)
+        for topic in ("source", "control"):
+            create_topic(admin, topic)
         allowed = [
             (ResourceType.TOPIC, "source", AclOperation.DESCRIBE),
             (ResourceType.TOPIC, "control", AclOperation.READ),
@@ -209,6 +215,9 @@ def test_rights_that_a_principal_lacks_are_named(world: World, tmp_path: Path) -
             entry = AclBinding(kind, name, pattern, "User:ANONYMOUS", "*", operation, AclPermissionType.ALLOW)
             admin.create_acls([entry])[entry].result(30)
         spec = spec_of(world, landing=landing, kafka={"bootstrap.servers": guarded.bootstrap})
+        # The broker's authorizer hears of a rule a moment after it was made.
+        rights = {"rights on source", "rights on control", "transactional id"}
+        until(lambda: rights <= bad(spec).keys())
         found = bad(spec)
         assert found["rights on source"] == "lacks READ"
         assert found["rights on control"] == "lacks WRITE"

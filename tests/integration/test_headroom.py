@@ -11,17 +11,26 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from airflow_provider_lakecommit.cycle.headroom import ask
+from airflow_provider_lakecommit.cycle.headroom import Watch, ask
 from airflow_provider_lakecommit.cycle.prepare import prepare_for_commit
 from airflow_provider_lakecommit.cycle.status import Status, read_status, to_dict
 from airflow_provider_lakecommit.hooks.kafka_admin import ClusterAdmin
 from airflow_provider_lakecommit.landing import Landing
 from tests.faults.world import SCHEMA, World, catalog_in, records
+from tests.waiting import until
 
 pytestmark = pytest.mark.integration
 
 Produce = Callable[..., list[tuple[int, int]]]
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is asked has its answer in time: a plan waits for 50 ms, which a busy broker may exceed."""
+    monkeypatch.setattr(Watch.found, "__defaults__", (60.0,))
+    monkeypatch.setattr(ask, "__kwdefaults__", {"patience": 60.0})
+    monkeypatch.setattr("airflow_provider_lakecommit.cycle.status.HEADROOM_SECONDS", 60.0)
 
 
 @pytest.fixture
@@ -45,6 +54,9 @@ def set_topic(admin: AdminClient, topic: str, key: str, value: str) -> None:
     entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
     admin.incremental_alter_configs([resource])[resource].result(30)
+    # The controller has it then; the broker that is asked hears of it a moment later.
+    asked = ConfigResource(ResourceType.TOPIC, topic)
+    until(lambda: admin.describe_configs([asked])[asked].result(30)[key].value == value)
 
 
 def test_the_oldest_unread_offset_expires_a_retention_after_its_timestamp(world: World, produce: Produce) -> None:

@@ -20,6 +20,7 @@ from airflow_provider_lakecommit.hooks.kafka_admin import topic_id_text
 from airflow_provider_lakecommit.spark.chunks import Chunk
 from airflow_provider_lakecommit.spark.read import SliceReader
 from dev.kafka import Broker
+from tests.fixtures.kafka import delete_topic
 
 pytestmark = pytest.mark.integration
 
@@ -209,7 +210,7 @@ def test_a_topic_made_anew_while_it_is_read_is_noticed(
     with SliceReader({"bootstrap.servers": bootstrap}, [span(topic, 0, 3, topic_id=planned)]) as reader:
         chunks = reader.read()
         next(chunks)
-        admin.delete_topics([topic], operation_timeout=30)[topic].result(30)
+        delete_topic(admin, topic)
         with pytest.raises(SourceError, match=topic):
             list(chunks)
 
@@ -286,12 +287,13 @@ def test_a_broker_that_falls_silent_is_told_after_the_read_timeout(
     pid = broker.pid
     assert pid is not None
 
-    with SliceReader(narrow, [span(topic, 0, 3000)], batch_records=10, read_timeout=2.0) as reader:
+    with SliceReader(narrow, [span(topic, 0, 3000)], batch_records=10, read_timeout=3.0) as reader:
         chunks = reader.read()
         next(chunks)
+        # For less than the time after which the controller shuts a silent broker out.
         os.kill(pid, signal.SIGSTOP)
         try:
-            with pytest.raises(SourceUnavailableError, match=r"nothing arrived for 2 s at offset \d+.*read again"):
+            with pytest.raises(SourceUnavailableError, match=r"nothing arrived for 3 s at offset \d+.*read again"):
                 list(chunks)
         finally:
             os.kill(pid, signal.SIGCONT)

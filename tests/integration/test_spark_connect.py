@@ -241,10 +241,11 @@ def test_an_older_attempt_that_is_told_to_stop_leaves_adopted_work_alone(
     older = Attempt(window)
     gate.await_begun(0, 1)
     newer = Attempt(window)
-    older.ended()
+    older.join(PATIENCE)
     # Airflow tells an orphan to stop only after its next attempt has begun; and it may tell one that still waits.
     older.engine._running.append(newer.engine._running[0])
     older.engine.stop()
+    older.ended()
     gate.let_pass()
     assert newer.ended().error is None
     assert gate.begun == dict.fromkeys(range(SLICES), 1)
@@ -353,18 +354,24 @@ def test_no_setting_of_a_connection_is_seen_anywhere(
     assert Counter(r.status for r in engine.run(window.left_job(), secrets)) == {"done": SLICES}
     session = engine._calls.session_id
     pages = ["jobs", "stages", "environment", "executors", "SQL", "connect", f"connect/session/?id={session}"]
-    seen = {page: read_page(f"{connect_page}/{page}") for page in pages}
-    seen |= {str(f): f.read_text(errors="replace") for f in connect_server.directory.rglob("*") if f.is_file()}
+    seen: dict[str, str] = {}
+
+    def shown() -> set[str]:
+        """Where the job can be found by its tag; pages and events follow a moment after its end."""
+        seen.update({page: read_page(f"{connect_page}/{page}") for page in pages})
+        files = [f for f in connect_server.directory.rglob("*") if f.is_file()]
+        seen.update({str(f): f.read_text(errors="replace") for f in files})
+        tag = f"commit={window.ticket.cycle.commit_id}"
+        return {"events" if "events" in place else place for place, text in seen.items() if tag in text}
+
+    # What may be seen is seen, so the places are the right ones: tags and names by which a person finds the job.
+    until(lambda: {"stages", "connect", "events"} <= shown())
     seen |= {
         "output": "".join(capfd.readouterr()),
         "log": caplog.text,
         "error": repr((engine.__dict__, window.secrets)),
     }
     assert [place for place, text in seen.items() if CANARY in text] == []
-    # What may be seen is seen, so the places are the right ones: tags and names by which a person finds the job.
-    shown = [place for place, text in seen.items() if f"commit={window.ticket.cycle.commit_id}" in text]
-    assert any("events" in place for place in shown)
-    assert {"stages", "connect"} <= set(shown)
     window.check()
 
 

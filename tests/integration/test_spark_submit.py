@@ -112,7 +112,7 @@ def test_a_job_whose_slice_is_to_be_done_again_ends_with_an_error_that_names_it(
 
 
 def test_a_job_that_is_told_to_stop_ends_at_once_and_leaves_nothing(scratch: Path, output: Output) -> None:
-    submit = SparkSubmit("spark_default", grace=timedelta(seconds=30))
+    submit = SparkSubmit("spark_default", grace=timedelta(seconds=DEADLINE))
     ended: list[BaseException] = []
 
     def run() -> None:
@@ -129,9 +129,9 @@ def test_a_job_that_is_told_to_stop_ends_at_once_and_leaves_nothing(scratch: Pat
     assert process is not None
     began = time.monotonic()
     submit.stop()
-    worker.join(DEADLINE)
+    worker.join(2 * DEADLINE)
     assert not worker.is_alive()
     assert ended
     assert process.poll() is not None
-    assert time.monotonic() - began < 20, "the grace period was waited for, though the job ended by itself"
+    assert time.monotonic() - began < DEADLINE, "the grace period was waited for, though the job ended by itself"
     assert not list(scratch.glob("lakecommit-*"))

@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parents[2] / PACKAGE
 AIRFLOW = frozenset({"airflow"})
 SPARK = frozenset({"pyspark", "py4j"})
 HEAVY = frozenset({"confluent_kafka", "pyarrow", "pyiceberg"})
+LAKE = frozenset({"pyarrow", "pyiceberg", "pandas"})
 STDLIB = frozenset(sys.stdlib_module_names)
 
 
@@ -83,9 +84,12 @@ RULES = (
     Rule(room="assets", nowhere=SPARK, lazily=AIRFLOW | HEAVY),
     Rule(room="operators", lazily=SPARK),
     Rule(room="task_groups", nowhere=SPARK, lazily=HEAVY),
+    Rule(room="sensors", nowhere=SPARK | LAKE, lazily=HEAVY),
+    Rule(room="triggers", nowhere=SPARK | LAKE, lazily=HEAVY),
+    Rule(room="notifications", nowhere=SPARK | LAKE | HEAVY),
 )
 #: The only modules of hooks/ that know Airflow: everything else there also serves the command line.
-AIRFLOW_HOOKS = {ROOT / "hooks" / f"{name}.py" for name in ("connections", "engines", "spark")}
+AIRFLOW_HOOKS = {ROOT / "hooks" / f"{name}.py" for name in ("connections", "engines", "kafka_connect", "spark")}
 
 
 def modules(room: str) -> list[Path]:
@@ -188,7 +192,7 @@ def load_without(blocked: str, rooms: str) -> str:
     """Import every module of *rooms*, those that are there, in a Python in which *blocked* cannot be imported."""
     there = [room for room in rooms.split(",") if modules(room)]
     command = [sys.executable, "-c", WITHOUT, PACKAGE, blocked, ",".join(there or ["get_provider_info"])]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
     # Airflow may log to standard output before
     return done.stdout.splitlines()[-1] if done.returncode == 0 else done.stderr
 
@@ -197,6 +201,7 @@ def load_without(blocked: str, rooms: str) -> str:
     ("blocked", "rooms"),
     [
         ("pyspark,py4j", "landing,core,wire,hooks,committer,cycle,doctor,cli,operators,task_groups"),
+        ("pyspark,py4j,pyarrow,pyiceberg,pandas", "sensors,triggers,notifications"),
         ("pyspark,py4j,airflow", "landing,core,wire,committer,cycle,doctor,cli"),
         ("pyspark,py4j,airflow,pyiceberg,confluent_kafka,pyarrow", "landing,core,wire,get_provider_info"),
         ("airflow", "spark"),

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_lakecommit.committer.turns import ClosedError, Turns
+from airflow_provider_lakecommit.committer.turns import Turns
+from airflow_provider_lakecommit.exceptions import ClosedError
 
 
 class WorkError(Exception):

@@ -13,7 +13,7 @@ import pytest
 
 from airflow_provider_lakecommit.committer import pool as pool_module
 from airflow_provider_lakecommit.committer.pool import Pool
-from airflow_provider_lakecommit.committer.turns import ClosedError
+from airflow_provider_lakecommit.exceptions import ClosedError
 
 NEVER = 3600.0
 
