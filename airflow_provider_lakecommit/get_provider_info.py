@@ -35,20 +35,41 @@ def get_provider_info() -> dict[str, Any]:
                     "airflow_provider_lakecommit.operators.commit",
                     "airflow_provider_lakecommit.operators.outcome",
                     "airflow_provider_lakecommit.operators.land",
+                    "airflow_provider_lakecommit.operators.kafka_connect",
+                    "airflow_provider_lakecommit.operators.rescue",
                 ],
             },
         ],
-        "sensors": [],
+        "sensors": [
+            {
+                "integration-name": "Lakecommit",
+                "python-modules": ["airflow_provider_lakecommit.sensors.stalled_commits"],
+            },
+        ],
         "hooks": [
             {
                 "integration-name": "Lakecommit",
                 "python-modules": [
                     "airflow_provider_lakecommit.hooks.connections",
+                    "airflow_provider_lakecommit.hooks.kafka_connect",
                     "airflow_provider_lakecommit.hooks.spark",
                 ],
             },
         ],
-        "triggers": [],
+        "triggers": [
+            {
+                "integration-name": "Lakecommit",
+                "python-modules": [
+                    "airflow_provider_lakecommit.triggers.stalled_commits",
+                    "airflow_provider_lakecommit.triggers.commit_state",
+                    "airflow_provider_lakecommit.triggers.backlog",
+                ],
+            },
+        ],
+        "notifications": [
+            "airflow_provider_lakecommit.notifications.commits.CommitsStalledNotifier",
+            "airflow_provider_lakecommit.notifications.commits.CommitsRecoveredNotifier",
+        ],
         "config": {
             "lakecommit": {
                 "description": "Settings of the landings of this Airflow deployment.",

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 from uuid import uuid4
 
+from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from airflow_provider_lakecommit.committer.ledger import Condition, read_ledger, require_ledger, tag_name
@@ -37,13 +38,23 @@ def tables(rim: Rim) -> tuple[list[Finding], list[Table]]:
     except Exception as e:
         seen = rim.tables.describe(e)
         return [fail("catalog", seen, "check that it runs, can be reached, and takes the credentials")], found
-    out = [ok("catalog", rim.tables.name)]
+    out = [ok("catalog", rim.tables.name), *_lock(rim.tables.catalog)]
     for name in rim.landing.tables:
         out += looked(f"table {name}", lambda name=name: _table(rim, name, found))  # type: ignore[misc]
     for table in found:
         place = probe_place(table)
         out += looked(f"storage of {'.'.join(table.name())}", lambda t=table, p=place: _storage(t, p))  # type: ignore[misc]
     return out, found
+
+
+def _lock(catalog: Catalog) -> Iterable[Finding]:
+    if type(catalog).__module__ == "pyiceberg.catalog.hive":
+        yield warn(
+            "catalog lock",
+            "a Hive Metastore's lock ends by itself: a committer that stands still past metastore.txn.timeout and then "
+            "goes on overwrites what others have committed",
+            "see that no committer can be paused that long, or take another catalog (docs: Catalogs)",
+        )
 
 
 def _table(rim: Rim, name: str, found: list[Table]) -> Iterable[Finding]:

@@ -20,7 +20,7 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.hooks.sql_catalog import catalog_name
 
-__all__ = ["catalog_properties", "connection", "kafka_settings"]
+__all__ = ["catalog_properties", "connection", "kafka_settings", "stated_properties"]
 
 
 class _SettingsHook(KafkaBaseHook):
@@ -69,6 +69,19 @@ def catalog_properties(iceberg_conn_id: str, *, reach: bool = True) -> dict[str,
 
     :raises SpecError: no such connection, or it says neither where nor what the catalog is
     """
+    properties = stated_properties(iceberg_conn_id)
+    if reach:
+        properties["name"] = catalog_name(properties, iceberg_conn_id)
+    else:
+        properties.setdefault("name", iceberg_conn_id)
+    return properties
+
+
+def stated_properties(iceberg_conn_id: str) -> dict[str, str]:
+    """The same without a name that nobody stated, so that nothing is asked of the catalog.
+
+    :raises SpecError: no such connection, or it says neither where nor what the catalog is
+    """
     found = connection(iceberg_conn_id, "iceberg", "the catalog's URI as host or properties in its extra")
     properties = {key: str(value) for key, value in found.extra_dejson.items() if value is not None}
     if found.host:
@@ -81,8 +94,4 @@ def catalog_properties(iceberg_conn_id: str, *, reach: bool = True) -> dict[str,
             f"the Iceberg connection {iceberg_conn_id!r} does not say where its {properties['type']} catalog is: "
             "give the URI as host, or as `uri` in its extra"
         )
-    if reach:
-        properties["name"] = catalog_name(properties, iceberg_conn_id)
-    else:
-        properties.setdefault("name", iceberg_conn_id)
     return properties
