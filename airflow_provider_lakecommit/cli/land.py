@@ -57,7 +57,9 @@ def land_cycles(
     say: Callable[[str], None],
     cycles: int | None,
 ) -> int:
-    """The cycles of one landing, each told as it is closed; the exit code."""
+    """The cycles of one landing, each told as it is closed; the exit code. It is that of a refusal, too, where the last
+    cycle planned no window though there was something to be read.
+    """
     outcomes: list[CycleOutcome] = []
     for outcome in lander.cycles(most=cycles):
         result({"landing": spec.landing.name, **line_of(outcome, spec.landing.table)})
@@ -65,7 +67,7 @@ def land_cycles(
         outcomes.append(outcome)
     ended = RunOutcome.of(spec.landing.name, outcomes)
     say(str(ended))
-    return Exit.REFUSED if ended.closed.blocked else Exit.DONE
+    return Exit.REFUSED if ended.closed.blocked or ended.held else Exit.DONE
 
 
 def line_of(outcome: CycleOutcome, data_table: str) -> dict[str, Any]:
@@ -83,6 +85,7 @@ def line_of(outcome: CycleOutcome, data_table: str) -> dict[str, Any]:
             "offsets": offsets(Coverage.of((s.partition, s.range) for each in slices for s in each.spans)),
         },
         "slices": dict(outcome.written.slices),
+        "held": plan.reason if outcome.put_off else None,
         "trouble": list(outcome.written.trouble),
         "seconds": {step: round(seconds, 3) for step, seconds in outcome.seconds.items()},
     }

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,9 +11,8 @@ from uuid import uuid4
 
 import pytest
 
-from airflow_provider_lakecommit.exceptions import LakecommitError
 from dev.postgres import Postgres
-from tests.faults.world import Killed, World, deaths, records
+from tests.faults.world import Killed, World, deaths, race, records
 
 pytestmark = pytest.mark.postgres
 
@@ -56,21 +54,6 @@ def test_a_death_at_a_durable_step(make_world: Make, produce: Produce, when: str
 def test_runs_that_race_double_nothing(make_world: Make, produce: Produce) -> None:
     world = make_world()
     produce(world.landing.topics, records(0, 200))
-    errors: list[Exception] = []
-
-    def run(name: str) -> None:
-        try:
-            opened = world.open(name, release=False)
-            world.write(opened)
-            world.close(name, opened)
-        except Exception as e:
-            errors.append(e)
-
-    threads = [threading.Thread(target=run, args=(f"race-{n}",)) for n in range(3)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    race(world)
     world.settle()
-    assert [e for e in errors if not isinstance(e, LakecommitError)] == []
     world.check(Counter(range(200)))

@@ -132,17 +132,20 @@ def test_pending_slices_are_finished_or_voided_as_the_landing_says(
     world.check(Counter(range(60)))
 
 
+VOIDING = {
+    "partitions": 1,
+    "create": CREATE,
+    "table": TABLE,
+    "dead_letter_table": "shop.dead",
+    "slice_records": 20,
+    "on_spec_change": "void",
+    "dead_letter_max_ratio": 1.0,
+}
+
+
 def test_a_voiding_spec_change_judges_nothing_anew_that_is_landed(make_world: Make, produce: Produce) -> None:
     """A dead-letter table that got no rows must not lag behind: what it has passed is passed for good."""
-    world = make_world(
-        partitions=1,
-        create=CREATE,
-        table=TABLE,
-        dead_letter_table="shop.dead",
-        slice_records=20,
-        on_spec_change="void",
-        dead_letter_max_ratio=1.0,
-    )
+    world = make_world(**VOIDING)
     strangers = [(str(i), {"id": i, "stranger": 1}) for i in range(40)]
     produce(world.landing.topics, strangers)
     world.run()
@@ -161,15 +164,7 @@ def rename(world: World, table: str, to: str) -> None:
 
 
 def test_a_voiding_spec_change_waits_for_dead_letters_of_what_is_landed(make_world: Make, produce: Produce) -> None:
-    world = make_world(
-        partitions=1,
-        create=CREATE,
-        table=TABLE,
-        dead_letter_table="shop.dead",
-        slice_records=20,
-        on_spec_change="void",
-        dead_letter_max_ratio=1.0,
-    )
+    world = make_world(**VOIDING)
     produce(world.landing.topics, records(0, 1))
     world.run()
     produce(world.landing.topics, [(str(i), {"id": i} if i % 2 else {"id": "none"}) for i in range(1, 21)])

@@ -10,6 +10,7 @@ handler of the package runs.
 from __future__ import annotations
 
 import json
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ from airflow_provider_lakecommit.cycle.open import open_cycle
 from airflow_provider_lakecommit.cycle.results import Closed, Opened
 from airflow_provider_lakecommit.cycle.rim import Rim, RunIdentity
 from airflow_provider_lakecommit.cycle.write import group_job
+from airflow_provider_lakecommit.exceptions import LakecommitError
 from airflow_provider_lakecommit.hooks.control_writer import ControlWriter
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, run_task
@@ -145,6 +147,26 @@ class World:
         lost, doubled = expected - found, found - expected
         if lost or doubled:
             raise AssertionError(f"lost {dict(lost)}, doubled {dict(doubled)}; {self.lines[-12:]}")
+
+
+def race(world: World, runs: int = 3) -> None:
+    """Whole cycles of some runs at once; one may refuse another, and nothing else may be raised."""
+    errors: list[Exception] = []
+
+    def run(name: str) -> None:
+        try:
+            opened = world.open(name, release=False)
+            world.write(opened)
+            world.close(name, opened)
+        except Exception as e:
+            errors.append(e)
+
+    threads = [threading.Thread(target=run, args=(f"race-{n}",)) for n in range(runs)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert [e for e in errors if not isinstance(e, LakecommitError)] == []
 
 
 def records(first: int, count: int) -> list[tuple[str, str]]:

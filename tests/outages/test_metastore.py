@@ -26,7 +26,7 @@ from airflow_provider_lakecommit.hooks import table
 from airflow_provider_lakecommit.landing import Landing
 from dev.metastore import Metastore
 from tests.faults.steps import check_verified
-from tests.faults.world import World, records
+from tests.faults.world import World, race, records
 from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.metastore
@@ -72,23 +72,8 @@ def test_the_doctor_tells_that_the_lock_is_a_lease(make_hive_world: Callable[...
 def test_runs_that_race_double_nothing(make_hive_world: Callable[..., World], produce: Produce) -> None:
     world = make_hive_world()
     produce(world.landing.topics, records(0, 200))
-    errors: list[Exception] = []
-
-    def run(name: str) -> None:
-        try:
-            opened = world.open(name, release=False)
-            world.write(opened)
-            world.close(name, opened)
-        except Exception as e:
-            errors.append(e)
-
-    threads = [threading.Thread(target=run, args=(f"race-{n}",)) for n in range(3)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    race(world)
     world.settle()
-    assert [e for e in errors if not isinstance(e, LakecommitError)] == []
     world.check(Counter(range(200)))
 
 
