@@ -193,8 +193,10 @@ def _passed_by(state: State, seen: Seen, rules: Rules) -> tuple[Begun, ...]:
         return state.begun
     # After a rebalance. With all answers in hand the old coordinator must have tried to commit, and failed.
     last = state.begun[-1]
-    answered = _answered_in(state, last.commit)
-    return (*state.begun[:-1], replace(last, cut=not answered or not answered >= state.missing.keys()))
+    answered, heard = _answered_in(state, last.commit), (a.partitions for a in items(state.answers))
+    # Also of those that were late in the cycle before, and were heard of then for the first time.
+    expected = frozenset(state.missing).union(*heard)
+    return (*state.begun[:-1], replace(last, cut=not answered or not answered >= expected))
 
 
 def _answered_in(state: State, commit: bytes) -> frozenset[Partition]:

@@ -3,11 +3,20 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 import pytest
 
 from tests.airflow.live import Live, live_airflow
+
+
+@pytest.fixture(autouse=True)
+def own_signals() -> Iterator[None]:
+    """Airflow's task runner, run in this process, leaves its handler behind."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
 
 
 @pytest.fixture(scope="package")

@@ -166,6 +166,21 @@ def test_a_cycle_that_a_rebalance_cuts_off_is_no_failure() -> None:
     assert set(sink.heard) <= set(CALM)
 
 
+def test_a_cycle_that_a_rebalance_cuts_off_is_none_with_a_task_that_was_heard_too_late_before() -> None:
+    sink = Sink()
+    late = sink.start()
+    sink.answer(FIRST)
+    sink.publish()
+    sink.complete(through=False)
+    sink.answer(SECOND, commit=late)
+    sink.wait()
+    sink.start()
+    sink.answer(FIRST)
+    sink.key = b"the next coordinator"
+    sink.start()
+    assert set(sink.heard) <= set(CALM)
+
+
 def test_a_coordinator_that_dies_of_its_commit_is_a_failure() -> None:
     sink = healthy()
     for key in (b"second", b"third"):
