@@ -94,24 +94,28 @@ def test_a_wait_ends_when_a_cycle_completes(guarded: Guarded, options: dict[str,
     assert guarded.run(last, on_stall="wait", timeout=240.0, **options) == {"guard": "success", "work": "success"}
 
 
+@pytest.mark.airflow_long
 @pytest.mark.parametrize(("soft_fail", "state"), [(False, "failed"), (True, "skipped")])
 def test_a_wait_ends_at_its_timeout(guarded: Guarded, soft_fail: bool, state: str) -> None:
     guarded.connector.stall()
     assert guarded.run(on_stall="wait", timeout=1.0, soft_fail=soft_fail)["guard"] == state
 
 
+@pytest.mark.airflow_long
 def test_what_cannot_be_judged_passes_or_holds_as_told(guarded: Guarded) -> None:
     guarded.connector.start()
     assert guarded.run(on_unknown="pass")["guard"] == "success"
     assert guarded.run(on_unknown="stall")["guard"] == "skipped"
 
 
+@pytest.mark.airflow_long
 def test_a_table_that_is_too_old_is_held(guarded: Guarded) -> None:
     guarded.connector.healthy(age=3600.0)
     assert guarded.run(max_valid_through_age=timedelta(hours=2))["guard"] == "success"
     assert guarded.run(max_valid_through_age=timedelta(minutes=30))["guard"] == "skipped"
 
 
+@pytest.mark.airflow_long
 def test_a_stall_that_lasts_turns_red(guarded: Guarded) -> None:
     guarded.connector.stall(every=600.0)
     assert guarded.run(fail_after=timedelta(hours=1))["guard"] == "skipped"
