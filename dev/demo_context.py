@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar
@@ -74,6 +75,32 @@ class Demo:
         """Trigger a run of the Dag and tell how it ended."""
         self.stack.airflow.client.trigger(DAG, run)
         return self.await_run(run)
+
+    def begin(self, run: str, reached: Callable[[CycleStory], bool]) -> None:
+        """Trigger a run, and wait until its cycle has come so far.
+
+        :raises DemoError: the run ended before
+        """
+        client = self.stack.airflow.client
+        client.trigger(DAG, run)
+        while True:
+            cycle = self.watch.cycle(run)
+            if cycle is not None and reached(cycle):
+                return
+            seen = len(cycle.reported) if cycle else 0
+            self.screen.progress(f"{run}  {seen} slices reported")
+            if client.run_state(DAG, run) in ("success", "failed"):
+                raise DemoError(f"the run {run} ended after {seen} slices, before it could be disturbed")
+
+    def lakecommit(self, name: str, *arguments: str, timeout: float) -> tuple[int, list[str]]:
+        """Exit code and output of the command line; ``name`` is that of its log."""
+        command = [sys.executable, "-m", "airflow_provider_lakecommit.cli.main", *arguments]
+        self.screen.progress(f"lakecommit {arguments[0]}")
+        stack = self.stack
+        code = stack.children.outcome(
+            name, command, env=stack.airflow.environment, cwd=stack.directory, timeout=timeout
+        )
+        return code, stack.children.log(name).read_text().strip().splitlines()
 
     def await_run(self, run: str) -> str:
         """How a run ended."""

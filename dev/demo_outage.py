@@ -8,15 +8,13 @@ alone, and the step says so. The catalog is put back however the step ends.
 from __future__ import annotations
 
 import json
-import sys
 import textwrap
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from dev.demo_context import Demo, DemoError
+from dev.demo_context import Demo
 from dev.demo_screen import number
-from dev.stack import DAG
 
 EVENTS = 40_000
 """Sent before the outage, and as many while it lasts."""
@@ -69,12 +67,9 @@ def _drain(demo: Demo) -> None:
 @contextmanager
 def _no_catalog_from_mid_window(demo: Demo, run: str) -> Iterator[None]:
     """Trigger a run, and take the catalog away when its window is planned."""
-    client, database = demo.stack.airflow.client, demo.stack.directory / "catalog.db"
+    database = demo.stack.directory / "catalog.db"
     away = database.with_name("catalog.away")
-    client.trigger(DAG, run)
-    while demo.watch.cycle(run) is None:
-        if client.run_state(DAG, run) in ("success", "failed"):
-            raise DemoError(f"the run {run} ended before it had planned anything")
+    demo.begin(run, lambda cycle: True)
     database.rename(away)
     database.mkdir()
     try:
@@ -86,15 +81,11 @@ def _no_catalog_from_mid_window(demo: Demo, run: str) -> Iterator[None]:
 
 def _check_verdict(demo: Demo, due: str) -> None:
     """`lakecommit stall`, which looks at nothing but the control topic."""
-    demo.screen.progress("lakecommit stall")
-    stack, landing = demo.stack, demo.landing
-    command = [sys.executable, "-m", "airflow_provider_lakecommit.cli.main", "stall", "--json"]
-    command += ["--bootstrap", stack.broker.bootstrap]
-    command += ["--control-topic", landing.control_topic_name, "--group", landing.group_id]
-    name = f"stall-{due}"
-    environment = stack.airflow.environment
-    stack.children.outcome(name, command, env=environment, cwd=stack.directory, timeout=VERDICT_SECONDS)
-    lines = [line for line in stack.children.log(name).read_text().splitlines() if line.startswith("{")]
-    found = json.loads(lines[-1]) if lines else {}
+    landing = demo.landing
+    where = ["--bootstrap", demo.stack.broker.bootstrap, "--control-topic", landing.control_topic_name]
+    asked = ["stall", "--json", *where, "--group", landing.group_id]
+    _, lines = demo.lakecommit(f"stall-{due}", *asked, timeout=VERDICT_SECONDS)
+    told = [line for line in lines if line.startswith("{")]
+    found = json.loads(told[-1]) if told else {}
     text = textwrap.shorten(f"{str(found.get('verdict')).upper()}: {found.get('reason')}", SHOWN, placeholder=" …")
     demo.screen.check("lakecommit stall", text, found.get("verdict") == due)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The steps of the demo up to the one that lands nothing; :mod:`dev.demo_story` has the last."""
+"""The steps of the demo up to the one that lands nothing; :mod:`.demo_outage` and :mod:`.demo_story` go on."""
 
 from __future__ import annotations
 
@@ -93,18 +93,10 @@ def _check_slices(demo: Demo, first: CycleStory, second: CycleStory) -> None:
 
 def _run_and_kill(demo: Demo, run: str) -> int:
     """Trigger a run, and kill its Spark as soon as some slices are reported; how many processes that were."""
-    client = demo.stack.airflow.client
-    client.trigger(DAG, run)
-    while True:
-        cycle = demo.watch.cycle(run)
-        seen = len(cycle.reported) if cycle else 0
-        demo.screen.progress(f"{run}  {seen} slices reported")
-        if seen >= ENOUGH:
-            victims = _spark_of(demo.stack)
-            kill_all(victims)
-            return len(victims)
-        if client.run_state(DAG, run) in ("success", "failed"):
-            raise DemoError(f"the run {run} ended after {seen} slices, before its Spark could be killed")
+    demo.begin(run, lambda cycle: len(cycle.reported) >= ENOUGH)
+    victims = _spark_of(demo.stack)
+    kill_all(victims)
+    return len(victims)
 
 
 def _spark_of(stack: Stack) -> list[Process]:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Sequence
 from uuid import UUID
 
@@ -84,15 +83,11 @@ def _said(entries: Sequence[Entry]) -> str:
 
 def _check_verify(demo: Demo) -> None:
     """`lakecommit verify` looks at the history of both tables."""
-    demo.screen.progress("lakecommit verify")
     stack = demo.stack
     spec = stack.directory / "flights.yaml"
     sections = {"kafka": {"bootstrap.servers": stack.broker.bootstrap}, "catalog": stack.catalog}
     # The catalog's URI may hold a password.
     with os.fdopen(os.open(spec, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
         yaml.safe_dump({**demo.landing.to_dict(), **sections}, file)
-    command = [sys.executable, "-m", "airflow_provider_lakecommit.cli.main", "verify", str(spec)]
-    environment = stack.airflow.environment
-    code = stack.children.outcome("verify", command, env=environment, cwd=stack.directory, timeout=VERIFY_SECONDS)
-    lines = stack.children.log("verify").read_text().strip().splitlines()
+    code, lines = demo.lakecommit("verify", "verify", str(spec), timeout=VERIFY_SECONDS)
     demo.screen.check("lakecommit verify", lines[-1] if lines else f"exit code {code}", code == 0)

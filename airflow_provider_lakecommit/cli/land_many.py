@@ -5,8 +5,9 @@ Contract: each landing is landed as if it were alone, and one that is slow, hang
 (see :mod:`~airflow_provider_lakecommit.cycle.many`). They share one local Spark session, and the clients of a catalog
 that they name with equal properties. Every line says whose it is, and the last one what became of all.
 
-Failure story: the exit code is that of the worst: 2 where a spec is wrong, else 1 where a landing failed or has a
-blocked range, and its error is told with its name. A call that is told to stop tells every landing so.
+Failure story: the exit code is that of the worst: 2 where a spec is wrong, else 1 where a landing failed, has a blocked
+range or was held without a window, and its error is told with its name. A call that is told to stop tells every landing
+so.
 """
 
 from __future__ import annotations
@@ -173,7 +174,7 @@ def tell_ends(ended: Mapping[str, int | BaseException], wrong: Mapping[str, Spec
     parts = [
         f"{len(ended) - len(failed) - len(refused)} of {len(ended) + len(wrong)} landings did what was asked",
         f"failed: {', '.join(failed)}" if failed else "",
-        f"with a blocked range: {', '.join(refused)}" if refused else "",
+        f"with a blocked range, or held without a window: {', '.join(refused)}" if refused else "",
         f"not to be used: {', '.join(wrong)}" if wrong else "",
     ]
     output.say("; ".join(filter(None, parts)))

@@ -13,11 +13,18 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from airflow_provider_lakecommit import __version__
+from airflow_provider_lakecommit.cli.arguments import (
+    control_log_arguments,
+    every_argument,
+    positive,
+    rescue_arguments,
+    stall_arguments,
+    unblock_arguments,
+)
 from airflow_provider_lakecommit.cli.output import Exit, Output, results_only, secrets_of, start_logging
 from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError
 from airflow_provider_lakecommit.landing import LandingSpec, load_spec
@@ -63,16 +70,16 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
 
     land = _command(commands, "land", "land what is new; one JSON line per cycle", _land, spec="many")
-    land.add_argument("--cycles", type=_positive, metavar="N", help="at most N cycles (default: until caught up)")
+    land.add_argument("--cycles", type=positive, metavar="N", help="at most N cycles (default: until caught up)")
 
     plan = _command(commands, "plan", "what the next cycle would do; no table is written", _plan)
     plan.add_argument("--explain", action="store_true", help="why each partition's window ends where it does")
 
     status = _command(commands, "status", "how far the tables are, what waits, what is open or blocked", _status)
-    _every_argument(status)
+    every_argument(status)
 
     doctor = _command(commands, "doctor", "check everything that a landing needs, all in one run", _doctor)
-    _every_argument(doctor)
+    every_argument(doctor)
     doctor.add_argument("--no-spark", dest="spark", action="store_false", help="start no Spark job")
 
     infer = _command(
@@ -85,7 +92,7 @@ def _parser() -> argparse.ArgumentParser:
     infer.add_argument("source", metavar="TOPIC|SPEC", help="a topic, with --bootstrap; or a YAML file of a landing")
     infer.add_argument("--bootstrap", metavar="HOST:PORT", help="brokers of the topic, in place of a spec")
     infer.add_argument("--kafka-config", metavar="FILE", help="YAML mapping of librdkafka settings")
-    infer.add_argument("--records", type=_positive, default=1000, metavar="N", help="how many to sample (default 1000)")
+    infer.add_argument("--records", type=positive, default=1000, metavar="N", help="how many to sample (default 1000)")
     infer.add_argument("--examples", action="store_true", help="show values of records in the comments")
 
     verify = _command(commands, "verify", "check ledger, accounting and files over the tables' history", _verify)
@@ -95,19 +102,19 @@ def _parser() -> argparse.ArgumentParser:
         help="look whether every file exists (default: only where the files are on a local disk)",
     )
 
-    _control_log_arguments(
+    control_log_arguments(
         _command(commands, "control-log", "every record of a control topic, decoded", _control_log, spec="optional")
     )
-    _stall_arguments(
+    stall_arguments(
         _command(commands, "stall", "how commits are doing, after every event of a control topic", _stall, spec="none")
     )
-    _rescue_arguments(
+    rescue_arguments(
         _command(
             commands, "rescue", "commit what a Kafka Connect sink announced and never committed", _rescue, spec="none"
         )
     )
     _ledger_arguments(commands)
-    _unblock_arguments(_command(commands, "unblock", "say how to go on with blocked ranges", _unblock))
+    unblock_arguments(_command(commands, "unblock", "say how to go on with blocked ranges", _unblock))
     return parser
 
 
@@ -121,65 +128,6 @@ def _command(commands: Any, name: str, what: str, run: Command, *, spec: str = "
     parser.add_argument("--json", action="store_true", help="results, and errors too, as JSON on standard output")
     parser.add_argument("--verbose", action="store_true", help="more of what happens, on standard error")
     return parser
-
-
-def _control_log_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--bootstrap", metavar="HOST:PORT", help="brokers, in place of a spec")
-    parser.add_argument("--topic", help="control topic (default: the one of the spec)")
-    parser.add_argument("--group", metavar="GROUP_ID", help="only records of this control group")
-    parser.add_argument(
-        "--kafka-config", metavar="FILE", help="YAML mapping of librdkafka settings, for brokers that want a login"
-    )
-
-
-def _stall_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--bootstrap", metavar="HOST:PORT", help="brokers (or bootstrap.servers by the next two)")
-    parser.add_argument("--kafka-config", "--config", metavar="FILE", help="YAML mapping of librdkafka settings")
-    parser.add_argument("-X", dest="settings", action="append", default=[], metavar="KEY=VALUE", help="one of them")
-    parser.add_argument("--control-topic", metavar="TOPIC", help="default: that of landings")
-    parser.add_argument(
-        "--group", metavar="GROUP_ID", help="connect-NAME of a connector, lakecommit-NAME of a landing (default: all)"
-    )
-    parser.add_argument("--follow", action="store_true", help="go on at the end of the topic")
-    parser.add_argument(
-        "--clock", choices=["event", "wall"], default="wall", help="whose time: the events' own, or what it is now"
-    )
-    parser.add_argument("--until", type=_moment, metavar="ISO", help="up to that time, and what is to be said then")
-    parser.add_argument("--stalled-cycles", type=_positive, default=3, metavar="N", help="cycles in a row (default 3)")
-    parser.add_argument(
-        "--silent-intervals", type=_factor, default=3.0, metavar="X", help="silence that means dead (default 3)"
-    )
-    parser.add_argument(
-        "--interval", type=_duration, metavar="TIME", help="a connector's commit interval (default: learned)"
-    )
-    parser.add_argument(
-        "--unanswered-cycles", type=_positive, default=3, metavar="N", help="that a partition may miss (default 3)"
-    )
-    parser.add_argument(
-        "--completion-timeout",
-        type=_duration,
-        default=timedelta(hours=1),
-        metavar="TIME",
-        help="a landing's (default 1h)",
-    )
-    parser.add_argument("--only-cycles", action="store_true", help="nothing but the rule of cycles in a row")
-
-
-def _rescue_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--connector", required=True, metavar="NAME", help="of the sink")
-    parser.add_argument("--catalog", required=True, metavar="FILE", help="YAML mapping of pyiceberg's properties")
-    parser.add_argument("--bootstrap", metavar="HOST:PORT", help="brokers (or bootstrap.servers by the next)")
-    parser.add_argument("--kafka-config", metavar="FILE", help="YAML mapping of librdkafka settings")
-    parser.add_argument("--control-topic", default="control-iceberg", metavar="TOPIC", help="default control-iceberg")
-    parser.add_argument("--group", metavar="GROUP_ID", help="in its events (default: connect-NAME)")
-    parser.add_argument("--table", action="append", metavar="TABLE", help="only this table (may be repeated)")
-    parser.add_argument("--branch", default="main", help="of the tables (default main)")
-    parser.add_argument("--commit", action="store_true", help="commit what waits; without, it is only shown")
-    stopped = parser.add_mutually_exclusive_group()
-    stopped.add_argument(
-        "--connect", metavar="URL", help="Kafka Connect, which must say that it is stopped or not there"
-    )
-    stopped.add_argument("--connector-is-gone", action="store_true", help="your word for it, where Connect is gone too")
 
 
 def _ledger_arguments(commands: Any) -> None:
@@ -196,7 +144,7 @@ def _ledger_arguments(commands: Any) -> None:
     )
     attest = _command(actions, "attest", "say what the tables hold, where their ledger cannot", _ledger_attest)
     how = attest.add_mutually_exclusive_group(required=True)
-    how.add_argument("--snapshot", type=_positive, metavar="ID", help="what the ledger in this snapshot says")
+    how.add_argument("--snapshot", type=positive, metavar="ID", help="what the ledger in this snapshot says")
     how.add_argument("--from-log", action="store_true", help="what the control topic says was published")
     how.add_argument("--at", metavar="TOPIC:PARTITION=OFFSET,…", help="everything below these offsets; also as JSON")
     attest.add_argument(
@@ -206,73 +154,6 @@ def _ledger_arguments(commands: Any) -> None:
         help="only this table (default: those whose ledger is not in order)",
     )
     attest.add_argument("--yes", action="store_true", help="write it; without, it is only shown")
-
-
-def _unblock_arguments(parser: argparse.ArgumentParser) -> None:
-    how = parser.add_mutually_exclusive_group(required=True)
-    how.add_argument(
-        "--raise",
-        dest="raise_to",
-        type=_budget,
-        metavar="N[:RATIO]",
-        help="read them again with up to N dead letters, at most RATIO of the records (default 1)",
-    )
-    how.add_argument("--skip", action="store_true", help="go on without them; recorded as skipped")
-    parser.add_argument(
-        "--partition", action="append", metavar="TOPIC:PARTITION", help="only of this partition (may be repeated)"
-    )
-
-
-def _every_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--every", type=_duration, metavar="TIME", help="how often the landing runs, as in 30s, 5m, 2h or 1d"
-    )
-
-
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
-
-
-def _duration(text: str) -> timedelta:
-    number, unit = text[:-1], text[-1:]
-    if not number.isdecimal() or unit not in _UNITS or int(number) < 1 or len(number) > 6:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a time, as in 30s, 5m, 2h or 1d")
-    return timedelta(**{_UNITS[unit]: int(number)})
-
-
-def _positive(text: str) -> int:
-    number = int(text) if text.isdecimal() else 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
-    return number
-
-
-def _factor(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not 0 < number < 1e6:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
-    return number
-
-
-def _moment(text: str) -> float:
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a time, as in 2026-03-01T12:00:00Z") from None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-
-
-def _budget(text: str) -> tuple[int, float]:
-    records, _, ratio = text.partition(":")
-    try:
-        told = int(records), float(ratio or 1)
-    except ValueError:
-        told = (-1, 0.0)
-    if told[0] < 0 or not 0 <= told[1] <= 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not N or N:RATIO, as in 500 or 500:0.2")
-    return told
 
 
 def _spec(options: argparse.Namespace, output: Output) -> LandingSpec:

@@ -18,10 +18,10 @@ import yaml
 
 from airflow_provider_lakecommit.cli.output import Exit, Output
 from airflow_provider_lakecommit.core.rescue import Fate
-from airflow_provider_lakecommit.cycle.rescue import TableReport, check_stopped, read_rescue
+from airflow_provider_lakecommit.cycle.rescue import TableReport, check_stopped
+from airflow_provider_lakecommit.cycle.rescue import rescue as of_tables
 from airflow_provider_lakecommit.exceptions import ConnectorError, SpecError
 from airflow_provider_lakecommit.hooks.connect_rest import ConnectRest
-from airflow_provider_lakecommit.hooks.table import Tables
 
 __all__ = ["Request", "catalog_of", "rescue"]
 
@@ -67,19 +67,16 @@ def rescue(kafka: Mapping[str, Any], catalog: Mapping[str, str], output: Output,
     """
     rest = None if request.connect is None else ConnectRest(url=request.connect)
     at_work = _at_work(kafka, request, rest)
-    tables = Tables(catalog)
-    try:
-        found = read_rescue(
-            kafka,
-            tables,
-            control_topic=request.control_topic,
-            connector=request.connector,
-            group=request.group,
-            branch=request.branch,
-        )
-        reports = found.commit(request.tables) if request.commit else found.look(request.tables)
-    finally:
-        tables.close()
+    reports = of_tables(
+        kafka,
+        catalog,
+        control_topic=request.control_topic,
+        connector=request.connector,
+        group=request.group,
+        branch=request.branch,
+        names=request.tables,
+        commit=request.commit,
+    )
     for report in reports:
         if output.as_json:
             output.result({**report.to_dict(), "written": request.commit, "files": list(_files(report))})

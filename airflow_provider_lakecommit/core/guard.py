@@ -10,7 +10,7 @@ that loses.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
@@ -92,14 +92,7 @@ def rule(state: State, now: float, guard: Guard) -> Ruling:
     if lasted <= guard.fail_after:
         return told
     reason = f"{told.reason}; for {_span(lasted)}, which is more than the {_span(guard.fail_after)} it may last"
-    return Ruling(
-        answer=Answer.FAIL,
-        verdict=told.verdict,
-        reason=reason,
-        clears=told.clears,
-        since=told.since,
-        evidence=told.evidence,
-    )
+    return replace(told, answer=Answer.FAIL, reason=reason)
 
 
 def _told(found: Finding, since: float | None, answer: Answer) -> Ruling:

@@ -20,9 +20,9 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
-from uuid import UUID
 
 from pyiceberg.manifest import DataFile as ManifestFile
 from pyiceberg.table import Table
@@ -33,41 +33,27 @@ from airflow_provider_lakecommit.committer.foreign import Addition, append_forei
 from airflow_provider_lakecommit.committer.ledger import ancestry
 from airflow_provider_lakecommit.committer.lookup import Patience
 from airflow_provider_lakecommit.core.rescue import (
-    Announced,
     Fate,
-    File,
     GroupLog,
     History,
     Judged,
     Judgement,
-    Made,
-    Place,
     Snap,
     chunks,
     floor_after,
     judge,
 )
+from airflow_provider_lakecommit.cycle.announced import LogReader
 from airflow_provider_lakecommit.exceptions import CatalogError, ConnectorError, TableError
 from airflow_provider_lakecommit.hooks.connect_rest import ConnectRest
 from airflow_provider_lakecommit.hooks.consumer_group import look_at_group
 from airflow_provider_lakecommit.hooks.control_log import ControlRecord
 from airflow_provider_lakecommit.hooks.control_topic import ControlTopic
 from airflow_provider_lakecommit.hooks.data_files import to_pyiceberg
+from airflow_provider_lakecommit.hooks.sink import source_group
 from airflow_provider_lakecommit.hooks.table import Tables
-from airflow_provider_lakecommit.wire.errors import ControlEventError
-from airflow_provider_lakecommit.wire.events import (
-    CommitToTable,
-    DataComplete,
-    DataFile,
-    DataWritten,
-    StartCommit,
-    TableReference,
-    decode,
-    head,
-)
-from airflow_provider_lakecommit.wire.partition import PartitionField
 
-__all__ = ["Rescue", "TableReport", "check_stopped", "read_rescue", "source_group"]
+__all__ = ["Rescue", "TableReport", "check_stopped", "read_rescue", "rescue"]
 
 MOST_FILES = 10_000
 """About how many files one snapshot takes."""
@@ -151,11 +137,6 @@ def check_stopped(
             )
 
 
-def source_group(connector: str) -> str:
-    """The consumer group in which Connect's tasks read; by default also the group in the sink's events."""
-    return f"connect-{connector}"
-
-
 def _check_connect(rest: ConnectRest, connector: str) -> None:
     if connector not in rest.connectors():
         return
@@ -193,7 +174,7 @@ class Rescue:
         self._floor_key = f"kafka.connect.offsets.{control_topic}.{group}"
         self._most_files = most_files
         self._patience = patience
-        reader = _Reader(group)
+        reader = LogReader(group)
         for record in records:
             reader.take(record)
         self.log: GroupLog = reader.log(offsets or {})
@@ -386,99 +367,27 @@ def read_rescue(
         )
 
 
-Contents = dict[tuple[Place, str], tuple[DataFile, tuple[PartitionField, ...]]]
-
-
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    """A DATA_COMPLETE: the next source offsets that were committed with it, where something was read."""
-
-    order: int
-    ends: Mapping[tuple[str, int], int]
-
-
-class _Reader:
-    """Takes the records of one group, in order of time."""
-
-    def __init__(self, group: str) -> None:
-        self._group = group
-        self._order = 0
-        self._announced: list[tuple[bytes | None, Announced]] = []
-        self._made: list[Made] = []
-        self._starts: dict[UUID, Place] = {}
-        self._answers: dict[tuple[bytes | None, UUID], _Answer] = {}
-        self.contents: Contents = {}
-
-    def take(self, record: ControlRecord) -> None:
-        """What is no control event, or of another group, is passed over."""
-        self._order += 1
-        try:
-            if record.value is None or head(record.value).group_id != self._group:
-                return
-            payload = decode(record.value).payload
-        except ControlEventError:
-            return
-        place = Place(record.partition, record.offset)
-        match payload:
-            case StartCommit():
-                self._starts.setdefault(payload.commit_id, place)
-            case DataWritten():
-                self._announced.append((record.key, self._announcement(payload, place)))
-            case DataComplete():
-                ends = {(a.topic, a.partition): a.offset for a in payload.assignments or () if a.offset is not None}
-                self._answers[record.key, payload.commit_id] = _Answer(self._order, ends)
-            case CommitToTable() if payload.snapshot_id is not None:
-                table, uuid = _name(payload.table), payload.table.table_uuid
-                self._made.append(Made(place=place, table=table, table_uuid=uuid, snapshot_id=payload.snapshot_id))
-
-    def log(self, offsets: Mapping[tuple[str, int], int]) -> GroupLog:
-        """What was taken.
-
-        :param offsets: how far the group is now
-        """
-        again = self._read_again(offsets)
-        announced = (replace(a, read_again=(key, a.cycle) in again) for key, a in self._announced)
-        return GroupLog(announced=tuple(announced), made=tuple(self._made), starts=self._starts)
-
-    def _announcement(self, payload: DataWritten, place: Place) -> Announced:
-        for file in payload.data_files or ():
-            self.contents[place, file.file_path] = (file, payload.partition_fields)
-        files = [_file(file) for file in payload.data_files or ()]
-        files += [_file(file, deletes=True) for file in payload.delete_files or ()]
-        return Announced(
-            place=place,
-            order=self._order,
-            cycle=payload.commit_id,
-            table=_name(payload.table),
-            table_uuid=payload.table.table_uuid,
-            files=tuple(files),
-        )
-
-    def _read_again(self, offsets: Mapping[tuple[str, int], int]) -> set[tuple[bytes | None, UUID]]:
-        """Senders and cycles behind whose answers an offset went back later."""
-        lowest, again = dict(offsets), set()
-        for who, answer in sorted(self._answers.items(), key=lambda item: item[1].order, reverse=True):
-            for partition, end in answer.ends.items():
-                if lowest.setdefault(partition, end) < end:
-                    again.add(who)
-                lowest[partition] = min(lowest[partition], end)
-        return again
-
-
 def _sum(judged: Sequence[Judged]) -> dict[str, int]:
     files = [j.file for j in judged]
     return {"files": len(files), "rows": sum(f.rows for f in files), "bytes": sum(f.size for f in files)}
 
 
-def _file(file: DataFile, *, deletes: bool = False) -> File:
-    return File(
-        path=file.file_path,
-        rows=file.record_count,
-        size=file.file_size_in_bytes,
-        spec_id=file.spec_id,
-        deletes=deletes or file.content != 0,
-    )
+def rescue(
+    kafka: Mapping[str, Any],
+    catalog: Mapping[str, str],
+    *,
+    control_topic: str,
+    connector: str,
+    group: str | None,
+    branch: str,
+    names: Collection[str] | None,
+    commit: bool,
+) -> tuple[TableReport, ...]:
+    """Look, and commit if that is asked for, with a catalog that is let go of at the end.
 
-
-def _name(table: TableReference) -> str:
-    return ".".join((*table.namespace, table.name))
+    :param names: of tables; all that files were announced for by default
+    :raises LakecommitError: a part that is needed is away
+    """
+    with closing(Tables(catalog)) as tables:
+        found = read_rescue(kafka, tables, control_topic=control_topic, connector=connector, group=group, branch=branch)
+        return found.commit(names) if commit else found.look(names)

@@ -11,10 +11,15 @@ from dataclasses import dataclass
 
 from airflow_provider_lakecommit.exceptions import SpecError
 
-__all__ = ["Sink"]
+__all__ = ["CONTROL_TOPIC", "Sink", "source_group"]
 
 CONTROL_TOPIC = "control-iceberg"
 INTERVAL_MS = "300000"
+
+
+def source_group(connector: str) -> str:
+    """The consumer group in which Connect's tasks read; by default also the group in the sink's events."""
+    return f"connect-{connector}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +43,6 @@ class Sink:
             )
         return cls(
             control_topic=config.get("iceberg.control.topic", CONTROL_TOPIC),
-            group=config.get("iceberg.connect.group-id") or f"connect-{connector}",
+            group=config.get("iceberg.connect.group-id") or source_group(connector),
             interval=int(config.get("iceberg.control.commit.interval-ms", INTERVAL_MS)) / 1000,
         )

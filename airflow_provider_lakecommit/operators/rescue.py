@@ -18,6 +18,7 @@ from airflow.sdk import BaseOperator
 
 from airflow_provider_lakecommit.core.rescue import Fate
 from airflow_provider_lakecommit.exceptions import TableError
+from airflow_provider_lakecommit.hooks.sink import CONTROL_TOPIC
 from airflow_provider_lakecommit.operators.base import no_retry_in_vain
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class RescueOperator(BaseOperator):
         self,
         *,
         connector: str,
-        control_topic: str = "control-iceberg",
+        control_topic: str = CONTROL_TOPIC,
         tables: Sequence[str] | None = None,
         commit: bool = False,
         kafka_connect_conn_id: str | None = "kafka_connect_default",
@@ -88,29 +89,25 @@ class RescueOperator(BaseOperator):
         return [report.to_dict() for report in reports]
 
     def _reports(self) -> Sequence[TableReport]:
-        from airflow_provider_lakecommit.cycle.rescue import check_stopped, read_rescue
+        from airflow_provider_lakecommit.cycle.rescue import check_stopped, rescue
         from airflow_provider_lakecommit.hooks.connections import catalog_properties, kafka_settings
         from airflow_provider_lakecommit.hooks.kafka_connect import KafkaConnectHook
-        from airflow_provider_lakecommit.hooks.table import Tables
 
         kafka = kafka_settings(self.kafka_config_id)
         if self.commit:
             conn_id = self.kafka_connect_conn_id
             rest = None if conn_id is None else KafkaConnectHook(conn_id).rest
             check_stopped(kafka, self.connector, rest, group=self.group, stated_gone=conn_id is None)
-        tables = Tables(catalog_properties(self.iceberg_conn_id))
-        try:
-            found = read_rescue(
-                kafka,
-                tables,
-                control_topic=self.control_topic,
-                connector=self.connector,
-                group=self.group,
-                branch=self.branch,
-            )
-            return found.commit(self.tables) if self.commit else found.look(self.tables)
-        finally:
-            tables.close()
+        return rescue(
+            kafka,
+            catalog_properties(self.iceberg_conn_id),
+            control_topic=self.control_topic,
+            connector=self.connector,
+            group=self.group,
+            branch=self.branch,
+            names=self.tables,
+            commit=self.commit,
+        )
 
     def _tell(self, report: TableReport) -> None:
         for j in report.judged:

@@ -312,8 +312,8 @@ def test_a_full_budget_does_not_keep_the_hole_that_all_else_waits_for(make_outag
     outage.check()
 
 
-def test_a_relapse_between_chunks_loses_no_ground(make_outage: Callable[..., Outage], impatient: None) -> None:
-    outage = make_outage(partitions=1, commit_files=6, stalled_cycles=100)
+def three_refused(outage: Outage) -> World:
+    """One run that lands, and three windows whose commits are refused."""
     world = outage.world
     outage.load()
     world.run()
@@ -322,6 +322,12 @@ def test_a_relapse_between_chunks_loses_no_ground(make_outage: Callable[..., Out
             outage.load()
             with suppress(LakecommitError):
                 world.run(f"dark-{n}")
+    return world
+
+
+def test_a_relapse_between_chunks_loses_no_ground(make_outage: Callable[..., Outage], impatient: None) -> None:
+    outage = make_outage(partitions=1, commit_files=6, stalled_cycles=100)
+    world = three_refused(outage)
     files = outage.pending()[world.landing.table].files
     assert files == 12, "three windows of two slices of two files"
     commit = SqlCatalog.commit_table
@@ -349,14 +355,7 @@ def test_a_relapse_between_chunks_loses_no_ground(make_outage: Callable[..., Out
 @pytest.mark.parametrize("step", [1, 2, 3])
 def test_a_death_between_the_chunks_of_a_drain(make_outage: Callable[..., Outage], impatient: None, step: int) -> None:
     outage = make_outage(partitions=1, commit_files=4, stalled_cycles=100)
-    world = outage.world
-    outage.load()
-    world.run()
-    with refusing():
-        for n in range(3):
-            outage.load()
-            with suppress(LakecommitError):
-                world.run(f"dark-{n}")
+    world = three_refused(outage)
     drain = world.open("drain")
     with deaths(step, "after"), suppress(Killed):
         world.close("drain", drain)

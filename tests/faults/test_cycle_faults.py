@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,8 +21,8 @@ from airflow_provider_lakecommit.committer.ledger import landing_snapshots
 from airflow_provider_lakecommit.cycle.open import preview
 from airflow_provider_lakecommit.cycle.repair import ledger_init, unblock
 from airflow_provider_lakecommit.cycle.status import read_status
-from airflow_provider_lakecommit.exceptions import CatalogError, LakecommitError, LedgerError, SourceError, TableError
-from tests.faults.world import World, records
+from airflow_provider_lakecommit.exceptions import CatalogError, LedgerError, SourceError, TableError
+from tests.faults.world import World, race, records
 from tests.fixtures.kafka import Sender, add_partitions
 
 Make = Callable[..., World]
@@ -51,25 +50,10 @@ def test_two_runs_that_plan_at_once_share_what_is_missing(make_world: Make, prod
 def test_two_runs_and_two_committers_at_once_double_nothing(make_world: Make, produce: Produce) -> None:
     world = make_world()
     produce(world.landing.topics, records(0, 200))
-    errors: list[BaseException] = []
-
-    def run(name: str) -> None:
-        try:
-            opened = world.open(name, release=False)
-            world.write(opened)
-            world.close(name, opened)
-        except BaseException as e:
-            errors.append(e)
-
     for turn in range(3):
-        threads = [threading.Thread(target=run, args=(f"{turn}-{n}",)) for n in range(2)]
-        for t in threads:
-            t.start()
-        for t in threads:
-            t.join()
+        race(world, 2, name=f"turn-{turn}")
         produce(world.landing.topics, records(200 + 50 * turn, 50))
     world.settle()
-    assert [e for e in errors if not isinstance(e, LakecommitError)] == []
     world.check(Counter(range(350)))
 
 

@@ -22,7 +22,7 @@ from airflow_provider_lakecommit.cycle import commit
 from airflow_provider_lakecommit.cycle.close import close_cycle
 from airflow_provider_lakecommit.cycle.commit import TableCommit
 from airflow_provider_lakecommit.cycle.many import Abreast
-from airflow_provider_lakecommit.cycle.results import Closed
+from airflow_provider_lakecommit.cycle.results import Closed, Opened
 from airflow_provider_lakecommit.cycle.rim import Rim
 from airflow_provider_lakecommit.exceptions import CatalogError, TableError
 from airflow_provider_lakecommit.hooks.table import Tables
@@ -82,6 +82,15 @@ def produced(world: World, produce: Produce, first: int, count: int) -> World:
     return world
 
 
+def written(world: World, produce: Produce) -> tuple[World, Opened]:
+    """Twenty rows and a dead letter, reported by the cycle of run `a`."""
+    produced(world, produce, 0, 20)
+    produce(world.landing.topics, [("x", "no json")])
+    opened = world.open("a")
+    world.write(opened)
+    return world, opened
+
+
 def in_thread(work: Callable[[], object]) -> tuple[threading.Thread, list[Any]]:
     """Run something beside; what it returned or raised."""
     ended: list[Any] = []
@@ -101,10 +110,7 @@ def test_a_table_that_hangs_holds_up_no_other_of_its_landing(
     make_world: Make, produce: Produce, faults: Faults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(commit, "PATIENCE", 0.05)
-    world = produced(make_world(), produce, 0, 20)
-    produce(world.landing.topics, [("x", "no json")])
-    opened = world.open("a")
-    world.write(opened)
+    world, opened = written(make_world(), produce)
     faults.hangs.add("shop.rows")
     thread, ended = in_thread(lambda: world.close("a", opened))
     until(lambda: len(world.rows("shop.dead")) == 1, what="the dead letters' commit")
@@ -135,10 +141,7 @@ def test_a_stage_added_before_the_commit_is_passed_and_callers_do_not_know(
                 raise TableError(f"the audit of {about.name} found something")
         return await go_on()
 
-    world = produced(make_world(), produce, 0, 20)
-    produce(world.landing.topics, [("x", "no json")])
-    opened = world.open("a")
-    world.write(opened)
+    world, opened = written(make_world(), produce)
     monkeypatch.setattr(desk, "STAGES", (audit,))
     with pytest.raises(TableError, match=r"the audit of shop\.rows found something"):
         world.close("a", opened)
@@ -153,10 +156,7 @@ def test_what_ends_the_thread_of_one_table_is_raised_when_the_other_is_done(
     make_world: Make, produce: Produce, faults: Faults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(commit, "PATIENCE", 0.05)
-    world = produced(make_world(), produce, 0, 20)
-    produce(world.landing.topics, [("x", "no json")])
-    opened = world.open("a")
-    world.write(opened)
+    world, opened = written(make_world(), produce)
     faults.hangs.add("shop.rows")
     faults.raises["shop.dead"] = SystemExit(7)
     thread, ended = in_thread(lambda: world.close("a", opened))

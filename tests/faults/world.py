@@ -149,19 +149,19 @@ class World:
             raise AssertionError(f"lost {dict(lost)}, doubled {dict(doubled)}; {self.lines[-12:]}")
 
 
-def race(world: World, runs: int = 3) -> None:
+def race(world: World, runs: int = 3, name: str = "race") -> None:
     """Whole cycles of some runs at once; one may refuse another, and nothing else may be raised."""
-    errors: list[Exception] = []
+    errors: list[BaseException] = []
 
     def run(name: str) -> None:
         try:
             opened = world.open(name, release=False)
             world.write(opened)
             world.close(name, opened)
-        except Exception as e:
+        except BaseException as e:
             errors.append(e)
 
-    threads = [threading.Thread(target=run, args=(f"race-{n}",)) for n in range(runs)]
+    threads = [threading.Thread(target=run, args=(f"{name}-{n}",)) for n in range(runs)]
     for t in threads:
         t.start()
     for t in threads:
