@@ -26,7 +26,7 @@ preflight: $(STAMP) ## everything this machine must have, checked at once
 jars: $(STAMP) ## Java jars of the local broker and of the connector's events
 	@$(BIN)/python -m dev.jars
 
-demo: preflight ## land real data, kill the job in mid-window, land the rest: one numbered screen
+demo: preflight ## land real data, kill Spark in mid-window, take the catalog away: one numbered screen
 	@$(BIN)/python -m dev.demo
 
 up: preflight ## a local stack for the Airflow UI: broker, catalog, warm Spark, Airflow
@@ -51,7 +51,7 @@ docs: $(STAMP) ## HTML documentation in docs/_build/html; warnings are errors
 	@echo "docs/_build/html/index.html"
 
 test: preflight jars ## all tests that need no root, PostgreSQL or browser
-	@$(BIN)/python -m pytest -m "not postgres and not ui and not campaign and not airflow_long and not engine and not toxiproxy and not metastore and not worker" $(PYTEST)
+	@$(BIN)/python -m pytest -m "not postgres and not ui and not campaign and not airflow_long and not engine and not toxiproxy and not metastore and not rest and not worker" $(PYTEST)
 
 test-all: preflight jars ## also the tests that need more, then what could not be run and why
 	@$(BIN)/python -m dev.test_all $(PYTEST)

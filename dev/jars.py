@@ -33,7 +33,9 @@ PEERS = ("worker", "sink", "engine", "stream")
 """What is compared with, in `ivy-peers.xml`."""
 METASTORE = ("metastore",)
 """A Hive Metastore, in `ivy-metastore.xml`; an archive of it lies among its jars."""
-FILES = {"ivy.xml": CONFS, "ivy-peers.xml": PEERS, "ivy-metastore.xml": METASTORE}
+REST = ("rest",)
+"""An Iceberg REST catalog server, in `ivy-rest.xml`."""
+FILES = {"ivy.xml": CONFS, "ivy-peers.xml": PEERS, "ivy-metastore.xml": METASTORE, "ivy-rest.xml": REST}
 MARKER = "complete.json"
 ATTEMPTS = 2
 RESOLVE_SECONDS = 900

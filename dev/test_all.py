@@ -13,11 +13,12 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dev import engine, jars, metastore, postgres, toxiproxy
+from dev import engine, jars, metastore, postgres, rest_catalog, toxiproxy
 from dev.engine import EngineError
 from dev.jars import JarsError
 from dev.java import JavaMissingError
 from dev.metastore import MetastoreError
+from dev.rest_catalog import RestCatalogError
 from dev.toxiproxy import ToxiproxyError
 
 
@@ -39,7 +40,7 @@ def _is_brought(ready: Callable[[], object]) -> bool:
     """Brought here if it can be."""
     try:
         ready()
-    except (EngineError, JarsError, JavaMissingError, MetastoreError, ToxiproxyError) as error:
+    except (EngineError, JarsError, JavaMissingError, MetastoreError, RestCatalogError, ToxiproxyError) as error:
         print(error, file=sys.stderr)
         return False
     return True
@@ -63,6 +64,12 @@ NEEDS = (
         what="a Hive Metastore (some 90 MB from Maven Central)",
         is_met=lambda: _is_brought(metastore.ready),
         remedy="look at what `python -m dev.metastore` says",
+    ),
+    Need(
+        marker="rest",
+        what="an Iceberg REST catalog server (some 80 MB from Maven Central)",
+        is_met=lambda: _is_brought(rest_catalog.ready),
+        remedy="look at what `python -m dev.rest_catalog` says",
     ),
     Need(
         marker="worker",

@@ -69,6 +69,9 @@ def secrets_of(*sections: Mapping[str, Any]) -> tuple[str, ...]:
     found: set[str] = set()
     for section in sections:
         for key, value in section.items():
+            if isinstance(value, Mapping):
+                found.update(secrets_of(value))
+                continue
             text = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
             found.update([text] if _SECRET_KEY.search(str(key)) else chain(*_URI_PASSWORD.findall(text)))
     return tuple(sorted((s for s in found if len(s) >= _SHORTEST_SECRET), key=len, reverse=True))

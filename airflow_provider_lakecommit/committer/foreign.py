@@ -78,5 +78,5 @@ def append_foreign(
         try:
             tables.commit(table, attempt.requirements, attempt.updates)
         except Exception as e:
-            lookup.last_error = e
+            lookup.ended_with(e)
             lookup.wait()

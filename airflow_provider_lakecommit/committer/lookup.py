@@ -3,7 +3,8 @@
 
 Contract: a commit request has an outcome only once the metadata has been read after it, whatever the catalog answered.
 Once a request was sent, a look that fails is tried again with growing, jittered waits until the time is up; before that
-there is nothing to find out, and it fails at once. Clocks only bound the trying.
+there is nothing to find out, and it fails at once. Clocks only bound the trying. A catalog that answers three requests
+in a row with a refusal (no right to it, or a request that it does not take) is not asked a fourth time.
 
 Failure story: when the table cannot be seen in time, :class:`CommitUnknownError` if a request was sent, else the
 :class:`CatalogError` of the last look. Nothing is deleted; the next attempt looks again.
@@ -16,6 +17,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from pyiceberg.exceptions import BadRequestError, ForbiddenError, UnauthorizedError
 from pyiceberg.table import Table
 
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError
@@ -23,13 +25,18 @@ from airflow_provider_lakecommit.hooks.table import Tables
 
 __all__ = ["Lookup", "Patience"]
 
+_NO_RIGHT = (ForbiddenError, UnauthorizedError)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """How long a commit tries: at most ``seconds`` and ``requests`` requests; waits double from ``first_wait`` on."""
+    """How long a commit tries: at most ``seconds`` and ``requests`` requests, and not after ``refusals`` of them in a
+    row were refused; waits double from ``first_wait`` on.
+    """
 
     seconds: float = 120.0
     requests: int = 20
+    refusals: int = 3
     first_wait: float = 0.1
     longest_wait: float = 10.0
     clock: Callable[[], float] = time.monotonic
@@ -45,6 +52,7 @@ class Lookup:
     patience: Patience
     requests: int = 0
     last_error: BaseException | None = None
+    _refusals: int = 0
     _waits: int = 0
     _deadline: float = field(init=False)
 
@@ -72,18 +80,29 @@ class Lookup:
                     "The snapshot may or may not be there; nothing was deleted, and the next attempt looks again"
                 ) from None
 
+    def ended_with(self, error: BaseException) -> None:
+        """Note what a request ended with. It decides nothing but for how long to try."""
+        self.last_error = error
+        self._refusals = self._refusals + 1 if isinstance(error, (*_NO_RIGHT, BadRequestError)) else 0
+
     def may_send(self) -> bool:
         """Is another request within bounds? The first one always is."""
         if not self.requests:
             return True
-        return self.requests < self.patience.requests and self.patience.clock() < self._deadline
+        in_time = self.requests < self.patience.requests and self.patience.clock() < self._deadline
+        return in_time and self._refusals < self.patience.refusals
 
     def gave_up(self) -> CommitUnknownError:
         """The error of a commit that was sent and is not in the table at the last look."""
+        remedy = (
+            "give the credentials of the connection the right to commit to this table"
+            if isinstance(self.last_error, _NO_RIGHT)
+            else "check that the catalog runs and can be written"
+        )
         return CommitUnknownError(
             f"{self.requests} commit request(s) for {self.identifier} were sent and none was in the table at the last "
-            f"look; the last one ended with {self._told()}. One may still be on its way; nothing was deleted, and the "
-            "next attempt looks again"
+            f"look; the last one ended with {self._told()}: {remedy}. One may still be on its way; nothing was "
+            "deleted, and the next attempt looks again"
         )
 
     def wait(self) -> bool:

@@ -132,7 +132,7 @@ def _send(lookup: Lookup, table: Table, attempt: Attempt) -> TableMetadata | Non
     try:
         after = lookup.tables.commit(table, attempt.requirements, attempt.updates)
     except Exception as e:
-        lookup.last_error = e
+        lookup.ended_with(e)
     else:
         # An answer that does not show the snapshot is no proof of it.
         if after.snapshot_by_id(attempt.snapshot.snapshot_id) is not None:

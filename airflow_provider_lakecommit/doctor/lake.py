@@ -3,7 +3,7 @@
 their storage, written, read and deleted from here.
 
 Contract: no table is made or changed. The storage is tried with one small file beside the data files, in no
-snapshot, which is removed again.
+snapshot, which is removed again, and commits with requests that can never be applied.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from datetime import timedelta
 from uuid import uuid4
 
 from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import ForbiddenError
 from pyiceberg.table import Table
 
 from airflow_provider_lakecommit.committer.ledger import Condition, read_ledger, require_ledger, tag_name
@@ -20,6 +21,7 @@ from airflow_provider_lakecommit.cycle.rim import Rim
 from airflow_provider_lakecommit.cycle.status import read_status
 from airflow_provider_lakecommit.cycle.tables import table_of
 from airflow_provider_lakecommit.cycle.targets import check_fit, target_of
+from airflow_provider_lakecommit.doctor.commits import commits
 from airflow_provider_lakecommit.doctor.finding import Finding, fail, looked, ok, warn
 from airflow_provider_lakecommit.exceptions import CatalogError, LedgerError, SpecError
 
@@ -35,13 +37,18 @@ def tables(rim: Rim) -> tuple[list[Finding], list[Table]]:
         rim.tables.catalog.list_namespaces()
     except (CatalogError, SpecError) as e:
         return [fail("catalog", str(e), "correct the connection; no table was looked at")], found
+    except ForbiddenError:
+        seen = f"{rim.tables.name}; these credentials may not list its namespaces, which no landing needs"
     except Exception as e:
         seen = rim.tables.describe(e)
         return [fail("catalog", seen, "check that it runs, can be reached, and takes the credentials")], found
-    out = [ok("catalog", rim.tables.name), *_lock(rim.tables.catalog)]
+    else:
+        seen = rim.tables.name
+    out = [ok("catalog", seen), *_lock(rim.tables.catalog)]
     for name in rim.landing.tables:
         out += looked(f"table {name}", lambda name=name: _table(rim, name, found))  # type: ignore[misc]
     for table in found:
+        out += looked(f"commits to {'.'.join(table.name())}", lambda t=table: commits(rim, t))  # type: ignore[misc]
         place = probe_place(table)
         out += looked(f"storage of {'.'.join(table.name())}", lambda t=table, p=place: _storage(t, p))  # type: ignore[misc]
     return out, found

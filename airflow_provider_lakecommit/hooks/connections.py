@@ -18,6 +18,7 @@ from airflow.sdk import BaseHook, Connection
 from airflow.sdk.exceptions import AirflowNotFoundException
 
 from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.hooks.catalog_settings import as_text
 from airflow_provider_lakecommit.hooks.sql_catalog import catalog_name
 
 __all__ = ["catalog_properties", "connection", "kafka_settings", "stated_properties"]
@@ -83,7 +84,7 @@ def stated_properties(iceberg_conn_id: str) -> dict[str, str]:
     :raises SpecError: no such connection, or it says neither where nor what the catalog is
     """
     found = connection(iceberg_conn_id, "iceberg", "the catalog's URI as host or properties in its extra")
-    properties = {key: str(value) for key, value in found.extra_dejson.items() if value is not None}
+    properties = as_text({key: value for key, value in found.extra_dejson.items() if value is not None})
     if found.host:
         properties["uri"] = found.host.rstrip("/")
     properties.setdefault("type", "rest")

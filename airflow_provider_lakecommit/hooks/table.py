@@ -2,21 +2,25 @@
 """The Iceberg catalog of a landing: load a table, make one, send one commit request.
 
 Contract: the catalog is reached when it is first needed, not before. :meth:`Tables.load` always asks the catalog, so
-what it gives is as new as the call. :meth:`Tables.commit` sends exactly one request with the requirements it was given
-and lets every exception through as it came: only a look at the table can tell what became of it. Several threads may
-call at once: each call has a client of the catalog for itself, which is used again afterwards. (pyiceberg promises
-nothing of clients that are shared: Hive's has one connection, that any call opens and closes; REST's refreshes its
-token without a lock; a SQL client has 15 connections, which as many calls that hang use up for all others.) No call
-waits longer than :data:`ANSWER_SECONDS` for its answer; its client is not used again then.
+what it gives is as new as the call, with all snapshots of the table: a REST catalog is never asked for fewer, whatever
+the properties say. :meth:`Tables.commit` sends one request with the requirements it was given (pyiceberg's REST client
+sends the very same once more with a new token where the old one was refused) and lets every exception through as it
+came: only a look at the table can tell what became of it. Several threads may call at once: each call has a client of
+the catalog for itself, which is used again afterwards. (pyiceberg promises nothing of clients that are shared: Hive's
+has one connection, that any call opens and closes; REST's refreshes its token without a lock; a SQL client has 15
+connections, which as many calls that hang use up for all others.) No call waits longer than :data:`ANSWER_SECONDS` for
+its answer; its client is not used again then.
 
 Failure story: a table that is missing is a :class:`TableError` (somebody must make it), a catalog that is away or
-refuses the credentials a :class:`CatalogError` (it may come back), wrong properties a :class:`SpecError`. After
+refuses the credentials a :class:`CatalogError` (it may come back), wrong properties a :class:`SpecError`. What a
+gateway before a REST catalog says in its place is never taken for the catalog's word on a table. After
 :meth:`Tables.close` every call is refused, also the next one of a thread that hung in a call all the while. No message
 shows a secret: values of secret-looking properties and passwords in addresses are struck out of what drivers say.
 """
 
 from __future__ import annotations
 
+import errno
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -26,10 +30,12 @@ from typing import Any
 import pydantic
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import (
+    AuthorizationExpiredError,
     ForbiddenError,
     NoSuchNamespaceError,
     NoSuchTableError,
     NotInstalledError,
+    OAuthError,
     UnauthorizedError,
     ValidationError,
 )
@@ -40,8 +46,10 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
 from airflow_provider_lakecommit.exceptions import CatalogError, ClosedError, SpecError, TableError
+from airflow_provider_lakecommit.hooks.catalog_settings import as_text, for_client, secrets_in
 from airflow_provider_lakecommit.hooks.deadline import within
 from airflow_provider_lakecommit.hooks.file_io import with_light_io
+from airflow_provider_lakecommit.hooks.rest_answers import denies, is_no_answer
 from airflow_provider_lakecommit.hooks.sql_catalog import catalog_name
 
 __all__ = ["ANSWER_SECONDS", "CREATED_TABLE_PROPERTIES", "KEEP_SNAPSHOTS", "Tables"]
@@ -64,8 +72,11 @@ CREATED_TABLE_PROPERTIES: Mapping[str, str] = {
 FIRST_SECONDS = 10.0
 """For which the others wait while the first client is made, as that may create the catalog's own tables."""
 
-_SECRET = re.compile(r"secret|password|token|credential|access-key|account-key|sas|\bkey\b", re.IGNORECASE)
 _USERINFO = re.compile(r"(?<=://)[^/@\s]*@")
+_NOT_TO_BE_WRITTEN = {errno.EACCES, errno.EDQUOT, errno.ENOSPC, errno.EPERM, errno.EROFS}
+_SNAPSHOTS = "snapshot-loading-mode"
+"""Of a REST catalog. With `refs` it tells of the snapshots that branches and tags point to only: what came between the
+ledger and the head, and what became of a commit request, could not be seen."""
 _STORAGE = ("s3.", "s3tables.", "gcs.", "adls.", "hdfs.", "hf.", "client.", "py-io-impl", "warehouse")
 
 
@@ -84,7 +95,7 @@ class Tables:
         *,
         connect: Callable[..., Catalog] = load_catalog,
     ) -> None:
-        self._properties = {key: str(value) for key, value in catalog_properties.items()}
+        self._properties = as_text(catalog_properties)
         self._default_name = name
         self._connect = connect
         self._known_name: str | None = None
@@ -129,8 +140,10 @@ class Tables:
         try:
             with self._client() as catalog:
                 return within(ANSWER_SECONDS, lambda: catalog.load_table(identifier))
-        except (NoSuchTableError, NoSuchNamespaceError):
-            return None
+        except (NoSuchTableError, NoSuchNamespaceError) as e:
+            if denies(e):
+                return None
+            raise self._away(f"reading table {identifier}", e) from None
         except (SpecError, CatalogError, ClosedError):
             raise
         except FileNotFoundError as e:
@@ -139,6 +152,8 @@ class Tables:
                 "restore the file, or register the table with its newest metadata file"
             ) from None
         except (ValidationError, pydantic.ValidationError) as e:
+            if isinstance(e, pydantic.ValidationError) and is_no_answer(e):
+                raise self._away(f"reading table {identifier}", e) from None
             raise TableError(
                 f"pyiceberg cannot read the metadata of table {identifier} ({self.describe(e)}): a type that it does "
                 "not know, such as variant, must go from the table"
@@ -238,9 +253,14 @@ class Tables:
 
     def _connected(self) -> Catalog:
         try:
-            properties = {key: value for key, value in self._properties.items() if key != "name"}
+            properties = for_client({key: value for key, value in self._properties.items() if key != "name"})
             name = self.name
-            return within(ANSWER_SECONDS, lambda: self._connect(name, **with_light_io(properties)))
+            catalog = within(ANSWER_SECONDS, lambda: self._connect(name, **with_light_io(properties)))
+            # After the server had its say, which counts for more than what the client states.
+            catalog.properties.pop(_SNAPSHOTS, None)
+            return catalog
+        except pydantic.ValidationError as e:
+            raise self._away("connecting", e) from None
         except (ValueError, KeyError, TypeError, NotInstalledError, ImportError) as e:
             raise SpecError(
                 f"catalog {self.name}: {self.describe(e)}; the properties given are: "
@@ -260,32 +280,44 @@ class Tables:
             raise self._away(f"creating namespace {'.'.join(namespace)}", e) from None
 
     def _away(self, doing: str, error: Exception) -> CatalogError:
-        if isinstance(error, (UnauthorizedError, ForbiddenError)):
+        if isinstance(error, (AuthorizationExpiredError, ForbiddenError, OAuthError, UnauthorizedError)):
             return CatalogError(
                 f"catalog {self.name} refused the credentials while {doing} ({self.describe(error)}): "
                 "correct them in the connection or in the section `catalog`"
             )
         return CatalogError(
-            f"catalog {self.name} failed while {doing} ({self.describe(error)}): check that it runs and can be "
-            "reached; the next attempt goes on from where this one stopped"
+            f"catalog {self.name} failed while {doing} ({self.describe(error)}): check that {_to_be_checked(error)}; "
+            "the next attempt goes on from where this one stopped"
         )
 
     def describe(self, error: BaseException) -> str:
         """What an exception of the catalog says, without secrets."""
         text = " ".join(f"{type(error).__name__}: {error}".split())
-        for key, value in self._properties.items():
-            if value and _SECRET.search(key):
-                text = text.replace(value, "***")
+        for secret in secrets_in(self._properties):
+            text = text.replace(secret, "***")
+        for value in self._properties.values():
             for userinfo in _USERINFO.findall(value):
                 text = text.replace(userinfo, "***@")
         return _USERINFO.sub("***@", text)[:500]
 
 
+def _to_be_checked(error: Exception) -> str:
+    """What keeps a catalog from answering: it is away, or a disk is."""
+    if isinstance(error, OSError) and error.errno in _NOT_TO_BE_WRITTEN:
+        return "the storage of its tables has room and may be written to"
+    if "unable to open database file" in str(error):
+        return "the folder of its database exists and may be written to"
+    return "it runs and can be reached"
+
+
 def _make_namespaces(catalog: Catalog, namespace: tuple[str, ...]) -> None:
+    # From the innermost one, as nobody need have a right to see the ones around it.
+    if catalog.namespace_exists(namespace):
+        return
     for depth in range(1, len(namespace) + 1):
-        if not catalog.namespace_exists(namespace[:depth]):
-            # Somebody else may have been faster; whether it is there now shows when the table is made.
-            with suppress(Exception):
+        # It may be there, or somebody else may have been faster; whether it is there now shows when the table is made.
+        with suppress(Exception):
+            if depth == len(namespace) or not catalog.namespace_exists(namespace[:depth]):
                 catalog.create_namespace(namespace[:depth])
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import errno
 import threading
 from pathlib import Path
 
@@ -41,6 +42,23 @@ def test_a_catalog_that_is_away_is_a_catalog_error(tmp_path: Path) -> None:
     lake.catalog.away = True
     with pytest.raises(CatalogError, match=r"reading table shop\.orders.*connection refused.*check that it runs"):
         lake.tables.load(lake.name)
+
+
+@pytest.mark.parametrize(
+    ("error", "remedy"),
+    [
+        (OSError(errno.EROFS, "Read-only file system", "/lake/w"), "check that the storage of its tables has room"),
+        (OSError(errno.ENOSPC, "No space left on device"), "check that the storage of its tables has room"),
+        (ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"), "check that it runs and can be reached"),
+        (
+            RuntimeError("(sqlite3.OperationalError) unable to open database file"),
+            "check that the folder of its database",
+        ),
+    ],
+)
+def test_a_disk_that_is_full_or_not_there_is_no_catalog_that_is_away(error: Exception, remedy: str) -> None:
+    with pytest.raises(CatalogError, match=remedy):
+        assert refusing(error).catalog
 
 
 def test_refused_credentials_are_said_to_be_refused() -> None:
@@ -140,6 +158,7 @@ class Clients:
 class Client:
     def __init__(self, clients: Clients) -> None:
         self._clients = clients
+        self.properties: dict[str, str] = {}
         self.busy = threading.Lock()
         self.closed = False
 

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line, the doctor and an Airflow connection, on a real REST catalog server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_lakecommit.doctor.finding import Finding, Level
+from airflow_provider_lakecommit.doctor.lake import tables
+from airflow_provider_lakecommit.hooks.connections import catalog_properties
+from airflow_provider_lakecommit.hooks.table import Tables
+from tests.faults.world import SCHEMA
+from tests.fixtures.kafka import unique
+from tests.integration.cli import LAND_SECONDS, orders, run, write_spec
+from tests.outages.runs import Runs
+from tests.rest.gateway import Answer, Asked, Forward, Gateway, Rule, Tokens, always
+
+pytestmark = pytest.mark.rest
+
+SECRET = "hush-canary"
+Produce = Callable[..., object]
+
+
+def told(*arguments: str) -> str:
+    """What a command says; it must end well, and say no secret."""
+    answer = run(*arguments, timeout=LAND_SECONDS)
+    said = answer.out + answer.err
+    assert answer.code == 0, said
+    assert SECRET not in said
+    return answer.out
+
+
+def guarded(gateway: Gateway) -> dict[str, str]:
+    """A catalog that takes credentials, from now on."""
+    gateway.tokens = Tokens(client="me", secret=SECRET)
+    uri = f"http://127.0.0.1:{gateway.port}"
+    return {"type": "rest", "uri": uri, "credential": f"me:{SECRET}", "oauth2-server-uri": f"{uri}/v1/oauth/tokens"}
+
+
+@pytest.mark.timeout(600)
+def test_the_command_line_lands_through_it_and_the_doctor_tries_it_from_a_spark_task(
+    tmp_path: Path,
+    gateway: Gateway,
+    bootstrap: str,
+    make_topic: Callable[..., str],
+    control_topic: str,
+    produce: Produce,
+) -> None:
+    topic, name = make_topic(2), unique("orders").replace("-", "_")
+    catalog = guarded(gateway)
+    spec = str(write_spec(tmp_path, name, topic, control_topic, bootstrap, catalog, dead_letter_table=None))
+    produce(topic, orders(30))
+    told("land", spec)
+    seen = {f["check"]: f["level"] for f in json.loads(told("doctor", spec, "--json"))["findings"]}
+    assert seen[f"commits to shop.{name}"] == seen["executor storage"] == "ok"
+    ids = Tables(catalog).load(f"shop.{name}").scan().to_arrow().column("id").to_pylist()
+    assert sorted(ids) == list(range(30))
+
+
+@pytest.mark.timeout(600)
+def test_the_command_line_shows_verifies_and_mends_what_is_in_it(tmp_path: Path, runs: Runs, gateway: Gateway) -> None:
+    world = runs.world
+    world.catalog = guarded(gateway)
+    runs.loaded()
+    own = {"create": SCHEMA, "dead_letter_table": None, "table": world.landing.table}
+    topic, control = world.landing.topics, world.landing.control_topic
+    brokers = world.kafka["bootstrap.servers"]
+    spec = str(write_spec(tmp_path, world.landing.name, topic, control, brokers, world.catalog, **own))
+    assert "present" in told("ledger", "show", spec)
+    told("verify", spec)
+    told("ledger", "attest", spec, "--from-log", "--table", world.landing.table, "--yes")
+    told("ledger", "init", spec, "--from", "latest")
+    runs.loaded()
+    runs.check()
+
+
+def test_a_connection_of_airflow_that_says_no_more_than_where_and_who(
+    runs: Runs, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gateway.prefix, stated = "lake/", guarded(gateway)
+    fields = {
+        "conn_type": "iceberg",
+        "host": f"{stated['uri']}/",
+        "login": "me",
+        "password": SECRET,
+        "extra": {"oauth2-server-uri": stated["oauth2-server-uri"]},
+    }
+    monkeypatch.setenv("AIRFLOW_CONN_ICEBERG_DEFAULT", json.dumps(fields))
+    runs.world.catalog = catalog_properties("iceberg_default")
+    runs.loaded()
+    runs.loaded()
+    runs.check()
+    assert {asked.path.startswith("/v1/lake/") for asked in gateway.commits} == {True}
+
+
+# -- the doctor --------------------------------------------------------------------------------------------------------
+
+
+def found_by(runs: Runs) -> dict[str, Finding]:
+    with runs.world.rim() as rim:
+        return {f.check: f for f in tables(rim)[0]}
+
+
+def test_the_doctor_sees_that_requests_which_do_not_fit_are_refused_and_changes_nothing(
+    runs: Runs, gateway: Gateway
+) -> None:
+    runs.loaded()
+    with runs.world.rim() as rim:
+        before = rim.tables.load(runs.world.landing.table).metadata_location
+    sent = len(gateway.commits)
+    found = found_by(runs)
+    assert {f.level for f in found.values()} == {Level.OK}, found
+    assert "is refused" in found[f"commits to {runs.world.landing.table}"].seen
+    assert [asked.code for asked in gateway.commits[sent:]] == [409] * 5
+    with runs.world.rim() as rim:
+        assert rim.tables.load(runs.world.landing.table).metadata_location == before
+
+
+def compares_all_but(kind: str, ref: str | None = None) -> Rule:
+    """A catalog that does not look at that requirement."""
+
+    def rule(asked: Asked, forward: Forward) -> Answer | None:
+        said = json.loads(asked.body)
+        said["requirements"] = [
+            r for r in said["requirements"] if r["type"] != kind or (ref is not None and r["ref"] != ref)
+        ]
+        asked.body = json.dumps(said).encode()
+        return forward()
+
+    return always(rule)
+
+
+@pytest.mark.parametrize(
+    ("kind", "ref", "what"),
+    [
+        ("assert-table-uuid", None, "table"),
+        ("assert-ref-snapshot-id", "main", "head"),
+        ("assert-ref-snapshot-id", "lakecommit-main", "tag"),
+        ("assert-current-schema-id", None, "schema"),
+        ("assert-default-spec-id", None, "spec"),
+    ],
+)
+def test_the_doctor_warns_of_a_catalog_that_does_not_compare(
+    runs: Runs, gateway: Gateway, kind: str, ref: str | None, what: str
+) -> None:
+    runs.loaded()
+    with gateway.doing(compares_all_but(kind, ref)):
+        finding = found_by(runs)[f"commits to {runs.world.landing.table}"]
+    assert finding.level is Level.FAIL
+    assert f"was made for another {what}" in finding.seen
+    assert "do not land through this catalog" in finding.remedy
+
+
+@pytest.mark.parametrize(
+    ("answer", "level", "helps"),
+    [
+        (Answer.error(403, "ForbiddenException"), Level.FAIL, "the right to commit"),
+        (Answer.error(503, "ServiceUnavailableException"), Level.WARN, "try again"),
+    ],
+)
+def test_the_doctor_tells_who_may_not_commit(
+    runs: Runs, gateway: Gateway, answer: Answer, level: Level, helps: str
+) -> None:
+    runs.loaded()
+    with gateway.doing(always(lambda *_: answer)):
+        finding = found_by(runs)[f"commits to {runs.world.landing.table}"]
+    assert finding.level is level
+    assert helps in finding.remedy
+
+
+def test_who_may_not_list_namespaces_can_land_and_the_doctor_says_so(runs: Runs, gateway: Gateway) -> None:
+    def hidden(asked: Asked, forward: Forward) -> Answer | None:
+        lists = asked.method == "GET" and asked.path.partition("?")[0] == "/v1/namespaces"
+        around = asked.path == "/v1/namespaces/shop"
+        return Answer.error(403, "ForbiddenException") if lists or around else forward()
+
+    with Tables(runs.world.catalog).catalog as catalog:
+        namespace = tuple(runs.world.landing.table.split("."))[:-1]
+        catalog.create_namespace_if_not_exists(namespace[:1])
+        catalog.create_namespace(namespace)
+    with gateway.doing(hidden):
+        runs.loaded()
+        runs.check()
+        finding = found_by(runs)["catalog"]
+    assert finding.level is Level.OK
+    assert "may not list" in finding.seen
