@@ -2,8 +2,9 @@
 """Looks after an Iceberg sink of Kafka Connect: paused while its commits stall, restarted when its coordinator is dead.
 
 The connector itself is not changed. Paused, its tasks write no more small files, while its coordinator goes on trying
-and commits everything at once when the catalog is back; then it is resumed. Dead, it is restarted again and again until
-it stays alive, because nothing else ever does so. Needs `kafka_default` and an `http` connection to Kafka Connect.
+and commits everything at once when the catalog is back; then it is resumed. It is resumed as well when its coordinator
+falls silent meanwhile. Dead, it is restarted again and again until it stays alive, because nothing else ever does so.
+Needs `kafka_default` and an `http` connection to Kafka Connect.
 """
 
 from __future__ import annotations
@@ -45,18 +46,30 @@ with DAG(
     start_date=datetime(2026, 1, 1),
     catchup=False,
     tags=["example", "lakecommit"],
+    # Told is a transition, once: what Connect or the brokers do not answer to now has to be done later.
+    default_args={"retries": 20, "retry_delay": timedelta(minutes=1)},
 ):
 
     @task.branch
     def what_to_do(*, triggering_asset_events: Any = None) -> str | None:
         """By what was told last."""
-        told = triggering_asset_events[commits][-1].extra["payload"]
+        events = triggering_asset_events[commits]
+        if not events:
+            print("Nothing was told: this run was started by hand")
+            return None
+        told = events[-1].extra["payload"]
         print(f"{told['group']} is {told['state']}: {told['reason']}")
         return {"stalled": "pause", "dead": "restart"}.get(told["state"])
 
     pause = PauseConnectorOperator(task_id="pause", connector=CONNECTOR)
     wait = StalledCommitSensor(
-        task_id="wait", connector=CONNECTOR, on_stall="wait", timeout=timedelta(hours=6).total_seconds()
+        task_id="wait",
+        connector=CONNECTOR,
+        on_stall="wait",
+        # Not on "dead": tasks that are started anew while they are paused, as when a worker goes, sleep until they are
+        # resumed, and no commit would come however long it waits.
+        hold_on=["stalled"],
+        timeout=timedelta(hours=6).total_seconds(),
     )
     resume = ResumeConnectorOperator(
         task_id="resume",
@@ -64,8 +77,6 @@ with DAG(
         jitter=timedelta(minutes=2),
         # Also when the wait has timed out: a topic's retention does not wait. Not when nothing was paused.
         trigger_rule="none_skipped",
-        retries=20,
-        retry_delay=timedelta(minutes=1),
     )
     restart = RestartConnectorOperator(
         task_id="restart",

@@ -31,7 +31,7 @@ from dev.processes import ChildError, Children, tail
 __all__ = ["ConnectWorker", "WorkerError", "iceberg_sink"]
 
 NAME = "worker"
-START_SECONDS = 120.0
+START_SECONDS = 240.0
 STOP_GRACE = 20.0
 LOOK_SECONDS = 0.2
 ASK_SECONDS = 10.0

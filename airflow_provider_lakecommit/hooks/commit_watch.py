@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from airflow_provider_lakecommit.core.guard import MOST_CYCLES, Guard, Ruling, rule
@@ -64,21 +64,31 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commits:
-    """How all groups stand. ``groups`` is ``None`` while the topic has not been read to its end; ``trouble`` is what
-    keeps the brokers from answering.
+    """How all groups stand ``at`` a time. ``groups`` is ``None`` while the topic has not been read to its end;
+    ``trouble`` is what keeps the brokers from answering.
     """
 
     groups: Mapping[str, Group] | None
     trouble: str | None = None
+    at: float = field(default_factory=time.time)
+    _ruled: dict[tuple[str, Guard], Ruling] = field(default_factory=dict, compare=False, repr=False)
 
-    def ruling(self, group: str, now: float, guard: Guard) -> Ruling:
-        """What a guard of that group does; nothing was seen of a group that is not there."""
+    def ruling(self, group: str, guard: Guard) -> Ruling:
+        """What a guard of that group does; nothing was seen of a group that is not there. Thousands of sensors that ask
+        the same are answered once.
+        """
+        known = self._ruled.get((group, guard))
+        if known is None:
+            known = self._ruled[group, guard] = self._rule(group, guard)
+        return known
+
+    def _rule(self, group: str, guard: Guard) -> Ruling:
         seen = (self.groups or {}).get(group)
         if seen is None:
-            return rule(State(), now, guard)
+            return rule(State(), self.at, guard)
         if seen.landing != guard.rules.landing:
             guard = replace(guard, rules=replace(guard.rules, landing=seen.landing))
-        return rule(seen.state, now, guard)
+        return rule(seen.state, self.at, guard)
 
 
 class _Fold:
@@ -199,5 +209,5 @@ class CommitWatch:
 
     def _connected(self) -> ControlWatch:
         if self._watch is None:
-            self._watch = ControlWatch(self._place.topic, self._settings(), since=self._place.since)
+            self._watch = ControlWatch(self._place.topic, self._settings(), since=self._place.since, gather=True)
         return self._watch

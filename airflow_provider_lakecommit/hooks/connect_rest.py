@@ -146,7 +146,9 @@ class ConnectRest:
     # -- orders -------------------------------------------------------------------------------------------------------
 
     def pause(self, connector: str) -> None:
-        """Its tasks stay, and read nothing more. The coordinator of an Iceberg sink goes on committing."""
+        """Its tasks stay, and read nothing more. The coordinator of an Iceberg sink goes on committing, until its tasks
+        are started anew: those then sleep until the connector is resumed.
+        """
         self._of(connector, "PUT", "/pause")
 
     def resume(self, connector: str) -> None:

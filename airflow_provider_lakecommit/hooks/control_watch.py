@@ -46,6 +46,8 @@ _SETTINGS: dict[str, Any] = {
     "fetch.wait.max.ms": 250,
     "queued.max.messages.kbytes": 16384,
 }
+# More than comes in fetch.wait.max.ms, unless there is a log to be read.
+_GATHER: dict[str, Any] = {"fetch.min.bytes": 100_000}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,18 +66,25 @@ class ControlWatch:
 
     :param since: begin with records of that age, in seconds; by default at the beginning of the log
     :param timeout: seconds for the brokers to answer the first questions
+    :param gather: let the brokers gather what comes for up to a quarter of a second, which halves what a watch costs
     :raises ControlTopicError: the topic does not exist or cannot be described
     """
 
     def __init__(
-        self, topic: str, config: Mapping[str, Any], *, since: float | None = None, timeout: float = 30.0
+        self,
+        topic: str,
+        config: Mapping[str, Any],
+        *,
+        since: float | None = None,
+        timeout: float = 30.0,
+        gather: bool = False,
     ) -> None:
         self.topic = topic
         self._config = config
         with ControlTopic(topic, config, timeout) as control:
             self._partitions = range(control.describe().partitions)
         self._heard = Trouble(config.get("error_cb"))
-        self._consumer = made(Consumer, config, self._heard, **_SETTINGS)
+        self._consumer = made(Consumer, config, self._heard, **_SETTINGS, **(_GATHER if gather else {}))
         try:
             self._consumer.assign(self._places(since, timeout))
         except KafkaException as e:

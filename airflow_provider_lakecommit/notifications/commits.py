@@ -4,7 +4,8 @@
 Contract: two callbacks of a :class:`StalledCommitSensor`, one for its skips, failures and waits, one for its successes.
 However often the sensor runs, each transition is sent once. What was sent last is kept in a Variable of Airflow, one
 for each name, so it outlives runs, workers and deployments; it is kept after it was sent, so that a failure to send is
-made good by the next run.
+made good by the next run. Only what the sensor saw is sent: it leaves that as ``reason`` in the context. A sensor that
+could not look, or was killed, says nothing of commits.
 
 Failure story: an error of the notifier that sends is raised, and logged by Airflow; the state of the task stays.
 """
@@ -15,8 +16,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseNotifier, Variable
-
-from airflow_provider_lakecommit.exceptions import LakecommitError
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -40,8 +39,7 @@ class _TransitionNotifier(BaseNotifier):
 
     def notify(self, context: Context) -> None:
         """Send, if it is news."""
-        if isinstance(context.get("exception"), LakecommitError):
-            # The sensor could not look.
+        if "reason" not in context:
             return
         ti = context["ti"]
         key = f"lakecommit_commits_{self.name or f'{ti.dag_id}.{ti.task_id}'}"
@@ -56,7 +54,8 @@ class _TransitionNotifier(BaseNotifier):
 class CommitsStalledNotifier(_TransitionNotifier):
     """Once when commits stall: for `on_skipped_callback`, `on_failure_callback` and `on_wait_callback`.
 
-    :param send: what sends: a notifier (Slack, mail, …) or anything that takes the context; or several
+    :param send: what sends: a notifier (Slack, mail, …) or anything that takes the context; or several. ``reason`` in
+        the context, and in its templates, is what was seen
     :param name: of what is watched; that of the task by default. Sensors of one connector in several DAGs tell it once
         if they give the same name
     """

@@ -4,7 +4,9 @@
 Contract: each waits until Connect says that it is so, and returns the status; done again, nothing changes. What pausing
 does is not what its name says: the tasks read no further and write no more files, while the connector's coordinator
 goes on with its cycles and commits what is announced as soon as the catalog takes it. So a pause in an outage loses no
-time, and a connector whose coordinator is dead is not helped by it: that one needs a restart.
+time, and a connector whose coordinator is dead is not helped by it: that one needs a restart. It holds for tasks that
+run: those that are started anew while the connector is paused, by a restart or because a worker came or went, sleep
+until it is resumed, and the coordinator with them.
 
 A connector that somebody *stopped* is left alone: pausing it would start its tasks, in the midst of a rescue maybe.
 
@@ -129,7 +131,8 @@ class RestartConnectorOperator(ConnectorTask):
 
     :param include_tasks: the tasks too; a connector whose task has failed is `RUNNING` itself
     :param only_failed: leave alone what has not failed
-    :param stays: for how long all of it must go on running: a task that dies of the same cause dies in its first commit
+    :param stays: for how long all of it must go on running: a task that dies of the same cause dies in its first
+        commit. Tasks of a paused connector do not run; without this they need not
 
     .. seealso:: :ref:`howto/operator:RestartConnectorOperator`
     """
@@ -153,6 +156,10 @@ class RestartConnectorOperator(ConnectorTask):
             self.log.info("%s has failed: %s", part.name, part.cause)
         rest.restart(self.connector, include_tasks=self.include_tasks, only_failed=self.only_failed)
         status = rest.wait_for(self.connector, _runs_or_is_paused, self.wait.total_seconds(), "running")
+        if self.stays and not status.is_running:
+            raise ConnectError(
+                f"{status}: it was restarted while paused, so its tasks sleep, and its coordinator with them: resume it"
+            )
         end = time.monotonic() + self.stays.total_seconds()
         while (left := end - time.monotonic()) > 0:
             time.sleep(min(1.0, left))

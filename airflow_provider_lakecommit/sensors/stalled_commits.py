@@ -6,6 +6,8 @@ Contract: succeeds while commits come through. The first look is made in the wor
 :mod:`airflow_provider_lakecommit.core.stall`, from the control topic alone: neither a catalog nor Spark nor Java is
 needed, and a connector needs no change.
 
+What was seen is told to the task's callbacks as ``reason`` in their context.
+
 Failure story: brokers that cannot be reached are an error of the task, not a stall; retries apply. When nothing can be
 said, because too little was seen, `on_unknown` decides.
 """
@@ -17,7 +19,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from airflow.sdk import BaseSensorOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout, AirflowSkipException
@@ -139,6 +141,7 @@ class StalledCommitSensor(BaseSensorOperator):
             return
         ruling, target = self._look()
         context["ti"].xcom_push(RULING, ruling.to_dict())
+        _say(context, f"{target.group}: {ruling}")
         if ruling.answer is Answer.GO:
             self.log.log(_level(ruling), "%s: %s", target.group, ruling)
             return
@@ -152,6 +155,7 @@ class StalledCommitSensor(BaseSensorOperator):
     def poke(self, context: Context) -> bool:
         """One look, for a wait in the worker."""
         ruling, target = self._look()
+        _say(context, f"{target.group}: {ruling}")
         if ruling.answer is Answer.FAIL:
             raise AirflowFailException(f"{target.group}: {ruling}")
         if ruling.answer is Answer.GO:
@@ -164,18 +168,18 @@ class StalledCommitSensor(BaseSensorOperator):
         return False
 
     def execute_complete(self, context: Context, event: Any) -> None:
-        """After a wait that did not end in the triggerer: it failed, or `dag.test()` ran it."""
+        """After a wait that did not end in the triggerer: it failed, callbacks follow, or `dag.test()` ran it."""
         from airflow_provider_lakecommit.triggers.stalled_commits import TIMED_OUT
 
         if event == "success":
+            _say(context, "commits come through")
             return
         if event == "skipped":
-            raise AirflowSkipException("commits did not come through in time")
+            raise AirflowSkipException(_say(context, "commits did not come through in time"))
         if event["how"] == TIMED_OUT:
-            raise AirflowSensorTimeout(
-                f"commits did not come through within {timedelta(seconds=self.timeout)}: {event['reason']}"
-            )
-        raise AirflowFailException(event["reason"])
+            late = f"commits did not come through within {timedelta(seconds=self.timeout)}: {event['reason']}"
+            raise AirflowSensorTimeout(_say(context, late))
+        raise AirflowFailException(_say(context, event["reason"]))
 
     # -- how ----------------------------------------------------------------------------------------------------------
 
@@ -188,7 +192,7 @@ class StalledCommitSensor(BaseSensorOperator):
             kafka = kafka_settings(target.kafka_config_id)
             # The first run of a landing makes its control topic; a connector's is there, or its name is wrong.
             commits = commits_of(kafka, target.place, target.group, missing_ok=self.landing is not None)
-        return commits.ruling(target.group, time.time(), target.guard), target
+        return commits.ruling(target.group, target.guard), target
 
     def _target(self) -> _Target:
         """:raises LakecommitError: the connector cannot be asked"""
@@ -227,6 +231,12 @@ class StalledCommitSensor(BaseSensorOperator):
             ),
         )
 
+    @property
+    def _has_more_to_do(self) -> bool:
+        """Does something follow the end of a wait that Airflow leaves out when the triggerer ends it?"""
+        skips = self.soft_fail and self.on_skipped_callback
+        return bool(self.on_success_callback or skips or self.outlets)
+
     def _tell_wait(self, context: Context, text: str) -> None:
         """Nothing that a callback does keeps the wait from beginning."""
         self.log.warning("%s", text)
@@ -238,9 +248,11 @@ class StalledCommitSensor(BaseSensorOperator):
                 self.log.exception("a callback of on_wait_callback failed")
 
     def _defer(self, target: _Target) -> None:
+        from airflow_provider_lakecommit.triggers.ended_by_worker import EndedByWorkerTrigger
         from airflow_provider_lakecommit.triggers.stalled_commits import StalledCommitTrigger, guard_to_json
 
-        trigger = StalledCommitTrigger(
+        kind = EndedByWorkerTrigger if self._has_more_to_do else StalledCommitTrigger
+        trigger = kind(
             control_topic=target.place.topic,
             kafka_config_id=target.kafka_config_id,
             completion_timeout=target.place.completion_timeout,
@@ -252,6 +264,12 @@ class StalledCommitSensor(BaseSensorOperator):
             soft_fail=self.soft_fail,
         )
         self.defer(trigger=trigger, method_name="execute_complete", timeout=timedelta(seconds=self.timeout) + BACKSTOP)
+
+
+def _say(context: Context, text: str) -> str:
+    """For callbacks: Airflow gives them no exception of a skip, and none is there when a wait begins or ends well."""
+    cast("dict[str, Any]", context)["reason"] = text
+    return text
 
 
 def _level(ruling: Ruling) -> int:

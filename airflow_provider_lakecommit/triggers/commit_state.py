@@ -10,7 +10,6 @@ Failure story: while brokers are away nothing is told, and what they held back i
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator, Collection
 from typing import TYPE_CHECKING, Any
 
@@ -72,7 +71,7 @@ class CommitStateTrigger(ControlTopicTrigger):
         async for commits in shared_stream:
             if commits.groups is None or commits.trouble is not None:
                 continue
-            ruling = commits.ruling(self.control_group_id, time.time(), guard)
+            ruling = commits.ruling(self.control_group_id, guard)
             state = self._state(ruling.verdict)
             if state is None or state == told:
                 continue

@@ -101,7 +101,7 @@ class StalledCommitTrigger(ControlTopicTrigger):
         """One event at most."""
         async for commits in shared_stream:
             now = time.time()
-            ruling = self._ruling(commits, now)
+            ruling = self._ruling(commits)
             if ruling is not None and ruling.answer is Answer.GO:
                 await asyncio.sleep(random.uniform(0, self.jitter))
                 # Airflow logs that it fired; one line more of each of thousands would delay them all.
@@ -118,8 +118,8 @@ class StalledCommitTrigger(ControlTopicTrigger):
                 yield TaskSkippedEvent() if skips else TriggerEvent({"how": how, "reason": reason})  # type: ignore[no-untyped-call]
                 return
 
-    def _ruling(self, commits: Commits, now: float) -> Ruling | None:
+    def _ruling(self, commits: Commits) -> Ruling | None:
         """Brokers that are away are no stall, and no recovery."""
         if commits.groups is None or commits.trouble is not None:
             return None
-        return commits.ruling(self.control_group_id, now, self._guard)
+        return commits.ruling(self.control_group_id, self._guard)

@@ -49,6 +49,14 @@ def test_a_pause_is_always_undone_and_only_a_pause(example: dict[str, Any]) -> N
     assert of.max_active_runs > 1
 
 
+def test_who_pauses_does_not_wait_for_a_coordinator_that_sleeps(example: dict[str, Any]) -> None:
+    assert example["wait"].hold_on == ["stalled"]
+
+
+def test_a_run_that_was_started_by_hand_does_nothing(example: dict[str, Any]) -> None:
+    assert example["what_to_do"].function(triggering_asset_events={example["commits"]: []}) is None
+
+
 def test_a_rescue_writes_nothing_unless_it_is_told_to() -> None:
     made = RescueOperator(task_id="rescue", connector="x")
     assert (made.commit, made.kafka_connect_conn_id) == (False, "kafka_connect_default")

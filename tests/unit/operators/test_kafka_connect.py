@@ -82,6 +82,12 @@ def test_a_restart_of_a_paused_connector_ends_when_it_is_paused_again(worker: Wo
     assert run(RestartConnectorOperator)["tasks"] == {"sink-0": "PAUSED"}
 
 
+def test_a_paused_connector_is_not_alive(worker: Worker) -> None:
+    worker.answers = [(200, status("PAUSED", "FAILED")), (202, None), (200, status("PAUSED", "PAUSED"))]
+    with pytest.raises(ConnectError, match=r"while paused, so its tasks sleep, .*: resume it"):
+        run(RestartConnectorOperator, stays=timedelta(minutes=5))
+
+
 def test_what_does_not_come_about_in_time_is_left_to_the_retries(worker: Worker) -> None:
     worker.answers = [(200, status("RUNNING", "RUNNING"))]
     with pytest.raises(ConnectError, match="not paused"):

@@ -7,9 +7,10 @@ from datetime import timedelta
 from typing import Any, cast
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout, AirflowSkipException
+from airflow.sdk import Asset
+from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout, AirflowSkipException, TaskDeferred
 
-from airflow_provider_lakecommit.core.guard import HELD, MOST_CYCLES
+from airflow_provider_lakecommit.core.guard import HELD, MOST_CYCLES, Answer, Ruling
 from airflow_provider_lakecommit.exceptions import ControlTopicError, SpecError
 from airflow_provider_lakecommit.hooks.sink import Sink
 from airflow_provider_lakecommit.landing import Landing
@@ -17,6 +18,8 @@ from airflow_provider_lakecommit.notifications import commits
 from airflow_provider_lakecommit.notifications.commits import CommitsRecoveredNotifier, CommitsStalledNotifier
 from airflow_provider_lakecommit.sensors.stalled_commits import StalledCommitSensor
 from airflow_provider_lakecommit.settings import Settings
+from airflow_provider_lakecommit.triggers.ended_by_worker import EndedByWorkerTrigger
+from airflow_provider_lakecommit.triggers.stalled_commits import StalledCommitTrigger
 
 ORDERS = Landing(
     name="orders",
@@ -124,13 +127,19 @@ class Ti:
     dag_id, task_id = "load", "guard"
 
 
+class Keeps:
+    """XComs of an Airflow."""
+
+    def xcom_push(self, key: str, value: object) -> None: ...
+
+
 def test_each_transition_is_sent_once(monkeypatch: pytest.MonkeyPatch) -> None:
     kept, sent = Kept(), []
     monkeypatch.setattr(commits, "Variable", kept)
     stalled = CommitsStalledNotifier(lambda context: sent.append("stalled"))
     recovered = CommitsRecoveredNotifier([lambda context: sent.append("recovered")])
     for tell in (recovered, stalled, stalled, recovered, recovered, stalled):
-        tell({"ti": Ti()})
+        tell({"ti": Ti(), "reason": "what was seen"})
     assert sent == ["stalled", "recovered", "stalled"]
     assert list(kept.values) == ["lakecommit_commits_load.guard"]
 
@@ -145,17 +154,52 @@ def test_what_could_not_be_sent_is_sent_by_the_next_run(monkeypatch: pytest.Monk
         sent.append("stalled")
 
     notifier = CommitsStalledNotifier(send, name="sink")
+    told = {"ti": Ti(), "reason": "STALLED"}
     with pytest.raises(ConnectionError):
-        notifier({"ti": Ti()})
+        notifier(told)
     away.clear()
-    notifier({"ti": Ti()})
-    notifier({"ti": Ti()})
+    notifier(told)
+    notifier(told)
     assert sent == ["stalled"]
     assert kept.values == {"lakecommit_commits_sink": "stalled"}
 
 
-def test_brokers_that_are_away_are_no_stall(monkeypatch: pytest.MonkeyPatch) -> None:
-    kept, sent = Kept(), []
+@pytest.mark.parametrize(
+    "error", [ControlTopicError("no answer"), AirflowFailException("ConnectorError: there is none"), None]
+)
+def test_who_could_not_look_tells_no_stall(monkeypatch: pytest.MonkeyPatch, error: Exception | None) -> None:
+    kept = Kept()
+    sent: list[Any] = []
     monkeypatch.setattr(commits, "Variable", kept)
-    CommitsStalledNotifier(sent.append)({"ti": Ti(), "exception": ControlTopicError("no answer")})
+    CommitsStalledNotifier(sent.append)({"ti": Ti(), "exception": error})
     assert sent == []
+
+
+def test_what_callbacks_are_told_of_the_end_of_a_wait() -> None:
+    waits, context = sensor(landing="orders", on_stall="wait"), cast(Any, {})
+    waits.execute_complete(context, "success")
+    assert context == {"reason": "commits come through"}
+    with pytest.raises(AirflowSkipException):
+        waits.execute_complete(context, "skipped")
+    assert context == {"reason": "commits did not come through in time"}
+
+
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [
+        ({}, StalledCommitTrigger),
+        ({"on_failure_callback": print, "on_skipped_callback": print}, StalledCommitTrigger),
+        ({"on_success_callback": print}, EndedByWorkerTrigger),
+        ({"on_skipped_callback": print, "soft_fail": True}, EndedByWorkerTrigger),
+        ({"outlets": [Asset("fresh")]}, EndedByWorkerTrigger),
+    ],
+)
+def test_a_wait_that_something_follows_is_ended_by_a_worker(
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], kind: type
+) -> None:
+    waits = sensor(landing="orders", on_stall="wait", **options)
+    held = Ruling(answer=Answer.HOLD, verdict="stalled", reason="three cycles")
+    monkeypatch.setattr(waits, "_look", lambda: (held, waits._target()))
+    with pytest.raises(TaskDeferred) as deferred:
+        waits.execute(cast(Any, {"ti": Keeps()}))
+    assert type(deferred.value.trigger) is kind

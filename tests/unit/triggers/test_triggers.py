@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -13,9 +15,11 @@ from airflow_provider_lakecommit.core.backlog import Backlog, Limits
 from airflow_provider_lakecommit.core.guard import Guard
 from airflow_provider_lakecommit.core.stall import Rules, Verdict
 from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.hooks.commit_watch import Commits
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.triggers.backlog import BacklogTrigger, _Told
 from airflow_provider_lakecommit.triggers.commit_state import CommitStateTrigger
+from airflow_provider_lakecommit.triggers.ended_by_worker import EndedByWorkerTrigger
 from airflow_provider_lakecommit.triggers.stalled_commits import StalledCommitTrigger, guard_from_json, guard_to_json
 
 GUARD = Guard(
@@ -63,6 +67,26 @@ def test_what_reads_the_same_shares_a_stream() -> None:
         }.items()
     ]
     assert len({t.shared_stream_key() for t in (waits(), *apart)}) == 5
+
+
+@pytest.mark.parametrize(
+    ("commits", "told"),
+    [
+        (Commits(groups={}), "success"),
+        (Commits(groups=None, trouble="brokers are away"), "skipped"),
+        (Commits(groups=None, trouble="again"), {"how": "timed_out", "reason": "again"}),
+    ],
+)
+def test_what_the_triggerer_would_end_is_handed_to_a_worker(commits: Commits, told: Any) -> None:
+    arguments = waits(guard=guard_to_json(Guard()), jitter=0.0, soft_fail=told == "skipped").serialize()[1]
+
+    async def stream() -> AsyncIterator[Commits]:
+        yield commits
+
+    async def events() -> list[Any]:
+        return [event.payload async for event in EndedByWorkerTrigger(**arguments).filter_shared_stream(stream())]
+
+    assert asyncio.run(events()) == [told]
 
 
 def test_a_backlog_needs_a_limit_and_topics() -> None:
