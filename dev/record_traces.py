@@ -3,8 +3,8 @@
 
 Contract: `python -m dev.record_traces FOLDER [SCENE …]` plays the scenes with a broker, two workers and a catalog of
 its own, and writes one `SCENE.jsonl.gz` each: a first line with the marks (when what was done to the connector), then
-one line a record, as it stood on the control topic. The tests of the verdict replay them. Time is scaled: the sink
-commits every two seconds.
+one line a record, as it stood on the control topic, partitions merged by time. The tests of the verdict replay them.
+Time is scaled: the sink commits every two seconds.
 
 Failure story: a scene that does not come about within its time ends the run with an error; those before it are written.
 """
@@ -40,6 +40,8 @@ from dev.kafka_connect import ConnectWorker, iceberg_sink
 INTERVAL = 2.0
 ANSWER_TIMEOUT = 1.5
 SOURCE_PARTITIONS = 4
+CONTROL_PARTITIONS = {"three_control_partitions": 3}
+"""Of scenes that have more than one."""
 RECORDS_A_SECOND = 16
 SCENE_SECONDS = 90.0
 TRIGGER = "create trigger outage before update on iceberg_tables begin select {}; end"
@@ -86,7 +88,10 @@ class Scene:
         self.partitions: tuple[int, ...] = tuple(range(SOURCE_PARTITIONS))
         self._kafka = kafka
         admin = AdminClient(kafka)
-        topics = [NewTopic(self.source, SOURCE_PARTITIONS, 1), NewTopic(self.control, 1, 1)]
+        topics = [
+            NewTopic(self.source, SOURCE_PARTITIONS, 1),
+            NewTopic(self.control, CONTROL_PARTITIONS.get(name, 1), 1),
+        ]
         for made in admin.create_topics(topics).values():
             made.result(30)
         lake.create(self.table)
@@ -147,6 +152,15 @@ class Scene:
         ]
         return int(lines[-1].split()[0]) if lines else 0
 
+    def shrink_source(self, partitions: int) -> None:
+        """The topic is made anew with fewer partitions."""
+        self.partitions = ()
+        admin = AdminClient(self._kafka)
+        admin.delete_topics([self.source])[self.source].result(30)
+        self.wait(lambda: self.source not in admin.list_topics(timeout=30).topics)
+        admin.create_topics([NewTopic(self.source, partitions, 1)])[self.source].result(30)
+        self.partitions = tuple(range(partitions))
+
     def close_source(self) -> int:
         """No more records; they are numbered from one, and this is the last."""
         self._done.set()
@@ -160,7 +174,8 @@ class Scene:
         with ControlTopic(self.control, self._kafka) as topic, gzip.open(folder / f"{self.name}.jsonl.gz", "wt") as out:
             facts = {"scene": self.name, "group": f"connect-{self.connector}", "interval": INTERVAL}
             print(json.dumps({**facts, "marks": self.marks}), file=out)
-            for record in topic.read_all():
+            # Sorting is stable: each partition keeps its order.
+            for record in sorted(topic.read_all(), key=lambda r: r.timestamp):
                 line = {
                     "at": record.timestamp.timestamp(),
                     "partition": record.partition,
@@ -295,6 +310,48 @@ def silent_coordinator(s: Scene) -> None:
     s.landed(4)
 
 
+def zombie_coordinator(s: Scene) -> None:
+    """Another one takes over, in vain: the frozen one still has the control topic. Then it wakes up."""
+    s.begin(**{"consumer.override.session.timeout.ms": "8000"})
+    with frozen(s.workers[s.leader()]):
+        s.mark("coordinator frozen")
+        s.cycles(12)
+    s.mark("it goes on")
+    s.cycles(12)
+    s.landed(3)
+
+
+def three_control_partitions(s: Scene) -> None:
+    """No order across them, and no patience: whoever is not quick is late."""
+    settings = {"iceberg.control.commit.max-consecutive-failures": "1000", "iceberg.control.commit.timeout-ms": "100"}
+    s.begin(**settings)
+    s.lake.execute(TRIGGER.format(CONFLICT))
+    s.mark("catalog away")
+    s.cycles(8)
+    s.lake.execute("drop trigger outage")
+    s.mark("catalog back")
+    s.landed(3)
+    s.lake.catalog.drop_table(s.table)
+    s.mark("table dropped")
+    s.cycles(5)
+    s.lake.create(s.table)
+    s.rest("POST", "/restart?includeTasks=true")
+    s.mark("replaced, restarted")
+    s.landed(3)
+
+
+def shrunk_topic(s: Scene) -> None:
+    s.begin()
+    s.rest("PUT", "/stop")
+    s.mark("stopped")
+    s.wait(lambda: not (s.rest("GET", "/status") or {"tasks": [1]})["tasks"])
+    s.shrink_source(2)
+    s.mark("topic made anew")
+    s.rest("PUT", "/resume")
+    s.cycles(10)
+    s.landed(2)
+
+
 SCENES: dict[str, Callable[[Scene], None]] = {
     play.__name__: play
     for play in (
@@ -307,6 +364,9 @@ SCENES: dict[str, Callable[[Scene], None]] = {
         silent_coordinator,
         paused,
         paused_in_an_outage,
+        zombie_coordinator,
+        three_control_partitions,
+        shrunk_topic,
     )
 }
 

@@ -7,7 +7,8 @@ says what the verdict is after the event and what it was right before. Where tim
 neither a table nor Spark nor Java.
 
 Two clocks: `event` takes the time that the sender wrote into the event, and it stands still when nobody speaks;
-`wall` takes the record's timestamp, and goes on. A group is judged as a landing when its events bear our header, as a
+`wall` takes the record's timestamp, and goes on. Either is that of the group's coordinator: the hosts of its workers,
+and other groups', may be minutes ahead of it. A group is judged as a landing when its events bear our header, as a
 connector otherwise.
 """
 
@@ -21,7 +22,7 @@ from typing import Any
 from uuid import UUID
 
 from airflow_provider_lakecommit.cli.output import Exit, Output
-from airflow_provider_lakecommit.core.stall import Finding, Rules, Seen, State, Verdict, judge, observe
+from airflow_provider_lakecommit.core.stall import Finding, Kind, Rules, Seen, State, Verdict, judge, observe
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.hooks.control_watch import ControlRecord, ControlWatch
 from airflow_provider_lakecommit.wire.headers import HEADER
@@ -32,6 +33,8 @@ __all__ = ["Request", "Told", "stall", "with_settings"]
 NOW = "NOW"
 LOOK_SECONDS = 0.5
 GIVE_UP_SECONDS = 30.0
+WORKERS = frozenset({Kind.WRITTEN, Kind.ANSWERED})
+"""Events that a coordinator does not send."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +110,7 @@ class Told:
     states: dict[str, State] = field(default_factory=dict)
     rules: dict[str, Rules] = field(default_factory=dict)
     verdicts: dict[str, Verdict] = field(default_factory=dict)
-    clock: float = float("-inf")
+    clocks: dict[str, float] = field(default_factory=dict)
     caught_up: bool = False
 
     def event(self, record: ControlRecord) -> dict[str, Any] | None:
@@ -125,13 +128,15 @@ class Told:
             return None
         group, seen = found
         # Clocks of several senders are not one clock; time does not go back.
-        self.clock = max(self.clock, seen.at)
+        clock = self.clocks.get(group, seen.at)
+        if seen.kind not in WORKERS:
+            self.clocks[group] = clock = max(clock, seen.at)
         rules = self.rules.get(group, request.rules)
         if not rules.landing and any(name == HEADER for name, _ in record.headers):
             rules = replace(rules, landing=True)
-        before = judge(self.states.get(group, State()), self.clock, rules)
+        before = judge(self.states.get(group, State()), clock, rules)
         state = observe(self.states.get(group, State()), seen, rules)
-        after = judge(state, self.clock, rules)
+        after = judge(state, clock, rules)
         self.states[group], self.rules[group], self.verdicts[group] = state, rules, after.verdict
         return {**_place(record, group, seen), **_finding(after), "before": before.verdict.value}
 
@@ -139,7 +144,7 @@ class Told:
         """What time says of each group; with ``changes`` only where it is not what was said last."""
         groups = self.states or ({} if self.request.group is None or changes else {self.request.group: State()})
         for group, state in groups.items():
-            found = judge(state, max(moment, self.clock), self.rules.get(group, self.request.rules))
+            found = judge(state, max(moment, self.clocks.get(group, moment)), self.rules.get(group, self.request.rules))
             if changes and found.verdict is self.verdicts.get(group):
                 continue
             before = self.verdicts.get(group, found.verdict)

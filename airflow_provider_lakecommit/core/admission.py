@@ -27,6 +27,7 @@ from airflow_provider_lakecommit.core.pressure import Pressure
 
 __all__ = [
     "CATALOG_AWAY",
+    "PENDING",
     "TABLE",
     "Admit",
     "Refuse",
@@ -37,6 +38,8 @@ __all__ = [
     "spec_waits",
 ]
 
+PENDING = "pending"
+"""What the states begin with in which a budget of pending work is full."""
 CATALOG_AWAY = "catalog away"
 """The one refusing state that no fold can tell: where no ledger can be read, nothing can be planned."""
 REASON_LENGTH = 500
@@ -121,7 +124,9 @@ def _full(kind: str, per_slice: Callable[[Pressure], int] = lambda _: 1) -> Row:
         text = f"{getattr(p.pending[name], kind)} {kind} are pending in {name}, max_pending_{kind} is {limit(t)}"
         return text + (f"; its commits failed in {_cycles(len(row))}: {_short(row[-1].reason)}" if row else "")
 
-    return Row(f"pending {kind}", lambda p, t: table(p, t) is not None, says, lambda _p, _t: _SNAPSHOT, but_holes=True)
+    return Row(
+        f"{PENDING} {kind}", lambda p, t: table(p, t) is not None, says, lambda _p, _t: _SNAPSHOT, but_holes=True
+    )
 
 
 TABLE = (

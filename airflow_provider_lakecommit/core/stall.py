@@ -24,7 +24,9 @@ unknown   too little was seen
 
 A landing differs in what a failed cycle is. Its windows are pipelined and its DAG may be hourly or paused, so an open
 cycle is none, and silence says nothing: a cycle has failed when a commit attempt of it said so, or when its deadline
-passed and cycles went on being opened.
+passed and cycles went on being opened. Where the data table came through and only its dead-letter table failed, that is
+*slowing*, however often: who waits for the data need not wait. When what is pending for that table has filled its
+budget no data come any more, and it counts like any other failure.
 
 A connector's cycle that a rebalance cut off, before all partitions had answered, is none that failed.
 
@@ -35,11 +37,22 @@ cannot see.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from itertools import takewhile
 
 from airflow_provider_lakecommit.core.stall_fold import observe
-from airflow_provider_lakecommit.core.stall_state import Begun, Kind, Rules, Seen, State, Table, items, remembered
+from airflow_provider_lakecommit.core.stall_state import (
+    STARTING,
+    Begun,
+    Kind,
+    Rules,
+    Seen,
+    State,
+    Table,
+    items,
+    remembered,
+)
 
 __all__ = [
     "Finding",
@@ -55,6 +68,10 @@ __all__ = [
 
 ALL_CUT = 2
 """How many times as many cycles that rebalances cut off make a stall all the same."""
+HANDOVER = 6.0
+"""Seconds that a rebalance may take however short the learned interval is."""
+PATIENCE = 10
+"""How many times as long a coordinator may be silent whose own interval nobody knows, and that owes nothing."""
 NAMED = 20
 """Partitions that evidence names."""
 
@@ -100,28 +117,49 @@ def judge(state: State, now: float, rules: Rules) -> Finding:
 
 def _cycles(state: State, rules: Rules) -> Finding | None:
     if rules.landing:
-        counted, under_way, everything = _failed(state.begun), 0, 0
-    elif rules.only_cycles:
-        counted, under_way, everything = state.begun, 1, 0
+        return _failing(_failed(state.begun), state, rules)
+    if rules.only_cycles:
+        counted, everything = state.begun, 0
     else:
-        counted, under_way, everything = tuple(b for b in state.begun if not b.cut), 1, len(state.begun)
+        counted, everything = tuple(b for b in state.begun if not b.cut), len(state.begun)
     if len(counted) < rules.stalled_cycles and everything >= ALL_CUT * rules.stalled_cycles:
         # Coordinators that never come to a commit are no better than ones that cannot.
         counted = state.begun
     count = len(counted)
     # A connector that starts up changes its coordinator before it has completed anything.
-    starting = bool(under_way) and not state.completed and len({b.sender for b in counted}) == count
-    if count < rules.stalled_cycles and (count <= under_way or starting):
+    starting = not state.completed and len({b.sender for b in counted}) == count
+    if count < rules.stalled_cycles and (count <= 1 or starting):
         return None
-    what = "failed" if rules.landing else "began and did not complete"
-    last = next((b.failed for b in reversed(counted) if b.failed), None)
+    return _in_a_row(counted, "began and did not complete", state, rules)
+
+
+def _failing(failed: tuple[Begun, ...], state: State, rules: Rules) -> Finding | None:
+    """A landing's cycles that failed; the newest in a row of one kind: for the data table as well, or beside it."""
+    if not failed:
+        return None
+
+    def aside(b: Begun) -> bool:
+        return bool(b.beside) and not b.full
+
+    beside = aside(failed[-1])
+    row = tuple(takewhile(lambda b: aside(b) is beside, reversed(failed)))[::-1]
+    if not beside:
+        return _in_a_row(row, "failed", state, rules)
+    tables = ", ".join(dict.fromkeys(name for b in row for name in b.beside))
+    found = _in_a_row(row, f"failed for {tables} alone, the data come through", state, rules)
+    return replace(found, verdict=Verdict.SLOWING)
+
+
+def _in_a_row(row: tuple[Begun, ...], what: str, state: State, rules: Rules) -> Finding:
+    count = len(row)
+    last = next((b.failed for b in reversed(row) if b.failed), None)
     more = " or more" if count >= remembered(rules) else ""
     return Finding(
         verdict=Verdict.STALLED if count >= rules.stalled_cycles else Verdict.SLOWING,
         reason=f"{count}{more} {'cycle' if count == 1 else 'cycles in a row'} {what}"
         f"{f'; the last one: {last}' if last else ''}",
         clears="a COMMIT_COMPLETE",
-        since=counted[0].at,
+        since=row[0].at,
         evidence={"cycles": count, "limit": rules.stalled_cycles, "waiting_files": state.waiting_files},
     )
 
@@ -140,7 +178,10 @@ def _silence(state: State, now: float, rules: Rules) -> Finding | None:
     if state.last is None or interval is None:
         return None
     silent = now - state.last
-    if silent <= rules.silent_intervals * interval:
+    # One that came anew may have come with another interval.
+    unknown = rules.interval is None and not state.begun and len(set(state.senders[-2:])) > 1
+    limit = rules.silent_intervals * interval * (PATIENCE if unknown else 1)
+    if silent <= (limit if rules.interval is not None else max(limit, HANDOVER)):
         return None
     count = len(state.begun)
     return Finding(
@@ -191,7 +232,7 @@ def _losing(state: State, rules: Rules) -> Finding | None:
             since=state.completed_at,
             evidence={"cycles": cycles, "partitions": [f"{topic}[{n}]" for topic, n in sorted(unheard)[:NAMED]]},
         )
-    if not state.missing and state.unanswered >= rules.unanswered_cycles and state.answers is None:
+    if not state.missing and state.unanswered >= STARTING * rules.unanswered_cycles and state.answers is None:
         return Finding(
             verdict=Verdict.LOSING,
             reason=f"{state.unanswered} cycles completed without an answer of any task",

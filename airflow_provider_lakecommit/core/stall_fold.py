@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.core.stall_state import (
+    STARTING,
     Announced,
     Answer,
     Begun,
@@ -46,7 +47,9 @@ def _start(state: State, seen: Seen, rules: Rules) -> State:
     known = next((b for b in state.begun if b.commit == seen.commit), None)
     if known is not None:
         # Said again: a commit attempt of it failed, or its run was started anew.
-        again = replace(known, failed=seen.failed or known.failed, deadline=seen.deadline or known.deadline)
+        again = replace(known, deadline=seen.deadline or known.deadline)
+        if seen.failed:
+            again = replace(again, failed=seen.failed, beside=seen.beside)
         return state._replace(
             begun=tuple(again if b is known else b for b in state.begun), last=_later(state.last, seen.at)
         )
@@ -58,6 +61,8 @@ def _start(state: State, seen: Seen, rules: Rules) -> State:
         sender=seen.sender,
         deadline=seen.deadline,
         failed=seen.failed,
+        beside=seen.beside,
+        full=seen.full,
     )
     changed = bool(state.senders) and (seen.sender or b"") != state.senders[-1]
     # From one coordinator to the next is as long as somebody took to notice.
@@ -84,8 +89,8 @@ def _written(state: State, seen: Seen, _rules: Rules) -> State:
         return state
     table = (seen.table, seen.table_id)
     done = state.done
-    if done is not None and done.commit == seen.commit and seen.at < done.at and table in done.tables:
-        # Of another control partition, and read after the snapshot that has it.
+    if done is not None and done.commit == seen.commit and table in done.tables and (done.full or seen.at < done.at):
+        # Of another control partition, and read after the snapshot that has it; its sender's clock may be ahead.
         return state
     one = Announced(table=table, commit=seen.commit, files=seen.files, at=seen.at, starts=state.starts)
     return state._replace(journal=(one, state.journal), noted=state.noted + one.files)
@@ -97,7 +102,7 @@ def _answered(state: State, seen: Seen, _rules: Rules) -> State:
         return state if known else state._replace(blocked=(*state.blocked, (seen.covers, seen.blocked)))
     if seen.partitions is None:
         return state if state.only_heads else state._replace(only_heads=True)
-    one = Answer(commit=seen.commit, partitions=seen.partitions, timed=seen.timed)
+    one = Answer(commit=seen.commit, at=seen.at, partitions=seen.partitions, timed=seen.timed)
     return state._replace(answers=(one, state.answers))
 
 
@@ -128,12 +133,10 @@ def _completed(state: State, seen: Seen, rules: Rules) -> State:
 def _worked_in(state: State, seen: Seen, rules: Rules, cycle: Begun | None) -> State:
     """What a connector's complete cycle says of answers and files."""
     answers = tuple(items(state.answers))
-    missing, fresh = _missing(state, frozenset().union(*(a.partitions for a in answers)))
-    certainly_partial = bool(answers) and seen.valid_through is None and all(a.timed for a in answers)
+    # Only a cycle that waited for all tells a time, if each partition has one to tell.
+    everybody = seen.valid_through is not None
+    missing, fresh = _missing(state, frozenset().union(*(a.partitions for a in answers)), everybody)
     announced = waiting(state)
-    # Nothing that was announced in this cycle was left unread, if every partition has answered in it.
-    in_time = _answered_in(state, seen.commit)
-    everybody = bool(in_time) and in_time >= missing.keys() and not certainly_partial
 
     def was_read(a: Announced) -> bool:
         return cycle is not None and (a.starts < cycle.number or (everybody and a.commit == seen.commit))
@@ -142,9 +145,9 @@ def _worked_in(state: State, seen: Seen, rules: Rules, cycle: Begun | None) -> S
     return state._replace(
         answers=None,
         unanswered=0 if answers or state.only_heads else state.unanswered + 1,
-        partial=_partial(state, seen, answers, missing, certainly_partial),
+        partial=_partial(state, seen, cycle, answers, missing),
         missing=missing,
-        unheard=tuple(p for p, n in missing.items() if n >= rules.unanswered_cycles),
+        unheard=tuple(p for p, n in missing.items() if n >= rules.unanswered_cycles * (STARTING if fresh else 1)),
         fresh=fresh,
         journal=None,
         noted=0,
@@ -154,6 +157,7 @@ def _worked_in(state: State, seen: Seen, rules: Rules, cycle: Begun | None) -> S
         done=Done(
             commit=seen.commit,
             at=seen.at,
+            full=everybody,
             tables=frozenset(item for item in items(state.journal) if not isinstance(item, Announced)),
         ),
     )
@@ -228,7 +232,8 @@ def _merged(answers: Chain) -> Chain:
         those = [a for a in items(answers) if (a.commit == newest) is mine]
         if those:
             partitions = frozenset[Partition]().union(*(a.partitions for a in those))
-            out = (Answer(commit=those[0].commit, partitions=partitions, timed=all(a.timed for a in those)), out)
+            timed, at = all(a.timed for a in those), max(a.at for a in those)
+            out = (Answer(commit=those[0].commit, at=at, partitions=partitions, timed=timed), out)
     return out
 
 
@@ -236,11 +241,12 @@ def _same(one: Table, other: Table) -> bool:
     return one[0] == other[0] and (one[1] == other[1] or one[1] is None or other[1] is None)
 
 
-def _missing(state: State, answered: frozenset[Partition]) -> tuple[dict[Partition, int], bool]:
-    """Cycles without an answer per partition. A topic that nobody answers for since the coordinator changed, while
-    others are answered for, was taken out of the connector.
+def _missing(state: State, answered: frozenset[Partition], everybody: bool) -> tuple[dict[Partition, int], bool]:
+    """Cycles without an answer per partition. What is not there any more is not missed: a partition without answer in a
+    cycle that waited for all, and a topic that nobody answers for since the coordinator changed, while others are
+    answered for.
     """
-    missing = {p: 0 if p in answered else n + 1 for p, n in state.missing.items()}
+    missing = {} if everybody else {p: n + 1 for p, n in state.missing.items()}
     missing.update(dict.fromkeys(answered, 0))
     if not (state.fresh and answered):
         return missing, state.fresh
@@ -249,20 +255,24 @@ def _missing(state: State, answered: frozenset[Partition]) -> tuple[dict[Partiti
 
 
 def _partial(
-    state: State, seen: Seen, answers: tuple[Answer, ...], missing: Mapping[Partition, int], certainly: bool
+    state: State, seen: Seen, cycle: Begun | None, answers: tuple[Answer, ...], missing: Mapping[Partition, int]
 ) -> int:
     """How many complete cycles in a row waited for somebody of whom nothing was ever heard.
 
     A complete cycle tells no valid-through time where a partition had nothing to tell, or where the coordinator did not
-    wait for all. Where each that answered told a time it is the second.
+    wait for all. Where each that answered told a time it is the second; the wait was for one of those that answered, if
+    they were late.
     """
+    in_vain = seen.valid_through is None and bool(answers) and all(a.timed for a in answers)
+    half = None if cycle is None else (cycle.at + seen.at) / 2
+    early = half is not None and all(a.at <= half for a in answers)
     silent_before = {p for p, n in state.missing.items() if n} if state.missing else set()
     news = any(p not in state.missing or p in silent_before for a in answers for p in a.partitions)
     if any(a.commit != seen.commit for a in answers) or any(missing.values()):
         # Somebody who was heard before is late or missing.
         return 0
     held = 0 if news or state.fresh or seen.valid_through is not None else state.partial
-    return held + certainly
+    return held + (in_vain and early)
 
 
 def _passed_over(state: State, seen: Seen, read: list[Announced], rules: Rules) -> dict[Table, PassedOver]:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from airflow_provider_lakecommit.core.offsets import Coverage
 
 __all__ = [
+    "STARTING",
     "Announced",
     "Answer",
     "Begun",
@@ -38,6 +39,8 @@ Partition = tuple[str, int]
 Table = tuple[str, bytes | None]
 """A table's name, and the id that the events give it: none in those of connectors before 1.11."""
 
+STARTING = 2
+"""How many times as many cycles may pass without any answer while tasks start."""
 KEPT_CYCLES = 4
 """How many times as many open cycles are remembered as make a stall."""
 
@@ -57,8 +60,9 @@ class Seen(NamedTuple):
 
     ``at`` is in seconds of the epoch. What only a body tells is ``None`` where only the head was read; ``timed`` is
     whether an answer tells a time for each of its partitions. For landings: ``failed`` is the evidence of a commit
-    attempt, ``deadline`` the end of the claim, ``blocked`` what the range ``covers`` could not be done for; any other
-    event that ``covers`` a range settles it.
+    attempt, ``beside`` the tables that failed where the data table is none of them, ``full`` whether a budget of
+    pending work kept the cycle from planning, ``deadline`` the end of the claim, ``blocked`` what the range ``covers``
+    could not be done for; any other event that ``covers`` a range settles it.
     """
 
     kind: Kind
@@ -72,6 +76,8 @@ class Seen(NamedTuple):
     timed: bool = False
     valid_through: float | None = None
     failed: str | None = None
+    beside: tuple[str, ...] = ()
+    full: bool = False
     deadline: float | None = None
     blocked: str | None = None
     covers: Coverage | None = None
@@ -102,7 +108,8 @@ class Rules:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begun:
     """A cycle that has not completed. ``number`` counts the START_COMMITs up to its own; ``overtaken`` those that were
-    seen after its deadline. ``cut`` is whether another coordinator took over before its commit was due.
+    seen after its deadline. ``cut`` is whether another coordinator took over before its commit was due. ``beside`` are
+    the tables for which its newest commit attempt failed, where the data table is none of them.
     """
 
     commit: bytes
@@ -111,6 +118,8 @@ class Begun:
     sender: bytes | None = None
     deadline: float | None = None
     failed: str | None = None
+    beside: tuple[str, ...] = ()
+    full: bool = False
     overtaken: int = 0
     cut: bool = False
 
@@ -120,6 +129,7 @@ class Answer:
     """What one DATA_COMPLETE says."""
 
     commit: bytes
+    at: float
     partitions: frozenset[Partition]
     timed: bool
 
@@ -151,10 +161,11 @@ class PassedOver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """The last complete cycle, for what comes after it and was sent before."""
+    """The last complete cycle, for what comes after it and was sent before. ``full``: it had waited for all."""
 
     commit: bytes
     at: float
+    full: bool
     tables: frozenset[Table]
 
 

@@ -187,7 +187,7 @@ def _send_evidence(rim: Rim, who: RunIdentity, ticket: CycleTicket, error: Excep
     """Tell observers that a commit attempt failed; the failure itself matters more than a log that is away too."""
     reason = f"{type(error).__name__}: {error}"[:2000]
     record = rim.sender("commit", ticket.commit_id).commit_failed(
-        rim.new_id(), rim.now(), reason, who.attempt, _directives(commits), tuple(commits.failures)
+        rim.new_id(), rim.now(), reason, who.attempt, _directives(commits), tuple(commits.failures), rim.landing.table
     )
     with suppress(ControlTopicError, ClosedError):
         rim.send("commit", ticket.slot, ticket.partition, [record])

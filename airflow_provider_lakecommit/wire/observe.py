@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from airflow_provider_lakecommit.core.admission import PENDING
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.core.stall import Kind, Seen
 from airflow_provider_lakecommit.exceptions import WireError
@@ -106,9 +107,10 @@ def _ours(seen: Seen, told: dict[str, Any], completion_timeout: float | None) ->
     match told.get("kind"):
         case "open":
             deadline = None if completion_timeout is None else seen.at + completion_timeout
-            return seen._replace(deadline=deadline, covers=_raised(told))
+            full = str(told.get("plan", {}).get("held")).startswith(PENDING)
+            return seen._replace(deadline=deadline, full=full, covers=_raised(told))
         case "failed":
-            return seen._replace(failed=str(told.get("failed")), covers=_raised(told))
+            return seen._replace(failed=str(told.get("failed")), beside=_beside(told), covers=_raised(told))
         case "report":
             return _reported(seen, told["report"])
         case "published":
@@ -127,6 +129,12 @@ def _reported(seen: Seen, report: dict[str, Any]) -> Seen:
     if report["blocked"] is None or len(spans) > 1:
         return seen
     return seen._replace(blocked=str(report["blocked"]), covers=Coverage.of((s.partition, s.range) for s in spans))
+
+
+def _beside(told: dict[str, Any]) -> tuple[str, ...]:
+    """The tables that failed, if the data table came through."""
+    tables = tuple(map(str, told.get("tables", ())))
+    return () if told.get("main") in (None, *tables) else tables
 
 
 def _raised(told: dict[str, Any]) -> Coverage | None:

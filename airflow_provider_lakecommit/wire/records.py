@@ -105,11 +105,17 @@ class Sender:
         task_attempt: str,
         directives: Directives,
         tables: Sequence[str] = (),
+        main: str | None = None,
     ) -> Outgoing:
-        """START_COMMIT again: the evidence that a commit attempt failed, and for which tables if that is known."""
+        """START_COMMIT again: the evidence that a commit attempt failed, and for which tables if that is known.
+
+        :param main: the landing's data table, so that an observer knows whether it is among them
+        """
         values = {"kind": "failed", "failed": reason, "task_attempt": task_attempt, **h.directives_to_json(directives)}
         if tables:
             values["tables"] = list(tables)
+            if main is not None:
+                values["main"] = main
         return self._record(event_id, at, StartCommit(commit_id=self.commit_id), values)
 
     def files(self, event_id: UUID, at: datetime, payload: DataWritten, report: SliceReport, table: str) -> Outgoing:

@@ -21,6 +21,7 @@ from airflow_provider_lakecommit.committer.summary import SnapshotRecord
 from airflow_provider_lakecommit.core.log import CommitFailed, CycleClosed, CycleOpened, Entry
 from airflow_provider_lakecommit.core.model import LIVE
 from airflow_provider_lakecommit.core.pressure import Pending, pressure_of
+from airflow_provider_lakecommit.core.stall import Rules, State, Verdict, judge, observe
 from airflow_provider_lakecommit.cycle import loop
 from airflow_provider_lakecommit.cycle.loop import Lander
 from airflow_provider_lakecommit.cycle.prepare import prepare_for_commit
@@ -28,6 +29,7 @@ from airflow_provider_lakecommit.cycle.results import Closed
 from airflow_provider_lakecommit.cycle.run import RunOutcome
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError, LakecommitError
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob, run_task
+from airflow_provider_lakecommit.wire.observe import seen_of
 from airflow_provider_lakecommit.wire.records import read_entry
 from tests.faults.world import Killed, World, deaths, records
 
@@ -85,6 +87,15 @@ class Outage:
         with self.world.rim() as rim:
             look = rim.look(prepare_for_commit(rim).ledgers)
             return dict(pressure_of(look.view, rim.now()).pending)
+
+    def verdict(self) -> Verdict:
+        """Of an observer of the control topic."""
+        state, rules = State(), Rules(landing=True)
+        with self.world.rim() as rim:
+            for r in rim.control.read_all():
+                if (found := seen_of(r.value, key=r.key, headers=r.headers)) is not None:
+                    state = observe(state, found[1], rules)
+        return judge(state, 0.0, rules).verdict
 
     def check(self) -> None:
         self.world.check(Counter(range(self.produced)))
@@ -267,12 +278,12 @@ def test_a_table_that_fails_alone_stops_nobody_until_its_budget_is_full(
     make_outage: Callable[..., Outage], impatient: None
 ) -> None:
     outage = make_outage(partitions=1, dead_letter_table="shop.dead", dead_letter_max_ratio=1.0, max_pending_slices=6)
-    world, held = outage.world, []
+    world, held, verdicts = outage.world, [], []
     outage.load()
     world.run()
     rows = len(world.rows())
     with refusing("shop.dead"):
-        for n in range(9):
+        for n in range(10):
             outage.load()
             outage.produce(world.landing.topics, [("x", "no json")])
             opened = world.open(f"half-{n}")
@@ -284,14 +295,19 @@ def test_a_table_that_fails_alone_stops_nobody_until_its_budget_is_full(
             assert (rows > before) is bool(opened.slices)
             if opened.slices and n > 1:
                 assert any("shop.dead: commits failed in" in line for line in opened.explain)
+            verdicts.append(outage.verdict())
     assert held[:5] == [None] * 5, "more windows than make a stall of all tables"
-    assert held[-1] == "pending slices"
+    assert held[-3:] == ["pending slices"] * 3
+    full = [h == "pending slices" for h in held]
+    # Whoever waits for the data is held when there are none any more.
+    assert verdicts == [Verdict.STALLED if n >= 2 and all(full[n - 2 : n + 1]) else Verdict.SLOWING for n in range(10)]
+    assert verdicts[-1] is Verdict.STALLED
     assert "6 slices are pending in shop.dead, max_pending_slices is 6; its commits failed in" in str(
         opened.plan.reason
     )
     world.settle(limit=12)
     outage.check()
-    assert len(world.rows("shop.dead")) == 9
+    assert len(world.rows("shop.dead")) == 10
 
 
 def test_a_full_budget_does_not_keep_the_hole_that_all_else_waits_for(make_outage: Callable[..., Outage]) -> None:

@@ -15,7 +15,15 @@ from airflow_provider_lakecommit.core.log import Directives
 from airflow_provider_lakecommit.core.stall import Rules
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.hooks.control_topic import ControlRecord
-from airflow_provider_lakecommit.wire.events import Event, Payload, StartCommit, encode
+from airflow_provider_lakecommit.wire.events import (
+    CommitComplete,
+    DataComplete,
+    Event,
+    Payload,
+    StartCommit,
+    TopicPartitionOffset,
+    encode,
+)
 from airflow_provider_lakecommit.wire.records import Outgoing, Sender
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -85,6 +93,32 @@ def test_the_clocks() -> None:
     assert by_event is not None
     assert by_wall is not None
     assert (by_event["at"], by_wall["at"]) == ("2026-03-01T12:00:00.000+00:00", "2026-03-01T13:00:00.000+00:00")
+
+
+@pytest.mark.parametrize("ahead", [-120, 120])
+@pytest.mark.parametrize("events_clock", [True, False])
+def test_the_clock_of_a_worker_or_of_another_group_makes_no_coordinator_silent(ahead: int, events_clock: bool) -> None:
+    told, verdicts = Told(request(events_clock=events_clock)), set()
+    # The head of the topic was cut off in mid-cycle.
+    told.event(theirs(DataComplete(commit_id=uuid4(), assignments=()), NOON + timedelta(seconds=ahead)))
+    for n in range(8):
+        commit, at = uuid4(), NOON + timedelta(seconds=5 * n)
+        skewed = at + timedelta(seconds=ahead)
+        place = TopicPartitionOffset(topic="orders", partition=0, offset=n, timestamp=at)
+        for event in (
+            theirs(StartCommit(commit_id=commit), at),
+            theirs(DataComplete(commit_id=commit, assignments=(place,)), skewed),
+            record(ours(uuid4()).closed(uuid4(), skewed, None, Directives()), skewed),
+            theirs(CommitComplete(commit_id=commit, valid_through=at), at),
+        ):
+            line = told.event(event)
+            assert line is not None
+            verdicts |= {line["before"], line["verdict"]}
+    assert verdicts == {"unknown", "healthy"}
+    # It would be seen at its next word.
+    line = told.event(theirs(StartCommit(commit_id=uuid4()), NOON + HOUR))
+    assert line is not None
+    assert (line["before"], line["verdict"]) == ("dead", "healthy")
 
 
 def test_only_what_changes_is_told_while_time_passes() -> None:

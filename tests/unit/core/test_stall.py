@@ -275,14 +275,33 @@ def test_deaths_in_a_row_do_not_spoil_it_either() -> None:
 def test_a_longer_commit_interval_is_learned_at_once() -> None:
     sink = healthy()
     sink.key = b"with another interval"
-    sink.cycles()
-    sink.wait(9)
-    assert sink.verdict is Verdict.DEAD
-    sink.heard.clear()
     for _ in range(5):
         sink.cycles()
         sink.wait(9)
-    assert set(sink.heard) == {Verdict.HEALTHY}
+    assert set(sink.heard) <= set(CALM)
+    sink.wait(30)
+    assert sink.verdict is Verdict.DEAD
+
+
+def test_a_new_coordinator_that_owes_nothing_is_dead_in_the_end() -> None:
+    sink = healthy()
+    sink.key = b"dies in its first pause"
+    sink.cycles()
+    sink.wait(28)
+    assert sink.verdict is Verdict.HEALTHY
+    sink.wait(2)
+    assert sink.verdict is Verdict.DEAD
+    assert healthy(interval=INTERVAL).cycles().verdict is Verdict.HEALTHY
+
+
+def test_a_new_coordinator_is_dead_soon_where_it_owes_a_commit_or_its_interval_is_told() -> None:
+    owing, told = healthy(), healthy(interval=INTERVAL)
+    owing.key = told.key = b"the next one"
+    owing.start()
+    owing.wait(3.1)
+    told.cycles()
+    told.wait(2.1)
+    assert (owing.verdict, told.verdict) == (Verdict.DEAD, Verdict.DEAD)
 
 
 # -- split ------------------------------------------------------------------------------------------------------------
@@ -423,14 +442,15 @@ def test_what_was_announced_before_a_cycle_must_be_in_it() -> None:
     assert sink.verdict is Verdict.LOSING
 
 
-def test_another_control_partition_may_be_read_later() -> None:
+@pytest.mark.parametrize(("ahead", "through"), [(0, False), (7, True)])
+def test_another_control_partition_may_be_read_later(ahead: float, through: bool) -> None:
     sink = healthy()
     sink.start()
-    moment = sink.now
+    moment = sink.now + ahead
     sink.answer(FIRST)
     sink.now += 5
     sink.publish()
-    sink.complete()
+    sink.complete(through=through)
     sink.say(Kind.WRITTEN, table="shop.orders", table_id=OLD, files=1, at=moment)
     for _ in range(5):
         sink.start()
@@ -464,10 +484,30 @@ def test_half_of_the_workers_silent_is_losing_until_they_answer() -> None:
     assert sink.verdict is Verdict.HEALTHY
 
 
-@pytest.mark.parametrize("before", [0, 5])
-def test_no_worker_answers(before: int) -> None:
+def test_a_handover_takes_seconds_however_short_the_interval_is() -> None:
+    sink = healthy()
+    short = sink.state._replace(intervals=(1.0,) * 5)
+    assert short.last is not None
+    assert judge(short, short.last + 5.9, Rules()).verdict is Verdict.HEALTHY
+    assert judge(short, short.last + 6.1, Rules()).verdict is Verdict.DEAD
+    assert judge(short, short.last + 3.1, Rules(interval=1.0)).verdict is Verdict.DEAD
+
+
+def test_tasks_take_their_time_to_start_after_a_change_of_the_coordinator() -> None:
+    sink = healthy()
+    sink.key = b"after the restart"
+    for _ in range(6):
+        assert sink.verdict in CALM
+        sink.start()
+        sink.complete(through=False)
+        sink.wait()
+    assert sink.verdict is Verdict.LOSING
+
+
+@pytest.mark.parametrize(("before", "cycles"), [(0, 6), (5, 3)])
+def test_no_worker_answers(before: int, cycles: int) -> None:
     sink = Sink().cycles(before)
-    for _ in range(3):
+    for _ in range(cycles):
         assert sink.verdict in CALM
         sink.start()
         sink.wait()
@@ -493,6 +533,38 @@ def test_partitions_that_nobody_ever_answered_for(busy: bool) -> None:
     sink.answer(FIRST, SECOND, files=0, timed=busy)
     sink.complete(through=busy)
     assert sink.verdict is Verdict.HEALTHY
+
+
+def test_answers_that_come_while_a_partial_commit_is_under_way_are_heard() -> None:
+    sink = healthy()
+    for _ in range(10):
+        sink.start()
+        sink.answer(FIRST)
+        # The coordinator has stopped waiting; its commit takes a while.
+        sink.wait(0.3)
+        sink.answer(SECOND)
+        sink.wait(0.1)
+        sink.publish()
+        sink.complete(through=False)
+        sink.wait(0.6)
+    assert set(sink.heard) <= set(CALM)
+
+
+def test_files_that_come_while_a_partial_commit_is_under_way_are_not_lost_beside_an_idle_partition() -> None:
+    sink = healthy()
+    for _ in range(5):
+        sink.start()
+        sink.answer(FIRST, files=0, timed=False)
+        sink.answer(SECOND, table="shop.clicks")
+        sink.complete(through=False)
+        sink.wait()
+        sink.start()
+        sink.answer(FIRST, files=0, timed=False)
+        sink.answer(SECOND, files=0)
+        sink.publish("shop.clicks")
+        sink.complete(through=False)
+        sink.wait()
+    assert set(sink.heard) <= set(CALM)
 
 
 def test_a_worker_that_is_always_late_is_heard_all_the_same() -> None:
@@ -530,6 +602,18 @@ def test_a_topic_that_was_taken_out_of_the_connector_is_not_missed() -> None:
     for _ in range(5):
         sink.start()
         sink.answer(clicks)
+        sink.publish()
+        sink.complete()
+        sink.wait()
+    assert set(sink.heard) <= set(CALM)
+
+
+def test_a_topic_that_was_made_anew_with_fewer_partitions_is_not_missed() -> None:
+    sink = healthy()
+    sink.key = b"after the restart"
+    for _ in range(5):
+        sink.start()
+        sink.answer(FIRST)
         sink.publish()
         sink.complete()
         sink.wait()
@@ -598,6 +682,37 @@ def test_failed_commit_attempts_stall_a_landing_and_a_complete_clears() -> None:
     assert sink.verdict is Verdict.STALLED
     sink.complete(commit=open_)
     assert sink.verdict is Verdict.HEALTHY
+
+
+def test_a_dead_letter_table_that_fails_alone_slows_and_never_stalls() -> None:
+    sink = landing()
+    for _ in range(20):
+        sink.say(Kind.START, commit=sink.start(), failed="it is away", beside=("shop.dead",))
+        sink.publish()
+        assert sink.verdict is Verdict.SLOWING
+    assert "for shop.dead alone" in sink.finding.reason
+    assert sink.finding.reason.endswith("it is away")
+    sink.complete()
+    assert sink.verdict is Verdict.HEALTHY
+
+
+def test_a_dead_letter_table_whose_budget_is_full_stalls_the_landing() -> None:
+    sink, heard = landing(), []
+    for full in (False, True, True, True):
+        sink.say(Kind.START, commit=sink.start(full=full), failed="it is away", beside=("shop.dead",))
+        heard.append(sink.verdict)
+    assert heard == [Verdict.SLOWING] * 3 + [Verdict.STALLED]
+
+
+def test_only_failures_of_the_data_table_in_a_row_stall() -> None:
+    sink, heard = landing(), []
+    for beside in ((), (), ("shop.dead",), (), (), ()):
+        sink.say(Kind.START, commit=sink.start(), failed="no", beside=beside)
+        heard.append(sink.verdict)
+    assert heard == [Verdict.SLOWING] * 5 + [Verdict.STALLED]
+    # Another attempt of the last one: now the data came through.
+    sink.say(Kind.START, failed="no", beside=("shop.dead",))
+    assert sink.verdict is Verdict.SLOWING
 
 
 def test_failures_are_remembered_under_many_open_cycles() -> None:

@@ -98,8 +98,27 @@ def test_our_start_has_a_deadline() -> None:
     assert seen(start, {"kind": "open"}, completion_timeout=60).deadline == NOON.timestamp() + 60
 
 
+@pytest.mark.parametrize(("held", "full"), [(None, False), ("pending files", True), ("open cycles", False)])
+def test_our_start_says_whether_a_budget_is_full(held: str | None, full: bool) -> None:
+    assert seen(StartCommit(commit_id=COMMIT), {"kind": "open", "plan": {"held": held}}).full is full
+
+
 def test_our_failed_attempt_says_why() -> None:
     assert seen(StartCommit(commit_id=COMMIT), {"kind": "failed", "failed": "no catalog"}).failed == "no catalog"
+
+
+@pytest.mark.parametrize(
+    ("told", "beside"),
+    [
+        ({}, ()),
+        ({"tables": ["shop.orders", "shop.dead"], "main": "shop.orders"}, ()),
+        ({"tables": ["shop.dead"], "main": "shop.orders"}, ("shop.dead",)),
+        # Evidence of an older release does not say which is the data table.
+        ({"tables": ["shop.dead"]}, ()),
+    ],
+)
+def test_our_failed_attempt_says_whether_the_data_came_through(told: dict[str, Any], beside: tuple[str, ...]) -> None:
+    assert seen(StartCommit(commit_id=COMMIT), {"kind": "failed", "failed": "no", **told}).beside == beside
 
 
 def report(spans: int, **what: Any) -> dict[str, Any]:
