@@ -7,7 +7,8 @@ that they name with equal properties. Every line says whose it is, and the last 
 
 Failure story: the exit code is that of the worst: 2 where a spec is wrong, else 1 where a landing failed, has a blocked
 range or was held without a window, and its error is told with its name. A call that is told to stop tells every landing
-so.
+so, also one that has just begun: each says what of it is saved, no further Spark job begins, and the code is the
+signal's.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from airflow_provider_lakecommit.cli.stop import Signals, Stopped
 from airflow_provider_lakecommit.cycle.loop import Lander
 from airflow_provider_lakecommit.cycle.many import Abreast
 from airflow_provider_lakecommit.cycle.rim import Rim
-from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError
+from airflow_provider_lakecommit.exceptions import LakecommitError, SparkJobError, SpecError
 from airflow_provider_lakecommit.hooks.engine import Engine
 from airflow_provider_lakecommit.hooks.table import Tables
 from airflow_provider_lakecommit.landing import LandingSpec
@@ -46,21 +47,31 @@ GOODBYE_SECONDS = 10.0
 
 
 class _Shared:
-    """The one local session of several landings: begun by the first that needs it, closed by its owner."""
+    """The one local session of several landings: begun by the first that needs it, closed by its owner. Nothing begins
+    in it after it was told to stop.
+    """
 
     def __init__(self, session: LocalSpark) -> None:
         self._session = session
         self._starting = threading.Lock()
+        self._stopped = False
 
     def start(self) -> None:
         with self._starting:
+            self._go_on_or_stop()
             self._session.start()
 
     def run(self, job: WindowJob, secrets: Secrets) -> list[SliceResult]:
+        self._go_on_or_stop()
         return self._session.run(job, secrets)
 
     def stop(self) -> None:
+        self._stopped = True
         self._session.stop()
+
+    def _go_on_or_stop(self) -> None:
+        if self._stopped:
+            raise SparkJobError("this call was told to stop")
 
     def close(self) -> None:
         pass
@@ -77,6 +88,7 @@ class _Landings:
     session: LocalSpark | None
     catalogs: list[Mapping[str, Any]] = field(default_factory=list)
     under_way: dict[str, Lander] = field(default_factory=dict)
+    stopped: bool = False
 
     def __post_init__(self) -> None:
         self._shared = None if self.session is None else _Shared(self.session)
@@ -104,6 +116,8 @@ class _Landings:
                 early=section.is_warm,
             )
             self.under_way[name] = lander
+            if self.stopped:
+                lander.stop()
             try:
                 return land_cycles(lander, spec, self.output.result, say, self.cycles)
             finally:
@@ -112,6 +126,7 @@ class _Landings:
 
     def stop(self) -> None:
         """Tell all that are under way, and let them say what is saved."""
+        self.stopped = True
         for lander in list(self.under_way.values()):
             lander.stop()
         deadline = time.monotonic() + GOODBYE_SECONDS

@@ -39,7 +39,9 @@ def status(spec: LandingSpec, output: Output, *, every: timedelta | None = None)
 
 def _text(found: Status) -> Iterable[str]:
     through = (
-        f"all up to {found.valid_through.isoformat()} is in the tables" if found.valid_through else "no promise yet"
+        f"all up to {found.valid_through.isoformat()} is in the tables"
+        if found.valid_through
+        else "there is no time yet up to which all is in the tables"
     )
     yield f"{found.landing}: {found.lag} offsets behind; {through}"
     yield from (f"  topic {topic} does not exist" for topic in found.missing_topics)

@@ -20,10 +20,28 @@ from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, Rang
 from airflow_provider_lakecommit.core.view import TableLedger, View
 from airflow_provider_lakecommit.exceptions import SourceError
 
-__all__ = ["SLICE_BYTES", "Chosen", "Limits", "Missing", "Watermark", "choose", "cut", "find_missing", "window_of"]
+__all__ = [
+    "SLICE_BYTES",
+    "Chosen",
+    "Limits",
+    "Missing",
+    "Watermark",
+    "choose",
+    "cut",
+    "find_missing",
+    "mean_size",
+    "window_of",
+    "worth_a_look",
+]
 
 SLICE_BYTES = 256 << 20
 """Estimated bytes of record values that one slice reads at most."""
+BIG_RECORD = 1 << 20
+"""Bytes of a record as big as topics take them by default."""
+MANY_RECORDS = 50_000
+"""Of a slice: so many take longer to read than a look at their sizes does."""
+_WHOLE = 1 << 40
+"""What a full slice weighs, so that records of several sizes can be weighed together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,13 +55,17 @@ class Watermark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Opt-in limits of a window, and how it is cut. ``record_bytes`` is what a record took so far (0: not known)."""
+    """Opt-in limits of a window, and how it is cut. ``record_bytes`` is what a record is taken for (0: not known);
+    ``sizes`` counts for partitions where it is more: a few records of one partition may all be small by chance, so they
+    never make its slices larger.
+    """
 
     groups: int = 1
     slice_records: int = 250_000
     max_records: int | None = None
     max_bytes: int | None = None
     record_bytes: int = 0
+    sizes: Mapping[SourcePartition, int] = field(default_factory=dict)
 
     @property
     def window_records(self) -> int | None:
@@ -51,11 +73,10 @@ class Limits:
         by_bytes = max(1, self.max_bytes // (self.record_bytes or 1024)) if self.max_bytes else None
         return min((n for n in (self.max_records, by_bytes) if n is not None), default=None)
 
-    @property
-    def per_slice(self) -> int:
-        return max(
-            1, min(self.slice_records, SLICE_BYTES // self.record_bytes if self.record_bytes else self.slice_records)
-        )
+    def per_slice(self, p: SourcePartition) -> int:
+        """Records of a partition in a slice that has no others."""
+        size = max(self.sizes.get(p, 0), self.record_bytes)
+        return max(1, min(self.slice_records, SLICE_BYTES // size if size else self.slice_records))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +88,11 @@ class Missing:
 
     def __len__(self) -> int:
         return sum(len(c) for c in self.ranges.values())
+
+    @property
+    def coverage(self) -> Coverage:
+        """Whatever table lacks it."""
+        return Coverage.of(item for c in self.ranges.values() for item in c.items())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +143,21 @@ def find_missing(view: View, watermarks: Mapping[SourcePartition, Watermark], cl
     return Missing(ranges=_by_tables(per_table), notes=notes)
 
 
+def worth_a_look(missing: Missing, limits: Limits) -> bool:
+    """Whether it matters how big the records are: a slice could hold much more than it should, were they big. Where the
+    size of those that landed is known, which is told by ``record_bytes``, only a large slice is worth the time.
+    """
+    least = max(SLICE_BYTES // BIG_RECORD + 1, MANY_RECORDS if limits.record_bytes else 0)
+    return any(min(len(s), limits.per_slice(p)) >= least for p, s in missing.coverage.parts.items())
+
+
+def mean_size(missing: Missing, sizes: Mapping[SourcePartition, int]) -> int:
+    """Bytes of a record, over all partitions whose sizes are known; 0 when none is."""
+    whole = missing.coverage
+    records = {p: len(whole[p]) for p in sizes}
+    return sum(n * sizes[p] for p, n in records.items()) // max(1, sum(records.values()))
+
+
 def _in_table(ledger: TableLedger, p: SourcePartition) -> RangeSet:
     """Also behind a hole, and also of another landing: what a table has is never read for it again."""
     return ledger.section.covered[p] | ledger.others[p]
@@ -162,7 +203,7 @@ def _by_tables(per_table: Mapping[str, Coverage]) -> dict[tuple[str, ...], Cover
 
 def choose(missing: Missing, watermarks: Mapping[SourcePartition, Watermark], limits: Limits) -> Chosen:
     """Take everything, or the oldest ranges of every partition up to the limit, shared evenly over the partitions."""
-    whole = Coverage.of(item for c in missing.ranges.values() for item in c.items())
+    whole = missing.coverage
     needs = {p: len(s) for p, s in whole.parts.items()}
     shares = _share(needs, limits.window_records)
     oldest = Coverage({p: _first(s, shares[p]) for p, s in whole.parts.items()})
@@ -241,7 +282,7 @@ def cut(
         for group, spans in _pack(coverage - alone, limits, alone):
             out.append(
                 (
-                    max(_before(s, whole) for s in spans) // limits.per_slice,
+                    max(_before(s, whole) // limits.per_slice(s.partition) for s in spans),
                     Slice(
                         slice_id=slice_id(window, spans, tables),
                         group=group,
@@ -261,32 +302,47 @@ def _before(span: Span, whole: Coverage) -> int:
     return sum(min(r.end, start) - r.start for r in whole[span.partition] if r.start < start)
 
 
+@dataclass(slots=True)
+class _Bin:
+    """Small rests that make a slice together. Two ranges of one partition never share a slice: the older one would wait
+    for what lies between them.
+    """
+
+    spans: list[Span] = field(default_factory=list)
+    partitions: set[SourcePartition] = field(default_factory=set)
+    weight: int = 0
+
+    def takes(self, p: SourcePartition, weight: int) -> bool:
+        return self.weight + weight <= _WHOLE and p not in self.partitions
+
+    def add(self, span: Span, weight: int) -> None:
+        self.spans.append(span)
+        self.partitions.add(span.partition)
+        self.weight += weight
+
+
 def _pack(coverage: Coverage, limits: Limits, alone: Coverage) -> Iterable[tuple[int, tuple[Span, ...]]]:
     """Group and spans of every slice."""
-    size = limits.per_slice
-    rests: dict[int, list[list[Span]]] = {}
+    rests: dict[int, list[_Bin]] = {}
     for p, r in coverage.items():
-        group = p.partition % limits.groups
+        group, size = p.partition % limits.groups, limits.per_slice(p)
         full = len(r) // size
         for k in range(full):
             yield group, (Span(p, OffsetRange(r.start + k * size, r.start + (k + 1) * size)),)
         if rest := OffsetRange(r.start + full * size, r.end):
             bins = rests.setdefault(group, [])
-            fitting = next((b for b in bins if _fits(b, p, len(rest), size)), None)
+            weight = len(rest) * _WHOLE // size
+            fitting = next((b for b in bins if b.takes(p, weight)), None)
             if fitting is None:
-                bins.append(fitting := [])
-            fitting.append(Span(p, rest))
+                bins.append(fitting := _Bin())
+            fitting.add(Span(p, rest), weight)
     for group, bins in rests.items():
         for b in bins:
-            yield group, tuple(sorted(b))
+            yield group, tuple(sorted(b.spans))
     for p, r in alone.items():
+        size = limits.per_slice(p)
         for start in range(r.start, r.end, size):
             yield p.partition % limits.groups, (Span(p, OffsetRange(start, min(r.end, start + size))),)
-
-
-def _fits(packed: Sequence[Span], p: SourcePartition, records: int, size: int) -> bool:
-    """Two ranges of one partition never share a slice: the older one would wait for what lies between them."""
-    return all(s.partition != p for s in packed) and sum(len(s) for s in packed) + records <= size
 
 
 def _budget(spans: Sequence[Span], view: View) -> Budget | None:

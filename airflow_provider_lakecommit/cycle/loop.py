@@ -203,6 +203,7 @@ class Lander:
             began = time.monotonic()
             start()
             seconds["spark"] = time.monotonic() - began
+            self._go_on_or_stop()
             began = time.monotonic()
             outcomes = self._run_all(jobs, tickets)
             seconds["write"] = time.monotonic() - began

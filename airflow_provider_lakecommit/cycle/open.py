@@ -31,7 +31,17 @@ from airflow_provider_lakecommit.core.admission import (
 from airflow_provider_lakecommit.core.log import Directives
 from airflow_provider_lakecommit.core.model import Cycle, Plan, TableTarget, cycle_id, window_id
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
-from airflow_provider_lakecommit.core.planning import Chosen, Limits, Missing, choose, cut, find_missing, window_of
+from airflow_provider_lakecommit.core.planning import (
+    Chosen,
+    Limits,
+    Missing,
+    choose,
+    cut,
+    find_missing,
+    mean_size,
+    window_of,
+    worth_a_look,
+)
 from airflow_provider_lakecommit.core.pressure import only_holes, pressure_of
 from airflow_provider_lakecommit.core.view import View
 from airflow_provider_lakecommit.cycle.headroom import ask, plan_lines, plan_threshold
@@ -41,6 +51,7 @@ from airflow_provider_lakecommit.cycle.results import CycleTicket, Opened
 from airflow_provider_lakecommit.cycle.rim import Look, Rim, RunIdentity
 from airflow_provider_lakecommit.cycle.targets import check_unless_filled
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError, ControlTopicError, FencedError
+from airflow_provider_lakecommit.hooks.sample import sizes
 from airflow_provider_lakecommit.hooks.source_topic import SourceState
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.wire.plan import MAX_SLICES
@@ -181,8 +192,10 @@ def _gone(view: View, release: Release) -> tuple[UUID, ...]:
 
 def _decide(rim: Rim, prepared: Prepared, look: Look, source: SourceState, gone: tuple[UUID, ...]) -> _Decision:
     landing = rim.landing
-    record_bytes = max((t.section.record_bytes for t in prepared.ledgers), default=0)
     missing = find_missing(look.view, source.partitions, look.view.claims(rim.now(), gone))
+    landed_bytes = max((t.section.record_bytes for t in prepared.ledgers), default=0)
+    seen_sizes = _sizes(rim, missing, landed_bytes)
+    record_bytes = mean_size(missing, seen_sizes) or landed_bytes
     holes = only_holes(missing, look.view)
     pressure = pressure_of(look.view, rim.now(), released=gone, record_bytes=record_bytes, holes=len(holes))
     admitted = admit(pressure, _terms(landing))
@@ -194,6 +207,7 @@ def _decide(rim: Rim, prepared: Prepared, look: Look, source: SourceState, gone:
         max_records=_allowed(landing.max_records, admitted, missing),
         max_bytes=landing.max_bytes,
         record_bytes=record_bytes,
+        sizes=seen_sizes,
     )
     chosen = choose(holes if admitted.holes_only else missing, source.partitions, limits)
     slices = cut(chosen, look.view, limits, landing=landing.name, lane=rim.lane, spec_version=landing.spec_version)
@@ -214,6 +228,12 @@ def _decide(rim: Rim, prepared: Prepared, look: Look, source: SourceState, gone:
     )
     cut_off = (f"{len(slices) - most} slices are left: {most} of {len(slices)} are admitted",) if slices[most:] else ()
     return _Decision(plan=plan, explain=(*chosen.explain, *admitted.notes, *cut_off))
+
+
+def _sizes(rim: Rim, missing: Missing, landed_bytes: int) -> dict[SourcePartition, int]:
+    """Bytes of the records to be read, where it matters. What landed before says little of a large backlog."""
+    limits = Limits(slice_records=rim.landing.slice_records, record_bytes=landed_bytes)
+    return sizes(rim.kafka, missing.coverage) if worth_a_look(missing, limits) else {}
 
 
 def _terms(landing: Landing) -> Terms:

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A sample of a topic's records, from the begin, the middle and the end of every partition.
+"""A sample of a topic's records, from the begin, the middle and the end of every partition: to see what they are
+(:func:`sample`), or only how big (:func:`sizes`).
 
 Contract: bounded in records, bytes and time, whichever comes first; no group is joined and no offset is committed.
 Committed records only.
 
 Failure story: brokers that do not answer are a :class:`SourceUnavailableError`; a topic that may not be read a
-:class:`SourceError`. A sample that is cut short by time or bytes is a smaller sample.
+:class:`SourceError`. A sample that is cut short by time or bytes is a smaller sample. Sizes are for planning only, so
+whatever keeps them from being seen is left to the reader of the records to tell.
 """
 
 from __future__ import annotations
@@ -14,19 +16,37 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from airflow_provider_lakecommit.core.offsets import SourcePartition
+from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
 from airflow_provider_lakecommit.core.planning import Watermark
 from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailableError
 from airflow_provider_lakecommit.hooks.kafka_config import Trouble, bootstrap_servers, made, unreachable
 from airflow_provider_lakecommit.hooks.source_topic import SourceTopics
 
-__all__ = ["sample", "starts"]
+__all__ = ["sample", "sizes", "starts"]
 
 MAX_BYTES = 64 << 20
 MAX_SECONDS = 30.0
+SIZES_EACH = 4
+SIZES_PARTITIONS = 8
+SIZES_BYTES = 64 << 20
+SIZES_SECONDS = 2.0
 _POLL_SECONDS = 0.2
+# A consumer needs the name of a group; it never joins it.
+_OURS: dict[str, Any] = {
+    "group.id": "lakecommit-sample",
+    "enable.auto.commit": False,
+    "enable.partition.eof": True,
+    "isolation.level": "read_committed",
+}
+# Of the batches that lie at a place, the first is enough; a broker gives one however big it is.
+_FIRST_BATCH: dict[str, Any] = {
+    "max.partition.fetch.bytes": 64 << 10,
+    "queued.max.messages.kbytes": 8192,
+    "fetch.queue.backoff.ms": 5,
+    "fetch.wait.max.ms": 20,
+}
 _DENIED = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED)
 
 
@@ -55,9 +75,7 @@ def sample(
         marks = {p: m for p, m in source.watermarks().partitions.items() if m.start < m.stable}
     each = max(1, -(-records // (3 * max(1, len(marks)))))
     trouble, deadline, left = Trouble(), time.monotonic() + seconds, MAX_BYTES
-    # A consumer needs the name of a group; it never joins it.
-    ours = {"group.id": "lakecommit-sample", "enable.auto.commit": False, "enable.partition.eof": True}
-    consumer: Consumer = made(Consumer, kafka, trouble, **ours, **{"isolation.level": "read_committed"})
+    consumer: Consumer = made(Consumer, kafka, trouble, **_OURS)
     out: list[tuple[str, bytes | None]] = []
     try:
         for begin in starts(marks, each):
@@ -72,6 +90,33 @@ def sample(
     if marks and not out:
         raise unreachable(SourceUnavailableError, f"reading {', '.join(topics)}", kafka, trouble, seconds)
     return out
+
+
+def sizes(kafka: Mapping[str, Any], ranges: Coverage) -> dict[SourcePartition, int]:
+    """The mean size in bytes of the values in these ranges, by a few from each of the partitions that have the most;
+    without those of which nothing was seen.
+    """
+    most = sorted(ranges.parts.items(), key=lambda item: len(item[1]), reverse=True)[:SIZES_PARTITIONS]
+    marks = {p: Watermark(start=r.ranges[0].start, stable=r.ranges[-1].end, high=r.ranges[-1].end) for p, r in most}
+    by_name = {(p.topic, p.partition): p for p in marks}
+    seen: dict[SourcePartition, list[int]] = {}
+    trouble, deadline, left = Trouble(), time.monotonic() + SIZES_SECONDS, SIZES_BYTES
+    consumer: Consumer = made(Consumer, kafka, trouble, **_OURS, **_FIRST_BATCH)
+    try:
+        for begin in starts(marks, SIZES_EACH):
+            for message in _read(consumer, kafka, trouble, begin, SIZES_EACH, deadline):
+                size = len(message.value() or b"")
+                seen.setdefault(by_name[message.topic() or "", message.partition() or 0], []).append(size)
+                left -= size
+                if left <= 0:
+                    break
+            if left <= 0:
+                break
+    except (KafkaException, SourceError):
+        """Whoever reads the records will meet it, and say so."""
+    finally:
+        consumer.close()
+    return {p: max(1, sum(each) // len(each)) for p, each in seen.items()}
 
 
 def _read(

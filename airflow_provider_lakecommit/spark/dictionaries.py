@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which columns of a Parquet file get a dictionary: those whose values repeat.
 
-Contract: :meth:`Dictionaries.of` judges by the first rows of a file, and reads no more than :data:`SAMPLE` of them per
-column. It decides about size and time only; every answer gives a right file. A dictionary of values that hardly repeat
+Contract: :meth:`Dictionaries.of` judges by the first rows of a file, and reads no more than :data:`SAMPLE` of them, and
+:data:`SAMPLE_BYTES`, per column: the table of different values that is made of them takes several times their memory.
+It decides about size and time only; every answer gives a right file. A dictionary of values that hardly repeat
 costs a third of the writing time and makes the file bigger, above all where partitions are small; Parquet itself gives
 up on it only when it has grown too big.
 
@@ -20,6 +21,7 @@ import pyarrow.compute as pc
 __all__ = ["Dictionaries"]
 
 SAMPLE = 4096
+SAMPLE_BYTES = 4 << 20
 
 
 class Dictionaries:
@@ -36,11 +38,15 @@ class Dictionaries:
         """Paths of the columns that get one in a file whose first row group is *rows*."""
         size = rows.num_rows.bit_length()
         if size not in self._known:
-            leaves = (leaf for column in rows.columns for leaf in _leaves(column.slice(0, SAMPLE).combine_chunks()))
+            leaves = (leaf for column in rows.columns for leaf in _leaves(_sample(column).combine_chunks()))
             self._known[size] = [
                 path for path, leaf in zip(self._paths, leaves, strict=True) if _repeats(leaf, rows.num_rows)
             ]
         return self._known[size]
+
+
+def _sample(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return column.slice(0, min(SAMPLE, max(1, SAMPLE_BYTES * len(column) // max(1, column.nbytes))))
 
 
 def _repeats(leaf: pa.Array, rows: int) -> bool:

@@ -10,7 +10,8 @@ One consumer serves all spans. Spans of different partitions are read side by si
 one partition are read in rounds. What a record costs does not depend on how many partitions the records come from.
 
 Failure story: :class:`~airflow_provider_lakecommit.exceptions.SourceError` when offsets are gone (retention), the
-partition ends before the planned end, the topic is gone, made anew, or was made anew while it was read;
+partition ends before the planned end, the topic is gone, made anew, or was made anew while it was read, or when an
+answer of a broker is larger than ``receive.message.max.bytes`` lets it be;
 :class:`~airflow_provider_lakecommit.exceptions.SourceUnavailableError` when no record and no position arrive for
 ``read_timeout`` seconds. The message names the span.
 """
@@ -21,7 +22,7 @@ import gc
 import logging
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from types import TracebackType
@@ -45,6 +46,11 @@ BATCH_BYTES = 8 << 20
 FIRST_BATCH = 500
 POLL_SECONDS = 0.1
 READ_TIMEOUT = 60.0
+# librdkafka tells of an answer that it does not take by this text only, drops the connection and asks again, for ever.
+TOO_LARGE = "increase receive.message.max.bytes"
+TOO_LARGE_SECONDS = 5.0
+RECEIVE_BYTES = "receive.message.max.bytes"
+SHOWN = 4
 ASK_SECONDS = 15.0
 # Each record is an object that Python's collector of cycles would visit several times in its short life, for nothing:
 # a quarter of all processor time. Cycles are still collected, when this many objects are in hand.
@@ -114,6 +120,7 @@ class SliceReader:
         self._collecting = gc.get_threshold()
         self.stopped = False
         self._last_error: str | None = None
+        self._too_large: str | None = None
         self._record_bytes = batch_bytes / FIRST_BATCH
         shared = {**kafka, "error_cb": self._remember, "logger": log}
         self._admin = AdminClient({k: v for k, v in shared.items() if k not in _OURS and k not in _DEFAULTS})
@@ -157,6 +164,8 @@ class SliceReader:
             self._drop_done(open_)
             now = time.monotonic()
             alive = now if moved else alive
+            if self._too_large and now - alive > TOO_LARGE_SECONDS:
+                raise self._larger_than_taken(self._too_large, open_.values())
             if now - alive > self._read_timeout:
                 raise self._unavailable(next(iter(open_.values())))
         self._consumer.unassign()
@@ -283,8 +292,22 @@ class SliceReader:
             "the span is read again when the brokers answer"
         )
 
+    def _larger_than_taken(self, told: str, readings: Collection[_Reading]) -> SourceError:
+        places = [f"{r.span.partition}@{r.position}" for r in readings]
+        shown = ", ".join(places[:SHOWN]) + (f" and {len(places) - SHOWN} more" if len(places) > SHOWN else "")
+        where = f"the record at {shown}" if len(places) == 1 else f"one of the records at {shown}"
+        return SourceError(
+            f"{where}, with those compressed together with it, is larger than {RECEIVE_BYTES} lets a broker's answer "
+            f"be ({told}): set {RECEIVE_BYTES} among the Kafka settings of the landing to more than that"
+        )
+
     def _remember(self, error: KafkaError) -> None:
-        self._last_error = error.str()
+        text = error.str()
+        if TOO_LARGE in text:
+            self._too_large = text
+        # That all brokers are down follows every other error, and says less than it.
+        if self._last_error is None or error.code() != KafkaError._ALL_BROKERS_DOWN:
+            self._last_error = text
 
 
 def _rounds(spans: Sequence[Span]) -> Iterator[list[_Reading]]:

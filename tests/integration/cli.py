@@ -53,9 +53,14 @@ class Running:
     _reader: threading.Thread | None = None
 
     @classmethod
-    def land(cls, spec: Path) -> Running:
+    def land(cls, *specs: Path, env: Mapping[str, str] | None = None) -> Running:
+        """:param env: variables that its whole process tree is to have besides."""
         process = subprocess.Popen(
-            [*COMMAND, "land", str(spec)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [*COMMAND, "land", *map(str, specs)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **(env or {})},
         )
         running = cls(process)
         running._reader = threading.Thread(target=running._read, daemon=True)

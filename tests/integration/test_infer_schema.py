@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from airflow_provider_lakecommit.core.offsets import SourcePartition
+from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet, SourcePartition
 from airflow_provider_lakecommit.core.planning import Watermark
 from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailableError
-from airflow_provider_lakecommit.hooks.sample import sample, starts
+from airflow_provider_lakecommit.hooks import sample as sampling
+from airflow_provider_lakecommit.hooks.sample import sample, sizes, starts
 from airflow_provider_lakecommit.landing import Landing
 from dev.kafka import free_port
 from tests.faults.world import World, catalog_in
@@ -52,6 +53,19 @@ def test_short_partitions_are_read_once() -> None:
     p = SourcePartition("t", 0)
     assert starts({p: Watermark(start=5, stable=7, high=9)}, 10) == [{p: 5}, {}, {}]
     assert starts({p: Watermark(start=0, stable=25, high=25)}, 10) == [{p: 0}, {p: 12}, {p: 22}]
+
+
+def test_sizes_are_those_of_the_partitions_that_have_the_most(
+    bootstrap: str, make_topic: Callable[..., str], produce: Produce, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = make_topic(12)
+    for partition in range(12):
+        produce(topic, ["x" * (partition + 1) * 100] * (20 + partition), partition=partition)
+    there = {SourcePartition(topic, p): RangeSet.of((0, 20 + p)) for p in range(12)}
+    found = sizes({"bootstrap.servers": bootstrap}, Coverage(there))
+    assert {p.partition: size for p, size in found.items()} == {p: (p + 1) * 100 for p in range(4, 12)}
+    monkeypatch.setattr(sampling, "SIZES_SECONDS", 0.1)
+    assert sizes({"bootstrap.servers": f"127.0.0.1:{free_port()}"}, Coverage(there)) == {}
 
 
 def test_topics_that_are_missing_and_brokers_that_are_away_are_named(bootstrap: str) -> None:

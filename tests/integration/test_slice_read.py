@@ -17,6 +17,7 @@ from airflow_provider_lakecommit.core.model import Span
 from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
 from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailableError
 from airflow_provider_lakecommit.hooks.kafka_admin import topic_id_text
+from airflow_provider_lakecommit.spark import read as slice_read
 from airflow_provider_lakecommit.spark.chunks import Chunk
 from airflow_provider_lakecommit.spark.read import SliceReader
 from dev.kafka import Broker
@@ -242,6 +243,35 @@ def test_chunks_are_bounded_by_bytes_and_a_huge_record_stands_alone(
     held = [sum(len(m) for m in c.messages) for c in chunks]
     assert all(n <= 1000 for n in held if n != 5000)
     assert 5000 in held
+
+
+@pytest.mark.parametrize(
+    ("other", "told"),
+    [(0, r"the record at {topic}\[0\]@2, "), (3, r"one of the records at {topic}\[0\]@2, {topic}\[1\]@")],
+)
+def test_a_record_larger_than_the_client_takes_is_named_with_the_setting(
+    bootstrap: str,
+    make_topic: MakeTopic,
+    produce: Produce,
+    monkeypatch: pytest.MonkeyPatch,
+    other: int,
+    told: str,
+) -> None:
+    monkeypatch.setattr(slice_read, "TOO_LARGE_SECONDS", 0.5)
+    topic = make_topic(2)
+    produce(topic, ["a", "b"], partition=0)
+    produce(topic, ["x" * 300_000], partition=0)
+    produce(topic, ["y" * 300_000] * other, partition=1)
+    small = {"receive.message.max.bytes": 100_000, "fetch.max.bytes": 90_000, "message.max.bytes": 90_000}
+    spans = [span(topic, 0, 3), *([span(topic, 0, other, 1)] if other else [])]
+
+    with (
+        SliceReader({"bootstrap.servers": bootstrap, **small}, spans) as reader,
+        pytest.raises(SourceError, match=told.format(topic=topic) + r".*set receive\.message\.max\.bytes"),
+    ):
+        list(reader.read())
+
+    assert offsets(read(bootstrap, *spans)) == [0, 1, 2]
 
 
 def test_the_proof_cannot_be_configured_away(bootstrap: str, make_topic: MakeTopic, produce: Produce) -> None:

@@ -5,15 +5,21 @@ from __future__ import annotations
 
 import io
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
+from airflow_provider_lakecommit.cli import land_many as module
 from airflow_provider_lakecommit.cli.land_many import land_many, load_all, tell_ends
 from airflow_provider_lakecommit.cli.main import main
 from airflow_provider_lakecommit.cli.output import Exit, Output
-from airflow_provider_lakecommit.exceptions import CatalogError, SpecError
+from airflow_provider_lakecommit.cli.session import LocalSpark, SparkSection
+from airflow_provider_lakecommit.cycle.many import Abreast
+from airflow_provider_lakecommit.cycle.rim import Rim
+from airflow_provider_lakecommit.exceptions import CatalogError, SparkJobError, SpecError
 from airflow_provider_lakecommit.landing import Landing, LandingSpec
 
 
@@ -66,6 +72,40 @@ def test_the_code_tells_the_worst_and_the_lines_tell_whose_it_is(
     last = err.getvalue().splitlines()[-1]
     assert last.startswith(f"{1 + (code == Exit.DONE)} of 2 landings did what was asked")
     assert all(name in last for name in failed)
+
+
+class _Told:
+    """In place of a lander: whether it was told to stop."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        self.told = False
+
+    def stop(self) -> None:
+        self.told = True
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_landing_that_begins_when_the_call_was_told_to_stop_is_told_so_and_starts_no_spark(
+    monkeypatch: pytest.MonkeyPatch, *, stopped: bool
+) -> None:
+    def cycles(lander: _Told, *_: object) -> int:
+        return int(lander.told)
+
+    monkeypatch.setattr(module, "Lander", _Told)
+    monkeypatch.setattr(module, "land_cycles", cycles)
+    monkeypatch.setattr(Rim, "connect", lambda *_, **__: nullcontext())
+    with Abreast() as abreast:
+        landings = module._Landings(abreast=abreast, output=Output(), cycles=None, unique=uuid4(), session=None)
+        if stopped:
+            landings.stop()
+        assert landings.land(spec("a")) == stopped
+
+
+def test_nothing_begins_in_a_shared_session_after_it_was_told_to_stop() -> None:
+    shared = module._Shared(LocalSpark(SparkSection({}), say=print, on_start=lambda: None))
+    shared.stop()
+    with pytest.raises(SparkJobError, match="told to stop"):
+        shared.start()
 
 
 def test_a_folder_stands_for_the_specs_in_it_and_one_without_any_is_2(

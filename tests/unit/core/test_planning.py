@@ -23,7 +23,9 @@ from airflow_provider_lakecommit.core.planning import (
     choose,
     cut,
     find_missing,
+    mean_size,
     window_of,
+    worth_a_look,
 )
 from airflow_provider_lakecommit.core.view import TableLedger, View
 from airflow_provider_lakecommit.exceptions import SourceError
@@ -280,7 +282,38 @@ class TestCut:
         assert [len(s) for s in cut_of(chosen_of([(P0, 0, 20)]), limits)] == [10, 10]
 
     def test_a_record_larger_than_a_slice_makes_a_slice_of_one(self) -> None:
-        assert Limits(record_bytes=SLICE_BYTES * 2).per_slice == 1
+        assert Limits(record_bytes=SLICE_BYTES * 2).per_slice(P0) == 1
+
+    def test_partitions_of_other_sizes_are_cut_by_their_own(self) -> None:
+        limits = Limits(slice_records=8, record_bytes=1, sizes={P0: SLICE_BYTES // 2, P1: SLICE_BYTES // 4})
+        slices = cut_of(chosen_of([(P0, 0, 3), (P1, 0, 6), (P2, 0, 9)]), limits)
+        assert sorted(s.spans for s in slices) == sorted(
+            # Two rests of half a slice each go together, one of an eighth does not fit in any more.
+            spans(s)
+            for s in ([(P0, 0, 2)], [(P1, 0, 4)], [(P2, 0, 8)], [(P0, 2, 3), (P1, 4, 6)], [(P2, 8, 9)])
+        )
+
+    def test_a_partition_that_seems_to_have_small_records_is_cut_as_the_others(self) -> None:
+        assert Limits(record_bytes=SLICE_BYTES // 4, sizes={P0: 1}).per_slice(P0) == 4
+
+    @pytest.mark.parametrize(
+        ("records", "limits", "worth"),
+        [
+            (256, Limits(), False),
+            (257, Limits(), True),
+            (10_000, Limits(record_bytes=1 << 20), False),
+            (49_999, Limits(record_bytes=1000), False),
+            (50_000, Limits(record_bytes=1000), True),
+            (10_000, Limits(slice_records=100), False),
+        ],
+    )
+    def test_sizes_matter_only_where_a_slice_could_be_too_big(self, records: int, limits: Limits, worth: bool) -> None:
+        assert worth_a_look(a_missing(orders=[(P0, 0, records)]), limits) is worth
+
+    def test_a_mean_size_is_that_of_all_records_whose_size_is_known(self) -> None:
+        found = a_missing(orders=[(P0, 0, 3), (P1, 0, 1), (P2, 0, 1000)])
+        assert mean_size(found, {P0: 10, P1: 70}) == 25
+        assert mean_size(found, {}) == 0
 
     def test_what_was_over_budget_together_is_tried_alone(self) -> None:
         both: Ranges = [(P0, 0, 3), (P1, 0, 3)]

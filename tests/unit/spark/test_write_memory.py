@@ -20,6 +20,7 @@ from pyiceberg.types import BinaryType, LongType, NestedField
 
 from airflow_provider_lakecommit.core.model import TableTarget
 from airflow_provider_lakecommit.spark.arrow_types import arrow_schema
+from airflow_provider_lakecommit.spark.dictionaries import Dictionaries
 from airflow_provider_lakecommit.spark.write import FanoutWriter, file_io
 
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "part", LongType()), NestedField(3, "v", BinaryType()))
@@ -93,6 +94,20 @@ def test_records_of_a_megabyte(tmp_path: Path, spec: PartitionSpec) -> None:
     for file in files:
         footer = pq.ParquetFile(Path(urlparse(file.file_path).path)).metadata
         assert max(footer.row_group(i).total_byte_size for i in range(footer.num_row_groups)) <= 17 * MIB
+
+
+def test_whether_values_repeat_is_judged_by_a_few_where_they_are_big() -> None:
+    rows = pa.table({"v": [os.urandom(MIB) for _ in range(32)], "same": ["a" * 1000] * 32})
+    pool = pa.proxy_memory_pool(pa.default_memory_pool())
+    before = pa.default_memory_pool()
+    pa.set_memory_pool(pool)
+    try:
+        assert Dictionaries(["v", "same"]).of(rows) == ["same"]
+    finally:
+        pa.set_memory_pool(before)
+    most = pool.max_memory()
+    assert most is not None
+    assert most < 24 * MIB
 
 
 def test_a_small_partition_beside_a_big_one_keeps_no_more_than_its_rows(tmp_path: Path) -> None:

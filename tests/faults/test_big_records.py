@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Big records: a window is cut by their bytes before one of them has landed, and memory stays bounded."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_lakecommit.core import planning
+from airflow_provider_lakecommit.cycle.open import preview
+from airflow_provider_lakecommit.landing import Landing
+from bench import big_records
+from tests.faults.world import SCHEMA, World, catalog_in
+
+pytestmark = pytest.mark.faults
+
+MOST_MB = 2000
+
+
+def test_the_first_window_is_cut_by_the_bytes_of_its_records(
+    tmp_path: Path,
+    bootstrap: str,
+    make_topic: Callable[..., str],
+    control_topic: str,
+    produce: Callable[..., object],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(planning, "SLICE_BYTES", 1 << 20)
+    topic = make_topic(2)
+    produce(topic, [{"id": n, "name": "x" * 100_000} for n in range(40)], partition=0)
+    produce(topic, [{"id": n, "name": "y"} for n in range(40, 48)], partition=1)
+    landing = Landing(name="big", topics=topic, table="shop.rows", create=SCHEMA, control_topic=control_topic)
+    world = World(landing=landing, kafka={"bootstrap.servers": bootstrap}, catalog=catalog_in(tmp_path))
+
+    with world.rim() as rim:
+        planned = [span for each in preview(rim).slices for span in each.spans]
+    assert sorted(len(s) for s in planned if s.partition.partition == 0) == [10, 10, 10, 10]
+    assert [len(s) for s in planned if s.partition.partition == 1] == [8]
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize(("shape", "megabytes"), [("text", 1000), ("deep", 600), ("mixed", 600), ("10MB", 600)])
+def test_records_of_a_megabyte_and_more_land_in_bounded_memory(
+    shape: str, megabytes: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert big_records.main(["--shapes", shape, "--megabytes", str(megabytes)]) == 0
+    told = capsys.readouterr().out
+    peak = re.search(r"peak (\d+) MB", told)
+    slices = re.search(r"slices \[(\d+)", told)
+    assert peak is not None
+    assert slices is not None
+    assert int(peak[1]) < MOST_MB, told
+    assert int(slices[1]) >= 2, told

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `make up` says of ports before it starts anything."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from dev.stack import PORT_VARIABLES, main
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAKECOMMIT_RUN_DIR", str(tmp_path))
+    for variable in PORT_VARIABLES:
+        monkeypatch.delenv(variable, raising=False)
+
+
+@pytest.mark.parametrize("variable", PORT_VARIABLES)
+def test_a_port_that_is_taken_is_told_before_anything_is_started(
+    variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        monkeypatch.setenv(variable, str(port))
+        assert main(["up"]) == 1
+    told = capsys.readouterr()
+    assert told.err == f"{variable}={port}: somebody listens there already: give another port, or none\n"
+    assert told.out == ""
+    assert list(tmp_path.rglob("broker.log")) == []
+
+
+@pytest.mark.parametrize("text", ["airflow", "0", "70000", "-1"])
+def test_what_is_no_port_is_told(
+    text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LAKECOMMIT_AIRFLOW_PORT", text)
+    assert main(["up"]) == 1
+    assert capsys.readouterr().err.startswith(f"LAKECOMMIT_AIRFLOW_PORT={text}: give a port")
