@@ -6,20 +6,22 @@ server writes them when a sensor defers (:mod:`bench.sensors_rows`). Told are th
 memory above that of the idle one, its share of one core while events go over the control topics, and when the tasks
 were successful after the COMPLETE of their group was sent. Memory is that of the process that runs the triggers and of
 its supervisor; CPU is told of both, with what the idle triggerer takes.
+
+With `--floor` the same tasks wait for nothing but one moment: how long Airflow itself takes to end so many.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import sqlite3
+import os
 import statistics
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from uuid import UUID, uuid4
@@ -27,6 +29,7 @@ from uuid import UUID, uuid4
 import psutil
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from sqlalchemy import create_engine, text
 
 from airflow_provider_lakecommit.wire.events import (
     CommitComplete,
@@ -40,6 +43,7 @@ from airflow_provider_lakecommit.wire.events import (
 from dev.airflow_stack import Airflow
 from dev.kafka import Broker
 from dev.paths import CHECKOUT
+from dev.postgres import Postgres
 from dev.processes import Children
 
 GROUPS = 10
@@ -126,64 +130,116 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--topics", type=int, default=4)
     parser.add_argument("--rate", type=float, default=100.0, help="events a second")
     parser.add_argument("--seconds", type=float, default=30.0, help="for which CPU is measured")
+    parser.add_argument("--floor", action="store_true", help="tasks that wait for a moment, without our triggers")
+    parser.add_argument("--lead", type=float, default=90.0, help="seconds up to that moment")
+    parser.add_argument("--postgres", action="store_true", help="PostgreSQL as Airflow's database, in place of SQLite")
     options = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory(prefix="lakecommit-bench-") as folder, Broker(Path(folder) / "kafka") as broker:
+    with tempfile.TemporaryDirectory(prefix="lakecommit-bench-") as folder, ExitStack() as started:
+        home, settings = Path(folder) / "airflow", {}
+        if options.postgres:
+            os.chmod(folder, 0o755)
+            server = started.enter_context(Postgres(Path(folder) / "postgres"))
+            settings["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"] = server.uri()
+        broker = started.enter_context(Broker(Path(folder) / "kafka"))
         topics = [f"control-{n}" for n in range(options.topics)]
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         for made in admin.create_topics([NewTopic(topic, num_partitions=3) for topic in topics]).values():
             made.result(30)
-        _measure(Path(folder) / "airflow", broker.bootstrap, topics, options)
+        with _triggerer(home, broker.bootstrap, settings, options.sensors) as stack:
+            (_floor if options.floor else _measure)(stack, Sender(broker.bootstrap, topics), topics, options)
     return 0
 
 
-def _measure(home: Path, bootstrap: str, topics: list[str], options: argparse.Namespace) -> None:
+class Stack:
+    """An Airflow of nothing but a triggerer."""
+
+    def __init__(self, airflow: Airflow, children: Children) -> None:
+        self.home = airflow.home
+        self.triggerer = Triggerer(children)
+        self._airflow, self._children = airflow, children
+        self._database = create_engine(airflow.environment["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"])
+
+    def wait(self, sensors: int, topics: list[str], moment: float = 0.0) -> float:
+        """Make tasks that wait, for a moment unless it is 0; seconds until the triggerer has taken them up."""
+        command = [sys.executable, "-m", "bench.sensors_rows", str(self.home / "dags"), str(sensors), str(GROUPS)]
+        environment = self._airflow.environment
+        self._children.run(
+            "rows", [*command, str(moment), *topics], env=environment, cwd=self.home, timeout=WAIT_SECONDS
+        )
+        begun = time.monotonic()
+        _until(lambda: sum(1 for _ in self._logs()) >= sensors)
+        return time.monotonic() - begun
+
+    def released(self, wanted: int, since: float) -> list[float]:
+        """Seconds after which each task was successful, when all are."""
+
+        def ended() -> list[datetime]:
+            with self._database.connect() as connection:
+                rows = connection.execute(text("select end_date from task_instance where state = 'success'"))
+                return [datetime.fromisoformat(str(row[0])) for row in rows]
+
+        _until(lambda: len(ended()) >= wanted)
+        return [(at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() - since for at in ended()]
+
+    def fired(self, since: float) -> Iterator[float]:
+        """Seconds after which each trigger let its task go, by its log."""
+        for path in self._logs():
+            for line in path.read_text().splitlines():
+                told = json.loads(line)
+                if told.get("event") == "Trigger fired event":
+                    yield datetime.fromisoformat(told["timestamp"]).timestamp() - since
+
+    def _logs(self) -> Iterator[Path]:
+        """Each trigger that the runner has taken up has one."""
+        yield from (self.home / "logs").glob("dag_id=*/**/*.trigger.*")
+
+
+@contextmanager
+def _triggerer(home: Path, bootstrap: str, settings: dict[str, str], sensors: int) -> Iterator[Stack]:
     home.mkdir()
-    sender, children = Sender(bootstrap, topics), Children(home)
-    sender.stall()
-    settings = {
-        "AIRFLOW__TRIGGERER__CAPACITY": str(options.sensors + 100),
-        "AIRFLOW__CORE__MAX_MAP_LENGTH": "100000",
-        "PYTHONPATH": str(CHECKOUT),
-    }
+    children = Children(home)
     kafka = {"kafka_default": {"conn_type": "kafka", "extra": {"bootstrap.servers": bootstrap}}}
     (home / "dags").mkdir()
     airflow = Airflow(
         home,
         children,
         connections=kafka,
-        settings={**settings, "AIRFLOW__CORE__DAGS_FOLDER": str(home / "dags")},
+        settings={
+            "AIRFLOW__TRIGGERER__CAPACITY": str(sensors + 100),
+            "AIRFLOW__CORE__MAX_MAP_LENGTH": "100000",
+            "AIRFLOW__CORE__DAGS_FOLDER": str(home / "dags"),
+            "PYTHONPATH": str(CHECKOUT),
+            **settings,
+        },
         deployment="bench",
         parts=("triggerer",),
     )
-
-    def run(*command: str) -> None:
-        children.run("rows", [sys.executable, "-m", *command], env=airflow.environment, cwd=home, timeout=WAIT_SECONDS)
-
     try:
         airflow.migrate()
         children.start("triggerer", [sys.executable, "-m", "airflow", "triggerer"], env=airflow.environment, cwd=home)
         time.sleep(2 * SETTLE_SECONDS)
-        triggerer = Triggerer(children)
-        idle, idle_cpu = triggerer.memory, triggerer.cpu(10)
-        run("bench.sensors_rows", str(home / "dags"), str(options.sensors), str(GROUPS), *topics)
-        begun = time.monotonic()
-        _until(lambda: _started(home) >= options.sensors)
-        took = time.monotonic() - begun
-        done = threading.Event()
-        events = threading.Thread(target=sender.answers, args=(options.rate, done))
-        events.start()
-        time.sleep(SETTLE_SECONDS)
-        cpu = triggerer.cpu(options.seconds)
-        memory, clients = triggerer.memory, triggerer.clients
-        done.set()
-        events.join()
-        sent = time.time()
-        sender.complete()
-        complete = time.time()
-        released = list(_released(airflow.database, options.sensors, complete))
-        fired = list(_fired(home, complete))
+        yield Stack(airflow, children)
     finally:
         children.stop()
+
+
+def _measure(stack: Stack, sender: Sender, topics: list[str], options: argparse.Namespace) -> None:
+    sender.stall()
+    triggerer = stack.triggerer
+    idle, idle_cpu = triggerer.memory, triggerer.cpu(10)
+    took = stack.wait(options.sensors, topics)
+    done = threading.Event()
+    events = threading.Thread(target=sender.answers, args=(options.rate, done))
+    events.start()
+    time.sleep(SETTLE_SECONDS)
+    cpu = triggerer.cpu(options.seconds)
+    memory, clients = triggerer.memory, triggerer.clients
+    done.set()
+    events.join()
+    sent = time.time()
+    sender.complete()
+    complete = time.time()
+    released = stack.released(options.sensors, complete)
     print(f"{options.sensors} sensors over {options.topics} control topics, taken up within {took:.0f} s")
     print(f"Kafka clients in the triggerer   {clients}")
     above = "  ".join(f"{now - before:.0f}" for before, now in zip(idle, memory, strict=True))
@@ -192,7 +248,21 @@ def _measure(home: Path, bootstrap: str, topics: list[str], options: argparse.Na
     )
     print(f"CPU, % of a core, idle           {_shares(idle_cpu)}")
     print(f"CPU at {options.rate:.0f} events/s              {_shares(cpu)}")
-    print(f"fired after the COMPLETE, s      {_spread(fired)}   (sending took {complete - sent:.2f} s)")
+    print(f"the COMPLETE of all was sent in  {complete - sent:.2f} s")
+    _tell_release(stack, released, complete)
+
+
+def _floor(stack: Stack, _: Sender, topics: list[str], options: argparse.Namespace) -> None:
+    moment = time.time() + options.lead
+    took = stack.wait(options.sensors, topics, moment)
+    if time.time() > moment:
+        raise TimeoutError(f"they were not taken up within {options.lead:.0f} s: say more by --lead")
+    print(f"{options.sensors} tasks that wait for a moment, taken up within {took:.0f} s")
+    _tell_release(stack, stack.released(options.sensors, moment), moment)
+
+
+def _tell_release(stack: Stack, released: list[float], since: float) -> None:
+    print(f"fired after it, s                {_spread(list(stack.fired(since)))}")
     print(f"successful after it, s           {_spread(released)}   ({len(released)} tasks)")
 
 
@@ -205,32 +275,6 @@ def _spread(seconds: list[float]) -> str:
 
 def _shares(cpu: dict[str, float]) -> str:
     return "  ".join(f"{name} {share:.1f}" for name, share in cpu.items())
-
-
-def _started(home: Path) -> int:
-    """Triggers that the runner has taken up: each has a log of its own."""
-    return sum(1 for _ in (home / "logs").glob("dag_id=*/**/*.trigger.*"))
-
-
-def _released(database: Path, wanted: int, since: float) -> Iterator[float]:
-    """Seconds after which each task was successful."""
-
-    def ended() -> list[float]:
-        with closing(sqlite3.connect(database, timeout=30)) as db:
-            rows = db.execute("select end_date from task_instance where state = 'success'").fetchall()
-        return [datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() for (text,) in rows]
-
-    _until(lambda: len(ended()) >= wanted)
-    yield from (at - since for at in ended())
-
-
-def _fired(home: Path, since: float) -> Iterator[float]:
-    """Seconds after which each trigger let its task go, by its log."""
-    for path in (home / "logs").glob("dag_id=*/**/*.trigger.*"):
-        for line in path.read_text().splitlines():
-            told = json.loads(line)
-            if told.get("event") == "Trigger fired event":
-                yield datetime.fromisoformat(told["timestamp"]).timestamp() - since
 
 
 def _until(holds: Callable[[], bool]) -> None:

@@ -27,18 +27,23 @@ from dev import demo_flights
 from dev.airflow_stack import PARTS, USER, WITH_TRIGGERER, Airflow
 from dev.connect import ConnectServer, ConnectServerError
 from dev.interruptible import leave, run
-from dev.kafka import Broker
+from dev.kafka import Broker, listens
 from dev.paths import CHECKOUT, run_dir
 from dev.processes import Children, StoppingError
 
 JARS_SECONDS = 900.0
 DAG_SECONDS = 90.0
 STOP_GRACE = 30.0
+PORT_VARIABLES = ("LAKECOMMIT_KAFKA_PORT", "LAKECOMMIT_SPARK_PORT", "LAKECOMMIT_AIRFLOW_PORT")
 CATALOG_VARIABLE = "LAKECOMMIT_DEMO_CATALOG_URI"
 SPARK_MASTER = "local[2]"
 DAG = "example_lakecommit_flights"
 
 Say = Callable[[str], None]
+
+
+class PortError(RuntimeError):
+    """A port that was asked for cannot be had."""
 
 
 class Stack:
@@ -190,24 +195,45 @@ def foreign_catalog() -> str | None:
 
 
 def _of_checkout() -> Stack:
+    kafka, spark, airflow = map(_port, PORT_VARIABLES)
     return Stack(
         run_dir() / "stack",
         deployment="local-stack",
         parts=WITH_TRIGGERER,
-        kafka_port=_port("LAKECOMMIT_KAFKA_PORT"),
-        spark_port=_port("LAKECOMMIT_SPARK_PORT"),
-        airflow_port=_port("LAKECOMMIT_AIRFLOW_PORT"),
+        kafka_port=kafka,
+        spark_port=spark,
+        airflow_port=airflow,
     )
 
 
 def _port(variable: str) -> int | None:
     text = os.environ.get(variable)
-    return int(text) if text else None
+    if not text:
+        return None
+    if not text.isdecimal() or not 0 < int(text) < 1 << 16:
+        raise PortError(f"{variable}={text}: give a port, or leave it out to get a free one")
+    return int(text)
+
+
+def _check_ports() -> None:
+    """Before anything is started, because Airflow would find its port taken last, a minute later.
+
+    :raises PortError: somebody else listens on a port that was asked for
+    """
+    for variable in PORT_VARIABLES:
+        port = _port(variable)
+        if port is not None and listens(port):
+            raise PortError(f"{variable}={port}: somebody listens there already: give another port, or none")
 
 
 def up() -> int:
-    """Start the stack, fill the topic of the flights, and say where everything is."""
+    """Start the stack, fill the topic of the flights, and say where everything is.
+
+    :raises PortError: a port that was asked for cannot be had
+    """
     stack = _of_checkout()
+    if not stack.running:
+        _check_ports()
     went_well = threading.Event()
 
     def work() -> int:
