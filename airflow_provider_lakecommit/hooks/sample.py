@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import chain
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -103,17 +105,16 @@ def sizes(kafka: Mapping[str, Any], ranges: Coverage) -> dict[SourcePartition, i
     trouble, deadline, left = Trouble(), time.monotonic() + SIZES_SECONDS, SIZES_BYTES
     consumer: Consumer = made(Consumer, kafka, trouble, **_OURS, **_FIRST_BATCH)
     try:
-        for begin in starts(marks, SIZES_EACH):
-            for message in _read(consumer, kafka, trouble, begin, SIZES_EACH, deadline):
+        # Whoever reads the records will meet what is wrong, and say so.
+        with suppress(KafkaException, SourceError):
+            for message in chain.from_iterable(
+                _read(consumer, kafka, trouble, begin, SIZES_EACH, deadline) for begin in starts(marks, SIZES_EACH)
+            ):
                 size = len(message.value() or b"")
                 seen.setdefault(by_name[message.topic() or "", message.partition() or 0], []).append(size)
                 left -= size
                 if left <= 0:
                     break
-            if left <= 0:
-                break
-    except (KafkaException, SourceError):
-        """Whoever reads the records will meet it, and say so."""
     finally:
         consumer.close()
     return {p: max(1, sum(each) // len(each)) for p, each in seen.items()}

@@ -51,7 +51,7 @@ class Rules:
                 found = schema.find_field(path)
             except ValueError:
                 columns = ", ".join(field.name for field in schema.fields)
-                self.wrong.append(f"{key}: the table has no column {path!r}; its columns are {columns}")
+                self.wrong.append(f"{key}: the table has no column {path!r} (its columns are {columns})")
                 continue
             if (text := problem(found.field_type, rule)) is not None:
                 self.wrong.append(f"{key}: column {path} {text}")
