@@ -43,9 +43,13 @@ def test_the_first_window_is_cut_by_the_bytes_of_its_records(
 
 @pytest.mark.campaign
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize(("shape", "megabytes"), [("text", 1000), ("deep", 600), ("mixed", 600), ("10MB", 600)])
+@pytest.mark.parametrize(
+    ("shape", "megabytes", "least"),
+    # Sixty records are too few for a look at their sizes, so they are one slice.
+    [("text", 1000, 2), ("deep", 600, 2), ("mixed", 600, 2), ("10MB", 600, 1)],
+)
 def test_records_of_a_megabyte_and_more_land_in_bounded_memory(
-    shape: str, megabytes: int, capsys: pytest.CaptureFixture[str]
+    shape: str, megabytes: int, least: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert big_records.main(["--shapes", shape, "--megabytes", str(megabytes)]) == 0
     told = capsys.readouterr().out
@@ -54,4 +58,4 @@ def test_records_of_a_megabyte_and_more_land_in_bounded_memory(
     assert peak is not None
     assert slices is not None
     assert int(peak[1]) < MOST_MB, told
-    assert int(slices[1]) >= 2, told
+    assert int(slices[1]) >= least, told
