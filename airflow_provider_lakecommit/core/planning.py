@@ -143,18 +143,17 @@ def find_missing(view: View, watermarks: Mapping[SourcePartition, Watermark], cl
     return Missing(ranges=_by_tables(per_table), notes=notes)
 
 
-def worth_a_look(missing: Missing, limits: Limits) -> bool:
+def worth_a_look(missing: Coverage, limits: Limits) -> bool:
     """Whether it matters how big the records are: a slice could hold much more than it should, were they big. Where the
     size of those that landed is known, which is told by ``record_bytes``, only a large slice is worth the time.
     """
     least = max(SLICE_BYTES // BIG_RECORD + 1, MANY_RECORDS if limits.record_bytes else 0)
-    return any(min(len(s), limits.per_slice(p)) >= least for p, s in missing.coverage.parts.items())
+    return any(min(len(s), limits.per_slice(p)) >= least for p, s in missing.parts.items())
 
 
-def mean_size(missing: Missing, sizes: Mapping[SourcePartition, int]) -> int:
+def mean_size(missing: Coverage, sizes: Mapping[SourcePartition, int]) -> int:
     """Bytes of a record, over all partitions whose sizes are known; 0 when none is."""
-    whole = missing.coverage
-    records = {p: len(whole[p]) for p in sizes}
+    records = {p: len(missing[p]) for p in sizes}
     return sum(n * sizes[p] for p, n in records.items()) // max(1, sum(records.values()))
 
 

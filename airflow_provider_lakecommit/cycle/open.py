@@ -194,8 +194,9 @@ def _decide(rim: Rim, prepared: Prepared, look: Look, source: SourceState, gone:
     landing = rim.landing
     missing = find_missing(look.view, source.partitions, look.view.claims(rim.now(), gone))
     landed_bytes = max((t.section.record_bytes for t in prepared.ledgers), default=0)
-    seen_sizes = _sizes(rim, missing, landed_bytes)
-    record_bytes = mean_size(missing, seen_sizes) or landed_bytes
+    whole = missing.coverage
+    seen_sizes = _sizes(rim, whole, landed_bytes)
+    record_bytes = mean_size(whole, seen_sizes) or landed_bytes
     holes = only_holes(missing, look.view)
     pressure = pressure_of(look.view, rim.now(), released=gone, record_bytes=record_bytes, holes=len(holes))
     admitted = admit(pressure, _terms(landing))
@@ -230,10 +231,10 @@ def _decide(rim: Rim, prepared: Prepared, look: Look, source: SourceState, gone:
     return _Decision(plan=plan, explain=(*chosen.explain, *admitted.notes, *cut_off))
 
 
-def _sizes(rim: Rim, missing: Missing, landed_bytes: int) -> dict[SourcePartition, int]:
+def _sizes(rim: Rim, missing: Coverage, landed_bytes: int) -> dict[SourcePartition, int]:
     """Bytes of the records to be read, where it matters. What landed before says little of a large backlog."""
     limits = Limits(slice_records=rim.landing.slice_records, record_bytes=landed_bytes)
-    return sizes(rim.kafka, missing.coverage) if worth_a_look(missing, limits) else {}
+    return sizes(rim.kafka, missing) if worth_a_look(missing, limits) else {}
 
 
 def _terms(landing: Landing) -> Terms:

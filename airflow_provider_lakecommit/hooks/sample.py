@@ -15,7 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import chain
+from types import MappingProxyType
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -76,19 +76,11 @@ def sample(
     with SourceTopics(kafka, tuple(topics)) as source:
         marks = {p: m for p, m in source.watermarks().partitions.items() if m.start < m.stable}
     each = max(1, -(-records // (3 * max(1, len(marks)))))
-    trouble, deadline, left = Trouble(), time.monotonic() + seconds, MAX_BYTES
-    consumer: Consumer = made(Consumer, kafka, trouble, **_OURS)
-    out: list[tuple[str, bytes | None]] = []
-    try:
-        for begin in starts(marks, each):
-            for message in _read(consumer, kafka, trouble, begin, each, deadline):
-                value = message.value()
-                out.append((f"{message.topic()}[{message.partition()}]@{message.offset()}", value))
-                left -= len(value or b"")
-                if left <= 0:
-                    return out
-    finally:
-        consumer.close()
+    trouble, deadline = Trouble(), time.monotonic() + seconds
+    out = [
+        (f"{message.topic()}[{message.partition()}]@{message.offset()}", message.value())
+        for message in _drawn(kafka, trouble, marks, each, deadline, MAX_BYTES)
+    ]
     if marks and not out:
         raise unreachable(SourceUnavailableError, f"reading {', '.join(topics)}", kafka, trouble, seconds)
     return out
@@ -102,22 +94,36 @@ def sizes(kafka: Mapping[str, Any], ranges: Coverage) -> dict[SourcePartition, i
     marks = {p: Watermark(start=r.ranges[0].start, stable=r.ranges[-1].end, high=r.ranges[-1].end) for p, r in most}
     by_name = {(p.topic, p.partition): p for p in marks}
     seen: dict[SourcePartition, list[int]] = {}
-    trouble, deadline, left = Trouble(), time.monotonic() + SIZES_SECONDS, SIZES_BYTES
-    consumer: Consumer = made(Consumer, kafka, trouble, **_OURS, **_FIRST_BATCH)
+    deadline = time.monotonic() + SIZES_SECONDS
+    # Whoever reads the records will meet what is wrong, and say so.
+    with suppress(KafkaException, SourceError):
+        for message in _drawn(kafka, Trouble(), marks, SIZES_EACH, deadline, SIZES_BYTES, _FIRST_BATCH):
+            place = by_name[message.topic() or "", message.partition() or 0]
+            seen.setdefault(place, []).append(len(message.value() or b""))
+    return {p: max(1, sum(each) // len(each)) for p, each in seen.items()}
+
+
+def _drawn(
+    kafka: Mapping[str, Any],
+    trouble: Trouble,
+    marks: Mapping[SourcePartition, Watermark],
+    each: int,
+    deadline: float,
+    most_bytes: int,
+    settings: Mapping[str, Any] = MappingProxyType({}),
+) -> Iterator[Message]:
+    """``each`` records from each place of every partition, until there are so many bytes or it is too late."""
+    consumer: Consumer = made(Consumer, kafka, trouble, **_OURS, **settings)
+    left = most_bytes
     try:
-        # Whoever reads the records will meet what is wrong, and say so.
-        with suppress(KafkaException, SourceError):
-            for message in chain.from_iterable(
-                _read(consumer, kafka, trouble, begin, SIZES_EACH, deadline) for begin in starts(marks, SIZES_EACH)
-            ):
-                size = len(message.value() or b"")
-                seen.setdefault(by_name[message.topic() or "", message.partition() or 0], []).append(size)
-                left -= size
+        for begin in starts(marks, each):
+            for message in _read(consumer, kafka, trouble, begin, each, deadline):
+                yield message
+                left -= len(message.value() or b"")
                 if left <= 0:
-                    break
+                    return
     finally:
         consumer.close()
-    return {p: max(1, sum(each) // len(each)) for p, each in seen.items()}
 
 
 def _read(

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import random
 import time
+from abc import abstractmethod
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -70,9 +71,9 @@ class ConnectorTask(BaseOperator):
             self.log.warning("%s has failed: %s", part.name, part.cause)
         return status.to_dict()
 
+    @abstractmethod
     def act(self, rest: ConnectRest) -> ConnectorStatus:
         """What the operator is for."""
-        raise NotImplementedError
 
     def look(self, rest: ConnectRest) -> ConnectorStatus:
         """How it is before.

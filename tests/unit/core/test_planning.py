@@ -308,10 +308,10 @@ class TestCut:
         ],
     )
     def test_sizes_matter_only_where_a_slice_could_be_too_big(self, records: int, limits: Limits, worth: bool) -> None:
-        assert worth_a_look(a_missing(orders=[(P0, 0, records)]), limits) is worth
+        assert worth_a_look(a_missing(orders=[(P0, 0, records)]).coverage, limits) is worth
 
     def test_a_mean_size_is_that_of_all_records_whose_size_is_known(self) -> None:
-        found = a_missing(orders=[(P0, 0, 3), (P1, 0, 1), (P2, 0, 1000)])
+        found = a_missing(orders=[(P0, 0, 3), (P1, 0, 1), (P2, 0, 1000)]).coverage
         assert mean_size(found, {P0: 10, P1: 70}) == 25
         assert mean_size(found, {}) == 0
 
