@@ -18,8 +18,9 @@ import yaml
 
 from airflow_provider_lakecommit.cli.output import Exit, Output
 from airflow_provider_lakecommit.core.rescue import Fate
-from airflow_provider_lakecommit.cycle.rescue import TableReport, check_stopped
+from airflow_provider_lakecommit.cycle.rescue import TableReport
 from airflow_provider_lakecommit.cycle.rescue import rescue as of_tables
+from airflow_provider_lakecommit.cycle.stopped import check_stopped
 from airflow_provider_lakecommit.exceptions import ConnectorError, SpecError
 from airflow_provider_lakecommit.hooks.connect_rest import ConnectRest
 

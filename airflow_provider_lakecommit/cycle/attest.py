@@ -27,7 +27,7 @@ from airflow_provider_lakecommit.core.log import Entry, TablePublished
 from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
 from airflow_provider_lakecommit.core.planning import Watermark
-from airflow_provider_lakecommit.cycle.prepare import new_section, origin_position
+from airflow_provider_lakecommit.cycle.renew import new_section, origin_position
 from airflow_provider_lakecommit.cycle.rim import Rim
 from airflow_provider_lakecommit.cycle.write import read_entries
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError

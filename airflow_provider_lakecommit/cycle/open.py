@@ -46,7 +46,8 @@ from airflow_provider_lakecommit.core.pressure import only_holes, pressure_of
 from airflow_provider_lakecommit.core.view import View
 from airflow_provider_lakecommit.cycle.headroom import ask, plan_lines, plan_threshold
 from airflow_provider_lakecommit.cycle.past import Past, look_back, seen, ticket_of
-from airflow_provider_lakecommit.cycle.prepare import Prepared, SpecWaits, prepare
+from airflow_provider_lakecommit.cycle.prepare import Prepared, prepare
+from airflow_provider_lakecommit.cycle.renew import SpecWaits
 from airflow_provider_lakecommit.cycle.results import CycleTicket, Opened
 from airflow_provider_lakecommit.cycle.rim import Look, Rim, RunIdentity
 from airflow_provider_lakecommit.cycle.targets import check_unless_filled

@@ -34,7 +34,8 @@ from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, Sour
 from airflow_provider_lakecommit.core.planning import Watermark
 from airflow_provider_lakecommit.core.view import Blocked
 from airflow_provider_lakecommit.cycle.open import empty_plan, new_cycle, send_start
-from airflow_provider_lakecommit.cycle.prepare import Prepared, new_section, origin_position, prepare_for_commit
+from airflow_provider_lakecommit.cycle.prepare import Prepared, prepare_for_commit
+from airflow_provider_lakecommit.cycle.renew import new_section, origin_position
 from airflow_provider_lakecommit.cycle.rim import Look, Rim, RunIdentity
 from airflow_provider_lakecommit.cycle.tables import table_of
 from airflow_provider_lakecommit.exceptions import BlockedRangeError, SourceError

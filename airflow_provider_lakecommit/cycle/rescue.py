@@ -7,8 +7,9 @@ Contract: :meth:`Rescue.look` reads and writes nothing; it says of every announc
 alone. Each snapshot also carries the connector's control position past what it holds, so a connector that runs again
 passes over it. So it may be done twice, or by two at once, or be killed at any point: no file is in the table twice.
 
-Refused as a whole: while the connector, or a coordinator of it, is at work (:func:`check_stopped`); a table with a file
-that the connector would still commit and we may not. A paused connector is at work: its coordinator goes on.
+Refused as a whole: while the connector, or a coordinator of it, is at work
+(:mod:`~airflow_provider_lakecommit.cycle.stopped`); a table with a file that the connector would still commit and we
+may not.
 
 Failure story: a catalog or a storage that is away ends it with its error; what is committed by then is, and the next
 attempt does the rest. A worker that was cut off from Kafka and still hangs in a commit is not seen by anybody: a sink
@@ -19,7 +20,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
@@ -30,7 +30,6 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 
 from airflow_provider_lakecommit.committer.foreign import Addition, append_foreign
-from airflow_provider_lakecommit.committer.ledger import ancestry
 from airflow_provider_lakecommit.committer.lookup import Patience
 from airflow_provider_lakecommit.core.rescue import (
     Fate,
@@ -38,14 +37,11 @@ from airflow_provider_lakecommit.core.rescue import (
     History,
     Judged,
     Judgement,
-    Snap,
     chunks,
     floor_after,
-    judge,
 )
 from airflow_provider_lakecommit.cycle.announced import LogReader
-from airflow_provider_lakecommit.exceptions import CatalogError, ConnectorError, TableError
-from airflow_provider_lakecommit.hooks.connect_rest import ConnectRest
+from airflow_provider_lakecommit.cycle.evidence import Evidence
 from airflow_provider_lakecommit.hooks.consumer_group import look_at_group
 from airflow_provider_lakecommit.hooks.control_log import ControlRecord
 from airflow_provider_lakecommit.hooks.control_topic import ControlTopic
@@ -53,12 +49,10 @@ from airflow_provider_lakecommit.hooks.data_files import to_pyiceberg
 from airflow_provider_lakecommit.hooks.sink import source_group
 from airflow_provider_lakecommit.hooks.table import Tables
 
-__all__ = ["Rescue", "TableReport", "check_stopped", "read_rescue", "rescue"]
+__all__ = ["Rescue", "TableReport", "read_rescue", "rescue"]
 
 MOST_FILES = 10_000
 """About how many files one snapshot takes."""
-LOOKERS = 16
-"""Threads that ask the storage whether files are there."""
 RESCUED = "lakecommit.rescued-from"
 """Summary key of the snapshots that are made here: the connector's group."""
 
@@ -106,48 +100,6 @@ class TableReport:
         )
 
 
-def check_stopped(
-    kafka: Mapping[str, Any],
-    connector: str,
-    rest: ConnectRest | None,
-    *,
-    group: str | None = None,
-    stated_gone: bool = False,
-) -> None:
-    """Nobody may be at work for the connector: not Connect, and not, whatever Connect says, a member of its groups.
-
-    :param rest: Connect, if it can be asked
-    :param group: the group in the connector's events, if it is not the one its tasks read in
-    :param stated_gone: where it cannot, a person says that the connector is gone
-    :raises ConnectorError: somebody is at work, or nobody says that none is
-    """
-    if rest is not None:
-        _check_connect(rest, connector)
-    elif not stated_gone:
-        raise ConnectorError(
-            f"nobody says that connector {connector} is stopped: name its Kafka Connect, or state that it is gone"
-        )
-    own = source_group(connector)
-    for name in dict.fromkeys((own, group or own, f"{group or own}-coord")):
-        if members := look_at_group(kafka, name).members:
-            raise ConnectorError(
-                f"consumer group {name} has {len(members)} members ({', '.join(members[:3])}): connector {connector} "
-                "is at work, also while it is paused. Stop it (PUT /connectors/NAME/stop) or delete it, and wait for "
-                "its session to end, 45 s by default"
-            )
-
-
-def _check_connect(rest: ConnectRest, connector: str) -> None:
-    if connector not in rest.connectors():
-        return
-    status = rest.status(connector)
-    if not status.is_stopped:
-        raise ConnectorError(
-            f"{status}: its coordinator commits, also while it is paused, and anybody may restart failed tasks. Stop "
-            "it (PUT /connectors/NAME/stop) or delete it"
-        )
-
-
 class Rescue:
     """What a control topic holds of one connector, and the tables it was for.
 
@@ -179,9 +131,7 @@ class Rescue:
             reader.take(record)
         self.log: GroupLog = reader.log(offsets or {})
         self._contents = reader.contents
-        self._lists: dict[int, set[str]] = {}
-        self._manifests: dict[str, set[str]] = {}
-        self._there: set[str] = set()
+        self._evidence = Evidence(self.log, branch=branch, floor_key=self._floor_key)
 
     def look(self, names: Collection[str] | None = None) -> tuple[TableReport, ...]:
         """Every file's fate, by table; of all tables that files were announced for, or of these.
@@ -191,7 +141,7 @@ class Rescue:
         reports = []
         for name in self._chosen(names):
             table = self._tables.find(name)
-            judged = () if table is None else self._judge(table, name)[1].judged
+            judged = () if table is None else self._evidence.judge(table, name)[1].judged
             reports.append(TableReport(table=name, judged=judged, missing=table is None))
         return tuple(reports)
 
@@ -212,7 +162,7 @@ class Rescue:
             last: list[Judgement] = []
 
             def decide(table: Table, last: list[Judgement] = last) -> Addition | None:
-                history, judgement = self._judge(table, name)
+                history, judgement = self._evidence.judge(table, name)
                 last[:] = [judgement]
                 return self._addition(table, history, judgement)
 
@@ -227,99 +177,6 @@ class Rescue:
                 committed=(*report.committed, *(j for j in report.judged if j.file.path in brought)),
             )
         return report
-
-    # -- judging ------------------------------------------------------------------------------------------------------
-
-    def _judge(self, table: Table, name: str) -> tuple[History, Judgement]:
-        history = self._history(table.metadata)
-        judgement = judge(self.log, name, history, self._named(table, name))
-        return history, self._checked(table, judgement)
-
-    def _history(self, metadata: TableMetadata) -> History:
-        floors = {s.snapshot_id: self._floor_in(s) for s in metadata.snapshots}
-        line = (floors[s.snapshot_id] for s in ancestry(metadata, self._branch))
-        return History(
-            table_uuid=metadata.table_uuid,
-            format_version=metadata.format_version,
-            spec_id=metadata.default_spec_id,
-            last_sequence=getattr(metadata, "last_sequence_number", 0) or 0,
-            snapshots=tuple(
-                Snap(
-                    snapshot_id=s.snapshot_id,
-                    sequence=s.sequence_number or 0,
-                    parent_id=s.parent_snapshot_id,
-                    floor=floors[s.snapshot_id],
-                )
-                for s in metadata.snapshots
-            ),
-            floor=next((floor for floor in line if floor is not None), {}),
-        )
-
-    def _floor_in(self, snapshot: Any) -> dict[int, int] | None:
-        text = snapshot.summary and snapshot.summary.additional_properties.get(self._floor_key)
-        if not text:
-            return None
-        try:
-            return {int(partition): int(offset) for partition, offset in json.loads(text).items()}
-        except (ValueError, AttributeError, TypeError) as e:
-            raise TableError(
-                f"snapshot {snapshot.snapshot_id} has {self._floor_key} = {text!r}, which is no control position: "
-                "whoever wrote it must say what was committed"
-            ) from e
-
-    def _named(self, table: Table, name: str) -> frozenset[str]:
-        """Those of the announced paths that any manifest names, deleted entries included. Snapshots and manifests never
-        change, so each is read once.
-        """
-        wanted = {f.path for a in self.log.announced if a.table == name for f in a.files}
-        lists, known = self._lists, self._manifests
-        named: set[str] = set()
-        try:
-            for snapshot in reversed(table.metadata.snapshots):
-                if snapshot.snapshot_id not in lists:
-                    manifests = snapshot.manifests(table.io)
-                    for m in manifests:
-                        if m.manifest_path not in known:
-                            entries = m.fetch_manifest_entry(table.io, discard_deleted=False)
-                            known[m.manifest_path] = wanted.intersection(e.data_file.file_path for e in entries)
-                    lists[snapshot.snapshot_id] = {m.manifest_path for m in manifests}
-                named.update(*(known[path] for path in lists[snapshot.snapshot_id]))
-                if len(named) == len(wanted):
-                    break
-        except FileNotFoundError as e:
-            raise TableError(
-                f"a manifest of {name} is gone from the storage ({e}): nothing can be said of what the table holds; "
-                "restore it, or expire the snapshots that name it"
-            ) from e
-        except OSError as e:
-            raise self._storage_away(table, e) from e
-        return frozenset(named)
-
-    def _checked(self, table: Table, judgement: Judgement) -> Judgement:
-        """Those that wait and are not on the storage any more are gone."""
-        ask = [j.file.path for j in judgement.of(Fate.WAITING) if j.file.path not in self._there]
-        try:
-            with ThreadPoolExecutor(LOOKERS) as pool:
-                found = list(pool.map(lambda path: table.io.new_input(path).exists(), ask))
-        except OSError as e:
-            raise self._storage_away(table, e) from e
-        self._there.update(path for path, there in zip(ask, found, strict=True) if there)
-        gone = {path for path, there in zip(ask, found, strict=True) if not there}
-        return replace(
-            judgement,
-            judged=tuple(
-                replace(j, fate=Fate.GONE, reason="not on the storage any more") if j.file.path in gone else j
-                for j in judgement.judged
-            ),
-        )
-
-    def _storage_away(self, table: Table, error: OSError) -> CatalogError:
-        return CatalogError(
-            f"the storage of {'.'.join(table.name())} failed ({type(error).__name__}: {error.strerror or error}): "
-            "check it; the next attempt goes on from where this one stopped"
-        )
-
-    # -- appending ----------------------------------------------------------------------------------------------------
 
     def _addition(self, table: Table, history: History, judgement: Judgement) -> Addition | None:
         """The first portion of what waits, and the floor past it; with the last portion, past everything."""

@@ -89,7 +89,8 @@ class RescueOperator(BaseOperator):
         return [report.to_dict() for report in reports]
 
     def _reports(self) -> Sequence[TableReport]:
-        from airflow_provider_lakecommit.cycle.rescue import check_stopped, rescue
+        from airflow_provider_lakecommit.cycle.rescue import rescue
+        from airflow_provider_lakecommit.cycle.stopped import check_stopped
         from airflow_provider_lakecommit.hooks.connections import catalog_properties, kafka_settings
         from airflow_provider_lakecommit.hooks.kafka_connect import KafkaConnectHook
 

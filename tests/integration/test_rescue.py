@@ -21,7 +21,8 @@ from pyiceberg.transforms import IdentityTransform
 from airflow_provider_lakecommit.committer.foreign import Addition, append_foreign
 from airflow_provider_lakecommit.committer.lookup import Patience
 from airflow_provider_lakecommit.core.rescue import Fate
-from airflow_provider_lakecommit.cycle.rescue import Rescue, TableReport, check_stopped, read_rescue
+from airflow_provider_lakecommit.cycle.rescue import Rescue, TableReport, read_rescue
+from airflow_provider_lakecommit.cycle.stopped import check_stopped
 from airflow_provider_lakecommit.exceptions import CommitUnknownError, ConnectorError
 from airflow_provider_lakecommit.hooks.control_topic import ControlTopic
 from airflow_provider_lakecommit.hooks.table import Tables

@@ -13,7 +13,8 @@ import pytest
 from pyiceberg.table import Table
 
 from airflow_provider_lakecommit.core.rescue import Fate
-from airflow_provider_lakecommit.cycle.rescue import TableReport, check_stopped, read_rescue
+from airflow_provider_lakecommit.cycle.rescue import TableReport, read_rescue
+from airflow_provider_lakecommit.cycle.stopped import check_stopped
 from airflow_provider_lakecommit.exceptions import ConnectError, ConnectorError
 from airflow_provider_lakecommit.hooks.connect_rest import ConnectRest
 from airflow_provider_lakecommit.hooks.table import Tables

@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What has to be settled in a table's ledger before anything is planned or published: its sections and their epochs.
+
+Contract: :func:`renewed` and :func:`joined` bring the ledger of one table up to date, each change by one
+compare-and-swap that is decided on the section it finds: a rollback, a lost control log and a spec change that voids
+give a new epoch; a topic that was added gets its starts; a lane that is new gets its section.
+
+Failure story: what two processes do at once is done once. A kill between two changes leaves a ledger with the first
+one, and the next caller makes the second. A spec change by which a landed range would be judged anew waits
+(:class:`SpecWaits`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from pyiceberg.table import Table
+
+from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, read_ledger
+from airflow_provider_lakecommit.committer.marks import join_table, renew_epochs
+from airflow_provider_lakecommit.committer.sections import change_section
+from airflow_provider_lakecommit.committer.summary import Kind
+from airflow_provider_lakecommit.core.model import ControlPosition, LedgerSection
+from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
+from airflow_provider_lakecommit.core.view import TableLedger
+from airflow_provider_lakecommit.cycle.rim import BEYOND, Rim
+from airflow_provider_lakecommit.exceptions import LedgerError
+from airflow_provider_lakecommit.hooks.control_topic import ControlLog
+from airflow_provider_lakecommit.hooks.source_topic import SourceState
+
+__all__ = ["SpecWaits", "first_offsets", "joined", "new_section", "origin_position", "own_section", "renewed"]
+
+
+class SpecWaits(Exception):
+    """A spec change cannot void yet: ``table`` has not taken what the data table holds ``behind`` it."""
+
+    def __init__(self, table: str, behind: Coverage) -> None:
+        super().__init__(f"{table} has not taken {behind} yet, which is landed")
+        self.table = table
+        self.behind = behind
+
+
+def renewed(
+    rim: Rim, name: str, state: LedgerState, source: SourceState | None, data: LedgerSection | None
+) -> LedgerState:
+    """Deal with what needs a compare-and-swap before anything else.
+
+    :param source: known while planning
+    :param data: the data table's section, while another table is planned for
+    """
+    if state.condition is Condition.ROLLED_BACK:
+        state = _renew(rim, name, state)
+    state = _with_the_log(rim, name, state)
+    if source is not None:
+        state = _with_the_spec(rim, name, state, data)
+        state = _with_the_topics(rim, name, state, source)
+    return state
+
+
+def joined(rim: Rim, name: str, table: Table, state: LedgerState, section: LedgerSection) -> LedgerState:
+    """The ledger with the first section of this lane in it; after a rollback, every other one under a new epoch."""
+    if state.condition is Condition.ROLLED_BACK:
+        _renew(rim, name, state)
+    rim.say(f"{name}: landing {rim.landing.name} joins at {_starts_text(section.starts)}")
+    return join_table(rim.tables, name, section, branch=rim.landing.branch, table_uuid=table.metadata.table_uuid)
+
+
+def new_section(
+    rim: Rim,
+    source: SourceState,
+    starts: Mapping[SourcePartition, int],
+    covered: Coverage,
+    control: ControlPosition,
+    *,
+    before: LedgerSection | None = None,
+) -> LedgerSection:
+    """A section of this lane under a new epoch.
+
+    :param before: the section that it stands in for: its estimates are kept
+    """
+    return LedgerSection(
+        landing=rim.landing.name,
+        lane=rim.lane,
+        cluster_id=source.cluster_id,
+        epoch=rim.new_id(),
+        spec_version=rim.landing.spec_version,
+        starts=dict(starts),
+        covered=covered,
+        control=control,
+        record_bytes=before.record_bytes if before else 0,
+    )
+
+
+def first_offsets(rim: Rim, source: SourceState) -> dict[SourcePartition, int]:
+    """Where the landing starts in each partition that there is now."""
+    return {p: w.start if rim.landing.start == "earliest" else w.stable for p, w in source.partitions.items()}
+
+
+def origin_position(rim: Rim) -> ControlPosition:
+    """The end of the landing's control partition: what was said before is of no concern to a new ledger."""
+    return _position(rim, rim.control.read(rim.control.partition_for(rim.landing.group_id), BEYOND))
+
+
+def own_section(state: LedgerState, rim: Rim) -> LedgerSection:
+    """The section of this lane.
+
+    :raises LedgerError: there is none
+    """
+    section = state.section(rim.landing.name, rim.lane)
+    if section is None:
+        raise LedgerError(
+            f"the table of landing {rim.landing.name} has no ledger section of lane {rim.lane}: plan first"
+        )
+    return section
+
+
+def _position(rim: Rim, log: ControlLog) -> ControlPosition:
+    return ControlPosition(
+        cluster_id=log.cluster_id,
+        topic=rim.control.name,
+        topic_id=log.topic_id,
+        partition=log.partition,
+        read_from=log.end,
+        low=None,
+    )
+
+
+def _with_the_log(rim: Rim, name: str, state: LedgerState) -> LedgerState:
+    """A control log that is not the one of the ledger knows nothing of what was pending."""
+    old = own_section(state, rim).control
+    log = rim.control.read(old.partition, BEYOND)
+    if (why := _log_lost(old, log)) is None:
+        return state
+    rim.say(f"{name}: {why}; what was pending is void and read again (new epoch)")
+    new = _position(rim, log)
+    return _change(
+        rim, name, Kind.EPOCH, lambda s: replace(s, epoch=rim.new_id(), control=new) if s.control == old else None
+    )
+
+
+def _with_the_spec(rim: Rim, name: str, state: LedgerState, data: LedgerSection | None) -> LedgerState:
+    """A spec change voids what is pending, where the landing says so and no table lags behind the data table."""
+    section, wanted = own_section(state, rim), rim.landing.spec_version
+    if rim.landing.on_spec_change != "void" or section.spec_version == wanted:
+        return state
+    rim.say(f"{name}: the spec changed from {section.spec_version} to {wanted}; pending slices are void")
+    if data is None:
+        for other in rim.landing.tables[1:]:
+            _check_level(rim, other, section)
+    else:
+        _check_level(rim, name, data)
+    return _change(
+        rim,
+        name,
+        Kind.EPOCH,
+        lambda s: replace(s, epoch=rim.new_id(), spec_version=wanted) if s.spec_version != wanted else None,
+    )
+
+
+def _with_the_topics(rim: Rim, name: str, state: LedgerState, source: SourceState) -> LedgerState:
+    """A topic that was added to the landing joins where the landing starts."""
+    known = {p.topic for p in own_section(state, rim).starts}
+    added = {p: o for p, o in first_offsets(rim, source).items() if p.topic not in known}
+    if not added:
+        return state
+    rim.say(f"{name}: a topic joins at {_starts_text(added)}")
+    return _change(rim, name, Kind.ORIGIN, lambda s: _with_starts(s, added))
+
+
+def _log_lost(control: ControlPosition, log: ControlLog) -> str | None:
+    """Why the control log is not the one that a ledger relies on, or ``None``."""
+    if (control.cluster_id, control.topic_id) != (log.cluster_id, log.topic_id):
+        return f"control topic {control.topic} was made anew or is in another cluster"
+    if control.read_from > log.end:
+        return f"control topic {control.topic} ends at {log.end}, before the position {control.read_from} of the ledger"
+    if control.low is not None and log.begin > control.low:
+        return f"retention cut control topic {control.topic} at {log.begin}, records from {control.low} on are needed"
+    return None
+
+
+def _check_level(rim: Rim, name: str, data: LedgerSection) -> None:
+    """A spec change voids nothing of a range that is landed: judged by another spec, a record of it could end in both
+    tables, or in none. So a table that lags behind the data table is brought forward first.
+
+    :raises SpecWaits: there are slices for it that the data table holds already
+    """
+    table = rim.tables.find(name)
+    state = read_ledger(table.metadata, rim.landing.branch) if table else None
+    section = state.section(rim.landing.name, rim.lane) if state else None
+    if state is None or section is None:
+        return
+    ledger = TableLedger(table=name, uuid=state.table_uuid, section=section, others=Coverage())
+    behind = Coverage()
+    for accepted in rim.look([ledger]).view.accepted[name]:
+        behind |= accepted.coverage & data.covered
+    if behind:
+        raise SpecWaits(name, behind)
+
+
+def _starts_text(starts: Mapping[SourcePartition, int]) -> str:
+    return ", ".join(f"{p}@{o}" for p, o in sorted(starts.items()))
+
+
+def _with_starts(section: LedgerSection, added: Mapping[SourcePartition, int]) -> LedgerSection | None:
+    known = {p.topic for p in section.starts}
+    new = {p: o for p, o in added.items() if p.topic not in known}
+    return replace(section, starts={**section.starts, **new}) if new else None
+
+
+def _change(rim: Rim, name: str, kind: Kind, change: Callable[[LedgerSection], LedgerSection | None]) -> LedgerState:
+    return change_section(rim.tables, name, rim.landing.name, rim.lane, kind, change, branch=rim.landing.branch)
+
+
+def _renew(rim: Rim, name: str, state: LedgerState) -> LedgerState:
+    rim.say(f"{name}: {state.reason}; what was pending is void and read again (new epoch)")
+    return renew_epochs(rim.tables, name, rim.landing.name, rim.lane, branch=rim.landing.branch)
