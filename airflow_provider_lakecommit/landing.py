@@ -17,8 +17,7 @@ import dataclasses
 import difflib
 import hashlib
 import json
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -28,40 +27,22 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_lakecommit.core.budgets import PendingBudget
 from airflow_provider_lakecommit.core.model import Budget, group_id
 from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.landing_checks import CHECKS
 
 if TYPE_CHECKING:
     from airflow.sdk import Asset
 
 __all__ = [
     "DEFAULT_CONTROL_TOPIC",
-    "ENCODINGS",
     "METADATA_COLUMNS",
-    "TIMESTAMP_RULES",
     "Landing",
     "LandingSpec",
     "load_spec",
 ]
 
 DEFAULT_CONTROL_TOPIC = "control-lakecommit"
-CONTROL_EVENTS = ("1.12", "1.10")
-"""Forms of the control events, by the release of the Iceberg sink connector that writes them so."""
-TIMESTAMP_RULES = (
-    "iso8601",
-    *("epoch_seconds", "epoch_millis", "epoch_micros", "epoch_nanos"),
-    "epoch_days",
-    *("seconds_of_day", "millis_of_day", "micros_of_day", "nanos_of_day"),
-)
-"""Named rules of ``timestamps``: ``epoch_days`` is for dates, ``…_of_day`` for times, the other ``epoch_…`` for
-timestamps; anything else that holds a ``%`` is a strptime pattern.
-"""
-ENCODINGS = ("base64", "base64url", "hex", "utf8")
-"""How bytes may be written as text, the values of ``encodings``."""
 METADATA_COLUMNS = ("kafka_topic", "kafka_partition", "kafka_offset", "kafka_timestamp", "kafka_key")
 """Columns filled from the record itself under ``metadata_columns`` (string, int, long, timestamptz, binary)."""
-
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
-_TABLE = re.compile(r"[^.\s]+(\.[^.\s]+)+")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,7 +126,7 @@ class Landing:
     def __post_init__(self) -> None:
         if not isinstance(self.topics, str) and isinstance(self.topics, Sequence):
             object.__setattr__(self, "topics", tuple(self.topics))
-        wrong = [f"{key}: {text}" for key, check in _CHECKS.items() if (text := check(getattr(self, key)))]
+        wrong = [f"{key}: {text}" for key, check in CHECKS.items() if (text := check(getattr(self, key)))]
         if not wrong and self.dead_letter_table == self.table:
             wrong.append("dead_letter_table: must be another table than `table`")
         if wrong:
@@ -221,7 +202,7 @@ class Landing:
         """
         known = {f.name: f for f in dataclasses.fields(cls)}
         name = values.get("name")
-        wrong = [f"unknown key {k!r}{_nearest(k, known)}" for k in values if k not in known]
+        wrong = _unknown(values, known, known)
         required = (n for n, f in known.items() if f.default is f.default_factory is dataclasses.MISSING)
         wrong += [f"missing key {n!r}" for n in required if n not in values]
         if wrong:
@@ -274,127 +255,13 @@ def load_spec(path: str | Path, *, connections: bool = True) -> LandingSpec:
         wrong.append("section 'kafka' lacks 'bootstrap.servers'")
     if wrong:
         raise SpecError(f"spec {path}: " + "; ".join(wrong))
-    unknown = [
-        f"unknown key {k!r}{_nearest(k, [f.name for f in dataclasses.fields(Landing)] + list(_SECTIONS))}"
-        for k in values
-        if k not in {f.name for f in dataclasses.fields(Landing)}
-    ]
-    if unknown:
+    fields = [f.name for f in dataclasses.fields(Landing)]
+    if unknown := _unknown(values, fields, (*fields, *_SECTIONS)):
         raise SpecError(f"spec {path}: " + "; ".join(unknown))
     return LandingSpec(landing=Landing.from_dict(values), **sections)
 
 
-def _nearest(key: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(key, list(known), n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""
-
-
-Check = Callable[[Any], str | None]
-
-
-def _matches(pattern: re.Pattern[str], what: str) -> Check:
-    return lambda v: None if isinstance(v, str) and pattern.fullmatch(v) else f"{v!r} is not {what}"
-
-
-def _one_of(*allowed: str) -> Check:
-    return lambda v: None if v in allowed else f"{v!r} is not one of {', '.join(allowed)}"
-
-
-def _integer(minimum: int, optional: bool = False) -> Check:
-    def check(v: Any) -> str | None:
-        if optional and v is None:
-            return None
-        good = isinstance(v, int) and not isinstance(v, bool) and v >= minimum
-        return None if good else f"{v!r} is not a whole number of at least {minimum}"
-
-    return check
-
-
-def _topics(v: Any) -> str | None:
-    names = (v,) if isinstance(v, str) else v
-    if not isinstance(names, tuple) or not names or len(set(names)) != len(names):
-        return f"{v!r} is not a topic name or a list of different topic names"
-    return next(
-        (f"{n!r} is not a topic name" for n in names if not isinstance(n, str) or not _TOPIC.fullmatch(n)), None
-    )
-
-
-def _timestamps(v: Any) -> str | None:
-    if not isinstance(v, Mapping):
-        return f"{v!r} is not a mapping of column paths to rules"
-    if not all(isinstance(c, str) for c in v):
-        return f"{v!r} is not a mapping of column paths to rules"
-    bad = [f"{c}: {r!r}" for c, r in v.items() if not (isinstance(r, str) and (r in TIMESTAMP_RULES or "%" in r))]
-    return f"{', '.join(bad)}: allowed are {', '.join(TIMESTAMP_RULES)} or a strptime pattern" if bad else None
-
-
-def _encodings(v: Any) -> str | None:
-    if not isinstance(v, Mapping) or not all(isinstance(c, str) for c in v):
-        return f"{v!r} is not a mapping of column paths to encodings"
-    bad = [f"{c}: {e!r}" for c, e in v.items() if e not in ENCODINGS]
-    return f"{', '.join(bad)}: allowed are {', '.join(ENCODINGS)}" if bad else None
-
-
-def _create(v: Any) -> str | None:
-    if v is None:
-        return None
-    if not isinstance(v, Mapping) or not isinstance(v.get("schema"), list) or not v["schema"]:
-        return "needs `schema`, a list of {name, type, required}"
-    unknown = set(v) - {"schema", "partition_by", "properties"}
-    return f"unknown key {sorted(unknown)[0]!r}; allowed are schema, partition_by, properties" if unknown else None
-
-
-def _ratio(v: Any) -> str | None:
-    good = isinstance(v, (int, float)) and not isinstance(v, bool) and 0 <= v <= 1
-    return None if good else f"{v!r} is not a number between 0 and 1"
-
-
-def _optional(check: Check) -> Check:
-    return lambda v: None if v is None else check(v)
-
-
-def _boolean(v: Any) -> str | None:
-    return None if isinstance(v, bool) else f"{v!r} is not true or false"
-
-
-def _duration(v: Any) -> str | None:
-    return None if isinstance(v, timedelta) and v > timedelta(0) else f"{v!r} is not a positive duration (seconds)"
-
-
-def _text(v: Any) -> str | None:
-    return None if isinstance(v, str) and v else f"{v!r} is not a name"
-
-
-_CHECKS: dict[str, Check] = {
-    "name": _matches(_NAME, "a name (letters, digits, '.', '_', '-', at most 100)"),
-    "topics": _topics,
-    "table": _matches(_TABLE, "a table name (namespace.table)"),
-    "format": _one_of("json"),
-    "timestamps": _timestamps,
-    "encodings": _encodings,
-    "start": _one_of("earliest", "latest"),
-    "unknown_fields": _one_of("ignore", "dead_letter"),
-    "dead_letter_table": _optional(_matches(_TABLE, "a table name (namespace.table)")),
-    "dead_letter_max_records": _integer(0),
-    "dead_letter_max_ratio": _ratio,
-    "metadata_columns": _boolean,
-    "create": _create,
-    "groups": _integer(1, optional=True),
-    "max_records": _integer(1, optional=True),
-    "max_bytes": _integer(1, optional=True),
-    "slice_records": _integer(1),
-    "branch": _text,
-    "on_spec_change": _one_of("finish", "void"),
-    "completion_timeout": _duration,
-    "commit_files": _integer(1),
-    "stalled_cycles": _integer(1),
-    "slow_down": _boolean,
-    "max_open_cycles": _integer(1, optional=True),
-    "max_pending_slices": _integer(1, optional=True),
-    "max_pending_files": _integer(1, optional=True),
-    "max_pending_bytes": _integer(1, optional=True),
-    "kafka_config_id": _text,
-    "iceberg_conn_id": _text,
-    "control_topic": _optional(_matches(_TOPIC, "a topic name")),
-    "control_events": lambda v: None if v in CONTROL_EVENTS else f"{v!r} is not '1.12' or '1.10', as a text in quotes",
-}
+def _unknown(values: Iterable[str], allowed: Collection[str], near: Iterable[str]) -> list[str]:
+    """What is said of keys that are not allowed, with what may have been meant."""
+    close = {k: difflib.get_close_matches(k, list(near), n=1) for k in values if k not in allowed}
+    return [f"unknown key {k!r}" + (f" (did you mean {m[0]!r}?)" if m else "") for k, m in close.items()]

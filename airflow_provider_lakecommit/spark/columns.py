@@ -44,7 +44,7 @@ from pyiceberg.types import (
 )
 
 from airflow_provider_lakecommit.exceptions import TableError
-from airflow_provider_lakecommit.landing import ENCODINGS
+from airflow_provider_lakecommit.landing_checks import ENCODINGS
 from airflow_provider_lakecommit.spark.arrow_types import arrow_field
 from airflow_provider_lakecommit.spark.octets import UUID_READING, octet_reading
 from airflow_provider_lakecommit.spark.reading import Convert, Reading

@@ -74,6 +74,7 @@ RULES = (
     Rule(room="__init__", only=frozenset(), rooms=frozenset()),
     Rule(room="preload", only=frozenset(), rooms=frozenset()),
     Rule(room="landing", nowhere=SPARK, lazily=AIRFLOW | HEAVY),
+    Rule(room="landing_checks", only=frozenset(), rooms=frozenset()),
     Rule(room="spark", nowhere=AIRFLOW),
     Rule(room="committer", nowhere=AIRFLOW | SPARK),
     Rule(room="cycle", nowhere=AIRFLOW, lazily=SPARK),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_lakecommit.hooks.table_spec import create_from_spec
-from airflow_provider_lakecommit.landing import ENCODINGS
+from airflow_provider_lakecommit.landing_checks import ENCODINGS
 from airflow_provider_lakecommit.spark.decode_json import JsonDecoder
 
 TABLE = Path(__file__).parents[3] / "docs" / "howto" / "types.csv"
