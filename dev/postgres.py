@@ -21,7 +21,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -177,8 +177,11 @@ class Postgres:
 
     def _signal_all(self, how: signal.Signals) -> None:
         if self._server is not None and self._server.poll() is None:
-            for pid in _session(self._server.pid):
-                os.kill(pid, how)
+            # The server itself first: then it starts no more of the others.
+            self._server.send_signal(how)
+            for pid in _children(self._server.pid):
+                with suppress(ProcessLookupError):  # it has ended since
+                    os.kill(pid, how)
 
     def _tail(self) -> str:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-20:])
@@ -196,11 +199,11 @@ def _server_user() -> pwd.struct_passwd | None:
     raise PostgresError("PostgreSQL does not run as root, and there is no user `postgres` or `nobody` to run it as")
 
 
-def _session(leader: int) -> Iterable[int]:
-    """The processes of a server: its backends make process groups of their own, and stay its children."""
+def _children(leader: int) -> Iterable[int]:
+    """The other processes of a server: its backends make process groups of their own, and stay its children."""
     told = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
     pairs = [tuple(map(int, line.split())) for line in told.splitlines()]
-    return [leader, *(pid for pid, parent in pairs if parent == leader)]
+    return [pid for pid, parent in pairs if parent == leader]
 
 
 def _version(folder: Path) -> tuple[int, ...]:
