@@ -215,6 +215,30 @@ def idle(s: Scene) -> None:
     s.landed(3)
 
 
+def idle_in_an_outage(s: Scene) -> None:
+    """Idle cycles complete, catalog or not."""
+    everything = s.partitions
+    s.begin(**{"iceberg.control.commit.max-consecutive-failures": "1000"})
+
+    def feed(partitions: tuple[int, ...], what: str, cycles: int) -> None:
+        s.partitions = partitions
+        s.mark(what)
+        s.cycles(cycles)
+
+    feed((), "idle", 6)
+    feed(everything, "traffic", 4)
+    feed((), "idle", 5)
+    s.lake.execute(TRIGGER.format(CONFLICT))
+    feed((), "away, idle", 5)
+    feed(everything, "away, traffic", 8)
+    s.lake.execute("drop trigger outage")
+    s.mark("back")
+    s.landed(3)
+    feed((), "idle", 4)
+    feed(everything, "traffic", 0)
+    s.landed()
+
+
 def outage_with_retries(s: Scene) -> None:
     s.begin(**{"iceberg.control.commit.max-consecutive-failures": "1000"})
     s.lake.execute(TRIGGER.format(CONFLICT))
@@ -359,6 +383,7 @@ SCENES: dict[str, Callable[[Scene], None]] = {
         outage_at_defaults,
         dropped_table,
         idle,
+        idle_in_an_outage,
         half_silent,
         late_answers,
         silent_coordinator,

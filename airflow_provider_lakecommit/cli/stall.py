@@ -82,6 +82,9 @@ def stall(kafka: Mapping[str, Any], topic: str, output: Output, request: Request
     moment = request.until if request.until is not None else None if request.events_clock else time.time()
     for line in told.now(moment, changes=False) if moment is not None else ():
         _show(output, line)
+    if not told.states:
+        whose = f" of group {request.group}" if request.group else ""
+        output.say(f"{topic} holds no control event{whose}: is it the control topic, and is that what its events say?")
     return Exit.DONE
 
 

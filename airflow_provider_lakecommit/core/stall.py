@@ -43,6 +43,7 @@ from itertools import takewhile
 
 from airflow_provider_lakecommit.core.stall_fold import observe
 from airflow_provider_lakecommit.core.stall_state import (
+    HANDOVER,
     STARTING,
     Begun,
     Kind,
@@ -51,6 +52,7 @@ from airflow_provider_lakecommit.core.stall_state import (
     State,
     Table,
     items,
+    patience,
     remembered,
 )
 
@@ -68,8 +70,8 @@ __all__ = [
 
 ALL_CUT = 2
 """How many times as many cycles that rebalances cut off make a stall all the same."""
-HANDOVER = 6.0
-"""Seconds that a rebalance may take however short the learned interval is."""
+SETTLED = 3
+"""Intervals that have been seen of a connector that does not start up any more."""
 PATIENCE = 10
 """How many times as long a coordinator may be silent whose own interval nobody knows, and that owes nothing."""
 NAMED = 20
@@ -181,7 +183,9 @@ def _silence(state: State, now: float, rules: Rules) -> Finding | None:
     # One that came anew may have come with another interval.
     unknown = rules.interval is None and not state.begun and len(set(state.senders[-2:])) > 1
     limit = rules.silent_intervals * interval * (PATIENCE if unknown else 1)
-    if silent <= (limit if rules.interval is not None else max(limit, HANDOVER)):
+    # The first coordinators of a connector that starts follow each other, and each takes its time.
+    handover = HANDOVER * (1 if len(state.intervals) >= SETTLED else STARTING)
+    if silent <= (limit if rules.interval is not None else max(limit, handover)):
         return None
     count = len(state.begun)
     return Finding(
@@ -232,7 +236,7 @@ def _losing(state: State, rules: Rules) -> Finding | None:
             since=state.completed_at,
             evidence={"cycles": cycles, "partitions": [f"{topic}[{n}]" for topic, n in sorted(unheard)[:NAMED]]},
         )
-    if not state.missing and state.unanswered >= STARTING * rules.unanswered_cycles and state.answers is None:
+    if not state.missing and state.answers is None and 0 < state.unanswered >= patience(state, rules, starting=True):
         return Finding(
             verdict=Verdict.LOSING,
             reason=f"{state.unanswered} cycles completed without an answer of any task",
@@ -240,7 +244,7 @@ def _losing(state: State, rules: Rules) -> Finding | None:
             since=state.completed_at,
             evidence={"cycles": state.unanswered},
         )
-    if state.partial >= rules.unanswered_cycles:
+    if 0 < state.partial >= patience(state, rules, starting=False) and not _news(state):
         return Finding(
             verdict=Verdict.LOSING,
             reason=f"{state.partial} cycles completed without waiting for all: there are partitions that nobody ever "
@@ -250,6 +254,11 @@ def _losing(state: State, rules: Rules) -> Finding | None:
             evidence={"cycles": state.partial},
         )
     return None
+
+
+def _news(state: State) -> bool:
+    """Whether somebody has answered for a partition that nobody had answered for before."""
+    return any(p not in state.missing for a in items(state.answers) for p in a.partitions)
 
 
 def _blocked(state: State) -> Finding | None:

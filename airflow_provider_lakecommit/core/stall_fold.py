@@ -12,11 +12,9 @@ from dataclasses import replace
 
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.core.stall_state import (
-    STARTING,
     Announced,
     Answer,
     Begun,
-    Chain,
     Done,
     Kind,
     Partition,
@@ -26,6 +24,8 @@ from airflow_provider_lakecommit.core.stall_state import (
     State,
     Table,
     items,
+    merged,
+    patience,
     remembered,
     waiting,
 )
@@ -75,8 +75,9 @@ def _start(state: State, seen: Seen, rules: Rules) -> State:
         intervals=(*state.intervals, *gap)[-LEARNED:],
         senders=(*state.senders, seen.sender or b"")[-SENDERS:],
         fresh=state.fresh or changed,
+        heard=frozenset() if changed else state.heard,
         # A cycle that does not complete leaves its answers and announcements: they are kept once, not once a cycle.
-        answers=_merged(state.answers) if state.begun else state.answers,
+        answers=merged(state.answers) if state.begun else state.answers,
         journal=None,
         noted=0,
         waiting=waiting(state),
@@ -135,30 +136,36 @@ def _worked_in(state: State, seen: Seen, rules: Rules, cycle: Begun | None) -> S
     answers = tuple(items(state.answers))
     # Only a cycle that waited for all tells a time, if each partition has one to tell.
     everybody = seen.valid_through is not None
-    missing, fresh = _missing(state, frozenset().union(*(a.partitions for a in answers)), everybody)
+    answered = frozenset[Partition]().union(*(a.partitions for a in answers))
+    missing, fresh = _missing(state, answered, everybody)
+    heard = state.heard if answered <= state.heard else state.heard | answered
     announced = waiting(state)
 
     def was_read(a: Announced) -> bool:
-        return cycle is not None and (a.starts < cycle.number or (everybody and a.commit == seen.commit))
+        return (cycle is not None and a.starts < cycle.number) or (everybody and a.commit == seen.commit)
 
-    read = [a for a in announced if was_read(a)]
+    # Where the log begins in the midst of a cycle nobody knows what became of that cycle's files.
+    read = [a for a in announced if was_read(a) and (a.starts or a.commit == seen.commit)]
+    published = frozenset(item for item in items(state.journal) if not isinstance(item, Announced))
     return state._replace(
+        senders=state.senders or (seen.sender or b"",),
         answers=None,
         unanswered=0 if answers or state.only_heads else state.unanswered + 1,
         partial=_partial(state, seen, cycle, answers, missing),
         missing=missing,
-        unheard=tuple(p for p, n in missing.items() if n >= rules.unanswered_cycles * (STARTING if fresh else 1)),
+        unheard=_unheard(state, missing, heard, rules),
         fresh=fresh,
+        heard=heard,
         journal=None,
         noted=0,
         waiting=tuple(a for a in announced if not was_read(a)),
-        over=_passed_over(state, seen, read, rules),
+        over=_passed_over(state, seen, read, {n for n, _ in published}, {a.table for a in announced}, rules),
         lost_files=state.lost_files + sum(a.files for a in read),
         done=Done(
             commit=seen.commit,
             at=seen.at,
             full=everybody,
-            tables=frozenset(item for item in items(state.journal) if not isinstance(item, Announced)),
+            tables=published,
         ),
     )
 
@@ -222,21 +229,6 @@ def _settled(blocked: tuple[tuple[Coverage, str], ...], covers: Coverage | None)
     return tuple((left, reason) for c, reason in blocked if (left := c - covers))
 
 
-def _merged(answers: Chain) -> Chain:
-    """The same answers, one for each cycle that is asked for: the newest, and those before it."""
-    if answers is None or answers[1] is None:
-        return answers
-    newest: bytes = answers[0].commit
-    out: Chain = None
-    for mine in (False, True):
-        those = [a for a in items(answers) if (a.commit == newest) is mine]
-        if those:
-            partitions = frozenset[Partition]().union(*(a.partitions for a in those))
-            timed, at = all(a.timed for a in those), max(a.at for a in those)
-            out = (Answer(commit=those[0].commit, at=at, partitions=partitions, timed=timed), out)
-    return out
-
-
 def _same(one: Table, other: Table) -> bool:
     return one[0] == other[0] and (one[1] == other[1] or one[1] is None or other[1] is None)
 
@@ -252,6 +244,16 @@ def _missing(state: State, answered: frozenset[Partition], everybody: bool) -> t
         return missing, state.fresh
     topics = {topic for topic, _ in answered}
     return {p: n for p, n in missing.items() if p[0] in topics}, False
+
+
+def _unheard(
+    state: State, missing: Mapping[Partition, int], heard: frozenset[Partition], rules: Rules
+) -> tuple[Partition, ...]:
+    late = [(p, n) for p, n in missing.items() if n >= rules.unanswered_cycles]
+    if not late:
+        return ()
+    limit, first = (patience(state, rules, starting=starting) for starting in (False, True))
+    return tuple(p for p, n in late if n >= (limit if p in heard else first))
 
 
 def _partial(
@@ -275,14 +277,17 @@ def _partial(
     return held + (in_vain and early)
 
 
-def _passed_over(state: State, seen: Seen, read: list[Announced], rules: Rules) -> dict[Table, PassedOver]:
+def _passed_over(
+    state: State, seen: Seen, read: list[Announced], published: set[str], written: set[Table], rules: Rules
+) -> dict[Table, PassedOver]:
     """Tables with files that were passed over. Those of a table that nobody writes to since there is another
-    coordinator go: it was taken out of the connector.
+    coordinator go: it was taken out of the connector. So do those of a table whose name has another one now, with
+    snapshots, once nobody writes for the old one.
     """
     over: dict[Table, PassedOver] = {}
     for table, held in state.over.items():
         quiet = held.quiet + 1 if held.sender != seen.sender else 0
-        if quiet < rules.unanswered_cycles:
+        if table in written or (quiet < rules.unanswered_cycles and table[0] not in published):
             over[table] = replace(held, quiet=quiet)
     for a in read:
         held_or_none = over.get(a.table)

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from airflow_provider_lakecommit.core.offsets import Coverage
 
 __all__ = [
+    "HANDOVER",
     "STARTING",
     "Announced",
     "Answer",
@@ -31,6 +32,8 @@ __all__ = [
     "State",
     "Table",
     "items",
+    "merged",
+    "patience",
     "remembered",
     "waiting",
 ]
@@ -40,7 +43,9 @@ Table = tuple[str, bytes | None]
 """A table's name, and the id that the events give it: none in those of connectors before 1.11."""
 
 STARTING = 2
-"""How many times as many cycles may pass without any answer while tasks start."""
+"""How many times as long nobody answers, or one coordinator follows another, while tasks start."""
+HANDOVER = 6.0
+"""Seconds that a rebalance may take however short the interval is."""
 KEPT_CYCLES = 4
 """How many times as many open cycles are remembered as make a stall."""
 
@@ -100,7 +105,7 @@ class Rules:
     stalled_cycles: int = 3
     silent_intervals: float = 3.0
     interval: float | None = None
-    learned: int = 3
+    learned: int = 1
     unanswered_cycles: int = 3
     only_cycles: bool = False
 
@@ -178,9 +183,10 @@ class State(NamedTuple):
 
     ``missing`` counts, per partition that ever answered, the complete cycles since its last answer; ``unheard`` are
     those for which that is too many. ``partial`` counts complete cycles that waited in vain for partitions that never
-    answered. ``fresh`` is whether the coordinator is another one since the last complete cycle with an answer.
-    ``answers`` are those since the last complete cycle, ``only_heads`` whether one was not read. ``journal`` are the
-    announcements and publications that are not worked into ``waiting`` yet, ``noted`` their files.
+    answered. ``fresh`` is whether the coordinator is another one since the last complete cycle with an answer;
+    ``heard`` are the partitions for which it was answered. ``answers`` are those since the last complete cycle,
+    ``only_heads`` whether one was not read. ``journal`` are the announcements and publications that are not worked into
+    ``waiting`` yet, ``noted`` their files.
     """
 
     begun: tuple[Begun, ...] = ()
@@ -199,6 +205,7 @@ class State(NamedTuple):
     missing: Mapping[Partition, int] = MappingProxyType({})
     unheard: tuple[Partition, ...] = ()
     fresh: bool = False
+    heard: frozenset[Partition] = frozenset()
     journal: Chain = None
     noted: int = 0
     waiting: tuple[Announced, ...] = ()
@@ -227,11 +234,34 @@ def remembered(rules: Rules) -> int:
     return max(rules.stalled_cycles, 1) * KEPT_CYCLES
 
 
+def patience(state: State, rules: Rules, *, starting: bool) -> int:
+    """How many complete cycles in a row may pass without an answer before that is an alarm; ``starting`` is of those
+    who have not answered the coordinator yet. More of them where they are quick: a handover takes as long as it takes.
+    """
+    interval = rules.interval or state.interval
+    return max(rules.unanswered_cycles, int(HANDOVER / interval) if interval else 0) * (STARTING if starting else 1)
+
+
 def items(chain: Chain) -> Iterator[Any]:
     """Newest first."""
     while chain is not None:
         yield chain[0]
         chain = chain[1]
+
+
+def merged(answers: Chain) -> Chain:
+    """The same answers, one for each cycle that is asked for: the newest, and those before it."""
+    if answers is None or answers[1] is None:
+        return answers
+    newest: bytes = answers[0].commit
+    out: Chain = None
+    for mine in (False, True):
+        those = [a for a in items(answers) if (a.commit == newest) is mine]
+        if those:
+            partitions = frozenset[Partition]().union(*(a.partitions for a in those))
+            timed, at = all(a.timed for a in those), max(a.at for a in those)
+            out = (Answer(commit=those[0].commit, at=at, partitions=partitions, timed=timed), out)
+    return out
 
 
 def waiting(state: State) -> tuple[Announced, ...]:

@@ -143,6 +143,15 @@ def test_a_topic_that_is_not_there_is_an_error(bootstrap: str) -> None:
     assert "no-such-topic" in answer.err
 
 
+def test_a_topic_without_an_event_of_the_group_is_told(bootstrap: str, make_topic: Callable[..., str]) -> None:
+    topic = make_topic(1, retention_ms=-1)
+    play(bootstrap, topic, read_trace("idle").lines)
+    where = ("--bootstrap", bootstrap, "--control-topic", topic, "--group", "connect-other", *COMMON)
+    answer = run("stall", *where)
+    assert (answer.code, answer.lines) == (0, [])
+    assert f"{topic} holds no control event of group connect-other" in answer.err
+
+
 def test_it_needs_neither_spark_nor_java_nor_arrow(bootstrap: str, make_topic: Callable[..., str]) -> None:
     topic, trace = make_topic(1, retention_ms=-1), read_trace("dropped_table")
     play(bootstrap, topic, trace.lines)

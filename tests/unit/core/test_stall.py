@@ -304,6 +304,51 @@ def test_a_new_coordinator_is_dead_soon_where_it_owes_a_commit_or_its_interval_i
     assert (owing.verdict, told.verdict) == (Verdict.DEAD, Verdict.DEAD)
 
 
+def test_one_interval_is_enough_to_learn_but_starting_takes_its_time() -> None:
+    sink = Sink().cycles(1)
+    sink.start()
+    sink.wait(3.1)
+    assert sink.verdict is Verdict.DEAD
+    short = sink.state._replace(intervals=(2.0,))
+    assert short.last is not None
+    assert judge(short, short.last + 11.9, Rules()).verdict is Verdict.HEALTHY
+    assert judge(short, short.last + 12.1, Rules()).verdict is Verdict.DEAD
+
+
+# -- a log that was cut -----------------------------------------------------------------------------------------------
+
+
+def test_files_of_a_cycle_whose_start_was_cut_off_are_not_lost_with_the_next() -> None:
+    sink = Sink()
+    # Of another control partition, with the log of which the cut did not keep pace.
+    sink.answer(table="shop.clicks")
+    sink.cycles(3)
+    assert set(sink.heard) <= set(CALM)
+
+
+def test_files_that_the_cycle_of_a_cut_start_passed_over_are_lost() -> None:
+    sink = Sink()
+    sink.answer()
+    sink.complete()
+    assert sink.verdict is Verdict.LOSING
+    sink.cycles()
+    assert sink.verdict is Verdict.HEALTHY
+
+
+def test_a_coordinator_whose_start_was_cut_off_is_known_by_its_complete() -> None:
+    sink = Sink()
+    sink.answer()
+    sink.publish()
+    sink.complete()
+    sink.wait()
+    sink.key = b"after the restart"
+    for _ in range(5):
+        sink.start()
+        sink.complete(through=False)
+        sink.wait()
+    assert set(sink.heard) <= set(CALM)
+
+
 # -- split ------------------------------------------------------------------------------------------------------------
 
 
@@ -389,6 +434,24 @@ def test_a_table_that_was_taken_out_is_forgotten_after_the_restart() -> None:
     sink.key = b"after the restart"
     sink.cycles(3)
     assert sink.verdict is Verdict.HEALTHY
+
+
+def test_a_replaced_table_that_nobody_writes_the_old_files_of_any_more_is_not_lost_for_ever() -> None:
+    sink = healthy()
+    sink.start()
+    sink.answer(table_id=OLD)
+    sink.complete()
+    # The same coordinator goes on; one task writes for the old table for one more cycle.
+    for old, verdict in ((FIRST, Verdict.LOSING), (None, Verdict.HEALTHY)):
+        sink.start()
+        sink.answer(SECOND, table_id=NEW)
+        sink.answer(FIRST, table_id=OLD if old else NEW)
+        sink.publish(table_id=NEW)
+        assert sink.verdict is Verdict.LOSING
+        sink.complete()
+        assert sink.verdict is verdict
+        sink.wait()
+    assert sink.state.lost_files == 3
 
 
 def test_events_of_old_connectors_have_no_table_id() -> None:
@@ -504,6 +567,27 @@ def test_tasks_take_their_time_to_start_after_a_change_of_the_coordinator() -> N
     assert sink.verdict is Verdict.LOSING
 
 
+def test_a_task_that_takes_longer_to_start_than_the_others_is_given_as_long() -> None:
+    sink = healthy()
+    sink.key = b"after the restart"
+    for _ in range(6):
+        assert sink.verdict in CALM
+        sink.start()
+        sink.answer(FIRST)
+        sink.publish()
+        sink.complete(through=False)
+        sink.wait()
+    assert sink.verdict is Verdict.LOSING
+    sink.cycles()
+    for _ in range(3):
+        assert sink.verdict in CALM
+        sink.start()
+        sink.answer(FIRST)
+        sink.publish()
+        sink.complete(through=False)
+    assert sink.verdict is Verdict.LOSING
+
+
 @pytest.mark.parametrize(("before", "cycles"), [(0, 6), (5, 3)])
 def test_no_worker_answers(before: int, cycles: int) -> None:
     sink = Sink().cycles(before)
@@ -518,6 +602,19 @@ def test_no_worker_answers(before: int, cycles: int) -> None:
     assert sink.verdict is Verdict.HEALTHY
 
 
+def test_a_handover_takes_as_long_however_quick_the_cycles_are() -> None:
+    sink = healthy()
+    for n in range(6):
+        assert sink.verdict in CALM, n
+        sink.state = sink.state._replace(intervals=(1.0,) * 5)
+        sink.start()
+        sink.answer(FIRST)
+        sink.publish()
+        sink.complete(through=False)
+        sink.now += 1
+    assert sink.verdict is Verdict.LOSING
+
+
 @pytest.mark.parametrize("busy", [True, False])
 def test_partitions_that_nobody_ever_answered_for(busy: bool) -> None:
     sink = Sink()
@@ -530,7 +627,10 @@ def test_partitions_that_nobody_ever_answered_for(busy: bool) -> None:
         sink.wait()
     assert sink.verdict is Verdict.LOSING
     sink.start()
-    sink.answer(FIRST, SECOND, files=0, timed=busy)
+    sink.answer(FIRST, files=0, timed=busy)
+    assert sink.verdict is Verdict.LOSING
+    sink.answer(SECOND, files=0, timed=busy)
+    assert sink.verdict is Verdict.HEALTHY
     sink.complete(through=busy)
     assert sink.verdict is Verdict.HEALTHY
 

@@ -51,6 +51,31 @@ TRUTH: dict[str, list[tuple[Verdict, ...]]] = {
     ],
     # Tasks took five cycles to start; then there were two coordinators, and nothing was committed to the end.
     "split_by_1_10": [(UNKNOWN, HEALTHY), (HEALTHY, SPLIT, LOSING, SPLIT)],
+    # Idle cycles complete while the catalog is away: they have nothing to commit.
+    "idle_in_an_outage": [
+        (UNKNOWN, HEALTHY),
+        (),
+        (HEALTHY,),
+        (HEALTHY,),
+        (HEALTHY,),
+        (HEALTHY,),
+        (HEALTHY, SLOWING, STALLED),
+        (STALLED, HEALTHY),
+        (HEALTHY,),
+        (HEALTHY,),
+    ],
+    # One of four tables takes no commits for two cycles, another is dropped and made anew. A rebalance makes a
+    # coordinator that passes over what the one before it had left; the new table gets a snapshot later.
+    "several_tables": [
+        (UNKNOWN, HEALTHY),
+        (),
+        (HEALTHY, SLOWING),
+        (SLOWING, HEALTHY),
+        (),
+        (HEALTHY, SLOWING, LOSING),
+        (LOSING,),
+        (LOSING, HEALTHY),
+    ],
     # Two of the four partitions are no more; nobody waits for them.
     "shrunk_topic": [(UNKNOWN, HEALTHY), (), (HEALTHY,), (HEALTHY,)],
 }
@@ -66,11 +91,17 @@ class Step:
 
 
 def replay(trace: Trace, rules: Rules | None = None, *, bodies: bool = True) -> list[Step]:
-    state, steps, rules = State(), [], rules or Rules()
+    events = []
     for line in trace.lines:
         found = seen_of(line.value, key=line.key, headers=line.headers, group=trace.group, bodies=bodies)
         assert found is not None
-        seen = found[1]
+        events.append(found[1])
+    return follow(events, rules or Rules())
+
+
+def follow(events: list[Seen], rules: Rules) -> list[Step]:
+    state, steps = State(), []
+    for seen in events:
         before = judge(state, seen.at, rules).verdict
         state = observe(state, seen, rules)
         steps.append(Step(seen, before, judge(state, seen.at, rules).verdict))
@@ -118,6 +149,33 @@ def test_a_table_is_lost_with_the_first_cycle_that_passes_over_it() -> None:
         for s in replay(trace)
         if s.seen.kind is Kind.COMPLETED and trace.at("table dropped") < s.seen.at < first.seen.at
     ]
+
+
+def test_a_table_made_anew_is_lost_until_the_first_cycle_that_commits_to_it() -> None:
+    trace = read_trace("several_tables")
+    steps = replay(trace)
+    (lost,) = {s.seen.table for s in steps if s.seen.kind is Kind.WRITTEN and s.seen.at < trace.at("t3 dropped")} - {
+        s.seen.table
+        for s in steps
+        if s.seen.kind is Kind.PUBLISHED and trace.at("t3 dropped") < s.seen.at < trace.at("t3 replaced")
+    }
+    first = next(
+        n
+        for n, s in enumerate(steps)
+        if s.seen.kind is Kind.PUBLISHED and s.seen.table == lost and s.seen.at > trace.at("t3 replaced")
+    )
+    complete = next(s for s in steps[first:] if s.seen.kind is Kind.COMPLETED)
+    assert (complete.before, complete.after) == (LOSING, HEALTHY)
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_a_topic_that_was_cut_raises_no_alarm_of_its_own(scene: str) -> None:
+    """Whichever event retention has left as the first one."""
+    whole = replay(read_trace(scene))
+    alarms = {STALLED, LOSING, DEAD, SPLIT}
+    for first in range(1, len(whole), 5):
+        rest = follow([s.seen for s in whole[first:]], Rules())
+        assert not [n for n, s in enumerate(rest, first) if s.after in alarms and whole[n].after not in alarms]
 
 
 @pytest.mark.parametrize(
