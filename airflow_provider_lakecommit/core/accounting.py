@@ -8,12 +8,25 @@ is told, and its range is read again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from airflow_provider_lakecommit.core.model import SpanReport
 from airflow_provider_lakecommit.core.offsets import Coverage
 
-__all__ = ["rows_problem", "spans_problem"]
+__all__ = ["MOST_NAMES", "OTHERS", "add_names", "rows_problem", "spans_problem"]
+
+MOST_NAMES = 500
+"""Names of unknown fields that are told one by one; a record may make up any number of them."""
+NAME_LENGTH = 100
+OTHERS = "(others)"
+
+
+def add_names(told: Counter[str], found: Mapping[str, int]) -> None:
+    """Add counts by name; names are cut to a length, and those beyond :data:`MOST_NAMES` are counted as one."""
+    for name, count in found.items():
+        short = name if len(name) <= NAME_LENGTH else f"{name[:NAME_LENGTH]}…"
+        told[short if short in told or len(told) < MOST_NAMES else OTHERS] += count
 
 
 def spans_problem(spans: Sequence[SpanReport]) -> str | None:

@@ -23,6 +23,7 @@ from uuid import UUID
 
 from airflow_provider_lakecommit.committer.desk import CommitterThread
 from airflow_provider_lakecommit.committer.trim import trim_snapshots
+from airflow_provider_lakecommit.core.accounting import add_names
 from airflow_provider_lakecommit.core.log import Directives, SliceReported
 from airflow_provider_lakecommit.core.settle import passed_ends, settle, valid_through
 from airflow_provider_lakecommit.core.view import AcceptedSlice, CycleState, View, granted
@@ -179,7 +180,7 @@ def _ignored(look: Look, commit_id: UUID) -> dict[str, int]:
     out: Counter[str] = Counter()
     for e in look.entries:
         if isinstance(e, SliceReported) and e.commit_id == commit_id:
-            out.update(e.report.ignored_fields)
+            add_names(out, e.report.ignored_fields)
     return dict(out)
 
 

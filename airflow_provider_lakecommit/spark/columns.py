@@ -55,6 +55,7 @@ __all__ = ["Column", "Refusal", "columns_of"]
 
 _PLAIN = (BooleanType, IntegerType, LongType, StringType, UnknownType)
 _FLOATING = (FloatType, DoubleType)
+_DIGITS_OF_128_BITS = 38
 
 Finish = Callable[["Column", pa.Array], pa.Array]
 
@@ -188,7 +189,7 @@ def _reading(field_: NestedField, target: pa.Field, path: str, rules: Rules) -> 
     elif isinstance(kind, _FLOATING):
         return Reading(target.type, _finite)
     elif isinstance(kind, DecimalType):
-        return Reading(target.type, _fits)
+        return _decimal_reading(target.type)
     elif not isinstance(kind, _PLAIN):
         rules.wrong.append(
             f"column {path} has type {kind}: not landed from JSON, which has no agreed form of it; leave it out of the "
@@ -265,7 +266,20 @@ def _finite(array: pa.Array, _target: pa.DataType) -> pa.Array:
     raise ValueError("not a finite number, or too large for its type")
 
 
+def _decimal_reading(target: pa.DataType) -> Reading:
+    """The parser counts the digits before it widens to the scale: 10000000 passes for a decimal(9, 2). Where digits and
+    scale together are more than 128 bits hold, it takes what is left of an overflow for the number: 5 became a fraction
+    in a decimal(38, 38). So such columns are parsed with 256 bits, which hold all of them.
+    """
+    if target.precision + target.scale <= _DIGITS_OF_128_BITS:
+        return Reading(target, _fits)
+    return Reading(pa.decimal256(target.precision, target.scale), _narrowed)
+
+
 def _fits(array: pa.Array, _target: pa.DataType) -> pa.Array:
-    """The parser counts the digits before it widens to the scale: 10000000 passes for a decimal(9, 2)."""
     array.validate(full=True)
     return array
+
+
+def _narrowed(array: pa.Array, target: pa.DataType) -> pa.Array:
+    return _fits(array, target).cast(target)

@@ -15,7 +15,8 @@ JSON objects for maps are first rewritten, record by record, into what the parse
 
 Unknown fields: ``ignore`` counts them exactly (see :mod:`~airflow_provider_lakecommit.spark.unknown_fields`),
 ``dead_letter`` rejects the record. A block is first parsed so that an unknown field is an error, which costs nothing;
-only when there is one, the slower way is taken.
+only when there is one, the slower way is taken; and where names hardly repeat, the slowest, whose memory they cannot
+swell.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -30,9 +32,10 @@ import pyarrow.json as pj
 from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.spark.columns import Refusal, columns_of
+from airflow_provider_lakecommit.spark.fine_numbers import too_fine, with_decimals
 from airflow_provider_lakecommit.spark.guards import ROW, block_text
 from airflow_provider_lakecommit.spark.map_text import MapRewriter, rewriter_for
-from airflow_provider_lakecommit.spark.unknown_fields import count_inferred, count_parsed, paths_of, shallow
+from airflow_provider_lakecommit.spark.unknown_fields import count_inferred, count_parsed, inferable, paths_of, varied
 
 __all__ = ["Decoded", "JsonDecoder", "Reject"]
 
@@ -41,7 +44,10 @@ REASON_LENGTH = 300
 
 _UNEXPECTED = "unexpected field"
 _ONE_BLOCK = pj.ReadOptions(use_threads=False, block_size=2**31 - 1)
-_WHERE = re.compile(r"Column\((?:/r)?(?P<path>[^)]*)\)(?P<what>.*?)(?: in row \d+)?$", re.DOTALL)
+# The name of a column may have parentheses: what follows the last one is told apart by its words.
+_WHERE = re.compile(
+    r"Column\((?:/r)?(?P<path>.*)\)(?P<what> (?:changed|was specified) .*?)(?: in row \d+)?$", re.DOTALL
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +89,7 @@ class JsonDecoder:
     ) -> None:
         self._columns = columns_of(schema, timestamps or {}, skip, encodings)
         self._rewriter = rewriter_for(self._columns)
+        self._decimals = with_decimals(self._columns)
         self._paths = {node.parsed_at: node.path for c in self._columns for node in c.nodes()}
         self._strict = unknown_fields == "dead_letter"
         self._wire = _wrapped([pa.field(c.name, c.wire) for c in self._columns])
@@ -90,7 +97,7 @@ class JsonDecoder:
         self._target = pa.schema([c.target for c in self._columns])
         # Not Schema.empty_table: that knows no uuids.
         self._empty = pa.Table.from_batches([], schema=self._target)
-        self._seen_unknown = False
+        self._seen_unknown = self._probed = self._varied = False
 
     @property
     def schema(self) -> pa.Schema:
@@ -158,31 +165,47 @@ class JsonDecoder:
     def _block(self, values: Sequence[bytes], ignored: Counter[str]) -> pa.Table:
         if not values:
             return self._empty
-        rows, unknown = self._parse(values, block_text(values))
-        arrays = [c.finish(rows.field(rows.type.get_field_index(c.name))) for c in self._columns]
+        pieces, unknown = self._parse(values)
+        tables = [self._finished(rows) for rows in pieces]
         ignored.update(unknown)
+        return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
+
+    def _finished(self, rows: pa.StructArray) -> pa.Table:
+        arrays = [c.finish(rows.field(rows.type.get_field_index(c.name))) for c in self._columns]
         return pa.Table.from_arrays(arrays, schema=self._target)
 
-    def _parse(self, values: Sequence[bytes], text: bytes) -> tuple[pa.StructArray, Counter[str]]:
-        """The rows as the parser gives them, and the unknown fields among them."""
+    def _parse(self, values: Sequence[bytes]) -> tuple[list[pa.StructArray], Counter[str]]:
+        """The rows as the parser gives them, in pieces, and the unknown fields among them."""
         if self._strict or not self._seen_unknown:
             try:
-                return self._read(text, "error", len(values)), Counter()
+                return [self._read(values, "error")], Counter()
             except Refusal as refusal:
                 if self._strict or refusal.kind != "unknown_field":
                     raise
                 self._seen_unknown = True
-        if shallow(values):
-            try:
-                rows = self._read(text, "infer", len(values))
-                return rows, count_inferred(self._columns, rows)
-            except Refusal:
-                """Perhaps only the unknown fields contradict each other: read on without them."""
-        rows = self._read(text, "ignore", len(values))
-        return rows, count_parsed(self._columns, values)
+        if not self._varied:
+            # Perhaps only the unknown fields contradict each other: then it is read on without them.
+            with suppress(Refusal):
+                return self._infer(values)
+        return [self._read(values, "ignore")], count_parsed(self._columns, values)
 
-    def _read(self, text: bytes, unexpected: str, values: int) -> pa.StructArray:
-        return _read(text, self._wire, unexpected, values, self._paths)
+    def _infer(self, values: Sequence[bytes]) -> tuple[list[pa.StructArray], Counter[str]]:
+        pieces: list[pa.StructArray] = []
+        unknown: Counter[str] = Counter()
+        for start, end in inferable(values, self._probed):
+            pieces.append(rows := self._read(values[start:end], "infer"))
+            unknown.update(count_inferred(self._columns, rows))
+            if varied(rows.type):
+                self._varied = True
+                raise Refusal("unknown_field", None, "the names of unknown fields vary too much")
+            self._probed = True
+        return pieces, unknown
+
+    def _read(self, values: Sequence[bytes], unexpected: str) -> pa.StructArray:
+        rows = _read(block_text(values), self._wire, unexpected, len(values), self._paths)
+        if (path := too_fine(self._decimals, rows, values)) is not None:
+            raise Refusal("wrong_value", path, f"column {path}: a number has too many digits behind its point")
+        return rows
 
     def _explained(self, value: bytes, refusal: Refusal) -> Refusal:
         """The refusal of a single value, with the field or column that is to blame."""
@@ -217,7 +240,13 @@ def _wrapped(fields: Sequence[pa.Field]) -> pa.Schema:
 
 
 def _reject(index: int, refusal: Refusal) -> Reject:
-    return Reject(index=index, kind=refusal.kind, column=refusal.column, reason=refusal.reason[:REASON_LENGTH])
+    column = None if refusal.column is None else _told(refusal.column)
+    return Reject(index=index, kind=refusal.kind, column=column, reason=_told(refusal.reason))
+
+
+def _told(text: str) -> str:
+    """Text that a log can bear and that UTF-8 can hold: a name in a record may be half of a surrogate pair."""
+    return text[:REASON_LENGTH].encode(errors="backslashreplace").decode()
 
 
 def _read(text: bytes, wire: pa.Schema, unexpected: str, values: int, paths: Mapping[str, str]) -> pa.StructArray:

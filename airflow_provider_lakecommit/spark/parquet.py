@@ -8,8 +8,9 @@ Contract: :class:`FileFormat` reads the ``write.*`` properties once; what they d
 Memory: a row group's pages are all that is held of a file. Values are handed to a page in batches that are small where
 values are big, because a page is only ended between two batches.
 
-Failure story: a property that cannot be obeyed and would change what readers see (another format, an unknown codec, a
-number that is none) is a :class:`TableError` when the window is planned.
+Failure story: a property that cannot be obeyed (another format, an unknown codec, a level that the codec lacks, a
+number that is none or out of its range) is a :class:`TableError` when the window is planned. Some would be no error
+later: Parquet's writer ends its process over a negative row limit of a page, and never ends over one of zero.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ ZSTD_LEVEL = 2
 """As small as with level 3 on what we measured, in less time."""
 MOST_VALUES = 4096
 """Values that are handed to a page at once, where they are small."""
+MOST = 2**63 - 1
 
 _CODECS = {"zstd", "gzip", "snappy", "lz4", "brotli"}
 _BLOOM = TableProperties.PARQUET_BLOOM_FILTER_COLUMN_ENABLED_PREFIX + "."
@@ -77,7 +79,7 @@ class FileFormat:
             **self._compression(),
             "data_page_size": self._page_bytes,
             "max_rows_per_page": self._whole(TableProperties.PARQUET_PAGE_ROW_LIMIT),
-            "dictionary_pagesize_limit": self._whole(TableProperties.PARQUET_DICT_SIZE_BYTES),
+            "dictionary_pagesize_limit": self._whole(TableProperties.PARQUET_DICT_SIZE_BYTES, least=0),
             # As other engines write decimals of up to 18 digits.
             "store_decimal_as_integer": True,
         }
@@ -110,7 +112,14 @@ class FileFormat:
             )
         level: int | None = ZSTD_LEVEL if codec == "zstd" else None
         if TableProperties.PARQUET_COMPRESSION_LEVEL in self._properties and codec not in ("snappy", "lz4"):
-            level = self._whole(TableProperties.PARQUET_COMPRESSION_LEVEL)
+            level = self._whole(TableProperties.PARQUET_COMPRESSION_LEVEL, least=-MOST)
+            try:
+                pa.Codec(codec, level).compress(b"")
+            except (OSError, OverflowError) as e:
+                raise TableError(
+                    f"{self._table}: table property {TableProperties.PARQUET_COMPRESSION_LEVEL}={level} is no level of "
+                    f"{codec}; correct it"
+                ) from e
         return {"compression": codec, "compression_level": level}
 
     def _bloom_filters(self, schema: Schema, paths: Mapping[int, str]) -> dict[str, float]:
@@ -127,12 +136,15 @@ class FileFormat:
                 filters[paths[field]] = self._fraction(f"{_BLOOM_FPP}{name}", _BLOOM_FPP_DEFAULT)
         return filters
 
-    def _whole(self, name: str) -> int:
+    def _whole(self, name: str, *, least: int = 1) -> int:
         told = self._properties.get(name, DEFAULTS.get(name))
         try:
-            return int(str(told))
+            value = int(str(told))
         except ValueError as e:
             raise TableError(f"{self._table}: table property {name}={told!r} is not a whole number; correct it") from e
+        if not least <= value <= MOST:
+            raise TableError(f"{self._table}: table property {name}={value} is not from {least} to {MOST}; correct it")
+        return value
 
     def _fraction(self, name: str, default: float) -> float:
         told = self._properties.get(name, str(default))

@@ -7,6 +7,9 @@ unscaled text, bytes of a uuid), ``None`` included; sources may be nested in str
 position: two fields of one source, fields that were dropped (void) and fields whose source is gone are as good as any.
 -0.0 and 0.0 are two values, NaN is one.
 
+The path of a partition names it for people; readers have its values from the manifest. So what is longer than a file
+system or an object store takes for a name is cut, with a digest behind it that keeps partitions apart.
+
 The transforms are pyiceberg's, but where those are wrong or missing: nanoseconds before 1970 in buckets and hours of
 nanoseconds. A transform that nobody here knows, or that cannot take its column, is a :class:`TableError` before a
 record is read.
@@ -17,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -37,6 +41,10 @@ Numbers = np.ndarray[Any, Any]
 
 _NANOS = (TimestampNanoType, TimestamptzNanoType)
 _NANOS_PER_HOUR = 3_600_000_000_000
+_PATH_BYTES = 600
+"""Of a partition's path; the key of an object has at most 1,024, with all that is around it."""
+_PART_BYTES, _DIGEST = 200, 16
+"""Of a folder's name, which has at most 255 bytes; and of the digest at the end of one that was cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +67,11 @@ class _Place(PartitionKey):
     @cached_property
     def partition(self) -> Record:
         return Record(*(v.value for v in self.field_values))
+
+    def to_path(self) -> str:
+        parts = super().to_path().split("/")
+        most = min(_PART_BYTES, max(2 * _DIGEST, _PATH_BYTES // len(parts)))
+        return "/".join(p if len(p) <= most else _cut(p, most) for p in parts)
 
 
 class Partitioning:
@@ -166,6 +179,11 @@ def _encodable(array: pa.Array) -> pa.Array:
     bits = pa.int32() if array.type.bit_width == 32 else pa.int64()
     one_nan = pc.if_else(pc.is_nan(array), pa.scalar(float("nan"), array.type), array)
     return _one(one_nan).view(bits)
+
+
+def _cut(part: str, most: int) -> str:
+    """The beginning of a name, which is percent-encoded, and a digest of all of it."""
+    return f"{part[: most - _DIGEST - 1]}~{sha256(part.encode()).hexdigest()[:_DIGEST]}"
 
 
 def _plain(array: pa.Array) -> pa.Array:

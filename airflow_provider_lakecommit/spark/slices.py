@@ -27,7 +27,7 @@ from confluent_kafka import Message
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 
-from airflow_provider_lakecommit.core.accounting import spans_problem
+from airflow_provider_lakecommit.core.accounting import add_names, spans_problem
 from airflow_provider_lakecommit.core.budgets import over_budget
 from airflow_provider_lakecommit.core.model import Counts, Slice, Span, SpanReport, TableTarget
 from airflow_provider_lakecommit.exceptions import AccountingError, LakecommitError, TableError
@@ -204,7 +204,7 @@ class _SliceRun:
         totals.bytes += chunk.bytes
         decoded = self._decoder.decode(values)
         self._count(chunk, places, decoded)
-        totals.ignored.update(decoded.ignored)
+        add_names(totals.ignored, decoded.ignored)
         self._sample(messages, decoded)
         if not self._blocked():
             self._write(messages, decoded)

@@ -5,8 +5,11 @@ Contract: a path is counted once for each value that is not ``null``; what is in
 List elements add ``.element`` and map values ``.value``, as in the table's own column names; the keys of a map are no
 fields. Maps are lists of pairs here, as the parser gets them. Two ways, the same counts: from the types that the
 parser inferred for a block (:func:`count_inferred`, fast), and by reading each record in Python (:func:`count_parsed`),
-where the fields of a block contradict each other. Inferring builds nested types as deep as the data, so it is only for
-blocks that :func:`shallow` has bounded.
+where the fields of a block contradict each other, or their names hardly repeat (ids as names, for example).
+
+Inferring builds nested types as deep as the data, and for every name a column as long as the block: memory and time
+are names times records. So it is only for pieces that :func:`inferable` has bounded, and :func:`varied` tells when
+reading one by one costs less.
 """
 
 from __future__ import annotations
@@ -16,21 +19,51 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_lakecommit.spark.columns import Column, Refusal
 
-__all__ = ["count_inferred", "count_parsed", "paths_of", "shallow"]
+__all__ = ["count_inferred", "count_parsed", "inferable", "paths_of", "varied"]
 
 DEEPEST = 256
+MOST_MEMBERS = 1 << 13
+"""Members of a value up to which its names may become columns."""
+PROBE_CELLS, MOST_CELLS = 1 << 22, 1 << 25
+"""Names times records of the first piece, which tells whether names vary, and of others: 270 MB at the worst."""
+VARIED = 256
+"""Columns of an inferred piece from which on reading one by one costs less."""
 
 
-def shallow(values: Sequence[bytes]) -> bool:
-    """Whether no value can be nested deeper than Arrow's types can bear: a depth needs as many opening brackets."""
+def inferable(values: Sequence[bytes], probed: bool) -> Iterator[tuple[int, int]]:
+    """The values in pieces whose types can be inferred within bounds, however many different names they have.
+
+    :param probed: whether names were few so far
+    :raises Refusal: a value may be nested deeper than Arrow's types can bear (a depth needs as many opening brackets),
+        or have too many members (each has a colon)
+    """
     array = pa.array(values, pa.binary())
     opened = pc.add(pc.count_substring(array, b"{"), pc.count_substring(array, b"["))
-    return bool(pc.max(opened).as_py() <= DEEPEST)
+    members = pc.count_substring(array, b":").to_numpy()
+    if pc.max(opened).as_py() > DEEPEST or members.max() > MOST_MEMBERS:
+        raise Refusal("unknown_field", None, "too deep or too wide for types to be inferred")
+    before = np.concatenate(([0], np.cumsum(members, dtype=np.int64)))
+    start, most = 0, MOST_CELLS if probed else PROBE_CELLS
+    while start < len(values):
+        cells = (before[start + 1 :] - before[start]) * np.arange(1, len(values) - start + 1)
+        end = start + max(1, int(np.searchsorted(cells, most, side="right")))
+        yield start, end
+        start, most = end, MOST_CELLS
+
+
+def varied(kind: pa.DataType) -> bool:
+    """Whether an inferred type has so many columns that there is no gain in it."""
+    return _columns_in(kind) > VARIED
+
+
+def _columns_in(kind: pa.DataType) -> int:
+    return 1 + sum(_columns_in(kind.field(i).type) for i in range(kind.num_fields))
 
 
 def count_inferred(columns: Iterable[Column], array: pa.Array, at: str = "") -> Counter[str]:

@@ -26,6 +26,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
+from urllib.parse import urlsplit
 from uuid import UUID
 
 import numpy as np
@@ -34,7 +35,8 @@ from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionKey, PartitionSpec
 from pyiceberg.schema import Schema, sanitize_column_names
-from pyiceberg.table.locations import load_location_provider
+from pyiceberg.table import TableProperties
+from pyiceberg.table.locations import LocationProvider, load_location_provider
 from pyiceberg.table.sorting import SortOrder
 from pyiceberg.typedef import Record
 
@@ -96,13 +98,13 @@ class _Layout:
         self.table = target.table
         self.schema = Schema.model_validate_json(target.schema)
         self.spec = PartitionSpec.model_validate_json(target.spec)
-        file_schema = sanitize_column_names(self.schema)
+        file_schema = _file_schema(target.table, self.schema)
         self.arrow = arrow_schema(file_schema)
         self.partitions = Partitioning(self.spec, self.schema)
         self.sorting = Sorting(_sort_order(target), self.schema)
         self.format = FileFormat(target.table, target.properties, self.schema, file_schema)
         self.metrics = Metrics(self.schema, target.properties, self.sorting.columns)
-        self.locations = load_location_provider(target.location, dict(target.properties))
+        self.locations = _locations(target)
 
 
 def file_io(target: TableTarget, properties: Mapping[str, str]) -> FileIO:
@@ -284,6 +286,27 @@ class FanoutWriter:
         if opened is not None:
             values = opened.place.partition if opened.place else Record()
             self._done.append(opened.file.close(values, self._layout.spec.spec_id, self._layout.sorting.order_id))
+
+
+def _file_schema(table: str, schema: Schema) -> Schema:
+    """Columns under the names that they have in a file."""
+    try:
+        return sanitize_column_names(schema)
+    except ValueError as e:
+        raise TableError(f"{table} has a column whose name no file can hold ({e}); rename it") from e
+
+
+def _locations(target: TableTarget) -> LocationProvider:
+    path = target.properties.get(TableProperties.WRITE_DATA_PATH, "")
+    if path and not path.startswith("/") and not urlsplit(path).scheme:
+        raise TableError(
+            f"{target.table}: table property {TableProperties.WRITE_DATA_PATH}={path!r} is relative to the folder of "
+            "each process; correct it"
+        )
+    try:
+        return load_location_provider(target.location, dict(target.properties))
+    except (ValueError, AttributeError, TypeError) as e:
+        raise TableError(f"{target.table}: where its files go is not known: {e}") from e
 
 
 def _sort_order(target: TableTarget) -> SortOrder | None:

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 
-from airflow_provider_lakecommit.core.accounting import rows_problem, spans_problem
+from airflow_provider_lakecommit.core.accounting import MOST_NAMES, OTHERS, add_names, rows_problem, spans_problem
 from airflow_provider_lakecommit.core.model import Counts, Span, SpanReport
 from airflow_provider_lakecommit.core.offsets import OffsetRange
 from tests.unit.core.story import P0, P1
@@ -54,3 +55,16 @@ def test_the_rows_of_the_files_are_the_ones_that_were_reported() -> None:
 @pytest.mark.parametrize("rows", [[4, 5], [4, 7], []])
 def test_other_rows_are_told(rows: list[int]) -> None:
     assert f"hold {sum(rows)} rows, its report says 10" in str(rows_problem(rows, 10))
+
+
+def test_names_that_records_make_up_without_end_are_told_within_bounds() -> None:
+    told: Counter[str] = Counter()
+    add_names(told, {"often": 3, "x" * 1_000_000: 1})
+    add_names(told, {f"id {i}": 2 for i in range(10_000)})
+    add_names(told, {"often": 4, "late": 1})
+
+    assert told["often"] == 7
+    assert told.total() == 3 + 1 + 20_000 + 4 + 1
+    assert len(told) == MOST_NAMES + 1
+    assert told[OTHERS] == 2 * (10_000 - MOST_NAMES + 2) + 1
+    assert max(map(len, told)) <= 101

@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
+import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
@@ -39,7 +40,10 @@ from pyiceberg.types import (
 )
 
 from airflow_provider_lakecommit.exceptions import TableError
+from airflow_provider_lakecommit.spark import decode_json, unknown_fields
+from airflow_provider_lakecommit.spark.columns import Refusal
 from airflow_provider_lakecommit.spark.decode_json import JsonDecoder
+from airflow_provider_lakecommit.spark.unknown_fields import MOST_CELLS, MOST_MEMBERS, PROBE_CELLS, inferable
 
 PLACE = StructType(NestedField(11, "city", StringType(), required=True), NestedField(12, "zip", IntegerType()))
 SCHEMA = Schema(
@@ -580,6 +584,56 @@ def test_ignored_fields_are_counted_exactly(contradiction: bool) -> None:
     assert decoded[0].table["visits"][0].as_py() == [{"city": "b", "zip": None}, {"city": "c", "zip": None}, None]
 
 
+@pytest.mark.parametrize("text", ['{"id":%d,"at %d":1}', '{"id":%d,"by":{"user %d":1}}'])
+def test_names_that_never_repeat_do_not_become_columns_for_all_records(
+    monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    values = [(text % (i, i)).encode() for i in range(3000)]
+    sizes: list[int] = []
+    count = decode_json.count_inferred
+
+    def counted(columns: Any, rows: pa.StructArray) -> Counter[str]:
+        sizes.append(rows.nbytes)
+        return count(columns, rows)
+
+    monkeypatch.setattr(decode_json, "count_inferred", counted)
+    decoder = JsonDecoder(SCHEMA)
+    decoded = [decoder.decode(values), decoder.decode(values)]
+
+    wanted = {"by": 3000} if "by" in text else {f"at {i}": 1 for i in range(3000)}
+    assert [d.table["id"].to_pylist() for d in decoded] == [list(range(3000))] * 2
+    assert [d.ignored for d in decoded] == [wanted, wanted]
+    # All at once would be 3000 times 3000 numbers, 72 MB, in each block.
+    assert len(sizes) == 1
+    assert sizes[0] < 20_000_000
+
+
+def test_pieces_to_infer_are_bounded_by_names_times_records() -> None:
+    values = [b'{"a":1}'] * 3000 + [b"{%s}" % b",".join(b'"k%d":1' % i for i in range(5000))] * 3 + [b"{}"] * 5000
+
+    for probed, most in ((False, PROBE_CELLS), (True, MOST_CELLS)):
+        pieces = list(inferable(values, probed))
+        cells = [(end - start) * sum(v.count(b":") for v in values[start:end]) for start, end in pieces]
+        assert [start for start, _ in pieces] == [0, *(end for _, end in pieces[:-1])]
+        assert pieces[-1][1] == len(values)
+        assert cells[0] <= most
+        assert max(cells) <= MOST_CELLS
+    with pytest.raises(Refusal, match="too wide"):
+        list(inferable([b"{}", b":" * (MOST_MEMBERS + 1)], probed=True))
+
+
+def test_ignored_fields_are_counted_exactly_over_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unknown_fields, "PROBE_CELLS", 20)
+    monkeypatch.setattr(unknown_fields, "MOST_CELLS", 100)
+    values = UNKNOWN * 20 + [b'{"id":7,"x":"text","new":1}'] * 7
+
+    decoded = JsonDecoder(SCHEMA).decode(values)
+
+    assert decoded.table["id"].to_pylist() == [1, 2, 3] * 20 + [7] * 7
+    assert decoded.ignored == {"x": 27, "place.y": 20, "visits.element.z": 40, "ID": 20, "new": 7}
+    assert decoded.rejects == ()
+
+
 def test_unknown_fields_can_be_refused() -> None:
     decoded = JsonDecoder(SCHEMA, unknown_fields="dead_letter").decode(UNKNOWN)
 
@@ -642,6 +696,66 @@ def test_a_reason_is_cut_to_a_length_that_a_log_can_bear() -> None:
 
     assert len(decoded.rejects[0].reason) <= 300
     assert decoded.rejects[0].column == "place.zip"
+
+
+@pytest.mark.parametrize(("precision", "scale"), [(1, 1), (9, 2), (18, 18), (20, 19), (38, 10), (38, 38)])
+def test_a_decimal_is_the_number_that_was_written_or_is_refused(precision: int, scale: int) -> None:
+    exponents = [*(-scale - n for n in (0, 1, 38, 39, 59, 103)), 0, 20, 37]
+    texts = [f"{digits}e{e}" for digits in ("1", "-5", "204.8") for e in exponents]
+    texts += ["9" * n for n in range(1, 39, 4)] + [f"0.{'0' * (scale + n)}1" for n in (-1, 38, 58)]
+    decoder = JsonDecoder(Schema(NestedField(1, "c", DecimalType(precision, scale))))
+
+    for quote in ("", '"'):
+        decoded = decoder.decode([f'{{"c":{quote}{t}{quote}}}'.encode() for t in texts])
+
+        for place, found in zip(decoded.accepted or [], decoded.table["c"].to_pylist(), strict=True):
+            assert found == Decimal(texts[place]), texts[place]
+        assert {r.column for r in decoded.rejects} == {"c"}
+        assert decoded.table.num_rows > 0
+
+
+def test_a_decimal_that_is_too_fine_is_found_at_every_level_and_elsewhere_it_may_be() -> None:
+    kind = DecimalType(9, 2)
+    schema = Schema(
+        NestedField(1, "ratio", DoubleType()),
+        NestedField(2, "in", StructType(NestedField(3, "c", kind))),
+        NestedField(4, "list", ListType(5, kind, element_required=False)),
+        NestedField(6, "map", MapType(7, StringType(), 8, kind, value_required=False)),
+    )
+    values = [
+        *(b'{"ratio":1e-61,"in":{"c":0},"list":[0,null],"map":{"x":0.0}}', b'{"in":{"c":1e-61}}'),
+        *(b'{"list":[1,null,1e-61]}', b'{"map":{"a":null,"b":"1e-61"}}', b'{"x":[1e-61],"in":null,"map":{"a":0}}'),
+        b'{"list":[0],"x":1e-61,"deep":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+    ]
+
+    decoded = JsonDecoder(schema).decode(values)
+
+    assert decoded.accepted == [0, 4]
+    assert [r.column for r in decoded.rejects] == ["in.c", "list.element", "map.value", None]
+    digits = b'{"list":[0],"ratio":1e-61,"x":%s}' % (b"1" * 200)
+    assert JsonDecoder(schema).decode([digits, digits]).ignored == {"x": 2}
+
+
+@pytest.mark.parametrize("name", ["price (EUR)", "a)b", "(", "/r", "x) changed", "a.b", 'q"', "b\\s", "", "ü\n"])
+@pytest.mark.parametrize("text", ['{%s:"x"}', "{%s:1,%s:2}", '{"place":{%s:[]}}'])
+def test_a_column_of_any_name_is_named_by_its_reject(name: str, text: str) -> None:
+    schema = Schema(
+        NestedField(1, name, LongType()), NestedField(2, "place", StructType(NestedField(3, name, LongType())))
+    )
+
+    decoded = JsonDecoder(schema).decode([text.replace("%s", json.dumps(name)).encode()])
+
+    (reject,) = decoded.rejects
+    assert (reject.kind, reject.column) == ("wrong_value", f"place.{name}" if "place" in text else name)
+
+
+def test_a_name_that_is_half_a_surrogate_pair_is_told_in_text_that_can_be_written() -> None:
+    values = [b'{"id":1,"x":1,"\\ud800":2}', b'{"id":1,"place":{"city":"a","x":1},"\\udfff":{}}']
+
+    decoded = JsonDecoder(SCHEMA, unknown_fields="dead_letter").decode(values)
+
+    assert [r.kind for r in decoded.rejects] == ["unknown_field", "unknown_field"]
+    assert [r.reason.encode()[-6:] for r in decoded.rejects] == [b"\\ud800", b"\\udfff"]
 
 
 def test_the_columns_to_skip_are_unknown_fields_of_the_record() -> None:

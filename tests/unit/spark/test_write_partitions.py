@@ -111,6 +111,24 @@ def test_identity_values_reach_the_manifest_unchanged(catalog: Catalog, name: st
     assert table.scan().to_arrow().num_rows == len(VALUES[name])
 
 
+def test_values_too_long_for_the_name_of_a_folder_are_cut_in_the_path_alone(catalog: Catalog) -> None:
+    values = ["x" * 5000 + "a", "x" * 5000 + "b", "é/" * 100, "x" * 198]
+    schema, data = table_of(StringType(), values)
+    fields = [PartitionField(1, 1000 + i, TruncateTransform(5001 + i), f"c{i}") for i in range(4)]
+    for spec, most in ((PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "c")), 200), (fields, 150)):
+        spec = spec if isinstance(spec, PartitionSpec) else PartitionSpec(*spec)
+        table = catalog.create_table(f"shop.by{most}", schema, partition_spec=spec)
+
+        files = written(table, data)
+        appended(table, sent(files, table))
+
+        assert {f.partition[0] for f in files} == set(values)
+        assert table.scan().to_arrow()["c"].sort().to_pylist() == sorted(values)
+        folders = [Path(urlparse(f.file_path).path).parent for f in files]
+        assert len(set(folders)) == len(values)
+        assert all(len(part) <= most for folder in folders for part in folder.parts if part.startswith("c"))
+
+
 def test_nan_counts_and_the_sort_order_reach_the_manifest(catalog: Catalog) -> None:
     schema = Schema(NestedField(1, "x", DoubleType()))
     table = catalog.create_table("shop.by", schema, sort_order=SortOrder(SortField(1, IdentityTransform())))

@@ -213,6 +213,18 @@ REFUSED = [
     ({"write.parquet.compression-codec": "lzo"}, "write.parquet.compression-codec=lzo: set one of brotli, gzip"),
     ({"write.parquet.compression-level": "high"}, "write.parquet.compression-level='high' is not a whole number"),
     (
+        {"write.parquet.compression-codec": "gzip", "write.parquet.compression-level": "22"},
+        "write.parquet.compression-level=22 is no level of gzip",
+    ),
+    ({"write.parquet.compression-level": "9999999999"}, "write.parquet.compression-level=9999999999 is no level"),
+    ({"write.parquet.page-row-limit": "0"}, "write.parquet.page-row-limit=0 is not from 1"),
+    ({"write.parquet.page-row-limit": "-3"}, "write.parquet.page-row-limit=-3 is not from 1"),
+    ({"write.parquet.page-size-bytes": str(2**63)}, f"write.parquet.page-size-bytes={2**63} is not from 1"),
+    ({"write.target-file-size-bytes": "0"}, "write.target-file-size-bytes=0 is not from 1"),
+    ({"write.data.path": "lake/orders"}, "write.data.path='lake/orders' is relative"),
+    ({"write.py-location-provider.impl": "no.such.Thing"}, "where its files go is not known"),
+    ({"write.py-location-provider.impl": f"{__name__}.NoSuchThing"}, "where its files go is not known"),
+    (
         {
             "write.parquet.bloom-filter-enabled.column.id": "true",
             "write.parquet.bloom-filter-fpp.column.id": "2",
@@ -230,3 +242,10 @@ def test_what_cannot_be_obeyed_is_refused_before_a_row_is_written(
     check_target(target)
     with pytest.raises(TableError, match=re.escape(message)):
         check_target(replace(target, properties=properties))
+
+
+def test_names_that_are_the_same_in_a_file_are_refused_before_a_row_is_written(catalog: Catalog) -> None:
+    schema = Schema(NestedField(1, "a b", LongType()), NestedField(2, "a_x20b", LongType()))
+
+    with pytest.raises(TableError, match="multiple fields for name a_x20b"):
+        check_target(target_of(catalog.create_table("shop.orders", schema)))
