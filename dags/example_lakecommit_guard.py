@@ -2,8 +2,9 @@
 """Guards on commits: work that waits for a fresh table, work that keeps off a connector that stalls, a page for people,
 and a landing that starts when enough waits for it.
 
-They read the control topic and nothing else, so they need neither a catalog nor Spark nor Java, and a connector needs
-no change.
+The guards read the control topic and nothing else, so they need neither a catalog nor Spark nor Java, and a connector
+needs no change. They need `kafka_default`; the guard of a connector by its name also `kafka_connect_default`, an `http`
+connection to Kafka Connect, from which it learns the control topic; watchers and waits also a triggerer.
 """
 
 from __future__ import annotations

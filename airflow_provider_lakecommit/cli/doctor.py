@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_lakecommit.cli.output import Exit, Output
-from airflow_provider_lakecommit.cli.session import LocalSpark, SparkSection
+from airflow_provider_lakecommit.cli.session import LocalSpark, SparkSection, engine_of
 from airflow_provider_lakecommit.cycle.rim import Rim
 from airflow_provider_lakecommit.doctor.brokers import brokers
 from airflow_provider_lakecommit.doctor.executor import executor
@@ -83,6 +83,10 @@ def _executor(
         if any(word in key for key in properties for word in _SECRET):
             place = ""
         try:
+            # As a landing does it: Spark's own client goes on asking for ten minutes where nobody listens.
+            warm = engine_of(section, spec.landing.name, say=output.say, on_start=lambda: None)
+            warm.start()
+            warm.close()
             seen, began = _through_connect(section.remote, place, properties)
         except ImportError as e:
             yield warn(

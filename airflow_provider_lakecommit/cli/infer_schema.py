@@ -56,7 +56,8 @@ def infer_schema(
     else:
         output.lines(to_yaml(topics, landing, found, columns, wrong))
     if not any(c.type is not None for c in columns):
-        output.say(f"{', '.join(topics)}: no column could be found in {found.values} records")
+        why = "".join(f"; {reason}: {n} ({', '.join(places)})" for reason, (n, places) in found.refused.items())
+        output.say(f"{', '.join(topics)}: no column could be found in {found.values} records{why}")
         return Exit.REFUSED
     return Exit.DONE
 

@@ -3,7 +3,8 @@
 
 Contract: 0 done; 1 refused or failed, with one line that says why; 2 bad usage or a bad spec; 128 + n when signal n
 ended it. Nothing is imported for a command before that command runs, so that help and mistakes are answered at once.
-Only what nobody foresaw ends in a traceback; like all text it is free of the spec's secrets.
+Only what nobody foresaw ends in a traceback, and a library that is not installed is not of that; like all text it is
+free of the spec's secrets.
 """
 
 from __future__ import annotations
@@ -54,10 +55,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Whoever read our results has gone; so has the place to say so, also for the interpreter's last flush.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.REFUSED
-    except Exception as e:
-        output.say(traceback.format_exc())
-        output.error(e)
+    except ModuleNotFoundError as e:
+        if (e.name or "").startswith("airflow_provider_lakecommit"):
+            return _unforeseen(e, output)
+        # Left out on purpose where only guards are installed.
+        output.error(ModuleNotFoundError(f"{e}: this command needs it, and it is not installed here"))
         return Exit.REFUSED
+    except Exception as e:
+        return _unforeseen(e, output)
+
+
+def _unforeseen(error: Exception, output: Output) -> int:
+    output.say("".join(traceback.format_exception(error)))
+    output.error(error)
+    return Exit.REFUSED
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -52,7 +52,7 @@ def ledger_init(rim: Rim, start: Start) -> dict[str, Any]:
     A partition whose topic the ledger knows goes on at the stated offset only if that is ahead; otherwise it goes on
     where it is.
 
-    :raises SourceError: an offset is stated for a partition that the topic lacks
+    :raises SourceError: an offset is stated for a partition that the topic lacks, or that is past the end of the log
     :raises CatalogError: the catalog is away
     """
     rim.control.ensure()
@@ -78,6 +78,12 @@ def _wanted(partitions: Mapping[SourcePartition, Watermark], start: Start) -> di
     known = {(p.topic, p.partition): p for p in partitions}
     if unknown := [f"{t}[{n}]" for t, n in start if (t, n) not in known]:
         raise SourceError(f"{', '.join(unknown)}: the source has no such partition")
+    # Every plan would be refused until the log is as long, and what comes up to there would never be read.
+    ends = {known[place]: (offset, partitions[known[place]].high) for place, offset in start.items()}
+    if beyond := [
+        f"{p} ends at {high}, and not at {offset} or later" for p, (offset, high) in ends.items() if offset > high
+    ]:
+        raise SourceError(f"{'; '.join(beyond)}: nothing is changed; state offsets that the log has, or `latest`")
     return {p: start.get(place, partitions[p].start) for place, p in known.items()}
 
 

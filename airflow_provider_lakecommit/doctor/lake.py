@@ -70,7 +70,7 @@ def _table(rim: Rim, name: str, found: list[Table]) -> Iterable[Finding]:
     # Also says what `create` lacks, and which columns this landing cannot fill.
     table = table_of(rim, name, dry=True)
     if there is None:
-        yield ok(check, "does not exist; the first run makes it as stated")
+        yield ok(check, "does not exist; the first run makes it as stated, and its storage is looked at after that")
         return
     found.append(there)
     yield ok(check, f"format version {table.format_version}, {len(table.schema().fields)} columns, {table.location()}")

@@ -105,6 +105,8 @@ def test_offsets_that_retention_removed_are_an_error_until_a_person_decides(
     with pytest.raises(SourceError, match=r"removed.*\[50, 80\).*ledger init"):
         world.open("a")
     with world.rim() as rim:
+        with pytest.raises(SourceError, match=r"\[0\] ends at 100, and not at 101 or later: nothing is changed"):
+            ledger_init(rim, {(topic, 0): 101})
         ledger_init(rim, "earliest")
     world.settle()
     world.check(Counter([*range(50), *range(80, 100)]))

@@ -112,6 +112,14 @@ def test_brokers_and_catalog_that_are_away_are_both_told_in_one_run(world: World
     assert kafka["bootstrap.servers"] in found["brokers"]
 
 
+def test_a_spark_connect_server_that_is_away_is_told_at_once(world: World) -> None:
+    # Spark's own client goes on for ten minutes, which is longer than a test may take.
+    spec = spec_of(world, spark={"remote": f"sc://127.0.0.1:{free_port()}"})
+    (found,) = (f for f in examine(spec, Output(as_json=False), every=None, spark=True) if f.level is Level.FAIL)
+    assert found.check == "executor"
+    assert "cannot be reached" in found.seen
+
+
 def test_a_source_topic_that_is_missing_or_forgets_too_soon(world: World, admin: AdminClient) -> None:
     topic = str(world.landing.topics)
     assert list(bad(spec_of(world), every=timedelta(days=4))) == [f"retention of {topic}"]

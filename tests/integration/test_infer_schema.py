@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from confluent_kafka import Producer
 
 from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet, SourcePartition
 from airflow_provider_lakecommit.core.planning import Watermark
@@ -104,3 +105,16 @@ def test_a_topic_without_records_is_refused(bootstrap: str, make_topic: Callable
     answer = run("infer-schema", make_topic(1), "--bootstrap", bootstrap)
     assert answer.code == 1
     assert "no column could be found in 0 records" in answer.err
+
+
+def test_a_topic_of_something_else_is_refused_and_says_why(bootstrap: str, make_topic: Callable[..., str]) -> None:
+    topic = make_topic(1)
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for value in (b"\xff\x00", b"{", b"[1]"):
+        producer.produce(topic, value, partition=0)
+    producer.flush()
+    answer = run("infer-schema", topic, "--bootstrap", bootstrap)
+    assert answer.code == 1
+    assert (
+        f"in 3 records; is not JSON: 2 ({topic}[0]@0, {topic}[0]@1); is no JSON object: 1 ({topic}[0]@2)" in answer.err
+    )

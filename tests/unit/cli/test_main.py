@@ -113,6 +113,32 @@ def test_what_nobody_foresaw_is_1_with_a_traceback_without_secrets(
     assert "canary-4711" not in err
 
 
+@pytest.mark.parametrize(
+    ("command", "library", "lines"),
+    [
+        (["rescue", "--connector", "x", "--catalog", "{spec}", "--bootstrap", "127.0.0.1:1"], "pyiceberg", 1),
+        (["status", "{spec}"], "airflow_provider_lakecommit.cli.status", None),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else value,
+)
+def test_a_library_that_is_not_installed_is_one_line_and_a_module_of_ours_a_traceback(
+    command: list[str], library: str, lines: int | None, spec_file: Callable[..., str]
+) -> None:
+    without = "import sys; sys.modules[sys.argv[1]] = None; from airflow_provider_lakecommit.cli.main import main; "
+    told = [part.format(spec=spec_file()) for part in command]
+    done = subprocess.run(
+        [sys.executable, "-c", f"{without}sys.exit(main(sys.argv[2:]))", library, *told],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+    assert done.returncode == Exit.REFUSED
+    assert library in done.stderr
+    assert ("Traceback" in done.stderr) is (lines is None)
+    assert lines is None or len(done.stderr.splitlines()) == lines
+
+
 def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:
         face.main(["--version"])
