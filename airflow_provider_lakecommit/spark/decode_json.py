@@ -195,7 +195,7 @@ class JsonDecoder:
         for start, end in inferable(values, self._probed):
             pieces.append(rows := self._read(values[start:end], "infer"))
             unknown.update(count_inferred(self._columns, rows))
-            if varied(rows.type):
+            if varied(rows.type, self._wire.field(ROW).type):
                 self._varied = True
                 raise Refusal("unknown_field", None, "the names of unknown fields vary too much")
             self._probed = True

@@ -183,7 +183,11 @@ def _encodable(array: pa.Array) -> pa.Array:
 
 def _cut(part: str, most: int) -> str:
     """The beginning of a name, which is percent-encoded, and a digest of all of it."""
-    return f"{part[: most - _DIGEST - 1]}~{sha256(part.encode()).hexdigest()[:_DIGEST]}"
+    begin = part[: most - _DIGEST - 1]
+    # No half of an escape: such a path is no URI.
+    if (escape := begin.rfind("%", -2)) >= 0:
+        begin = begin[:escape]
+    return f"{begin}~{sha256(part.encode()).hexdigest()[:_DIGEST]}"
 
 
 def _plain(array: pa.Array) -> pa.Array:

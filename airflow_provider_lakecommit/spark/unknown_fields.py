@@ -33,7 +33,7 @@ MOST_MEMBERS = 1 << 13
 PROBE_CELLS, MOST_CELLS = 1 << 22, 1 << 25
 """Names times records of the first piece, which tells whether names vary, and of others: 270 MB at the worst."""
 VARIED = 256
-"""Columns of an inferred piece from which on reading one by one costs less."""
+"""Unknown columns of an inferred piece from which on reading one by one costs less."""
 
 
 def inferable(values: Sequence[bytes], probed: bool) -> Iterator[tuple[int, int]]:
@@ -57,9 +57,9 @@ def inferable(values: Sequence[bytes], probed: bool) -> Iterator[tuple[int, int]
         start, most = end, MOST_CELLS
 
 
-def varied(kind: pa.DataType) -> bool:
-    """Whether an inferred type has so many columns that there is no gain in it."""
-    return _columns_in(kind) > VARIED
+def varied(kind: pa.DataType, known: pa.DataType) -> bool:
+    """Whether an inferred type has so many columns more than the one that is known that there is no gain in it."""
+    return _columns_in(kind) - _columns_in(known) > VARIED
 
 
 def _columns_in(kind: pa.DataType) -> int:

@@ -43,7 +43,7 @@ from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.spark import decode_json, unknown_fields
 from airflow_provider_lakecommit.spark.columns import Refusal
 from airflow_provider_lakecommit.spark.decode_json import JsonDecoder
-from airflow_provider_lakecommit.spark.unknown_fields import MOST_CELLS, MOST_MEMBERS, PROBE_CELLS, inferable
+from airflow_provider_lakecommit.spark.unknown_fields import MOST_CELLS, MOST_MEMBERS, PROBE_CELLS, inferable, varied
 
 PLACE = StructType(NestedField(11, "city", StringType(), required=True), NestedField(12, "zip", IntegerType()))
 SCHEMA = Schema(
@@ -620,6 +620,13 @@ def test_pieces_to_infer_are_bounded_by_names_times_records() -> None:
         assert max(cells) <= MOST_CELLS
     with pytest.raises(Refusal, match="too wide"):
         list(inferable([b"{}", b":" * (MOST_MEMBERS + 1)], probed=True))
+
+
+def test_the_columns_of_a_wide_table_do_not_vary() -> None:
+    known = pa.struct([(f"c{i}", pa.int64()) for i in range(1000)])
+
+    assert not varied(pa.struct([*known, pa.field("unknown", pa.int64())]), known)
+    assert varied(pa.struct([*known, *(pa.field(f"at {i}", pa.int64()) for i in range(300))]), known)
 
 
 def test_ignored_fields_are_counted_exactly_over_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
