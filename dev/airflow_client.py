@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The few questions that the local stack asks Airflow's REST interface, and what a user does by its buttons.
 
-Failure story: an answer that is no success is an :class:`AirflowAnswerError` with what Airflow said; a Dag that does
-not appear is one with the import error of its file.
+Failure story: a question that met a locked database is asked again; any other answer that is no success is an
+:class:`AirflowAnswerError` with what Airflow said; a Dag that does not appear is one with the import error of its file.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from typing import Any
 ANSWER_SECONDS = 30.0
 LOOK_SECONDS = 0.2
 FINISHED = frozenset({"success", "failed"})
+BUSY, TRIES = '"Database error"', 5
+"""What Airflow says of a SQLite database that stayed locked; it has changed nothing then."""
 
 
 class AirflowAnswerError(RuntimeError):
@@ -150,7 +152,15 @@ class AirflowClient:
     def _ask(self, verb: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         if self._token is None:
             self._token = str(self._send("POST", "/auth/token", self._login)["access_token"])
-        return self._send(verb, f"/api/v2{path}", body)
+        tries = TRIES
+        while True:
+            try:
+                return self._send(verb, f"/api/v2{path}", body)
+            except AirflowAnswerError as error:
+                tries -= 1
+                if BUSY not in str(error) or not tries:
+                    raise
+            time.sleep(LOOK_SECONDS)
 
     def _send(self, verb: str, path: str, body: dict[str, Any] | None) -> dict[str, Any]:
         data = None if body is None else json.dumps(body).encode()
