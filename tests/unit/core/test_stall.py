@@ -89,6 +89,13 @@ class Sink:
             self.wait()
         return self
 
+    def half_a_cycle(self) -> None:
+        """One that only the first task answers: it is committed without the other one."""
+        self.start()
+        self.answer(FIRST)
+        self.publish()
+        self.complete(through=False)
+
 
 def healthy(**rules: Any) -> Sink:
     return Sink(**rules).cycles(5)
@@ -168,10 +175,7 @@ def test_a_cycle_that_a_rebalance_cuts_off_is_no_failure() -> None:
 
 def test_a_cycle_that_a_rebalance_cuts_off_is_none_with_a_task_that_was_heard_too_late_before() -> None:
     sink = Sink()
-    late = sink.start()
-    sink.answer(FIRST)
-    sink.publish()
-    sink.complete(through=False)
+    late = sink.half_a_cycle()
     sink.answer(SECOND, commit=late)
     sink.wait()
     sink.start()
@@ -466,10 +470,7 @@ def test_events_of_old_connectors_have_no_table_id() -> None:
 def test_a_late_answer_is_committed_with_the_next_cycle() -> None:
     sink = healthy()
     for _ in range(10):
-        late = sink.start()
-        sink.answer(FIRST)
-        sink.publish()
-        sink.complete(through=False)
+        late = sink.half_a_cycle()
         sink.wait(0.5)
         sink.answer(SECOND, commit=late)
         sink.wait(0.5)
@@ -496,10 +497,7 @@ def test_an_answer_that_comes_while_the_commit_is_under_way_is_not_lost() -> Non
 
 def test_what_was_announced_before_a_cycle_must_be_in_it() -> None:
     sink = healthy()
-    late = sink.start()
-    sink.answer(FIRST)
-    sink.publish()
-    sink.complete(through=False)
+    late = sink.half_a_cycle()
     sink.answer(SECOND, commit=late, table="shop.gone")
     sink.cycles()
     assert sink.verdict is Verdict.LOSING
@@ -529,10 +527,7 @@ def test_another_control_partition_may_be_read_later(ahead: float, through: bool
 def test_half_of_the_workers_silent_is_losing_until_they_answer() -> None:
     sink, heard = healthy(), []
     for _ in range(4):
-        sink.start()
-        sink.answer(FIRST)
-        sink.publish()
-        sink.complete(through=False)
+        sink.half_a_cycle()
         heard.append(sink.verdict)
         sink.wait()
     assert heard == [Verdict.HEALTHY, Verdict.HEALTHY, Verdict.LOSING, Verdict.LOSING]
@@ -572,19 +567,13 @@ def test_a_task_that_takes_longer_to_start_than_the_others_is_given_as_long() ->
     sink.key = b"after the restart"
     for _ in range(6):
         assert sink.verdict in CALM
-        sink.start()
-        sink.answer(FIRST)
-        sink.publish()
-        sink.complete(through=False)
+        sink.half_a_cycle()
         sink.wait()
     assert sink.verdict is Verdict.LOSING
     sink.cycles()
     for _ in range(3):
         assert sink.verdict in CALM
-        sink.start()
-        sink.answer(FIRST)
-        sink.publish()
-        sink.complete(through=False)
+        sink.half_a_cycle()
     assert sink.verdict is Verdict.LOSING
 
 
@@ -607,10 +596,7 @@ def test_a_handover_takes_as_long_however_quick_the_cycles_are() -> None:
     for n in range(6):
         assert sink.verdict in CALM, n
         sink.state = sink.state._replace(intervals=(1.0,) * 5)
-        sink.start()
-        sink.answer(FIRST)
-        sink.publish()
-        sink.complete(through=False)
+        sink.half_a_cycle()
         sink.now += 1
     assert sink.verdict is Verdict.LOSING
 
@@ -620,10 +606,7 @@ def test_partitions_that_nobody_ever_answered_for(busy: bool) -> None:
     sink = Sink()
     for _ in range(3):
         assert sink.verdict in CALM
-        sink.start()
-        sink.answer(FIRST)
-        sink.publish()
-        sink.complete(through=False)
+        sink.half_a_cycle()
         sink.wait()
     assert sink.verdict is Verdict.LOSING
     sink.start()
@@ -905,10 +888,7 @@ def make_trouble(sink: Sink, what: str) -> None:
         case "silence":
             sink.wait(10)
         case "half":
-            sink.start()
-            sink.answer(FIRST)
-            sink.publish()
-            sink.complete(through=False)
+            sink.half_a_cycle()
         case "nobody":
             sink.start()
             sink.complete(through=False)
