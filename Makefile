@@ -51,7 +51,7 @@ docs: $(STAMP) ## HTML documentation in docs/_build/html; warnings are errors
 	@echo "docs/_build/html/index.html"
 
 test: preflight jars ## all tests that need no root, PostgreSQL or browser
-	@$(BIN)/python -m pytest -m "not postgres and not ui and not campaign and not airflow_long and not engine and not toxiproxy and not metastore and not rest and not worker" $(PYTEST)
+	@$(BIN)/python -m pytest --durations=20 -m "not postgres and not ui and not campaign and not airflow_long and not engine and not toxiproxy and not metastore and not rest and not worker" $(PYTEST)
 
 test-all: preflight jars ## also the tests that need more, then what could not be run and why
 	@$(BIN)/python -m dev.test_all $(PYTEST)
