@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -84,9 +85,8 @@ def _executor(
             place = ""
         try:
             # As a landing does it: Spark's own client goes on asking for ten minutes where nobody listens.
-            warm = engine_of(section, spec.landing.name, say=output.say, on_start=lambda: None)
-            warm.start()
-            warm.close()
+            with closing(engine_of(section, spec.landing.name, say=output.say, on_start=lambda: None)) as warm:
+                warm.start()
             seen, began = _through_connect(section.remote, place, properties)
         except ImportError as e:
             yield warn(

@@ -141,7 +141,7 @@ def _origin(rim: Rim, source: SourceState, data: LedgerSection | None) -> Ledger
     later.
     """
     if data is None:
-        starts, control = first_offsets(rim, source), origin_position(rim)
+        starts, control = first_offsets(source.partitions, rim.landing.start), origin_position(rim)
     else:
         starts = {p: data.end(p) for p in data.starts.keys() | source.partitions.keys()}
         control = data.control

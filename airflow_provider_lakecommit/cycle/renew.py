@@ -23,6 +23,7 @@ from airflow_provider_lakecommit.committer.sections import change_section
 from airflow_provider_lakecommit.committer.summary import Kind
 from airflow_provider_lakecommit.core.model import ControlPosition, LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
+from airflow_provider_lakecommit.core.planning import Watermark
 from airflow_provider_lakecommit.core.view import TableLedger
 from airflow_provider_lakecommit.cycle.rim import BEYOND, Rim
 from airflow_provider_lakecommit.exceptions import LedgerError
@@ -92,9 +93,9 @@ def new_section(
     )
 
 
-def first_offsets(rim: Rim, source: SourceState) -> dict[SourcePartition, int]:
-    """Where the landing starts in each partition that there is now."""
-    return {p: w.start if rim.landing.start == "earliest" else w.stable for p, w in source.partitions.items()}
+def first_offsets(partitions: Mapping[SourcePartition, Watermark], start: str) -> dict[SourcePartition, int]:
+    """Where ``earliest`` or ``latest`` is in each partition."""
+    return {p: w.start if start == "earliest" else w.stable for p, w in partitions.items()}
 
 
 def origin_position(rim: Rim) -> ControlPosition:
@@ -161,7 +162,8 @@ def _with_the_spec(rim: Rim, name: str, state: LedgerState, data: LedgerSection 
 def _with_the_topics(rim: Rim, name: str, state: LedgerState, source: SourceState) -> LedgerState:
     """A topic that was added to the landing joins where the landing starts."""
     known = {p.topic for p in own_section(state, rim).starts}
-    added = {p: o for p, o in first_offsets(rim, source).items() if p.topic not in known}
+    firsts = first_offsets(source.partitions, rim.landing.start)
+    added = {p: o for p, o in firsts.items() if p.topic not in known}
     if not added:
         return state
     rim.say(f"{name}: a topic joins at {_starts_text(added)}")

@@ -35,7 +35,7 @@ from airflow_provider_lakecommit.core.planning import Watermark
 from airflow_provider_lakecommit.core.view import Blocked
 from airflow_provider_lakecommit.cycle.open import empty_plan, new_cycle, send_start
 from airflow_provider_lakecommit.cycle.prepare import Prepared, prepare_for_commit
-from airflow_provider_lakecommit.cycle.renew import new_section, origin_position
+from airflow_provider_lakecommit.cycle.renew import first_offsets, new_section, origin_position
 from airflow_provider_lakecommit.cycle.rim import Look, Rim, RunIdentity
 from airflow_provider_lakecommit.cycle.tables import table_of
 from airflow_provider_lakecommit.exceptions import BlockedRangeError, SourceError
@@ -74,7 +74,7 @@ def ledger_init(rim: Rim, start: Start) -> dict[str, Any]:
 
 def _wanted(partitions: Mapping[SourcePartition, Watermark], start: Start) -> dict[SourcePartition, int]:
     if isinstance(start, str):
-        return {p: w.start if start == "earliest" else w.stable for p, w in partitions.items()}
+        return first_offsets(partitions, start)
     known = {(p.topic, p.partition): p for p in partitions}
     if unknown := [f"{t}[{n}]" for t, n in start if (t, n) not in known]:
         raise SourceError(f"{', '.join(unknown)}: the source has no such partition")
