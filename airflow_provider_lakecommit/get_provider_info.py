@@ -91,6 +91,17 @@ def get_provider_info() -> dict[str, Any]:
                         "example": None,
                         "default": "control-lakecommit",
                     },
+                    "preload": {
+                        "description": (
+                            "Whether a scheduler with a LocalExecutor loads the libraries of landings before it forks "
+                            "the processes that run tasks: 75 MB that all of them share, and a run of a landing that "
+                            "is shorter by seconds. Read when the scheduler starts."
+                        ),
+                        "version_added": "0.1.0",
+                        "type": "boolean",
+                        "example": None,
+                        "default": "True",
+                    },
                     "spark_grace_seconds": {
                         "description": (
                             "How long a Spark job that is told to stop may take to report the slices it has finished "

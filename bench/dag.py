@@ -2,9 +2,9 @@
 """`python -m bench.dag`: runs of a landing in a live Airflow on a warm Spark Connect server, above Airflow's own floor.
 
 Contract: the floor is a DAG of the same shape (plan, one mapped write, commit, outcome) whose tasks do nothing; what a
-landing's run takes longer is the landing's. Airflow loads the libraries before it forks tasks
-(:mod:`airflow_provider_lakecommit.preload`). The two take turns. Seconds are a run's own, from its start to its end as
-Airflow tells them. The table is compared with the source in the end.
+landing's run takes longer is the landing's. The scheduler loads the libraries before it forks tasks, as it does unless
+it is told not to (`[lakecommit] preload`; ``--without-preload`` tells it). The two take turns. Seconds are a run's own,
+from its start to its end as Airflow tells them. The table is compared with the source in the end.
 """
 
 from __future__ import annotations
@@ -68,18 +68,13 @@ with DAG("landing", **UNSCHEDULED):
     KafkaToIcebergTaskGroup("land", landing=orders, spark_conn_id="spark_connect_default")
 """
 
-PRELOAD = """
-from airflow_provider_lakecommit.preload import preload
-
-preload()
-"""
-
 
 def main(arguments: list[str]) -> int:
     """Run and print; 1 when the table is not what was produced."""
     parser = argparse.ArgumentParser(prog="python -m bench.dag", description=__doc__)
     parser.add_argument("--records", type=int, default=20_000, help="of each window")
     parser.add_argument("--rounds", type=int, default=7, help="the first is not counted: it warms up")
+    parser.add_argument("--without-preload", action="store_true", help="each task imports what it needs")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="bench-", dir=run_dir()) as folder, ExitStack() as stack:
         place = Path(folder)
@@ -89,7 +84,7 @@ def main(arguments: list[str]) -> int:
         catalog = load_catalog("lakecommit", **settings)
         catalog.create_namespace("bench")
         catalog.create_table("bench.orders", SCHEMA, partition_spec=BY_DAY)
-        client = _airflow(stack, place, broker, server, settings).client
+        client = _airflow(stack, place, broker, server, settings, preload=not options.without_preload).client
         for dag in ("floor", "landing"):
             client.await_dag(dag, RUN_SECONDS)
         total = options.records * options.rounds
@@ -113,7 +108,9 @@ def main(arguments: list[str]) -> int:
     return 1 if found.wrong else 0
 
 
-def _airflow(stack: ExitStack, place: Path, broker: Broker, server: ConnectServer, catalog: dict[str, str]) -> Airflow:
+def _airflow(
+    stack: ExitStack, place: Path, broker: Broker, server: ConnectServer, catalog: dict[str, str], *, preload: bool
+) -> Airflow:
     """An Airflow with the two DAGs and the connections that lead to the parts here."""
     dags = place / "dags"
     dags.mkdir()
@@ -133,12 +130,12 @@ def _airflow(stack: ExitStack, place: Path, broker: Broker, server: ConnectServe
             "iceberg_default": {"conn_type": "iceberg", "extra": {"name": "lakecommit", **catalog}},
             "spark_connect_default": {"conn_type": "spark_connect", "host": "127.0.0.1", "port": server.port},
         },
-        settings={"AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps([bundle])},
+        settings={
+            "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps([bundle]),
+            "AIRFLOW__LAKECOMMIT__PRELOAD": str(preload),
+        },
         deployment="bench",
     )
-    config = airflow.home / "config"
-    config.mkdir()
-    (config / "airflow_local_settings.py").write_text(PRELOAD)
     airflow.migrate()
     airflow.start()
     return airflow

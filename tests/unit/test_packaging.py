@@ -96,6 +96,7 @@ def test_every_module_of_the_checkout_is_in_the_wheel(archives: tuple[Path, Path
 def test_the_entry_points_resolve() -> None:
     ours = distribution(DISTRIBUTION).entry_points
     assert {(point.group, point.name) for point in ours} == {
+        ("airflow.plugins", "lakecommit"),
         ("apache_airflow_provider", "provider_info"),
         ("console_scripts", "lakecommit"),
     }

@@ -73,6 +73,7 @@ RULES = (
     Rule(room="get_provider_info", only=frozenset(), rooms=frozenset()),
     Rule(room="__init__", only=frozenset(), rooms=frozenset()),
     Rule(room="preload", only=frozenset(), rooms=frozenset()),
+    Rule(room="plugins", only=AIRFLOW, rooms=frozenset({"plugins", "preload"})),
     Rule(room="landing", nowhere=SPARK, lazily=AIRFLOW | HEAVY),
     Rule(room="landing_checks", only=frozenset(), rooms=frozenset()),
     Rule(room="spark", nowhere=AIRFLOW),
