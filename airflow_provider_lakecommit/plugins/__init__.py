@@ -7,7 +7,7 @@ next to nothing.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 from airflow.plugins_manager import AirflowPlugin
 
@@ -20,4 +20,4 @@ class LakecommitPlugin(AirflowPlugin):
     """A listener that has a scheduler load libraries before it forks tasks."""
 
     name = "lakecommit"
-    listeners: ClassVar[list[Any]] = [before_forks]
+    listeners: list[Any] = [before_forks]  # noqa: RUF012 - Airflow declares it so
