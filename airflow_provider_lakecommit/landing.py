@@ -66,7 +66,8 @@ class Landing:
     :param dead_letter_max_ratio: share of rejected records that a slice may have, judged from ``1 / ratio`` rejected
         records on
     :param metadata_columns: fill the columns of :data:`METADATA_COLUMNS`
-    :param create: how to make the table if it is missing: ``schema``, ``partition_by``, ``properties``
+    :param create: how to make the table if it is missing: ``schema``, ``partition_by``, ``sort_order``,
+        ``properties``
     :param groups: number of partition groups, that is of mapped write tasks (default 1)
     :param max_records: most source records per window; the default lands all there is
     :param max_bytes: most estimated bytes per window
@@ -124,12 +125,8 @@ class Landing:
     control_events: str = "1.12"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.topics, str) and isinstance(self.topics, Sequence):
-            object.__setattr__(self, "topics", tuple(self.topics))
-        wrong = [f"{key}: {text}" for key, check in CHECKS.items() if (text := check(getattr(self, key)))]
-        if not wrong and self.dead_letter_table == self.table:
-            wrong.append("dead_letter_table: must be another table than `table`")
-        if wrong:
+        object.__setattr__(self, "topics", _parsed("topics", self.topics))
+        if wrong := _wrong({key: getattr(self, key) for key in CHECKS}):
             raise SpecError(f"landing {self.name!r}: " + "; ".join(wrong))
 
     @property
@@ -205,13 +202,10 @@ class Landing:
         wrong = _unknown(values, known, known)
         required = (n for n, f in known.items() if f.default is f.default_factory is dataclasses.MISSING)
         wrong += [f"missing key {n!r}" for n in required if n not in values]
+        parsed = {key: _parsed(key, value) for key, value in values.items() if key in known}
         if wrong:
-            raise SpecError(f"landing {name!r}: " + "; ".join(wrong))
-        timeout = values.get("completion_timeout")
-        if isinstance(timeout, (int, float)) and not isinstance(timeout, bool):
-            with suppress(ValueError, OverflowError):  # what is no duration is refused with all else that is wrong
-                values = {**values, "completion_timeout": timedelta(seconds=timeout)}
-        return cls(**values)
+            raise SpecError(f"landing {name!r}: " + "; ".join([*wrong, *_wrong(parsed)]))
+        return cls(**parsed)
 
     @classmethod
     def from_yaml(cls, path: str | Path) -> Landing:
@@ -237,7 +231,7 @@ def load_spec(path: str | Path, *, connections: bool = True) -> LandingSpec:
 
     :param connections: are the sections that stand in for Airflow connections needed?
 
-    :raises SpecError: unreadable file, no mapping, or anything :class:`Landing` refuses
+    :raises SpecError: unreadable file, no mapping, or anything :class:`Landing` refuses; all that is wrong together
     """
     import yaml
 
@@ -251,14 +245,37 @@ def load_spec(path: str | Path, *, connections: bool = True) -> LandingSpec:
         raise SpecError(f"spec {path}: a mapping of keys to values is needed, found {type(values).__name__}")
     sections = {s: values.pop(s, None) or {} for s in _SECTIONS}
     wrong = [f"section {s!r} must be a mapping" for s, v in sections.items() if not isinstance(v, dict)]
-    if connections and "bootstrap.servers" not in sections["kafka"]:
+    if connections and isinstance(sections["kafka"], dict) and "bootstrap.servers" not in sections["kafka"]:
         wrong.append("section 'kafka' lacks 'bootstrap.servers'")
+    fields = [f.name for f in dataclasses.fields(Landing)]
+    wrong += _unknown(values, fields, (*fields, *_SECTIONS))
+    try:
+        landing = Landing.from_dict({key: value for key, value in values.items() if key in fields})
+    except SpecError as e:
+        if wrong:
+            raise SpecError(f"spec {path}: " + "; ".join([*wrong, str(e)])) from None
+        raise
     if wrong:
         raise SpecError(f"spec {path}: " + "; ".join(wrong))
-    fields = [f.name for f in dataclasses.fields(Landing)]
-    if unknown := _unknown(values, fields, (*fields, *_SECTIONS)):
-        raise SpecError(f"spec {path}: " + "; ".join(unknown))
-    return LandingSpec(landing=Landing.from_dict(values), **sections)
+    return LandingSpec(landing=landing, **sections)
+
+
+def _parsed(key: str, value: Any) -> Any:
+    """A field's value as the landing holds it, where it can be; what cannot is refused with all else that is wrong."""
+    if key == "topics" and not isinstance(value, str) and isinstance(value, Sequence):
+        return tuple(value)
+    if key == "completion_timeout" and isinstance(value, (int, float)) and not isinstance(value, bool):
+        with suppress(ValueError, OverflowError):
+            return timedelta(seconds=value)
+    return value
+
+
+def _wrong(values: Mapping[str, Any]) -> list[str]:
+    """What is said of fields that hold what they may not."""
+    wrong = [f"{key}: {text}" for key, value in values.items() if (text := CHECKS[key](value))]
+    if values.get("table") is not None and values.get("dead_letter_table") == values["table"]:
+        wrong.append("dead_letter_table: must be another table than `table`")
+    return wrong
 
 
 def _unknown(values: Iterable[str], allowed: Collection[str], near: Iterable[str]) -> list[str]:

@@ -83,8 +83,9 @@ def _create(v: Any) -> str | None:
         return None
     if not isinstance(v, Mapping) or not isinstance(v.get("schema"), list) or not v["schema"]:
         return "needs `schema`, a list of {name, type, required}"
-    unknown = set(v) - {"schema", "partition_by", "properties"}
-    return f"unknown key {sorted(unknown)[0]!r}; allowed are schema, partition_by, properties" if unknown else None
+    unknown = set(v) - {"schema", "partition_by", "sort_order", "properties"}
+    allowed = "schema, partition_by, sort_order, properties"
+    return f"unknown key {sorted(unknown)[0]!r}; allowed are {allowed}" if unknown else None
 
 
 def _ratio(v: Any) -> str | None:

@@ -3,9 +3,9 @@
 
 Contract: :func:`preload` runs in what forks tasks: by itself in a scheduler with a LocalExecutor (see
 :mod:`~airflow_provider_lakecommit.plugins.before_forks`), elsewhere where somebody calls it, such as the
-``airflow_local_settings.py`` of Celery workers. It opens nothing, starts no thread and imports nothing of Airflow, so it
-may run while Airflow itself is being loaded, and forking after it is safe. Without it everything works the same, later
-by that second per task.
+``airflow_local_settings.py`` of Celery workers. It opens nothing, starts no thread and imports nothing of Airflow, so
+it may run while Airflow itself is being loaded, and forking after it is safe. Without it everything works the same,
+later by that second per task.
 
 Failure story: what cannot be imported is left to the task that needs it, which says so.
 """

@@ -9,6 +9,7 @@ record. `ledger show` only reads, and so does `ledger attest` until it is given 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -176,7 +177,7 @@ def _said_text(said: Attested, *, yes: bool) -> Iterable[str]:
 def parse_offsets(text: str, hint: str) -> dict[tuple[str, int], int]:
     """Offsets by (topic, partition), from ``topic:0=15,topic:1=9`` or a JSON object.
 
-    :raises SpecError: *text* is neither
+    :raises SpecError: *text* is neither, or names a partition twice
     """
     pairs = [part.strip().partition("=")[::2] for part in text.split(",")]
     if text.lstrip().startswith("{"):
@@ -186,7 +187,10 @@ def parse_offsets(text: str, hint: str) -> dict[tuple[str, int], int]:
             raise SpecError(hint) from None
     if not all(offset.isdecimal() for _, offset in pairs):
         raise SpecError(hint)
-    return {parse_partition(partition): int(offset) for partition, offset in pairs}
+    places = [parse_partition(partition) for partition, _ in pairs]
+    if twice := [f"{t}[{n}]" for (t, n), times in Counter(places).items() if times > 1]:
+        raise SpecError(f"{', '.join(twice)}: which of its offsets?")
+    return dict(zip(places, (int(offset) for _, offset in pairs), strict=True))
 
 
 def parse_partition(text: str) -> tuple[str, int]:

@@ -112,31 +112,36 @@ def carry_forward(
 def set_section(
     tables: Tables,
     table: str,
-    section: LedgerSection,
+    landing: str,
+    lane: str,
+    make: Callable[[LedgerSection | None], LedgerSection],
     *,
     branch: str = MAIN_BRANCH,
     patience: Patience | None = None,
 ) -> LedgerState:
-    """Set a landing's section whatever the ledger says, as a person decided; other sections get a new epoch if the
-    table was rolled back. The section's epoch must be new, so that nothing that was pending is appended.
+    """Set a landing's section as a person decided, also where the ledger is gone; other sections get a new epoch if the
+    table was rolled back.
 
+    :param make: the section, made of the one that is there. It is asked again at every look of the compare-and-swap, so
+        that what lands meanwhile is not forgotten. Its epoch must be new, so that nothing that was pending is appended
     :raises LedgerError: the epoch is the present one
     """
 
     def update(state: LedgerState) -> tuple[LedgerSection, ...] | None:
-        now = state.section(section.landing, section.lane)
+        now = state.section(landing, lane)
+        section = make(now)
         if now == section:
             return None
         if now is not None and now.epoch == section.epoch:
             raise LedgerError(
                 f"{table}: a ledger that is set by hand needs a new epoch, {section.epoch} is the present one"
             )
-        rest = (s for s in state.sections if (s.landing, s.lane) != (section.landing, section.lane))
+        rest = (s for s in state.sections if (s.landing, s.lane) != (landing, lane))
         if state.condition is Condition.ROLLED_BACK:
             rest = (replace(s, epoch=uuid4()) for s in rest)
         return (*rest, section)
 
-    return _swap(tables, table, branch, Kind.INIT, (section.landing, section.lane), update, patience)
+    return _swap(tables, table, branch, Kind.INIT, (landing, lane), update, patience)
 
 
 def attest_section(

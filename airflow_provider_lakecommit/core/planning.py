@@ -181,7 +181,8 @@ def _check_topics(view: View, watermarks: Mapping[SourcePartition, Watermark]) -
 def _shorter(table: str, p: SourcePartition, end: int, mark: Watermark) -> str:
     return (
         f"{table} has landed {p} up to {end}, but the partition ends at {mark.high}: records were lost at the source "
-        f"or this is another cluster; after checking: `lakecommit ledger init --from latest`"
+        f"or this is another cluster; after checking: `lakecommit ledger init --from latest`, or from the offset where "
+        f"its new records begin"
     )
 
 

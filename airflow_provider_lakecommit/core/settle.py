@@ -14,9 +14,9 @@ from datetime import datetime
 
 from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet, SourcePartition
-from airflow_provider_lakecommit.core.view import AcceptedSlice, CycleState, TableLedger
+from airflow_provider_lakecommit.core.view import AcceptedSlice, CycleState, TableLedger, View
 
-__all__ = ["Settlement", "Waiting", "chunks", "holes", "passed_ends", "settle", "valid_through"]
+__all__ = ["Settlement", "Waiting", "chunks", "holes", "passed_by_all", "passed_ends", "settle", "valid_through"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,10 +126,24 @@ def passed_ends(
     ledger: TableLedger, accepted: Sequence[AcceptedSlice], partitions: Iterable[SourcePartition]
 ) -> dict[SourcePartition, int]:
     """How far a table is complete: its ledger, and accepted slices without a row for it, which count as passed."""
-    section = ledger.section
-    empty = [s for s in accepted if not s.file_count(ledger.table)]
-    through = Coverage.of(item for s in empty for item in s.coverage.items())
+    section, through = ledger.section, _passed(ledger.table, accepted)
     return {p: (section.covered[p] | through[p]).reach(section.end(p)) for p in partitions}
+
+
+def passed_by_all(view: View) -> dict[str, Coverage]:
+    """What each table has passed and not yet in its ledger, as far as no other table lacks it: that stays true whatever
+    becomes of pending slices.
+    """
+    passed = {t: _passed(t, accepted) for t, accepted in view.accepted.items()}
+    out = dict(passed)
+    for t, ledger in view.ledgers.items():
+        complete = ledger.section.covered | ledger.others | passed[t]
+        out = {name: c & complete for name, c in out.items()}
+    return out
+
+
+def _passed(table: str, accepted: Iterable[AcceptedSlice]) -> Coverage:
+    return Coverage.of(item for s in accepted if not s.file_count(table) for item in s.coverage.items())
 
 
 def valid_through(cycles: Iterable[CycleState], ends: Mapping[SourcePartition, int]) -> datetime | None:

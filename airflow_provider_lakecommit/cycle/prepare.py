@@ -47,6 +47,8 @@ __all__ = [
     "prepare_for_commit",
     "prepare_table",
     "prepared_table",
+    "remembered",
+    "table_ledger",
 ]
 
 
@@ -148,17 +150,21 @@ def _origin(rim: Rim, source: SourceState, data: LedgerSection | None) -> Ledger
     return new_section(rim, source, starts, Coverage(), control)
 
 
-def _check_first_run(rim: Rim, name: str) -> None:
-    """A table that is missing or without a ledger is a first run only if the log does not remember slices for it. All
-    partitions are asked: the landing's was another one if partitions were added.
+def remembered(rim: Rim, name: str) -> set[UUID]:
+    """The tables of this name for which the log remembers slices. All partitions are asked: the landing's was another
+    one if partitions were added.
     """
     logs = (rim.control.read(p, None) for p in range(rim.control.describe().partitions))
     entries = (e for log in logs for e in read_entries(log.records, rim.landing.name, rim.lane))
-    remembered = {t.uuid for e in entries if isinstance(e, SliceReported) for t in e.report.tables if t.table == name}
-    if remembered:
+    return {t.uuid for e in entries if isinstance(e, SliceReported) for t in e.report.tables if t.table == name}
+
+
+def _check_first_run(rim: Rim, name: str) -> None:
+    """A table that is missing or without a ledger is a first run only if the log does not remember slices for it."""
+    if uuids := remembered(rim, name):
         raise LedgerError(
             f"{name} has no ledger, but the control topic remembers slices of landing {rim.landing.name} for table "
-            f"{', '.join(str(u) for u in sorted(remembered, key=str))}: it was dropped, renamed or made anew; bring it "
+            f"{', '.join(str(u) for u in sorted(uuids, key=str))}: it was dropped, renamed or made anew; bring it "
             f"back, or say that it holds what was landed (`lakecommit ledger attest SPEC --from-log`) or where it goes "
             f"on (`lakecommit ledger init SPEC --from OFFSETS`)"
         )
@@ -173,13 +179,16 @@ def prepared_table(rim: Rim, name: str, table: Table, state: LedgerState) -> Pre
 
     :raises LedgerError: there is no section of this lane
     """
-    ledger = TableLedger(
-        table=name,
-        uuid=state.table_uuid,
-        section=own_section(state, rim),
-        others=state.covered(exclude=(rim.landing.name, rim.lane)),
-    )
-    return PreparedTable(name=name, table=table, state=state, ledger=ledger)
+    return PreparedTable(name=name, table=table, state=state, ledger=table_ledger(rim, name, state))
+
+
+def table_ledger(rim: Rim, name: str, state: LedgerState) -> TableLedger:
+    """What the fold needs of a table.
+
+    :raises LedgerError: there is no section of this lane
+    """
+    others = state.covered(exclude=(rim.landing.name, rim.lane))
+    return TableLedger(table=name, uuid=state.table_uuid, section=own_section(state, rim), others=others)
 
 
 def _check_alone(rim: Rim, name: str, state: LedgerState, source: SourceState) -> None:

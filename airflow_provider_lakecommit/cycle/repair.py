@@ -12,9 +12,10 @@ given again.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from airflow_provider_lakecommit.committer.ledger import read_ledger
+from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, read_ledger
 from airflow_provider_lakecommit.committer.marks import set_section
 from airflow_provider_lakecommit.core.log import Directives, Raised
 from airflow_provider_lakecommit.core.model import (
@@ -30,15 +31,18 @@ from airflow_provider_lakecommit.core.model import (
     slice_id,
     window_id,
 )
-from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
+from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
 from airflow_provider_lakecommit.core.planning import Watermark
+from airflow_provider_lakecommit.core.restart import Restart, Word, restart
+from airflow_provider_lakecommit.core.settle import passed_by_all
 from airflow_provider_lakecommit.core.view import Blocked
 from airflow_provider_lakecommit.cycle.open import empty_plan, new_cycle, send_start
-from airflow_provider_lakecommit.cycle.prepare import Prepared, prepare_for_commit
+from airflow_provider_lakecommit.cycle.prepare import Prepared, prepare_for_commit, remembered, table_ledger
 from airflow_provider_lakecommit.cycle.renew import first_offsets, new_section, origin_position
 from airflow_provider_lakecommit.cycle.rim import Look, Rim, RunIdentity
 from airflow_provider_lakecommit.cycle.tables import table_of
-from airflow_provider_lakecommit.exceptions import BlockedRangeError, SourceError
+from airflow_provider_lakecommit.exceptions import BlockedRangeError, LedgerError, SourceError
+from airflow_provider_lakecommit.hooks.source_topic import SourceState
 
 __all__ = ["ledger_init", "unblock"]
 
@@ -47,34 +51,92 @@ Start = str | Mapping[tuple[str, int], int]
 
 
 def ledger_init(rim: Rim, start: Start) -> dict[str, Any]:
-    """Set the ledger of every table of the landing.
+    """Set the ledger of every table of the landing, under a new epoch. Where each partition goes on is told by
+    :mod:`~airflow_provider_lakecommit.core.restart`. Nothing is written before all tables were asked.
 
-    A partition whose topic the ledger knows goes on at the stated offset only if that is ahead; otherwise it goes on
-    where it is.
-
-    :raises SourceError: an offset is stated for a partition that the topic lacks, or that is past the end of the log
+    :raises SourceError: an offset is stated for a partition that the topic lacks, that is past the end of the log, or
+        that the source has removed
+    :raises LedgerError: partitions are not named, and no ledger tells of them
+    :raises TableError: a table is missing and may not be made, or cannot take the rows
     :raises CatalogError: the catalog is away
     """
     rim.control.ensure()
     source = rim.source.watermarks()
-    wanted = _wanted(source.partitions, start)
-    out: dict[str, Any] = {}
-    for name in rim.landing.tables:
-        table = table_of(rim, name)
-        state = read_ledger(table.metadata, rim.landing.branch)
-        old = state.section(rim.landing.name, rim.lane)
-        starts = {p: _start(p, o, old) for p, o in wanted.items()}
-        covered = Coverage.of((p, r) for p, o in wanted.items() for r in _covered(p, o, source.partitions[p], old))
-        new = new_section(rim, source, starts, covered, origin_position(rim), before=old)
-        set_section(rim.tables, name, new, branch=rim.landing.branch)
-        out[name] = {str(p): new.end(p) for p in sorted(wanted)}
-        rim.say(f"{name}: goes on at {', '.join(f'{p} {o}' for p, o in out[name].items())}")
-    return {"ledger": out}
+    word = _word(source.partitions, start)
+    states = {name: _state(rim, name) for name in rim.landing.tables}
+    passed = _passed(rim, states)
+    settings: dict[str, _Setting] = {}
+    data: Restart | None = None
+    for name, state in states.items():
+        old = None if state is None else state.section(rim.landing.name, rim.lane)
+        if word.offsets.keys() >= source.partitions.keys():
+            firsts: Mapping[SourcePartition, int] = {}
+        else:
+            firsts = _firsts(rim, name, state, old, source) if data is None else _ends(data, source.partitions)
+        settings[name] = _Setting(
+            name=name, source=source, word=word, old=old, passed=passed.get(name, Coverage()), firsts=firsts
+        )
+        found = settings[name].restart(old)
+        data = data or found
+    for name in settings:
+        table_of(rim, name)
+    return {"ledger": {name: _set(rim, setting) for name, setting in settings.items()}}
 
 
-def _wanted(partitions: Mapping[SourcePartition, Watermark], start: Start) -> dict[SourcePartition, int]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Setting:
+    """What a person's word makes of the section of one table, whatever has landed there since it was looked at."""
+
+    name: str
+    source: SourceState
+    word: Word
+    old: LedgerSection | None
+    passed: Coverage
+    firsts: Mapping[SourcePartition, int]
+
+    def restart(self, section: LedgerSection | None) -> Restart:
+        """:raises LakecommitError: the word leaves something open, or cannot be"""
+        same = section is not None and self.old is not None and section.epoch == self.old.epoch
+        passed = self.passed if same else Coverage()
+        here = section if section is not None and section.cluster_id == self.source.cluster_id else None
+        found = restart(self.word, self.source.partitions, here, passed=passed, firsts=self.firsts)
+        _check(self.name, found, self.source.partitions)
+        return found
+
+
+def _set(rim: Rim, setting: _Setting) -> dict[str, int]:
+    """By one compare-and-swap that is decided on the section it finds."""
+    name = setting.name
+    made: list[tuple[LedgerSection, Restart]] = []
+    control = origin_position(rim)
+
+    def make(now: LedgerSection | None) -> LedgerSection:
+        if made and now is not None and now.epoch == made[-1][0].epoch:
+            return now
+        found = setting.restart(now)
+        made.append((new_section(rim, setting.source, found.starts, found.covered, control, before=now), found))
+        return made[-1][0]
+
+    set_section(rim.tables, name, rim.landing.name, rim.lane, make, branch=rim.landing.branch)
+    section, found = made[-1]
+    ends = {str(p): section.end(p) for p in sorted(setting.source.partitions)}
+    rim.say(f"{name}: goes on at {', '.join(f'{p} {o}' for p, o in ends.items())}")
+    if found.given_up:
+        rim.say(f"{name}: gives up {found.given_up}, which it has not landed")
+    if found.back:
+        rim.say(f"{name}: goes back over {found.back}, which are other records now than those it has landed")
+    return ends
+
+
+def _state(rim: Rim, name: str) -> LedgerState | None:
+    table = rim.tables.find(name)
+    return None if table is None else read_ledger(table.metadata, rim.landing.branch)
+
+
+def _word(partitions: Mapping[SourcePartition, Watermark], start: Start) -> Word:
     if isinstance(start, str):
-        return first_offsets(partitions, start)
+        # Back to the earliest offset of a log that lost its end would be over rows that the table has.
+        return Word(offsets=first_offsets(partitions, start), back=start != "earliest")
     known = {(p.topic, p.partition): p for p in partitions}
     if unknown := [f"{t}[{n}]" for t, n in start if (t, n) not in known]:
         raise SourceError(f"{', '.join(unknown)}: the source has no such partition")
@@ -84,22 +146,57 @@ def _wanted(partitions: Mapping[SourcePartition, Watermark], start: Start) -> di
         f"{p} ends at {high}, and not at {offset} or later" for p, (offset, high) in ends.items() if offset > high
     ]:
         raise SourceError(f"{'; '.join(beyond)}: nothing is changed; state offsets that the log has, or `latest`")
-    return {p: start.get(place, partitions[p].start) for place, p in known.items()}
+    return Word(offsets={known[place]: offset for place, offset in start.items()})
 
 
-def _start(p: SourcePartition, offset: int, old: LedgerSection | None) -> int:
-    return old.starts[p] if old is not None and p in old.starts else offset
-
-
-def _covered(p: SourcePartition, offset: int, mark: Watermark, old: LedgerSection | None) -> Iterable[OffsetRange]:
-    """What counts as landed: the old ledger up to its end or the stated offset, never less, but for a log that is
-    shorter.
+def _passed(rim: Rim, states: Mapping[str, LedgerState | None]) -> dict[str, Coverage]:
+    """What a table has no rows of, which only the log tells: a table without rows is brought forward rarely. Nothing of
+    that is known where a table has no ledger that holds, or the log is another one.
     """
-    if old is None or p not in old.starts:
-        return
-    end = max(old.end(p), offset) if old.end(p) <= mark.high else offset
-    if end > old.starts[p]:
-        yield OffsetRange(old.starts[p], end)
+    if not all(
+        s and s.condition is Condition.PRESENT and s.section(rim.landing.name, rim.lane) for s in states.values()
+    ):
+        return {}
+    ledgers = [table_ledger(rim, name, state) for name, state in states.items() if state is not None]
+    log = rim.control.describe()
+    places = {(t.section.control.cluster_id, t.section.control.topic_id, t.section.control.partition) for t in ledgers}
+    if len(places) > 1 or next(iter(places))[:2] != (log.cluster_id, log.topic_id):
+        return {}
+    return passed_by_all(rim.look(ledgers).view)
+
+
+def _firsts(
+    rim: Rim, name: str, state: LedgerState | None, old: LedgerSection | None, source: SourceState
+) -> dict[SourcePartition, int]:
+    """Where partitions begin of which the data table's ledger does not tell, as in a plan: a topic that joins, and a
+    landing that never ran, where the landing says; a topic that was made anew with its first record. Nobody knows where
+    the rows of a ledger that is gone end.
+    """
+    lost = state is not None and state.condition in (Condition.LOST, Condition.CUT)
+    if old is None and (lost or remembered(rim, name)):
+        return {}
+    joined = first_offsets(source.partitions, rim.landing.start)
+    topics = set() if old is None else {p.topic for p in old.starts}
+    return {p: mark.start if p.topic in topics else joined[p] for p, mark in source.partitions.items()}
+
+
+def _ends(data: Restart, partitions: Iterable[SourcePartition]) -> dict[SourcePartition, int]:
+    """A table that joins goes on where the data table's ledger ends."""
+    return {p: data.covered[p].reach(data.starts.get(p, 0)) for p in partitions}
+
+
+def _check(name: str, found: Restart, marks: Mapping[SourcePartition, Watermark]) -> None:
+    if found.untold:
+        raise LedgerError(
+            f"{name} has no ledger that tells of {', '.join(map(str, found.untold))}: name "
+            f"{'it' if len(found.untold) == 1 else 'them'} too, or say `earliest` or `latest`; nothing is changed"
+        )
+    if found.removed:
+        gone = "; ".join(f"{p} begins at {marks[p].start}, and not at {r.start}" for p, r in found.removed.items())
+        raise SourceError(
+            f"{gone}: nothing is changed; {name} would have to read there, so state offsets that the log has, or "
+            f"`earliest`"
+        )
 
 
 def unblock(

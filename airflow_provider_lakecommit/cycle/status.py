@@ -22,6 +22,7 @@ from airflow_provider_lakecommit.core.planning import Watermark
 from airflow_provider_lakecommit.core.settle import passed_ends, settle, valid_through
 from airflow_provider_lakecommit.core.view import AcceptedSlice, CycleState, TableLedger, View
 from airflow_provider_lakecommit.cycle.headroom import ask, sharpened, warnings
+from airflow_provider_lakecommit.cycle.prepare import table_ledger
 from airflow_provider_lakecommit.cycle.rim import Look, Rim
 from airflow_provider_lakecommit.exceptions import ControlTopicError
 
@@ -109,7 +110,7 @@ def read_status(rim: Rim, every: timedelta | None = None) -> Status:
     at = rim.now()
     rim.source.ask_retention()
     states = [(name, _ledger(rim, name)) for name in rim.landing.tables]
-    ledgers = [_table_ledger(rim, name, state) for name, state in states if state is not None and _section(rim, state)]
+    ledgers = [table_ledger(rim, name, state) for name, state in states if state is not None and _section(rim, state)]
     source = rim.source.watermarks(missing_ok=True)
     look = _look(rim, ledgers)
     view = look.view if look else fold((), (), rim.landing.completion_timeout)
@@ -150,14 +151,6 @@ def _ledger(rim: Rim, table: str) -> LedgerState | None:
 
 def _section(rim: Rim, state: LedgerState) -> bool:
     return state.section(rim.landing.name, rim.lane) is not None
-
-
-def _table_ledger(rim: Rim, name: str, state: LedgerState) -> TableLedger:
-    section = state.section(rim.landing.name, rim.lane)
-    if section is None:
-        raise ValueError(f"{name} has no ledger of {rim.landing.name}")
-    others = state.covered(exclude=(rim.landing.name, rim.lane))
-    return TableLedger(table=name, uuid=state.table_uuid, section=section, others=others)
 
 
 def _table(

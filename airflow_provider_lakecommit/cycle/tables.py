@@ -19,12 +19,12 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import SUPPORTED_TABLE_FORMAT_VERSION, new_table_metadata
-from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 
 from airflow_provider_lakecommit.cycle.rim import Rim
 from airflow_provider_lakecommit.cycle.targets import check_fit, target_of
 from airflow_provider_lakecommit.exceptions import TableError
-from airflow_provider_lakecommit.hooks.table_spec import create_from_spec
+from airflow_provider_lakecommit.hooks.table_spec import create_from_spec, sort_order_from_spec
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.spark.schemas import DEAD_LETTER_SCHEMA, METADATA_TYPES
 
@@ -72,15 +72,17 @@ def _created(rim: Rim, name: str, dry: bool) -> Table:
     return rim.tables.create(name, *wanted)
 
 
-def _wanted(landing: Landing, name: str) -> tuple[Schema, PartitionSpec, dict[str, str]]:
+def _wanted(landing: Landing, name: str) -> tuple[Schema, PartitionSpec, dict[str, str], SortOrder]:
     if name != landing.table:
-        return DEAD_LETTER_SCHEMA, UNPARTITIONED_PARTITION_SPEC, {}
-    return create_from_spec(_create_section(landing))
+        return DEAD_LETTER_SCHEMA, UNPARTITIONED_PARTITION_SPEC, {}, UNSORTED_SORT_ORDER
+    create = _create_section(landing)
+    made = create_from_spec(create)
+    return *made, sort_order_from_spec(create, made[0])
 
 
-def _imagined(name: str, schema: Schema, spec: PartitionSpec, properties: dict[str, str]) -> Table:
+def _imagined(name: str, schema: Schema, spec: PartitionSpec, properties: dict[str, str], order: SortOrder) -> Table:
     """The table as it would be made, known to no catalog."""
-    metadata = new_table_metadata(schema, spec, UNSORTED_SORT_ORDER, f"imagined://{name}", {**properties})
+    metadata = new_table_metadata(schema, spec, order, f"imagined://{name}", {**properties})
     return Table(tuple(name.split(".")), metadata, "", load_file_io(), NoopCatalog("imagined"))
 
 

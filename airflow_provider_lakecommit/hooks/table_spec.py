@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ``create`` section of a landing as an Iceberg schema, partition spec and properties.
+"""The ``create`` section of a landing as an Iceberg schema, partition spec, sort order and properties.
 
 Contract: types are Iceberg's type strings (``long``, ``decimal(12, 2)``, ``struct<a: long, b: string>``,
 ``list<string>``, ``map<string, long>``) or nested mappings (``{struct: [...]}``, ``{list: type, required: bool}``,
 ``{map: {key: type, value: type, required: bool}}``). Partition fields are a column, or ``identity``, ``year``,
-``month``, ``day``, ``hour``, ``bucket(n, column)``, ``truncate(width, column)`` of one.
+``month``, ``day``, ``hour``, ``bucket(n, column)``, ``truncate(width, column)`` of one. Sort fields are the same, with
+``asc`` or ``desc`` and ``nulls first`` or ``nulls last`` after it; nulls are first in an ascending order and last in a
+descending one if nothing is said.
 
 A table with a column that needs a newer format version than the usual gets that version.
 
@@ -20,6 +22,7 @@ from typing import Any
 
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, NullOrder, SortDirection, SortField, SortOrder
 from pyiceberg.transforms import (
     BucketTransform,
     DayTransform,
@@ -35,7 +38,7 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructT
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.hooks.type_text import PRIMITIVES, TypeText, parse_type
 
-__all__ = ["create_from_spec"]
+__all__ = ["create_from_spec", "sort_order_from_spec"]
 
 _COLUMN_KEYS = frozenset({"name", "type", "required", "doc"})
 _PLAIN: Mapping[str, tuple[Transform[Any, Any], str]] = {
@@ -46,7 +49,13 @@ _PLAIN: Mapping[str, tuple[Transform[Any, Any], str]] = {
     "hour": (HourTransform(), "_hour"),
 }
 _FORMAT_VERSION = 2
+_KEYS = ("schema", "partition_by", "sort_order", "properties")
 _PARTITIONS = "a column, identity(c), year(c), month(c), day(c), hour(c), bucket(n, c) or truncate(width, c)"
+_FORMS = {
+    "partition_by": _PARTITIONS,
+    "sort_order": f"{_PARTITIONS}; with asc or desc, and nulls first or nulls last, after it",
+}
+_SORTED = re.compile(r"(.*?)(?:\s+(asc|desc))?(?:\s+nulls\s+(first|last))?", re.IGNORECASE)
 
 
 def create_from_spec(create: Mapping[str, Any]) -> tuple[Schema, PartitionSpec, dict[str, str]]:
@@ -54,15 +63,40 @@ def create_from_spec(create: Mapping[str, Any]) -> tuple[Schema, PartitionSpec, 
 
     :raises SpecError: naming the column or the key, and what is allowed
     """
-    unknown = sorted(set(create) - {"schema", "partition_by", "properties"})
+    unknown = sorted(set(create) - set(_KEYS))
     if unknown:
-        raise SpecError(f"create: unknown key {unknown[0]!r}; allowed are schema, partition_by, properties")
+        raise SpecError(f"create: unknown key {unknown[0]!r}; allowed are {', '.join(_KEYS)}")
     columns = create.get("schema")
     if not _is_list(columns) or not columns:
         raise SpecError("create.schema: a list of columns, each {name, type, required, doc}, is needed")
     schema = Schema(*_Builder().fields(columns, ""))
     properties = _with_version(_properties(create.get("properties")), schema)
     return schema, _partition_spec(create.get("partition_by"), schema), properties
+
+
+def sort_order_from_spec(create: Mapping[str, Any], schema: Schema) -> SortOrder:
+    """The ``sort_order`` of a ``create`` section.
+
+    :param schema: of the same section
+    :raises SpecError: naming the entry, and what is allowed
+    """
+    key = "sort_order"
+    fields: list[SortField] = []
+    for entry in _entries(create.get(key), key):
+        told = _SORTED.fullmatch(entry.strip())
+        by, direction, nulls = told.groups() if told else (entry, None, None)
+        source, transform, _ = _source(by, entry, key, schema)
+        if any((f.source_id, f.transform) == (source.field_id, transform) for f in fields):
+            raise SpecError(f"create.{key}: {entry!r} is there twice")
+        fields.append(
+            SortField(
+                source_id=source.field_id,
+                transform=transform,
+                direction=SortDirection(direction.lower()) if direction else None,
+                null_order=NullOrder(f"nulls-{nulls.lower()}") if nulls else None,
+            )
+        )
+    return SortOrder(*fields) if fields else UNSORTED_SORT_ORDER
 
 
 class _Builder:
@@ -162,13 +196,8 @@ def _flag(values: Mapping[str, Any], where: str, *, default: bool) -> bool:
 
 
 def _partition_spec(told: Any, schema: Schema) -> PartitionSpec:
-    if told is None:
-        return PartitionSpec()
-    entries = [told] if isinstance(told, str) else told
-    if not _is_list(entries) or not all(isinstance(e, str) for e in entries):
-        raise SpecError(f"create.partition_by: {told!r} is not a list of {_PARTITIONS}")
     fields: list[PartitionField] = []
-    for n, entry in enumerate(entries):
+    for n, entry in enumerate(_entries(told, "partition_by")):
         field = _partition_field(entry, schema, PARTITION_FIELD_ID_START + n)
         if any(field.name == other.name for other in fields):
             raise SpecError(f"create.partition_by: {entry!r} is there twice")
@@ -176,36 +205,61 @@ def _partition_spec(told: Any, schema: Schema) -> PartitionSpec:
     return PartitionSpec(*fields)
 
 
+def _entries(told: Any, key: str) -> Sequence[str]:
+    entries = [] if told is None else [told] if isinstance(told, str) else told
+    if not _is_list(entries) or not all(isinstance(e, str) for e in entries):
+        raise SpecError(f"create.{key}: {told!r} is not a list of {_FORMS[key]}")
+    out: Sequence[str] = entries
+    return out
+
+
 def _partition_field(entry: str, schema: Schema, field_id: int) -> PartitionField:
-    column, transform, suffix = _transform(entry.strip())
-    try:
-        source = schema.find_field(column)
-    except ValueError:
-        names = ", ".join(schema.column_names)
-        raise SpecError(f"create.partition_by: {entry!r}: there is no column {column!r}; columns are {names}") from None
-    if not transform.can_transform(source.field_type):
-        raise SpecError(
-            f"create.partition_by: {entry!r}: column {column} is {source.field_type}, which cannot be used so"
-        )
+    source, transform, suffix = _source(entry.strip(), entry, "partition_by", schema)
+    column = schema.find_column_name(source.field_id) or source.name
     name = column.replace(".", "_") + suffix
     if name != column and name in schema.column_names:
         raise SpecError(f"create.partition_by: {entry!r} makes a partition field {name}, which is the name of a column")
     return PartitionField(source_id=source.field_id, field_id=field_id, transform=transform, name=name)
 
 
-def _transform(entry: str) -> tuple[str, Transform[Any, Any], str]:
+def _source(by: str, entry: str, key: str, schema: Schema) -> tuple[NestedField, Transform[Any, Any], str]:
     """Column, transform, and what the field's name adds to the column's."""
-    call = re.fullmatch(r"(\w+)\s*\(\s*(.*?)\s*\)", entry) or re.fullmatch(r"(identity)\s+(\S+)", entry)
+    found = _transform(by)
+    if found is None:
+        raise SpecError(f"create.{key}: {entry!r} is not one of: {_FORMS[key]}")
+    column, transform, suffix = found
+    try:
+        source = schema.find_field(column)
+    except ValueError:
+        names = ", ".join(schema.column_names)
+        raise SpecError(f"create.{key}: {entry!r}: there is no column {column!r}; columns are {names}") from None
+    if not transform.can_transform(source.field_type):
+        raise SpecError(f"create.{key}: {entry!r}: column {column} is {source.field_type}, which cannot be used so")
+    if source.field_id not in _one_per_row(schema.fields):
+        raise SpecError(f"create.{key}: {entry!r}: column {column} is within a list or map, so a row has many of it")
+    return source, transform, suffix
+
+
+def _one_per_row(fields: Iterable[NestedField]) -> set[int]:
+    """Ids of the columns, and of those within structs."""
+    out: set[int] = set()
+    for field in fields:
+        inner = field.field_type.fields if isinstance(field.field_type, StructType) else ()
+        out |= {field.field_id} | _one_per_row(inner)
+    return out
+
+
+def _transform(by: str) -> tuple[str, Transform[Any, Any], str] | None:
+    """Column, transform, and what a partition field's name adds to the column's; ``None`` if it is none of those."""
+    call = re.fullmatch(r"(\w+)\s*\(\s*(.*?)\s*\)", by) or re.fullmatch(r"(identity)\s+(\S+)", by)
     if call is None:
-        if re.fullmatch(r"[^\s(),]+", entry):
-            return entry, IdentityTransform(), ""
-        raise SpecError(f"create.partition_by: {entry!r} is not one of: {_PARTITIONS}")
+        return (by, IdentityTransform(), "") if re.fullmatch(r"[^\s(),]+", by) else None
     name, inner = call[1].lower(), call[2]
     if name in _PLAIN and "," not in inner:
         return inner, *_PLAIN[name]
     sized = re.fullmatch(r"(\d+)\s*,\s*(.+)", inner)
     if sized is None or int(sized[1]) < 1 or name not in ("bucket", "truncate"):
-        raise SpecError(f"create.partition_by: {entry!r} is not one of: {_PARTITIONS}")
+        return None
     n, column = int(sized[1]), sized[2]
     return (column, BucketTransform(n), "_bucket") if name == "bucket" else (column, TruncateTransform(n), "_trunc")
 

@@ -37,6 +37,14 @@ class Step(StrEnum):
     CLOSED = "COMPLETE … next open"
 
 
+_INSIDE = {
+    Step.UNREPORTED: (ControlWriter, "send", "before"),
+    Step.LOOKED: (SqlCatalog, "commit_table", "before"),
+    Step.APPENDED: (SqlCatalog, "commit_table", "after"),
+    Step.ANNOUNCED: (ControlWriter, "send", "after"),
+}
+
+
 def interrupted_cycle(world: World, step: Step, act: Act, run: str = "interrupted") -> LakecommitError | None:
     """One cycle with ``act`` between two of its steps; returns the error that ended it, if one did."""
     done: list[None] = []
@@ -46,13 +54,7 @@ def interrupted_cycle(world: World, step: Step, act: Act, run: str = "interrupte
             done.append(None)
             act()
 
-    at = {
-        Step.UNREPORTED: (ControlWriter, "send", "before"),
-        Step.LOOKED: (SqlCatalog, "commit_table", "before"),
-        Step.APPENDED: (SqlCatalog, "commit_table", "after"),
-        Step.ANNOUNCED: (ControlWriter, "send", "after"),
-    }
-    inside = _hung(*at[step], once) if step in at else nullcontext()
+    inside = hung(step, once) if step in _INSIDE else nullcontext()
     error: LakecommitError | None = None
     opened = world.open(run)
     try:
@@ -74,8 +76,9 @@ def interrupted_cycle(world: World, step: Step, act: Act, run: str = "interrupte
 
 
 @contextmanager
-def _hung(owner: type, method: str, when: str, act: Act) -> Iterator[None]:
-    """Act before or after the first call of a method; calls that the act makes itself go through untouched."""
+def hung(step: Step, act: Act) -> Iterator[None]:
+    """Act at the first call that makes a step durable; calls that the act makes itself go through untouched."""
+    owner, method, when = _INSIDE[step]
     real = getattr(owner, method)
 
     def around(self: Any, *args: Any, **kwargs: Any) -> Any:

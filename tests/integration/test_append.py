@@ -22,6 +22,8 @@ from tests.fakes.lake import CONTROL, Lake, at, coverage, data_file, section, sp
 
 pytestmark = pytest.mark.integration
 
+OURS = ("orders", "live")
+
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Lake:
@@ -203,9 +205,9 @@ def test_a_person_sets_a_ledger_that_was_lost(lake: Lake) -> None:
     ours = lake.join()
     lake.load().manage_snapshots().set_current_snapshot(keep).commit()
     wanted = section(covered=coverage((0, 0, 7)))
-    assert set_section(lake.tables, lake.name, wanted).section("orders", "live") == wanted
+    assert set_section(lake.tables, lake.name, *OURS, lambda _: wanted).section(*OURS) == wanted
     head = lake.load().metadata.current_snapshot_id
-    assert set_section(lake.tables, lake.name, wanted).head_id == head
+    assert set_section(lake.tables, lake.name, *OURS, lambda _: wanted).head_id == head
     assert lake.state().condition is Condition.PRESENT
     assert [r.grounds for r in lake.publish(lake.request(staged((0, 7, 9), epoch=ours.epoch))).refused] == [
         Grounds.EPOCH
@@ -216,7 +218,7 @@ def test_a_person_sets_a_ledger_that_was_lost(lake: Lake) -> None:
 def test_a_ledger_set_by_hand_needs_a_new_epoch(lake: Lake) -> None:
     ours = lake.join()
     with pytest.raises(LedgerError, match="needs a new epoch"):
-        set_section(lake.tables, lake.name, replace(ours, covered=coverage((0, 0, 7))))
+        set_section(lake.tables, lake.name, *OURS, lambda _: replace(ours, covered=coverage((0, 0, 7))))
 
 
 def test_a_joining_landing_finds_its_section_again(lake: Lake) -> None:

@@ -239,6 +239,30 @@ class TestYaml:
             spec(tmp_path, text)
         assert said in str(refused.value)
 
+    def test_all_mistakes_are_named_together(self, tmp_path: Path) -> None:
+        with pytest.raises(SpecError) as refused:
+            spec(
+                tmp_path,
+                """
+                name: orders
+                topics: []
+                start: middle
+                slice_record: 5
+                catalogue: {}
+                spark: [a]
+                """,
+            )
+        told = str(refused.value).removeprefix(f"spec {tmp_path / 'orders.yaml'}: ").split("; ")
+        assert told == [
+            "section 'spark' must be a mapping",
+            "section 'kafka' lacks 'bootstrap.servers'",
+            "unknown key 'slice_record' (did you mean 'slice_records'?)",
+            "unknown key 'catalogue' (did you mean 'catalog'?)",
+            "landing 'orders': missing key 'table'",
+            "topics: () is not a topic name or a list of different topic names",
+            "start: 'middle' is not one of earliest, latest",
+        ]
+
     def test_a_file_that_cannot_be_read_is_named(self, tmp_path: Path) -> None:
         with pytest.raises(SpecError, match=r"cannot read spec .*missing\.yaml: No such file"):
             load_spec(tmp_path / "missing.yaml")

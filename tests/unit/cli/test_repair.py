@@ -29,6 +29,12 @@ def test_what_is_neither_is_refused_with_the_hint(text: str) -> None:
         parse_offsets(text, "the hint")
 
 
+@pytest.mark.parametrize("text", ["orders:0=1,orders:1=2,orders[0]=3", '{"orders:0": 1, "orders[0]": 1}'])
+def test_a_partition_that_is_named_twice_is_refused(text: str) -> None:
+    with pytest.raises(SpecError, match=r"orders\[0\]: which of its offsets"):
+        parse_offsets(text, "the hint")
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

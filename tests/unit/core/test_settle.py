@@ -11,9 +11,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
-from airflow_provider_lakecommit.core.settle import Settlement, chunks, passed_ends, settle, valid_through
-from airflow_provider_lakecommit.core.view import AcceptedSlice
-from tests.unit.core.story import DEAD, NOON, ORDERS, P0, P1, P2, STEADY, Ranges, Story, ledger, plan, report_of
+from airflow_provider_lakecommit.core.settle import (
+    Settlement,
+    chunks,
+    passed_by_all,
+    passed_ends,
+    settle,
+    valid_through,
+)
+from airflow_provider_lakecommit.core.view import AcceptedSlice, TableLedger
+from tests.unit.core.story import (
+    DEAD,
+    NOON,
+    ORDERS,
+    P0,
+    P1,
+    P2,
+    STEADY,
+    Ranges,
+    Story,
+    coverage,
+    ledger,
+    plan,
+    report_of,
+)
 
 PARTS = [P0, P1, P2]
 
@@ -189,6 +210,30 @@ class TestPassedEnds:
     def test_an_empty_slice_behind_a_hole_does_not_count(self) -> None:
         empty = accepted([(P0, 6, 9)], files={ORDERS: 1})
         assert passed_ends(ledger(DEAD, covered=[(P0, 0, 5)]), empty, [P0]) == {P0: 5}
+
+
+class TestPassedByAll:
+    def told(self, *ledgers: TableLedger, files: dict[str, int]) -> dict[str, Coverage]:
+        story = Story()
+        story.opens("a", [[(P0, 0, 10)], [(P0, 10, 20)]], tables=(ORDERS, DEAD))
+        story.reports("a", [(P0, 0, 10)], files=files)
+        story.reports("a", [(P0, 10, 20)], files=files)
+        return passed_by_all(story.view(*ledgers))
+
+    def test_a_table_has_passed_what_the_other_one_has(self) -> None:
+        data = ledger(covered=[(P0, 0, 10)])
+        assert self.told(data, ledger(DEAD), files={ORDERS: 1}) == {ORDERS: Coverage(), DEAD: coverage([(P0, 0, 10)])}
+
+    def test_what_both_have_passed_counts_for_both(self) -> None:
+        whole = coverage([(P0, 0, 20)])
+        assert self.told(ledger(), ledger(DEAD), files={}) == {ORDERS: whole, DEAD: whole}
+
+    def test_what_another_landing_has_in_the_other_table_is_not_lacked_there(self) -> None:
+        data = ledger(others=[(P0, 0, 10)])
+        assert self.told(data, ledger(DEAD), files={ORDERS: 1})[DEAD] == coverage([(P0, 0, 10)])
+
+    def test_staged_rows_are_not_passed(self) -> None:
+        assert self.told(ledger(), files={ORDERS: 1}) == {ORDERS: Coverage()}
 
 
 class TestValidThrough:

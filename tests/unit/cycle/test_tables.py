@@ -11,6 +11,8 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrder
+from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import LongType, NestedField
 
 from airflow_provider_lakecommit.cycle.rim import Rim
@@ -59,6 +61,31 @@ def test_a_table_of_every_type_is_made(catalog: Catalog, catalog_properties: dic
     rim = rim_of(catalog_properties, create=create("map<uuid, list<fixed[2]>>"), encodings={"c.value.element": "hex"})
     assert table_of(rim, "shop.orders", dry=True).schema() == table_of(rim, "shop.orders").schema()
     assert catalog.load_table("shop.orders").format_version == 2
+
+
+def test_a_table_is_made_with_the_sort_order_that_is_stated(
+    catalog: Catalog, catalog_properties: dict[str, str]
+) -> None:
+    rim = rim_of(catalog_properties, create={**create("string"), "sort_order": ["c desc", "bucket(4, id)"]})
+    order = SortOrder(
+        SortField(2, IdentityTransform(), SortDirection.DESC, NullOrder.NULLS_LAST),
+        SortField(1, BucketTransform(4), SortDirection.ASC, NullOrder.NULLS_FIRST),
+    )
+    assert table_of(rim, "shop.orders", dry=True).sort_order() == order
+    assert table_of(rim, "shop.orders").sort_order() == order
+    assert catalog.load_table("shop.orders").sort_order() == order
+    dead = rim_of(catalog_properties, create=create("string"), dead_letter_table="shop.dead")
+    assert table_of(dead, "shop.dead").sort_order().is_unsorted
+
+
+@pytest.mark.parametrize("key", ["partition_by", "sort_order"])
+def test_what_a_row_has_many_of_neither_parts_nor_sorts(
+    catalog: Catalog, catalog_properties: dict[str, str], key: str
+) -> None:
+    rim = rim_of(catalog_properties, create={**create("list<struct<a: long>>"), key: ["c.element.a"]})
+    with pytest.raises(SpecError, match=rf"create\.{key}: 'c\.element\.a': column .* is within a list or map"):
+        table_of(rim, "shop.orders")
+    assert not catalog.table_exists("shop.orders")
 
 
 def test_a_table_of_a_newer_format_version_is_refused_by_name(

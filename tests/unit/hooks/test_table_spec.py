@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, NullOrder, SortDirection, SortField, SortOrder
 from pyiceberg.transforms import (
     BucketTransform,
     DayTransform,
@@ -35,7 +36,7 @@ from pyiceberg.types import (
 )
 
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.hooks.table_spec import create_from_spec
+from airflow_provider_lakecommit.hooks.table_spec import create_from_spec, sort_order_from_spec
 
 
 def type_of(told: Any) -> IcebergType:
@@ -207,6 +208,52 @@ LONG = {"name": "a", "type": "long"}
 def test_every_mistake_names_the_place_and_what_is_allowed(create: dict[str, Any], told: str) -> None:
     with pytest.raises(SpecError, match=told):
         create_from_spec(create)
+
+
+ASC, DESC = SortDirection.ASC, SortDirection.DESC
+FIRST, LAST = NullOrder.NULLS_FIRST, NullOrder.NULLS_LAST
+
+
+@pytest.mark.parametrize(
+    ("told", "order"),
+    [
+        (None, UNSORTED_SORT_ORDER),
+        ([], UNSORTED_SORT_ORDER),
+        ("a", SortOrder(SortField(1, IdentityTransform(), ASC, FIRST))),
+        ("a DESC", SortOrder(SortField(1, IdentityTransform(), DESC, LAST))),
+        ("identity a nulls last", SortOrder(SortField(1, IdentityTransform(), ASC, LAST))),
+        (
+            [" bucket(4, a) desc Nulls First ", "hour(ts)", "a", "s.b asc"],
+            SortOrder(
+                SortField(1, BucketTransform(4), DESC, FIRST),
+                SortField(2, HourTransform(), ASC, FIRST),
+                SortField(1, IdentityTransform(), ASC, FIRST),
+                SortField(4, IdentityTransform(), ASC, FIRST),
+            ),
+        ),
+    ],
+)
+def test_a_sort_order_is_stated_like_a_partitioning(told: Any, order: SortOrder) -> None:
+    columns = [LONG, {"name": "ts", "type": "timestamptz"}, {"name": "s", "type": "struct<b: string>"}]
+    create = {"schema": columns, "sort_order": told}
+    assert sort_order_from_spec(create, create_from_spec(create)[0]) == order
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        (["b"], "create.sort_order: 'b': there is no column 'b'; columns are a"),
+        (["day(a)"], "create.sort_order: 'day(a)': column a is long, which cannot be used so"),
+        (["a up"], "create.sort_order: 'a up' is not one of: .*with asc or desc, and nulls first or nulls last"),
+        (["asc"], "there is no column 'asc'"),
+        (["a", "bucket(2, a)", "a desc"], "'a desc' is there twice"),
+        ([{"a": "desc"}], "is not a list of"),
+    ],
+)
+def test_a_wrong_sort_order_names_the_entry_and_what_is_allowed(told: Any, said: str) -> None:
+    create = {"schema": [LONG], "sort_order": told}
+    with pytest.raises(SpecError, match=said.replace("(", r"\(").replace(")", r"\)")):
+        sort_order_from_spec(create, create_from_spec(create)[0])
 
 
 def test_types_that_need_a_newer_format_version_get_it() -> None:
