@@ -8,7 +8,7 @@ undone at once: an empty transaction, and a small file in the tables' storage.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_lakecommit.cli.output import Exit, Output
 from airflow_provider_lakecommit.cli.session import LocalSpark, SparkSection, engine_of
 from airflow_provider_lakecommit.cycle.rim import Rim
+from airflow_provider_lakecommit.cycle.secrets import vended_of
 from airflow_provider_lakecommit.doctor.brokers import brokers
 from airflow_provider_lakecommit.doctor.executor import executor
 from airflow_provider_lakecommit.doctor.finding import Finding, Level, looked, warn
 from airflow_provider_lakecommit.doctor.host import installed_versions, java, memory, versions
 from airflow_provider_lakecommit.doctor.lake import headroom, probe_place, tables
+from airflow_provider_lakecommit.doctor.vended import vended
 from airflow_provider_lakecommit.landing import LandingSpec
 from airflow_provider_lakecommit.spark.job import Secrets
 from airflow_provider_lakecommit.spark.probe import run_probe
@@ -68,6 +70,9 @@ def examine(spec: LandingSpec, output: Output, *, every: timedelta | None, spark
     with Rim.connect(spec.landing, spec.kafka, spec.catalog, say=output.say) as rim:
         lake, there = tables(rim)
         out += lake
+        for table in there:
+            name = ".".join(table.name())
+            out += looked(f"credentials of {name}", lambda name=name: vended(rim.tables, name, time.time()))  # type: ignore[misc]
         if there and not any(f.level is Level.FAIL for f in (*kafka, *lake)):
             out += looked("headroom", lambda: headroom(rim, every))
         if spark:
@@ -78,16 +83,17 @@ def examine(spec: LandingSpec, output: Output, *, every: timedelta | None, spark
 def _executor(
     spec: LandingSpec, section: SparkSection, rim: Rim, there: Sequence[Table], output: Output
 ) -> Iterable[Finding]:
-    properties = rim.tables.io_properties()
-    place = probe_place(there[0]) if there else ""
+    places = {".".join(table.name()): probe_place(table) for table in there}
+    storage = {name: rim.tables.storage(name) for name in vended_of(rim.tables, places)}
+    secrets = Secrets(kafka={}, io=rim.tables.io_properties(), tables=storage)
     if section.remote is not None:
-        if any(word in key for key in properties for word in _SECRET):
-            place = ""
+        if any(word in key for key in _settings(secrets) for word in _SECRET):
+            places = {}
         try:
             # As a landing does it: Spark's own client goes on asking for ten minutes where nobody listens.
             with closing(engine_of(section, spec.landing.name, say=output.say, on_start=lambda: None)) as warm:
                 warm.start()
-            seen, began = _through_connect(section.remote, place, properties)
+            seen, began = _through_connect(section.remote, places, secrets)
         except ImportError as e:
             yield warn(
                 "executor", f"not looked at: {e}", "install what a Spark Connect client needs, or use --no-spark"
@@ -98,19 +104,24 @@ def _executor(
         try:
             engine.start()
             began = time.time()
-            seen = engine.probe(place, Secrets(kafka={}, io=properties))
+            seen = engine.probe(places, secrets)
         finally:
             engine.close()
-    yield from executor(seen, began, tried=bool(place))
+    yield from executor(seen, began, tried=bool(places))
 
 
-def _through_connect(remote: str, place: str, properties: dict[str, str]) -> tuple[dict[str, Any], float]:
+def _settings(secrets: Secrets) -> set[str]:
+    """Names of all storage properties."""
+    return {*secrets.io, *(name for storage in secrets.tables.values() for name in storage.properties)}
+
+
+def _through_connect(remote: str, places: Mapping[str, str], secrets: Secrets) -> tuple[dict[str, Any], float]:
     from pyspark.sql import SparkSession
 
     session = SparkSession.builder.remote(remote).create()
     try:
         began = time.time()
-        return run_probe(session, place, lambda: properties), began
+        return run_probe(session, places, lambda: secrets), began
     finally:
         session.stop()
 

@@ -3,8 +3,8 @@
 Java process died.
 
 Contract: :meth:`LocalSpark.run` runs one job of a partition group, also several at once from several threads. The
-connection settings of the tasks are in files for the owner's eyes, in a folder of this process that is removed with
-it; of a process that was killed, the next one removes it.
+connection settings of the tasks are in a file for the owner's eyes that is removed with its job, in a folder of this
+process that is removed with it; of a process that was killed, the next one removes it.
 
 Failure story: whatever ends a Spark job early is a :class:`SparkJobError`; what its tasks reported before is safe. A
 Python worker that dies costs its own slice, which Spark gives to another worker. The Java process ends with us: it
@@ -21,9 +21,11 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from airflow_provider_lakecommit.cli.process import CLI, ProcessName, lives
 from airflow_provider_lakecommit.exceptions import SparkJobError, SpecError
@@ -147,7 +149,6 @@ class LocalSpark:
         self._on_start = on_start
         self._session: SparkSession | None = None
         self._folder: Path | None = None
-        self._saved: list[tuple[Secrets, Path]] = []
         self._lock = threading.Lock()
 
     def start(self) -> None:
@@ -172,19 +173,20 @@ class LocalSpark:
         if session is None:
             raise SparkJobError("the Spark session is not started")
         try:
-            return run_window(session, job, str(self._secrets_file(secrets)))
+            with self._secrets_file(secrets) as path:
+                return run_window(session, job, path)
         except Exception as e:
             raise SparkJobError(f"the Spark job of group {job.group} ended early: {_first_line(e)}") from e
 
-    def probe(self, place: str, secrets: Secrets) -> dict[str, Any]:
+    def probe(self, places: Mapping[str, str], secrets: Secrets) -> dict[str, Any]:
         """What a task of this session sees; see :mod:`~airflow_provider_lakecommit.spark.probe`.
 
         :raises SparkJobError: it gave no answer
         """
         if self._session is None:
             raise SparkJobError("the Spark session is not started")
-        path = str(self._secrets_file(secrets))
-        return run_probe(self._session, place, lambda: dict(Secrets.load(path).io))
+        with self._secrets_file(secrets) as path:
+            return run_probe(self._session, places, partial(Secrets.load, path))
 
     def stop(self) -> None:
         """Let no task go on; returns at once."""
@@ -198,17 +200,18 @@ class LocalSpark:
             self._drop()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder, self._saved = None, []
+            self._folder = None
 
-    def _secrets_file(self, secrets: Secrets) -> Path:
+    @contextlib.contextmanager
+    def _secrets_file(self, secrets: Secrets) -> Iterator[str]:
+        """One per job, gone with it: keys that a catalog hands out are others each time."""
         with self._lock:
-            for saved, path in self._saved:
-                if saved == secrets:
-                    return path
-            path = self._scratch() / f"connections-{len(self._saved)}.json"
-            secrets.save(path)
-            self._saved.append((secrets, path))
-            return path
+            path = self._scratch() / f"connections-{uuid4()}.json"
+        secrets.save(path)
+        try:
+            yield str(path)
+        finally:
+            path.unlink(missing_ok=True)
 
     def _scratch(self) -> Path:
         if self._folder is None:

@@ -122,7 +122,7 @@ class Slice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableTarget:
-    """All a writer needs of a table, taken when the window was planned, so that a writer never asks the catalog.
+    """All a writer needs to know of a table, taken when the window was planned: a writer never asks the catalog.
 
     ``schema``, ``spec`` and ``sort_order`` are the JSON of the Iceberg specification; an unsorted table has no order.
     """
@@ -146,6 +146,8 @@ class Plan:
     planning a window, whatever there was to read.
 
     ``ends`` are the last stable offsets as they were asked for at ``asked_at``, also where the plan stops before them.
+    ``vended`` are the tables with which the catalog handed out storage properties, and whether keys are among them:
+    their writers need fresh ones.
     """
 
     landing: str
@@ -159,6 +161,7 @@ class Plan:
     left: int = 0
     reason: str | None = None
     held: str | None = None
+    vended: Mapping[str, bool] = field(default_factory=dict)
 
     @property
     def coverage(self) -> Coverage:

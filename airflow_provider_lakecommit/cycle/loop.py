@@ -3,8 +3,9 @@
 
 Contract: a cycle that was opened is closed, whatever became of its Spark jobs: what they reported is published. The
 groups of a window run side by side. The connections and the engine stay over the cycles of a run, so that a cycle
-costs what it does and no start. A run that is caught up by its newest plan ends there; it opens no cycle more to see
-that. What is reported of a job stands in the control log: where an engine cannot say, the log is asked.
+costs what it does and no start; storage keys that a catalog hands out are taken anew for the jobs of each cycle. A run
+that is caught up by its newest plan ends there; it opens no cycle more to see that. What is reported of a job stands in
+the control log: where an engine cannot say, the log is asked.
 
 Failure story: a Spark job that dies loses the slices in hand: its cycle is closed and the next one reads the rest.
 Cycles in a row that move nothing end the run with the last reason. A run whose window is not admitted goes on with the
@@ -31,10 +32,11 @@ from airflow_provider_lakecommit.cycle.open import open_cycle
 from airflow_provider_lakecommit.cycle.results import Closed, GroupResult, GroupTicket, Opened
 from airflow_provider_lakecommit.cycle.rim import Rim, RunIdentity
 from airflow_provider_lakecommit.cycle.run import REPORTED, CycleOutcome, Written, first_of
+from airflow_provider_lakecommit.cycle.secrets import secrets_for
 from airflow_provider_lakecommit.cycle.write import group_job, group_result
 from airflow_provider_lakecommit.exceptions import LakecommitError, SparkJobError
 from airflow_provider_lakecommit.hooks.engine import EarlierWorkError, Engine
-from airflow_provider_lakecommit.spark.job import AGAIN, DONE, Secrets, SliceResult, WindowJob
+from airflow_provider_lakecommit.spark.job import AGAIN, DONE, SliceResult, WindowJob
 
 __all__ = ["MOST_IDLE_CYCLES", "Lander"]
 
@@ -80,7 +82,6 @@ class Lander:
         self._desk = desk
         self._early = early
         self._say = rim.say
-        self._secrets = Secrets(kafka=rim.kafka, io=rim.tables.io_properties())
         self._writing: tuple[GroupTicket, ...] = ()
         self._told_to_stop = False
 
@@ -228,9 +229,13 @@ class Lander:
 
     def _side_by_side(self, jobs: Iterable[WindowJob | None]) -> dict[int, Outcome]:
         todo = [job for job in jobs if job is not None]
+        try:
+            secrets = secrets_for(self._rim.tables, self._rim.kafka, todo, say=self._say)
+        except LakecommitError as e:
+            return {job.group: SparkJobError(f"the Spark job of group {job.group} did not begin: {e}") for job in todo}
         pool = ThreadPoolExecutor(max_workers=max(1, len(todo)), thread_name_prefix="group")
         try:
-            running = {job.group: pool.submit(self._engine.run, job, self._secrets) for job in todo}
+            running = {job.group: pool.submit(self._engine.run, job, secrets) for job in todo}
             wait(running.values())
             return {group: _outcome(each) for group, each in running.items()}
         except BaseException:

@@ -50,6 +50,7 @@ from airflow_provider_lakecommit.cycle.prepare import Prepared, prepare
 from airflow_provider_lakecommit.cycle.renew import SpecWaits
 from airflow_provider_lakecommit.cycle.results import CycleTicket, Opened
 from airflow_provider_lakecommit.cycle.rim import Look, Rim, RunIdentity
+from airflow_provider_lakecommit.cycle.secrets import vended_of
 from airflow_provider_lakecommit.cycle.targets import check_unless_filled
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError, ControlTopicError, FencedError
 from airflow_provider_lakecommit.hooks.sample import sizes
@@ -227,6 +228,7 @@ def _decide(rim: Rim, prepared: Prepared, look: Look, source: SourceState, gone:
         asked_at=source.asked_at,
         left=left,
         reason=None if kept else _why_nothing(look.view, chosen, missing.notes),
+        vended=vended_of(rim.tables, (t.table for t in _used(prepared.targets, kept))),
     )
     cut_off = (f"{len(slices) - most} slices are left: {most} of {len(slices)} are admitted",) if slices[most:] else ()
     return _Decision(plan=plan, explain=(*chosen.explain, *admitted.notes, *cut_off))

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Spark side: one task through the landing's engine, and what it saw compared with here.
 
-Contract: one tiny job; a session that was started for it ends with it. Through Spark Connect the storage settings would
+Contract: one tiny job; a session that was started for it ends with it. The storage of each table is tried with the
+settings that a landing's tasks would have, those that the catalog hands out included. Through Spark Connect they would
 travel in the job's plan, so the storage is tried there only if they hold no secret.
 """
 

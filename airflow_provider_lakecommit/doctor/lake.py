@@ -24,10 +24,9 @@ from airflow_provider_lakecommit.cycle.targets import check_fit, target_of
 from airflow_provider_lakecommit.doctor.commits import commits
 from airflow_provider_lakecommit.doctor.finding import Finding, fail, looked, ok, warn
 from airflow_provider_lakecommit.exceptions import CatalogError, LedgerError, SpecError
+from airflow_provider_lakecommit.hooks.table_storage import data_folder
 
 __all__ = ["headroom", "probe_place", "tables"]
-
-_FOLDER = "write.data.path"
 
 
 def tables(rim: Rim) -> tuple[list[Finding], list[Table]]:
@@ -116,8 +115,7 @@ def _ledger(rim: Rim, name: str, table: Table) -> Iterable[Finding]:
 
 def probe_place(table: Table) -> str:
     """A file of its own among the data files."""
-    folder = table.properties.get(_FOLDER) or f"{table.location().rstrip('/')}/data"
-    return f"{folder.rstrip('/')}/.lakecommit-probe-{uuid4()}"
+    return f"{data_folder(table)}/.lakecommit-probe-{uuid4()}"
 
 
 def _storage(table: Table, place: str) -> Iterable[Finding]:

@@ -43,6 +43,7 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
 from airflow_provider_lakecommit.exceptions import CatalogError, ClosedError, SpecError, TableError
@@ -51,6 +52,7 @@ from airflow_provider_lakecommit.hooks.deadline import within
 from airflow_provider_lakecommit.hooks.file_io import with_light_io
 from airflow_provider_lakecommit.hooks.rest_answers import denies, is_no_answer
 from airflow_provider_lakecommit.hooks.sql_catalog import catalog_name
+from airflow_provider_lakecommit.hooks.table_storage import TableStorage, note_credentials, storage_of
 
 __all__ = ["ANSWER_SECONDS", "CREATED_TABLE_PROPERTIES", "KEEP_SNAPSHOTS", "Tables"]
 
@@ -99,6 +101,7 @@ class Tables:
         self._default_name = name
         self._connect = connect
         self._known_name: str | None = None
+        self._storage: dict[str, TableStorage] = {}
         self._idle: list[Catalog] = []
         self._connected_before = False
         self._closed = False
@@ -139,7 +142,9 @@ class Tables:
         """Like :meth:`load`, but a table that does not exist is ``None``."""
         try:
             with self._client() as catalog:
-                return within(ANSWER_SECONDS, lambda: catalog.load_table(identifier))
+                table = within(ANSWER_SECONDS, lambda: catalog.load_table(identifier))
+                self._storage[identifier] = storage_of(table, self.io_properties())
+                return table
         except (NoSuchTableError, NoSuchNamespaceError) as e:
             if denies(e):
                 return None
@@ -167,6 +172,7 @@ class Tables:
         schema: Schema,
         spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
         properties: Mapping[str, str] | None = None,
+        order: SortOrder = UNSORTED_SORT_ORDER,
     ) -> Table:
         """Make a table and its namespace, unless they exist. Who comes second gets the table of who came first.
 
@@ -179,10 +185,14 @@ class Tables:
         wanted = {**CREATED_TABLE_PROPERTIES, **(properties or {})}
         try:
             with self._client() as catalog:
-                return within(
+                made = within(
                     ANSWER_SECONDS,
-                    lambda: catalog.create_table(identifier, schema=schema, partition_spec=spec, properties=wanted),
+                    lambda: catalog.create_table(
+                        identifier, schema=schema, partition_spec=spec, sort_order=order, properties=wanted
+                    ),
                 )
+            # A catalog may hand out storage properties with a table that is read, and none with one that is made.
+            return self.find(identifier) or made
         except ClosedError:
             raise
         except Exception as e:
@@ -206,6 +216,20 @@ class Tables:
         by which the catalog is reached. They never belong into a plan, an argument or a log.
         """
         return {key: value for key, value in self._properties.items() if key.startswith(_STORAGE)}
+
+    def storage(self, identifier: str) -> TableStorage:
+        """How the files of a table are reached, as the catalog says now: the connection's properties, and what it hands
+        out with the table. For tasks, like :meth:`io_properties`.
+
+        :raises TableError: there is no such table
+        :raises CatalogError: the catalog cannot be reached, or refuses the credentials
+        """
+        self.load(identifier)
+        return self._storage[identifier]
+
+    def known_storage(self, identifier: str) -> TableStorage | None:
+        """The same as the catalog said when it was last asked for this table, if it was; it is not asked here."""
+        return self._storage.get(identifier)
 
     def close(self) -> None:
         """Let go of all connections, those in calls that hang as soon as they come back; returns at once."""
@@ -258,6 +282,7 @@ class Tables:
             catalog = within(ANSWER_SECONDS, lambda: self._connect(name, **with_light_io(properties)))
             # After the server had its say, which counts for more than what the client states.
             catalog.properties.pop(_SNAPSHOTS, None)
+            note_credentials(catalog)
             return catalog
         except pydantic.ValidationError as e:
             raise self._away("connecting", e) from None
@@ -293,7 +318,8 @@ class Tables:
     def describe(self, error: BaseException) -> str:
         """What an exception of the catalog says, without secrets."""
         text = " ".join(f"{type(error).__name__}: {error}".split())
-        for secret in secrets_in(self._properties):
+        handed_out = (secret for storage in tuple(self._storage.values()) for secret in storage.secrets)
+        for secret in (*secrets_in(self._properties), *handed_out):
             text = text.replace(secret, "***")
         for value in self._properties.values():
             for userinfo in _USERINFO.findall(value):

@@ -3,8 +3,9 @@
 
 Contract: succeeds when everything of its group is reported, whoever did it; a slice that is reported is never done
 again, so a retry does what is left. On an engine whose jobs outlive their task, what an earlier attempt started is
-waited for first. The catalog is never asked. A group whose cycle is closed does no work and ends
-skipped: what it lacks is planned by later runs.
+waited for first. The catalog is never asked, unless it handed out storage credentials with the tables when the window
+was planned: then fresh ones are taken for each job. A group whose cycle is closed does no work and ends skipped: what
+it lacks is planned by later runs.
 
 Failure story: whatever ends the task early (a failed job, a timeout, a kill), the log says what is saved and what will
 be read again.
@@ -32,8 +33,9 @@ if TYPE_CHECKING:
     from airflow_provider_lakecommit.cycle.results import GroupResult, GroupTicket
     from airflow_provider_lakecommit.hooks.control_topic import ControlTopic
     from airflow_provider_lakecommit.hooks.engine import Engine
+    from airflow_provider_lakecommit.hooks.table import Tables
     from airflow_provider_lakecommit.landing import Landing
-    from airflow_provider_lakecommit.spark.job import SliceResult, WindowJob
+    from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
 
 __all__ = ["MAP_INDEX_TEMPLATE", "WriteWindowOperator"]
 
@@ -81,7 +83,6 @@ class WriteWindowOperator(LandingTask):
         from airflow_provider_lakecommit.hooks.control_topic import ControlTopic
         from airflow_provider_lakecommit.hooks.engines import engine_of
         from airflow_provider_lakecommit.hooks.table import Tables
-        from airflow_provider_lakecommit.spark.job import Secrets
 
         ticket, settings = GroupTicket.from_dict(self.group), Settings.read()
         landing = settings.complete(self.landing)
@@ -101,13 +102,17 @@ class WriteWindowOperator(LandingTask):
                 job = group_job(landing, control, ticket, tables.name)
                 if job is None:
                     return self._nothing_to_do(landing, control, ticket).to_dict()
-                secrets = Secrets(kafka=kafka, io=tables.io_properties())
                 try:
                     return self._write(
-                        job, ticket, control, lambda job: engine.run(job, secrets), tables.name
+                        job,
+                        ticket,
+                        control,
+                        lambda job: engine.run(job, self._secrets(tables, kafka, job)),
+                        tables.name,
                     ).to_dict()
                 finally:
                     engine.close()
+                    tables.close()
 
     def on_kill(self) -> None:
         """Ask the Spark job to end; what its tasks have finished is reported already. A job that a later attempt has
@@ -160,6 +165,20 @@ class WriteWindowOperator(LandingTask):
             except SparkJobError as e:
                 return e
         return None
+
+    def _secrets(self, tables: Tables, kafka: Mapping[str, Any], job: WindowJob) -> Secrets:
+        """What the job's tasks are given, made when the job begins. Airflow knows the secrets of its connections, and
+        is told of those that the catalog hands out, to strike them out of logs.
+        """
+        from airflow.sdk.log import mask_secret
+
+        from airflow_provider_lakecommit.cycle.secrets import secrets_for
+
+        secrets = secrets_for(tables, kafka, [job], say=self.log.warning)
+        for storage in secrets.tables.values():
+            for value in storage.secrets:
+                mask_secret(value)
+        return secrets
 
     @contextmanager
     def _tell_if_interrupted(self, landing: Landing, control: ControlTopic, ticket: GroupTicket) -> Iterator[None]:

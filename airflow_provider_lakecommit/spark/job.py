@@ -3,13 +3,16 @@
 finished.
 
 Contract: :class:`WindowJob` holds all that the tasks need and no secret; connection settings come from a file that is
-shipped beside the job (:class:`Secrets`). Spark only schedules: a task is a function of the job and a slice number.
-What a task finished is in the control log before the task ends, so a job that dies loses at most the slices in hand.
+shipped beside the job (:class:`Secrets`), and nothing secret of them is in what a task tells. Spark only schedules: a
+task is a function of the job and a slice number. What a task finished is in the control log before the task ends, so a
+job that dies loses at most the slices in hand.
 
 Failure story: a slice that fails never fails the job, the other slices go on. A failure that the same slice would have
 again (damaged plan, wrong schema) is reported as such and counted; one that may pass (broker away, storage away) is
 only told to the driver. A task that was fenced by a newer attempt of the same slice ends ``superseded``. Files are left
-in place whenever the outcome of their report is unknown.
+in place whenever the outcome of their report is unknown. Storage keys that a catalog handed out may expire while a job
+runs: slices that are not begun by then are not begun, those in hand may fail, and each says so; all of them are for
+the next attempt, which has other keys.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -28,7 +31,9 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
 from airflow_provider_lakecommit.core.model import Counts, Plan, Slice, SliceReport, SpanReport
-from airflow_provider_lakecommit.exceptions import FencedError, LakecommitError, SpecError, Terminal
+from airflow_provider_lakecommit.exceptions import CatalogError, FencedError, LakecommitError, SpecError, Terminal
+from airflow_provider_lakecommit.hooks.catalog_settings import secrets_in
+from airflow_provider_lakecommit.hooks.table_storage import TableStorage, clock
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.spark.report import failure_records, report_records
 from airflow_provider_lakecommit.wire.plan import plan_from_json, plan_to_json
@@ -100,13 +105,41 @@ class WindowJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Secrets:
-    """Connection settings of the tasks: librdkafka settings and storage properties. Never printed, never in a plan."""
+    """Connection settings of the tasks: librdkafka settings and storage properties. Never printed, never in a plan.
+
+    ``io`` are the connection's storage properties, ``tables`` those of tables with which the catalog handed out others.
+    """
 
     kafka: Mapping[str, Any]
     io: Mapping[str, str]
+    tables: Mapping[str, TableStorage] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return "Secrets(...)"
+
+    def io_of(self, table: str) -> dict[str, str]:
+        """Storage properties of a table, as :func:`pyiceberg.io.load_file_io` takes them."""
+        storage = self.tables.get(table)
+        return dict(self.io if storage is None else storage.properties)
+
+    def expired(self, tables: Iterable[str], now: float) -> str:
+        """Which of these tables' keys do not hold any more, for a message; empty if none is known to."""
+        return " and ".join(
+            f"the storage credentials that the catalog handed out for {name} expired at {clock(storage.expires_at)}"
+            for name in tables
+            if (storage := self.tables.get(name)) is not None
+            and storage.expires_at is not None
+            and storage.expires_at <= now
+        )
+
+    def without(self, text: str) -> str:
+        """A text with all values of secret-looking settings struck out."""
+        from airflow_provider_lakecommit.hooks.kafka_config import redacted
+
+        found = {*secrets_in(self.io), *(secret for storage in self.tables.values() for secret in storage.secrets)}
+        for secret in sorted(found, key=len, reverse=True):
+            text = text.replace(secret, "***")
+        return redacted(text, self.kafka)
 
     def to_json(self) -> str:
         """For a file or a channel that nobody else reads.
@@ -114,7 +147,8 @@ class Secrets:
         :raises SpecError: a setting is a function
         """
         try:
-            return json.dumps({"kafka": dict(self.kafka), "io": dict(self.io)})
+            tables = {name: storage.to_dict() for name, storage in self.tables.items()}
+            return json.dumps({"kafka": dict(self.kafka), "io": dict(self.io), "tables": tables})
         except TypeError as e:
             callables = ", ".join(sorted(key for key, value in self.kafka.items() if callable(value)))
             raise SpecError(
@@ -125,7 +159,8 @@ class Secrets:
     @classmethod
     def from_json(cls, text: str) -> Secrets:
         values = json.loads(text)
-        return cls(kafka=values["kafka"], io=values["io"])
+        tables = {name: TableStorage.from_dict(storage) for name, storage in values["tables"].items()}
+        return cls(kafka=values["kafka"], io=values["io"], tables=tables)
 
     def save(self, path: Path) -> None:
         """Write for the owner's eyes only.
@@ -159,6 +194,17 @@ class SliceResult:
 
     def __str__(self) -> str:
         return f"slice {self.slice}: {self.status}{f' ({self.detail})' if self.detail else ''}"
+
+
+FRESH_KEYS = (
+    "the next attempt takes fresh ones. Have the catalog hand out credentials that hold longer, or make windows "
+    "smaller (`max_records`, `max_bytes`)"
+)
+"""What helps against keys that do not hold for as long as a window takes."""
+
+
+class _Expired(CatalogError):
+    """A slice was not begun, because its tables' keys do not hold any more."""
 
 
 RESULT = "slice string, status string, detail string, records long, rows long, seconds double"
@@ -206,9 +252,11 @@ def run_task(job: WindowJob, secrets: Secrets, index: int) -> SliceResult:
     except FencedError as e:
         result = SliceResult(slice=str(work), status=SUPERSEDED, detail=str(e))
     except Exception as e:
-        detail = f"{type(e).__name__}: {e}"
+        detail = secrets.without(f"{type(e).__name__}: {e}")
         if not isinstance(e, LakecommitError):
-            _say(traceback.format_exc())
+            _say(secrets.without(traceback.format_exc()))
+        if not isinstance(e, _Expired) and (expired := secrets.expired(work.tables, time.time())):
+            detail = f"{detail}; {expired}: {FRESH_KEYS}"
         result = SliceResult(slice=str(work), status=AGAIN, detail=detail)
     _say(f"{result} in {time.monotonic() - began:.1f} s")
     return result
@@ -219,6 +267,8 @@ def _run(job: WindowJob, secrets: Secrets, index: int, work: Slice) -> SliceResu
     from airflow_provider_lakecommit.spark.slices import SliceWork, run_slice
 
     attempt, began = uuid4(), time.monotonic()
+    if expired := secrets.expired(work.tables, time.time()):
+        raise _Expired(f"{expired}, before this slice was begun: {FRESH_KEYS}")
     with (
         ControlTopic(job.control_topic, secrets.kafka) as control,
         control.writer(job.transactional_id(index), job.control_partition) as writer,
@@ -229,14 +279,15 @@ def _run(job: WindowJob, secrets: Secrets, index: int, work: Slice) -> SliceResu
                 SliceWork(landing=job.landing, slice=work, targets=job.plan.targets, attempt=attempt),
                 secrets.kafka,
                 secrets.io,
+                of_tables={name: secrets.io_of(name) for name in secrets.tables},
                 progress=_say,
                 should_stop=lambda: False,
             )
         except LakecommitError as e:
             if not isinstance(e, Terminal):
                 raise
-            _send_failure(writer, job, work, attempt, None, failed=f"{type(e).__name__}: {e}")
-            return SliceResult(slice=str(work), status=FAILED, detail=str(e))
+            _send_failure(writer, job, work, attempt, None, failed=secrets.without(f"{type(e).__name__}: {e}"))
+            return SliceResult(slice=str(work), status=FAILED, detail=secrets.without(str(e)))
         if outcome.blocked is not None:
             _send_failure(writer, job, work, attempt, outcome, failed=None)
             return SliceResult(slice=str(work), status=BLOCKED, detail=outcome.blocked)

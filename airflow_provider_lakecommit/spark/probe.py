@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a Spark task sees: its host, its libraries, its clock, and whether it can use a table's storage.
 
-Contract: a probe writes one small file under a name that nobody else has, reads it, deletes it, and tells how far it
-came; it raises nothing. Storage settings come from the file that is shipped beside a job, as for all jobs of a landing.
+Contract: a probe writes one small file of a table under a name that nobody else has, reads it, deletes it, and tells
+how far it came; it raises nothing and tells no secret. Storage settings come from the file that is shipped beside a
+job, as for all jobs of a landing, and are those of the table.
 
 Failure story: a probe that dies between writing and deleting leaves one file of a few bytes, which is in no snapshot.
 """
@@ -13,7 +14,7 @@ import json
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,8 @@ from airflow_provider_lakecommit.exceptions import SparkJobError
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
+
+    from airflow_provider_lakecommit.spark.job import Secrets
 
 __all__ = ["LIBRARIES", "RESULT", "local_view", "run_probe", "try_storage"]
 
@@ -67,14 +70,14 @@ def _version(name: str) -> str:
         return "not installed"
 
 
-def run_probe(spark: SparkSession, place: str, read_io: Callable[[], dict[str, str]]) -> dict[str, Any]:
+def run_probe(spark: SparkSession, places: Mapping[str, str], read_secrets: Callable[[], Secrets]) -> dict[str, Any]:
     """One task's :func:`local_view`, with ``storage``: what went wrong there, or nothing.
 
-    :param place: of the file; empty tries no storage
+    :param places: of the file, by table
     :raises SparkJobError: the task gave no answer
     """
     try:
-        rows = spark.range(0, 1, 1, 1).mapInArrow(_task(place, read_io), RESULT).collect()
+        rows = spark.range(0, 1, 1, 1).mapInArrow(_task(dict(places), read_secrets), RESULT).collect()
     except Exception as e:
         lines = [line.strip() for line in str(e).splitlines() if line.strip()]
         raise SparkJobError(
@@ -85,7 +88,7 @@ def run_probe(spark: SparkSession, place: str, read_io: Callable[[], dict[str, s
 
 
 def _task(
-    place: str, read_io: Callable[[], dict[str, str]]
+    places: dict[str, str], read_secrets: Callable[[], Secrets]
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -93,8 +96,9 @@ def _task(
         from airflow_provider_lakecommit.spark import probe as here
 
         for _ in batches:
-            seen = here.local_view()
-            seen["storage"] = here.try_storage(load_file_io(read_io(), place), place) if place else ""
+            seen, secrets = here.local_view(), read_secrets()
+            tried = (here.try_storage(load_file_io(secrets.io_of(t), place), place) for t, place in places.items())
+            seen["storage"] = secrets.without("; ".join(trouble for trouble in tried if trouble))
             yield pa.RecordBatch.from_pydict({"seen": [json.dumps(seen)]})
 
     return run

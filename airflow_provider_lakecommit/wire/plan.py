@@ -55,18 +55,23 @@ def budget_from_json(values: Any) -> Budget | None:
 
 def plan_to_json(plan: Plan) -> dict[str, Any]:
     held = {} if plan.held is None else {"held": plan.held}
-    return held | {
-        "landing": plan.landing,
-        "lane": plan.lane,
-        "spec": plan.spec_version,
-        "window": str(plan.window_id),
-        "slices": [_slice_to_json(s) for s in plan.slices],
-        "targets": [_target_to_json(t) for t in plan.targets],
-        "ends": offsets_to_json(plan.ends),
-        "asked_at": time_to_json(plan.asked_at),
-        "left": plan.left,
-        "reason": plan.reason,
-    }
+    vended = {"vended": dict(plan.vended)} if plan.vended else {}
+    return (
+        held
+        | vended
+        | {
+            "landing": plan.landing,
+            "lane": plan.lane,
+            "spec": plan.spec_version,
+            "window": str(plan.window_id),
+            "slices": [_slice_to_json(s) for s in plan.slices],
+            "targets": [_target_to_json(t) for t in plan.targets],
+            "ends": offsets_to_json(plan.ends),
+            "asked_at": time_to_json(plan.asked_at),
+            "left": plan.left,
+            "reason": plan.reason,
+        }
+    )
 
 
 def plan_from_json(values: dict[str, Any]) -> Plan:
@@ -85,6 +90,7 @@ def plan_from_json(values: dict[str, Any]) -> Plan:
             left=number(values["left"]),
             reason=None if values["reason"] is None else text(values["reason"]),
             held=None if values.get("held") is None else text(values["held"]),
+            vended={text(t): keys is True for t, keys in values.get("vended", {}).items()},
         )
     except DAMAGE as e:
         raise WireError(f"a plan is damaged: {type(e).__name__} {e}") from e

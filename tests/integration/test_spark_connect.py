@@ -27,6 +27,7 @@ from airflow_provider_lakecommit.hooks.connect_client import ConnectClient, Conn
 from airflow_provider_lakecommit.hooks.engine import EarlierWorkError
 from airflow_provider_lakecommit.hooks.package import package_digest
 from airflow_provider_lakecommit.hooks.spark_connect import ConnectEngine
+from airflow_provider_lakecommit.hooks.table_storage import TableStorage
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
 from dev.connect import ConnectServer
@@ -348,7 +349,12 @@ def test_no_setting_of_a_connection_is_seen_anywhere(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     window = make_window()
-    secrets = Secrets(kafka={**window.secrets.kafka, "sasl.password": CANARY}, io={"s3.secret-access-key": CANARY})
+    handed_out = TableStorage(properties={"s3.session-token": CANARY})
+    secrets = Secrets(
+        kafka={**window.secrets.kafka, "sasl.password": CANARY},
+        io={"s3.secret-access-key": CANARY},
+        tables={"shop.rows": handed_out, "shop.dead": handed_out},
+    )
     url = f"{connect_server.url}/;use_ssl=false;token={CANARY}"
     engine = ConnectEngine(url, deployment="test", landing="rows")
     assert Counter(r.status for r in engine.run(window.left_job(), secrets)) == {"done": SLICES}

@@ -18,11 +18,16 @@ from airflow_provider_lakecommit.core.model import Plan, Slice, Span, slice_id
 from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
 from airflow_provider_lakecommit.exceptions import SparkJobError, SpecError
 from airflow_provider_lakecommit.hooks.spark import SparkMaster, SparkSubmit, _files, spark_master
+from airflow_provider_lakecommit.hooks.table_storage import TableStorage
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.spark.job import Secrets, WindowJob
 
 CANARY = "canary-8c1f"
-SECRETS = Secrets(kafka={"bootstrap.servers": "a:1", "sasl.password": CANARY}, io={"s3.secret-access-key": CANARY})
+SECRETS = Secrets(
+    kafka={"bootstrap.servers": "a:1", "sasl.password": CANARY},
+    io={"s3.secret-access-key": CANARY},
+    tables={"shop.orders": TableStorage(properties={"s3.session-token": CANARY})},
+)
 NOBODY = UUID(int=0)
 
 

@@ -7,10 +7,16 @@ from pathlib import Path
 
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.exceptions import UnauthorizedError
+from pyiceberg.io import load_file_io
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import new_table_metadata
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 
 from airflow_provider_lakecommit.exceptions import CatalogError, ClosedError, SpecError, TableError
 from airflow_provider_lakecommit.hooks.table import CREATED_TABLE_PROPERTIES, Tables
+from airflow_provider_lakecommit.hooks.table_storage import TableStorage
 from tests.fakes.lake import BY_BUCKET, SCHEMA, Lake
 from tests.waiting import PATIENCE, until
 
@@ -142,6 +148,33 @@ def test_storage_properties_hold_nothing_of_the_catalog() -> None:
     assert tables.io_properties() == {"s3.endpoint": "e", "warehouse": "w", "s3.region": "1"}
 
 
+def table_of(properties: dict[str, str], config: dict[str, str] | None = None, location: str = "file:///t") -> Table:
+    """A table as a catalog without settings of its own answers, with these properties of its files."""
+    metadata = new_table_metadata(SCHEMA, BY_BUCKET, UNSORTED_SORT_ORDER, location)
+    return Table(("a",), metadata, "", load_file_io(properties, "file:///t"), NoopCatalog("x"), config or {})
+
+
+def test_what_a_catalog_hands_out_is_known_from_its_newest_answer_and_asked_for_anew() -> None:
+    answers = [{}, {"s3.session-token": CANARY}, {"s3.session-token": "2"}, {}]
+    own = {"s3.region": "here"}
+
+    class Vendor(NoopCatalog):
+        def load_table(self, _: object) -> Table:
+            return table_of({**own, **answers.pop(0)})
+
+        def close(self) -> None: ...
+
+    tables = Tables(own, connect=lambda *_, **__: Vendor("x"))
+    assert tables.known_storage("a") is None
+    tables.load("a")
+    assert tables.known_storage("a") == TableStorage(properties=own)
+    assert tables.storage("a").properties == {**own, "s3.session-token": CANARY}
+    assert tables.known_storage("b") is None
+    assert CANARY not in tables.describe(OSError(f"403 for {CANARY}"))
+    assert tables.storage("a").properties == {**own, "s3.session-token": "2"}
+    assert tables.storage("a") == tables.known_storage("a") == TableStorage(properties=own)
+
+
 class Clients:
     """Makes clients, each of which can be held in a call."""
 
@@ -162,12 +195,12 @@ class Client:
         self.busy = threading.Lock()
         self.closed = False
 
-    def load_table(self, _: str) -> str:
+    def load_table(self, _: str) -> Table:
         assert self.busy.acquire(blocking=False), "two calls at once"
         if self._clients.gate is not None:
             assert self._clients.gate.wait(60)
         self.busy.release()
-        return "table"
+        return table_of({})
 
     def close(self) -> None:
         self.closed = True

@@ -100,6 +100,14 @@ def test_a_sort_order_travels_and_a_plan_without_one_is_of_an_unsorted_table() -
     assert "sort_order" not in written["targets"][1]
 
 
+def test_a_plan_names_tables_with_which_storage_properties_are_handed_out_and_says_nothing_where_there_are_none() -> (
+    None
+):
+    plan = largest_plan()
+    assert "vended" not in plan_to_json(plan)
+    assert plan_to_json(replace(plan, vended={TABLES[1]: True}))["vended"] == {"shop.orders_dead": True}
+
+
 def test_the_largest_plan_takes_less_than_half_of_its_header() -> None:
     plan = largest_plan()
     ((_, packed),) = header({"kind": "open", "plan": plan_to_json(plan)}, "the header")

@@ -118,6 +118,7 @@ def plans(draw: st.DrawFn) -> Plan:
         left=draw(COUNT),
         reason=draw(st.none() | TEXT),
         held=draw(st.none() | TEXT),
+        vended=draw(st.dictionaries(TEXT, st.booleans(), max_size=2)),
     )
 
 

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A catalog that hands out keys for its storage: a rule of the gateway, before a server that does not.
+
+Contract: each answer about a table brings keys that open the folder of this table's data files and nothing else, and
+those that were handed out for it before hold no more (unless ``rotates`` is false). So whoever goes on with keys of the
+plan, of the cycle before or of another table is refused by the store.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+from urllib.parse import urlsplit
+
+from tests.rest.gateway import Answer, Asked, Forward
+from tests.rest.store import KeyedStore, Keys
+
+
+@dataclass(slots=True, kw_only=True)
+class Vending:
+    """``way``: in the `config` of an answer, or in its `storage-credentials` beside some that open nothing."""
+
+    store: KeyedStore
+    way: Literal["config", "credentials"] = "config"
+    lifetime: float | None = 3600.0
+    """Seconds that the answer tells, or ``None``: it does not tell."""
+    rotates: bool = True
+    on: bool = True
+    spoilt: bool = False
+    """What is handed out opens nothing."""
+    refuses: Callable[[Asked], bool] = lambda _: False
+    """Requests that get no answer of the server, which then is away for them."""
+    given: dict[str, list[Keys]] = field(default_factory=dict)
+    """All that were handed out, by table."""
+
+    def __call__(self, asked: Asked, forward: Forward) -> Answer | None:
+        if self.refuses(asked):
+            return Answer.error(503, "ServiceUnavailableException")
+        answer = forward()
+        path = urlsplit(asked.path).path.split("/")
+        about_a_table = asked.is_load or (asked.method == "POST" and path[-1] == "tables")
+        if answer is None or answer.code != 200 or not about_a_table or not self.on:
+            return answer
+        told = json.loads(answer.body)
+        table = path[-1] if asked.is_load else json.loads(asked.body)["name"]
+        folder = told["metadata"]["properties"]["write.data.path"]
+        self._add(told, folder, self._keys(table, folder.removeprefix("s3://")))
+        return Answer(200, json.dumps(told).encode())
+
+    @property
+    def secrets(self) -> list[str]:
+        """Every value that was handed out and that nobody may see."""
+        return [value for keys in self.given.values() for each in keys for value in each.values]
+
+    def end_all(self) -> None:
+        """Nothing that was handed out so far holds any more."""
+        for given in self.given.values():
+            self.store.end(given[-1])
+
+    def _keys(self, table: str, prefix: str) -> Keys:
+        before = self.given.setdefault(table, [])
+        if before and self.rotates:
+            self.store.end(before[-1])
+        before.append(self.store.give(prefix))
+        if self.spoilt:
+            self.store.end(before[-1])
+        return before[-1]
+
+    def _add(self, told: dict[str, object], folder: str, keys: Keys) -> None:
+        until = {} if self.lifetime is None else {"s3.session-token-expires-at-ms": str(self._milliseconds())}
+        handed_out = {**keys.properties, **until}
+        if self.way == "config":
+            told["config"] = {**self.store.properties, **handed_out}
+            return
+        wrong = {"s3.access-key-id": "nobody", "s3.secret-access-key": "nobody", "s3.session-token": "nobody"}
+        told["config"] = dict(self.store.properties)
+        told["storage-credentials"] = [
+            {"prefix": "file:", "config": wrong},
+            {"prefix": folder, "config": handed_out},
+            {"prefix": "s3://", "config": wrong},
+            {"prefix": f"{folder}/deeper", "config": wrong},
+        ]
+
+    def _milliseconds(self) -> int:
+        assert self.lifetime is not None
+        return int((time.time() + self.lifetime) * 1000)
