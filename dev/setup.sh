@@ -17,5 +17,8 @@ echo "installing the project and its tools into $venv (one or two minutes when n
 # With byte code, where the environment forbids Python to keep it (PYTHONDONTWRITEBYTECODE), too: the many processes of
 # the tests and of Airflow would compile seconds of libraries each, every time.
 "$venv/bin/uv" pip install --quiet --compile-bytecode --python "$venv/bin/python" --constraint constraints.txt --editable '.[dev,sql-sqlite]'
+# The build leaves its notes in the checkout. Python would find the distribution there a second time, and Airflow would
+# tell of a plugin that is registered already.
+rm -rf ./*.egg-info
 "$venv/bin/python" -m compileall -q airflow_provider_lakecommit
 echo "$venv is ready"
