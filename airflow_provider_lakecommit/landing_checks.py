@@ -12,10 +12,12 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
-__all__ = ["CHECKS", "CONTROL_EVENTS", "ENCODINGS", "TIMESTAMP_RULES"]
+__all__ = ["CHECKS", "CONTROL_EVENTS", "CREATE_KEYS", "ENCODINGS", "TIMESTAMP_RULES"]
 
 CONTROL_EVENTS = ("1.12", "1.10")
 """Forms of the control events, by the release of the Iceberg sink connector that writes them so."""
+CREATE_KEYS = ("schema", "partition_by", "sort_order", "properties")
+"""Of the section by which a missing table is made."""
 TIMESTAMP_RULES = (
     "iso8601",
     *("epoch_seconds", "epoch_millis", "epoch_micros", "epoch_nanos"),
@@ -83,9 +85,8 @@ def _create(v: Any) -> str | None:
         return None
     if not isinstance(v, Mapping) or not isinstance(v.get("schema"), list) or not v["schema"]:
         return "needs `schema`, a list of {name, type, required}"
-    unknown = set(v) - {"schema", "partition_by", "sort_order", "properties"}
-    allowed = "schema, partition_by, sort_order, properties"
-    return f"unknown key {sorted(unknown)[0]!r}; allowed are {allowed}" if unknown else None
+    unknown = set(v) - set(CREATE_KEYS)
+    return f"unknown key {sorted(unknown)[0]!r}; allowed are {', '.join(CREATE_KEYS)}" if unknown else None
 
 
 def _ratio(v: Any) -> str | None:

@@ -34,7 +34,9 @@ def run_plain(landing: Landing, kafka: Mapping[str, Any], catalog: Mapping[str, 
     files: list[DataFile] = []
     for spans in _packed(_spans(landing, kafka), landing.slice_records):
         work = Slice(slice_id=uuid4(), group=0, spans=spans, tables=(landing.table,))
-        outcome = run_slice(SliceWork(landing=landing, slice=work, targets=(target,), attempt=uuid4()), kafka, {})
+        outcome = run_slice(
+            SliceWork(landing=landing, slice=work, targets=(target,), attempt=uuid4()), kafka, lambda _: {}
+        )
         if outcome.blocked:
             raise RuntimeError(outcome.blocked)
         files += outcome.files[landing.table]

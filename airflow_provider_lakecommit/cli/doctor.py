@@ -71,8 +71,8 @@ def examine(spec: LandingSpec, output: Output, *, every: timedelta | None, spark
         lake, there = tables(rim)
         out += lake
         for table in there:
-            name = ".".join(table.name())
-            out += looked(f"credentials of {name}", lambda name=name: vended(rim.tables, name, time.time()))  # type: ignore[misc]
+            if (storage := rim.tables.known_storage(_name(table))) is not None:
+                out += vended(storage, _name(table), time.time())
         if there and not any(f.level is Level.FAIL for f in (*kafka, *lake)):
             out += looked("headroom", lambda: headroom(rim, every))
         if spark:
@@ -83,7 +83,7 @@ def examine(spec: LandingSpec, output: Output, *, every: timedelta | None, spark
 def _executor(
     spec: LandingSpec, section: SparkSection, rim: Rim, there: Sequence[Table], output: Output
 ) -> Iterable[Finding]:
-    places = {".".join(table.name()): probe_place(table) for table in there}
+    places = {_name(table): probe_place(table) for table in there}
     storage = {name: rim.tables.storage(name) for name in vended_of(rim.tables, places)}
     secrets = Secrets(kafka={}, io=rim.tables.io_properties(), tables=storage)
     if section.remote is not None:
@@ -108,6 +108,10 @@ def _executor(
         finally:
             engine.close()
     yield from executor(seen, began, tried=bool(places))
+
+
+def _name(table: Table) -> str:
+    return ".".join(table.name())
 
 
 def _settings(secrets: Secrets) -> set[str]:

@@ -43,6 +43,7 @@ from airflow_provider_lakecommit.hooks.source_topic import SourceState
 __all__ = [
     "Prepared",
     "PreparedTable",
+    "ledger_state",
     "prepare",
     "prepare_for_commit",
     "prepare_table",
@@ -180,6 +181,15 @@ def prepared_table(rim: Rim, name: str, table: Table, state: LedgerState) -> Pre
     :raises LedgerError: there is no section of this lane
     """
     return PreparedTable(name=name, table=table, state=state, ledger=table_ledger(rim, name, state))
+
+
+def ledger_state(rim: Rim, name: str) -> LedgerState | None:
+    """The ledger of a table as it is; ``None``: there is no such table.
+
+    :raises CatalogError: the catalog is away
+    """
+    table = rim.tables.find(name)
+    return None if table is None else read_ledger(table.metadata, rim.landing.branch)
 
 
 def table_ledger(rim: Rim, name: str, state: LedgerState) -> TableLedger:

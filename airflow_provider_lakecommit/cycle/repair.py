@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, read_ledger
+from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState
 from airflow_provider_lakecommit.committer.marks import set_section
 from airflow_provider_lakecommit.core.log import Directives, Raised
 from airflow_provider_lakecommit.core.model import (
@@ -37,7 +37,13 @@ from airflow_provider_lakecommit.core.restart import Restart, Word, restart
 from airflow_provider_lakecommit.core.settle import passed_by_all
 from airflow_provider_lakecommit.core.view import Blocked
 from airflow_provider_lakecommit.cycle.open import empty_plan, new_cycle, send_start
-from airflow_provider_lakecommit.cycle.prepare import Prepared, prepare_for_commit, remembered, table_ledger
+from airflow_provider_lakecommit.cycle.prepare import (
+    Prepared,
+    ledger_state,
+    prepare_for_commit,
+    remembered,
+    table_ledger,
+)
 from airflow_provider_lakecommit.cycle.renew import first_offsets, new_section, origin_position
 from airflow_provider_lakecommit.cycle.rim import Look, Rim, RunIdentity
 from airflow_provider_lakecommit.cycle.tables import table_of
@@ -63,7 +69,7 @@ def ledger_init(rim: Rim, start: Start) -> dict[str, Any]:
     rim.control.ensure()
     source = rim.source.watermarks()
     word = _word(source.partitions, start)
-    states = {name: _state(rim, name) for name in rim.landing.tables}
+    states = {name: ledger_state(rim, name) for name in rim.landing.tables}
     passed = _passed(rim, states)
     settings: dict[str, _Setting] = {}
     data: Restart | None = None
@@ -126,11 +132,6 @@ def _set(rim: Rim, setting: _Setting) -> dict[str, int]:
     if found.back:
         rim.say(f"{name}: goes back over {found.back}, which are other records now than those it has landed")
     return ends
-
-
-def _state(rim: Rim, name: str) -> LedgerState | None:
-    table = rim.tables.find(name)
-    return None if table is None else read_ledger(table.metadata, rim.landing.branch)
 
 
 def _word(partitions: Mapping[SourcePartition, Watermark], start: Start) -> Word:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, read_ledger
+from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState
 from airflow_provider_lakecommit.core.fold import fold
 from airflow_provider_lakecommit.core.headroom import Headroom, interval_of, threshold_of
 from airflow_provider_lakecommit.core.offsets import SourcePartition
@@ -22,7 +22,7 @@ from airflow_provider_lakecommit.core.planning import Watermark
 from airflow_provider_lakecommit.core.settle import passed_ends, settle, valid_through
 from airflow_provider_lakecommit.core.view import AcceptedSlice, CycleState, TableLedger, View
 from airflow_provider_lakecommit.cycle.headroom import ask, sharpened, warnings
-from airflow_provider_lakecommit.cycle.prepare import table_ledger
+from airflow_provider_lakecommit.cycle.prepare import ledger_state, table_ledger
 from airflow_provider_lakecommit.cycle.rim import Look, Rim
 from airflow_provider_lakecommit.exceptions import ControlTopicError
 
@@ -109,7 +109,7 @@ def read_status(rim: Rim, every: timedelta | None = None) -> Status:
     """
     at = rim.now()
     rim.source.ask_retention()
-    states = [(name, _ledger(rim, name)) for name in rim.landing.tables]
+    states = [(name, ledger_state(rim, name)) for name in rim.landing.tables]
     ledgers = [table_ledger(rim, name, state) for name, state in states if state is not None and _section(rim, state)]
     source = rim.source.watermarks(missing_ok=True)
     look = _look(rim, ledgers)
@@ -142,11 +142,6 @@ def _look(rim: Rim, ledgers: Sequence[TableLedger]) -> Look | None:
         if ledgers:
             raise
         return None
-
-
-def _ledger(rim: Rim, table: str) -> LedgerState | None:
-    found = rim.tables.find(table)
-    return None if found is None else read_ledger(found.metadata, rim.landing.branch)
 
 
 def _section(rim: Rim, state: LedgerState) -> bool:

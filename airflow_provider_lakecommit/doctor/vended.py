@@ -10,26 +10,20 @@ from collections.abc import Iterable
 
 from airflow_provider_lakecommit.cycle.secrets import LEAST_SECONDS
 from airflow_provider_lakecommit.doctor.finding import Finding, fail, ok, warn
-from airflow_provider_lakecommit.hooks.table import Tables
 from airflow_provider_lakecommit.hooks.table_storage import TableStorage, clock
 
-__all__ = ["SHORT_SECONDS", "judged", "vended"]
+__all__ = ["SHORT_SECONDS", "vended"]
 
 SHORT_SECONDS = 900.0
 """Credentials that hold for less are likely to expire while a window is written."""
 _LONGER = "have the catalog hand out credentials that hold as long as a window takes to write"
 
 
-def vended(tables: Tables, name: str, now: float) -> Iterable[Finding]:
-    """What is handed out with a table now.
+def vended(storage: TableStorage, name: str, now: float) -> Iterable[Finding]:
+    """What is handed out with a table.
 
     :param now: seconds since the epoch
     """
-    return judged(tables.storage(name), name, now)
-
-
-def judged(storage: TableStorage, name: str, now: float) -> Iterable[Finding]:
-    """See :func:`vended`."""
     check = f"credentials of {name}"
     if storage.signed:
         yield warn(

@@ -6,17 +6,17 @@ authorities, a client's certificate) as mappings. Everything else that hands pro
 included, has room for text only.
 
 Contract: :func:`as_text` makes every value text, those two JSON; :func:`for_client` gives what pyiceberg takes;
-:func:`secrets_in` all values that no message may show.
+:func:`secrets_in` all values that no message may show, :func:`struck` a message without them.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-__all__ = ["as_text", "for_client", "secrets_in"]
+__all__ = ["as_text", "for_client", "secrets_in", "struck"]
 
 _MAPPINGS = frozenset({"auth", "ssl"})
 _SECRET = re.compile(r"secret|password|token|credential|access-key|account-key|sas|\bkey\b", re.IGNORECASE)
@@ -49,6 +49,13 @@ def secrets_in(properties: Mapping[str, str]) -> tuple[str, ...]:
     """Values of secret-looking properties, those inside of mappings included; longest first."""
     found = {value for value in _secrets(properties) if value}
     return tuple(sorted(found, key=len, reverse=True))
+
+
+def struck(text: str, secrets: Iterable[str]) -> str:
+    """A text without any of these values; a value that is part of another leaves nothing of that."""
+    for secret in sorted(set(secrets), key=len, reverse=True):
+        text = text.replace(secret, "***")
+    return text
 
 
 def _secrets(properties: Mapping[str, Any]) -> Iterator[str]:

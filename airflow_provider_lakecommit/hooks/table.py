@@ -47,12 +47,12 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
 from airflow_provider_lakecommit.exceptions import CatalogError, ClosedError, SpecError, TableError
-from airflow_provider_lakecommit.hooks.catalog_settings import as_text, for_client, secrets_in
+from airflow_provider_lakecommit.hooks.catalog_settings import as_text, for_client, secrets_in, struck
 from airflow_provider_lakecommit.hooks.deadline import within
 from airflow_provider_lakecommit.hooks.file_io import with_light_io
 from airflow_provider_lakecommit.hooks.rest_answers import denies, is_no_answer
 from airflow_provider_lakecommit.hooks.sql_catalog import catalog_name
-from airflow_provider_lakecommit.hooks.table_storage import TableStorage, note_credentials, storage_of
+from airflow_provider_lakecommit.hooks.table_storage import OF_STORAGE, TableStorage, note_credentials, storage_of
 
 __all__ = ["ANSWER_SECONDS", "CREATED_TABLE_PROPERTIES", "KEEP_SNAPSHOTS", "Tables"]
 
@@ -79,7 +79,7 @@ _NOT_TO_BE_WRITTEN = {errno.EACCES, errno.EDQUOT, errno.ENOSPC, errno.EPERM, err
 _SNAPSHOTS = "snapshot-loading-mode"
 """Of a REST catalog. With `refs` it tells of the snapshots that branches and tags point to only: what came between the
 ledger and the head, and what became of a commit request, could not be seen."""
-_STORAGE = ("s3.", "s3tables.", "gcs.", "adls.", "hdfs.", "hf.", "client.", "py-io-impl", "warehouse")
+_STORAGE = (*OF_STORAGE, "py-io-impl", "warehouse")
 
 
 class Tables:
@@ -319,8 +319,7 @@ class Tables:
         """What an exception of the catalog says, without secrets."""
         text = " ".join(f"{type(error).__name__}: {error}".split())
         handed_out = (secret for storage in tuple(self._storage.values()) for secret in storage.secrets)
-        for secret in (*secrets_in(self._properties), *handed_out):
-            text = text.replace(secret, "***")
+        text = struck(text, (*secrets_in(self._properties), *handed_out))
         for value in self._properties.values():
             for userinfo in _USERINFO.findall(value):
                 text = text.replace(userinfo, "***@")

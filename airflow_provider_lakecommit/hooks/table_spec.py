@@ -37,6 +37,7 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructT
 
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.hooks.type_text import PRIMITIVES, TypeText, parse_type
+from airflow_provider_lakecommit.landing_checks import CREATE_KEYS
 
 __all__ = ["create_from_spec", "sort_order_from_spec"]
 
@@ -49,7 +50,6 @@ _PLAIN: Mapping[str, tuple[Transform[Any, Any], str]] = {
     "hour": (HourTransform(), "_hour"),
 }
 _FORMAT_VERSION = 2
-_KEYS = ("schema", "partition_by", "sort_order", "properties")
 _PARTITIONS = "a column, identity(c), year(c), month(c), day(c), hour(c), bucket(n, c) or truncate(width, c)"
 _FORMS = {
     "partition_by": _PARTITIONS,
@@ -63,9 +63,9 @@ def create_from_spec(create: Mapping[str, Any]) -> tuple[Schema, PartitionSpec, 
 
     :raises SpecError: naming the column or the key, and what is allowed
     """
-    unknown = sorted(set(create) - set(_KEYS))
+    unknown = sorted(set(create) - set(CREATE_KEYS))
     if unknown:
-        raise SpecError(f"create: unknown key {unknown[0]!r}; allowed are {', '.join(_KEYS)}")
+        raise SpecError(f"create: unknown key {unknown[0]!r}; allowed are {', '.join(CREATE_KEYS)}")
     columns = create.get("schema")
     if not _is_list(columns) or not columns:
         raise SpecError("create.schema: a list of columns, each {name, type, required, doc}, is needed")

@@ -29,9 +29,19 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
-__all__ = ["TableStorage", "best_for", "clock", "data_folder", "expiry", "merged", "note_credentials", "storage_of"]
+__all__ = [
+    "OF_STORAGE",
+    "TableStorage",
+    "best_for",
+    "clock",
+    "data_folder",
+    "expiry",
+    "merged",
+    "note_credentials",
+    "storage_of",
+]
 
-_OF_STORAGE = ("s3.", "s3tables.", "gcs.", "adls.", "hdfs.", "hf.", "client.")
+OF_STORAGE = ("s3.", "s3tables.", "gcs.", "adls.", "hdfs.", "hf.", "client.")
 _OF_SIGNING = ("s3.signer", "s3.remote-signing-enabled")
 _KEYS = ("s3.access-key-id", "client.access-key-id")
 _EXPIRES = ("s3.session-token-expires-at-ms", "gcs.oauth2.token-expires-at", "adls.sas-token-expires-at-ms")
@@ -101,7 +111,7 @@ def merged(own: Mapping[str, str], properties: Mapping[str, Any]) -> TableStorag
     :param own: storage properties of the connection
     :param properties: all properties of the table's files as pyiceberg merges them
     """
-    of_storage = {k: str(v) for k, v in properties.items() if k.startswith(_OF_STORAGE) and v is not None}
+    of_storage = {k: str(v) for k, v in properties.items() if k.startswith(OF_STORAGE) and v is not None}
     passed = {k: v for k, v in of_storage.items() if k in own or not k.startswith(_OF_SIGNING)}
     asks = of_storage.get("s3.remote-signing-enabled", "").lower() == "true" or "s3.signer" in of_storage
     return TableStorage(

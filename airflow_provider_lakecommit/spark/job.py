@@ -32,7 +32,7 @@ from uuid import UUID, uuid4
 
 from airflow_provider_lakecommit.core.model import Counts, Plan, Slice, SliceReport, SpanReport
 from airflow_provider_lakecommit.exceptions import CatalogError, FencedError, LakecommitError, SpecError, Terminal
-from airflow_provider_lakecommit.hooks.catalog_settings import secrets_in
+from airflow_provider_lakecommit.hooks.catalog_settings import secrets_in, struck
 from airflow_provider_lakecommit.hooks.table_storage import TableStorage, clock
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.spark.report import failure_records, report_records
@@ -136,10 +136,8 @@ class Secrets:
         """A text with all values of secret-looking settings struck out."""
         from airflow_provider_lakecommit.hooks.kafka_config import redacted
 
-        found = {*secrets_in(self.io), *(secret for storage in self.tables.values() for secret in storage.secrets)}
-        for secret in sorted(found, key=len, reverse=True):
-            text = text.replace(secret, "***")
-        return redacted(text, self.kafka)
+        handed_out = (secret for storage in self.tables.values() for secret in storage.secrets)
+        return redacted(struck(text, (*secrets_in(self.io), *handed_out)), self.kafka)
 
     def to_json(self) -> str:
         """For a file or a channel that nobody else reads.
@@ -278,8 +276,7 @@ def _run(job: WindowJob, secrets: Secrets, index: int, work: Slice) -> SliceResu
             outcome = run_slice(
                 SliceWork(landing=job.landing, slice=work, targets=job.plan.targets, attempt=attempt),
                 secrets.kafka,
-                secrets.io,
-                of_tables={name: secrets.io_of(name) for name in secrets.tables},
+                secrets.io_of,
                 progress=_say,
                 should_stop=lambda: False,
             )

@@ -127,23 +127,21 @@ def check_schema(landing: Landing, schema: Schema) -> None:
 def run_slice(
     work: SliceWork,
     kafka: Mapping[str, Any],
-    io_properties: Mapping[str, str],
+    io_of: Callable[[str], Mapping[str, str]],
     *,
-    of_tables: Mapping[str, Mapping[str, str]] | None = None,
     progress: Callable[[str], None] = lambda _text: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> SliceOutcome:
     """Do the slice.
 
     :param kafka: librdkafka settings of the source
-    :param io_properties: storage properties for :func:`pyiceberg.io.load_file_io`
-    :param of_tables: those of tables that have their own
+    :param io_of: storage properties of a table for :func:`pyiceberg.io.load_file_io`
     :param progress: is told one line now and then
     :param should_stop: is asked often
     :raises SourceError, SourceUnavailableError: see :mod:`~airflow_provider_lakecommit.spark.read`
     :raises SliceStopped: ``should_stop`` said so
     """
-    return _SliceRun(work, lambda table: (of_tables or {}).get(table, io_properties)).run(kafka, progress, should_stop)
+    return _SliceRun(work, io_of).run(kafka, progress, should_stop)
 
 
 def _decoder(landing: Landing, schema: Schema) -> JsonDecoder:
@@ -156,7 +154,7 @@ def _decoder(landing: Landing, schema: Schema) -> JsonDecoder:
 class _SliceRun:
     """The state of one attempt."""
 
-    def __init__(self, work: SliceWork, io_properties: Callable[[str], Mapping[str, str]]) -> None:
+    def __init__(self, work: SliceWork, io_of: Callable[[str], Mapping[str, str]]) -> None:
         self._work = work
         self._landing = work.landing
         self._budget = work.slice.budget or work.landing.budget
@@ -169,7 +167,7 @@ class _SliceRun:
         self._schema = Schema.model_validate_json(targets[work.landing.table].schema)
         self._decoder = _decoder(work.landing, self._schema)
         self._writers = {
-            name: FanoutWriter(targets[name], file_io(targets[name], io_properties(name)), work.attempt)
+            name: FanoutWriter(targets[name], file_io(targets[name], io_of(name)), work.attempt)
             for name in work.slice.tables
         }
         self._totals = _Totals([_Tally() for _ in work.slice.spans])

@@ -54,24 +54,20 @@ def budget_from_json(values: Any) -> Budget | None:
 
 
 def plan_to_json(plan: Plan) -> dict[str, Any]:
-    held = {} if plan.held is None else {"held": plan.held}
-    vended = {"vended": dict(plan.vended)} if plan.vended else {}
-    return (
-        held
-        | vended
-        | {
-            "landing": plan.landing,
-            "lane": plan.lane,
-            "spec": plan.spec_version,
-            "window": str(plan.window_id),
-            "slices": [_slice_to_json(s) for s in plan.slices],
-            "targets": [_target_to_json(t) for t in plan.targets],
-            "ends": offsets_to_json(plan.ends),
-            "asked_at": time_to_json(plan.asked_at),
-            "left": plan.left,
-            "reason": plan.reason,
-        }
-    )
+    rare: dict[str, Any] = {} if plan.held is None else {"held": plan.held}
+    rare |= {"vended": dict(plan.vended)} if plan.vended else {}
+    return rare | {
+        "landing": plan.landing,
+        "lane": plan.lane,
+        "spec": plan.spec_version,
+        "window": str(plan.window_id),
+        "slices": [_slice_to_json(s) for s in plan.slices],
+        "targets": [_target_to_json(t) for t in plan.targets],
+        "ends": offsets_to_json(plan.ends),
+        "asked_at": time_to_json(plan.asked_at),
+        "left": plan.left,
+        "reason": plan.reason,
+    }
 
 
 def plan_from_json(values: dict[str, Any]) -> Plan:

@@ -57,7 +57,7 @@ class Lake:
         )
         targets = (target_of(self.data, TABLE), target_of(self.dead, DEAD))
         work = SliceWork(landing=landing, slice=slice_, targets=targets, attempt=uuid4())
-        return run_slice(work, {"bootstrap.servers": self.bootstrap}, {}, **how)
+        return run_slice(work, {"bootstrap.servers": self.bootstrap}, lambda _: {}, **how)
 
     def append(self, outcome: SliceOutcome) -> None:
         for name, table in ((TABLE, self.data), (DEAD, self.dead)):
@@ -277,7 +277,7 @@ def test_metadata_columns_are_filled_for_the_rows_that_landed(
         attempt=uuid4(),
     )
 
-    outcome = run_slice(work, {"bootstrap.servers": lake.bootstrap}, {})
+    outcome = run_slice(work, {"bootstrap.servers": lake.bootstrap}, lambda _: {})
 
     with table.transaction() as tx, tx.update_snapshot().fast_append() as append:
         append.append_data_file(outcome.files[landing.table][0])
@@ -362,4 +362,4 @@ def test_a_plan_without_the_data_table_is_refused(lake: Lake, topic: str) -> Non
     targets: Sequence[Any] = (target_of(lake.dead, DEAD),)
     work = SliceWork(landing=lake.landing, slice=slice_, targets=tuple(targets), attempt=uuid4())
     with pytest.raises(TableError, match=r"no schema and location of shop\.orders"):
-        run_slice(work, {"bootstrap.servers": lake.bootstrap}, {})
+        run_slice(work, {"bootstrap.servers": lake.bootstrap}, lambda _: {})

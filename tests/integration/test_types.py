@@ -139,7 +139,7 @@ def table(catalog: Catalog, bootstrap: str, make_topic: Callable[..., str], prod
     span = Span(SourcePartition(topic, 0), OffsetRange(0, len(RECORDS)))
     slice_ = Slice(slice_id=uuid4(), group=0, spans=(span,), tables=landing.tables)
     work = SliceWork(landing=landing, slice=slice_, targets=(target_of(made, landing.table),), attempt=uuid4())
-    outcome = run_slice(work, {"bootstrap.servers": bootstrap}, {})
+    outcome = run_slice(work, {"bootstrap.servers": bootstrap}, lambda _: {})
     assert [s.counts for s in outcome.spans] == [Counts(landed=len(RECORDS))]
     with made.transaction() as tx, tx.update_snapshot().fast_append() as append:
         for file in outcome.files[landing.table]:

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_lakecommit.doctor.vended import judged
+from airflow_provider_lakecommit.doctor.vended import vended
 from airflow_provider_lakecommit.hooks.table_storage import TableStorage
 
 NOW = 1_700_000_000.0
@@ -11,7 +11,7 @@ KEYS = {"s3.session-token": "canary"}
 
 
 def test_a_table_with_which_nothing_is_handed_out_has_no_finding() -> None:
-    assert list(judged(TableStorage(properties=KEYS), "shop.orders", NOW)) == []
+    assert list(vended(TableStorage(properties=KEYS), "shop.orders", NOW)) == []
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def test_a_table_with_which_nothing_is_handed_out_has_no_finding() -> None:
 def test_names_are_told_and_how_long_they_hold(left: float | None, level: str, told: str) -> None:
     until = None if left is None else NOW + left
     storage = TableStorage(properties=KEYS, handed_out=("s3.session-token",), expires_at=until)
-    (found,) = judged(storage, "shop.orders", NOW)
+    (found,) = vended(storage, "shop.orders", NOW)
     assert (found.check, str(found.level)) == ("credentials of shop.orders", level)
     assert "s3.session-token" in found.seen
     assert told in found.seen
@@ -34,6 +34,6 @@ def test_names_are_told_and_how_long_they_hold(left: float | None, level: str, t
 
 
 def test_a_catalog_that_wants_to_sign_each_request_is_warned_of() -> None:
-    (found,) = judged(TableStorage(properties={}, signed=True), "shop.orders", NOW)
+    (found,) = vended(TableStorage(properties={}, signed=True), "shop.orders", NOW)
     assert str(found.level) == "warn"
     assert "vended-credentials" in found.remedy

@@ -63,14 +63,13 @@ def test_a_slice_is_written_with_what_is_its_tables(monkeypatch: pytest.MonkeyPa
     given: dict[str, object] = {}
 
     class Run:
-        def __init__(self, _: object, io_properties: object) -> None:
-            given["of"] = io_properties
+        def __init__(self, _: object, io_of: object) -> None:
+            given["of"] = io_of
 
         def run(self, *_: object) -> None: ...
 
     monkeypatch.setattr(slices, "_SliceRun", Run)
-    own = {name: SECRETS.io_of(name) for name in SECRETS.tables}
-    slices.run_slice(None, {}, SECRETS.io, of_tables=own)  # type: ignore[arg-type]
+    slices.run_slice(None, {}, SECRETS.io_of)  # type: ignore[arg-type]
     of = given["of"]
     assert callable(of)
     assert [of(t)["s3.session-token"] for t in ("shop.orders", "shop.dead")] == [CANARY, "of-dead"]
