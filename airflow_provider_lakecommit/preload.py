@@ -26,8 +26,8 @@ MODULES = (
     "airflow_provider_lakecommit.cycle.loop",
     "airflow_provider_lakecommit.cycle.open",
     "airflow_provider_lakecommit.cycle.write",
-    "airflow_provider_lakecommit.hooks.spark_connect",
-    "airflow_provider_lakecommit.spark.connect_task",
+    "airflow_provider_lakecommit.engines.connect",
+    "airflow_provider_lakecommit.engines.connect_task",
 )
 """What the tasks of a landing import, and all that those import."""
 

@@ -38,8 +38,8 @@ from bench.peer_spark import run_spark
 from bench.plain import run_plain
 from bench.product import Product
 from bench.verify import verify
-from dev.kafka import Broker
 from dev.paths import run_dir
+from dev.servers.kafka import Broker
 
 WARM_UP = 20_000
 WARM_UP_PARTITIONS = 8

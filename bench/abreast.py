@@ -33,7 +33,7 @@ from airflow_provider_lakecommit.cycle.write import group_job
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.spark.job import Secrets, run_task
 from bench.turns import HangingTables
-from dev.kafka import Broker
+from dev.servers.kafka import Broker
 
 RECORDS = 20
 HEADINGS = f"{'':20}{'median s':>10}{'95 % s':>8}{'last s':>8}{'hung s':>8}"

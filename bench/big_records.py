@@ -30,8 +30,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pyiceberg.catalog import load_catalog
 
 from bench.measure import measured
-from dev.kafka import Broker
 from dev.paths import run_dir
+from dev.servers.kafka import Broker
 
 MB = 1_000_000
 PARTITIONS = 2

@@ -27,7 +27,7 @@ from airflow_provider_lakecommit.committer.append import AppendRequest, publish
 from airflow_provider_lakecommit.committer.marks import join_table
 from airflow_provider_lakecommit.core.model import Span
 from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
-from airflow_provider_lakecommit.hooks.table import Tables
+from airflow_provider_lakecommit.iceberg.catalog import Tables
 from bench.entries import data_file, section, whole_slice
 
 COLUMNS = range(1, 21)

@@ -26,10 +26,10 @@ from bench.orders import BY_DAY, SCHEMA, produce, values
 from bench.verify import verify
 from dev.airflow_client import AirflowClient
 from dev.airflow_stack import Airflow
-from dev.connect import ConnectServer
-from dev.kafka import Broker
 from dev.paths import run_dir
 from dev.processes import Children
+from dev.servers.connect import ConnectServer
+from dev.servers.kafka import Broker
 
 RUN_SECONDS = 300.0
 PARTITIONS = 8

@@ -54,10 +54,10 @@ from airflow_provider_lakecommit.core.settle import chunks, settle
 from airflow_provider_lakecommit.core.view import AcceptedSlice, TableLedger, View
 from airflow_provider_lakecommit.cycle.targets import target_of
 from airflow_provider_lakecommit.exceptions import CatalogError
-from airflow_provider_lakecommit.hooks.data_files import to_pyiceberg, to_wire
-from airflow_provider_lakecommit.hooks.table import Tables
+from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.iceberg.data_files import to_pyiceberg, to_wire
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.spark.report import report_records, table_reference
+from airflow_provider_lakecommit.spark.report import report_records
 from airflow_provider_lakecommit.wire.events import (
     DataComplete,
     DataWritten,
@@ -69,7 +69,7 @@ from airflow_provider_lakecommit.wire.events import (
     encode,
 )
 from airflow_provider_lakecommit.wire.plan import MAX_SLICES
-from airflow_provider_lakecommit.wire.records import Outgoing, Sender, read_entry
+from airflow_provider_lakecommit.wire.records import Outgoing, Sender, read_entry, table_reference
 from bench.entries import data_file, section
 
 RECORDS = 1000

@@ -26,7 +26,7 @@ from airflow_provider_lakecommit.committer.marks import join_table
 from airflow_provider_lakecommit.committer.summary import LogPoint
 from airflow_provider_lakecommit.core.model import Span
 from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
-from airflow_provider_lakecommit.hooks.table import KEEP_SNAPSHOTS, Tables
+from airflow_provider_lakecommit.iceberg.catalog import KEEP_SNAPSHOTS, Tables
 from bench.entries import CONTROL, data_file, section, whole_slice
 
 TABLE = "bench.wide"

@@ -27,18 +27,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_lakecommit.core.rescue import Fate
-from airflow_provider_lakecommit.core.stall import Rules, State, Verdict, judge, observe
-from airflow_provider_lakecommit.cycle.rescue import TableReport, read_rescue
+from airflow_provider_lakecommit.connector.judge import Fate
+from airflow_provider_lakecommit.connector.rescue import TableReport, read_rescue
+from airflow_provider_lakecommit.connector.rest import ConnectRest
 from airflow_provider_lakecommit.exceptions import LakecommitError
-from airflow_provider_lakecommit.hooks.connect_rest import ConnectRest
-from airflow_provider_lakecommit.hooks.control_watch import ControlWatch
-from airflow_provider_lakecommit.hooks.table import Tables
-from airflow_provider_lakecommit.wire.observe import seen_of
-from dev.kafka import Broker
-from dev.kafka_connect import ConnectWorker
+from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.kafka.control_watch import ControlWatch
+from airflow_provider_lakecommit.stall.events import seen_of
+from airflow_provider_lakecommit.stall.verdict import Rules, State, Verdict, judge, observe
 from dev.paths import run_dir
 from dev.record_traces import CONFLICT, INTERVAL, REFUSAL, TRIGGER, Lake, Scene
+from dev.servers.kafka import Broker
+from dev.servers.kafka_connect import ConnectWorker
 
 GIVE_UP = 60.0
 LOOK_SECONDS = 0.2

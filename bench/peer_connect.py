@@ -21,7 +21,7 @@ from uuid import uuid4
 
 from pyiceberg.catalog import Catalog
 
-from dev.kafka_connect import ConnectWorker, iceberg_sink
+from dev.servers.kafka_connect import ConnectWorker, iceberg_sink
 
 __all__ = ["run_connect"]
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from dev import engine
 from dev.jars import fetch
+from dev.servers import engine
 
 __all__ = ["run_spark"]
 

@@ -13,9 +13,9 @@ from typing import Any, Self
 from uuid import uuid4
 
 from airflow_provider_lakecommit.cli.process import identity
-from airflow_provider_lakecommit.cli.session import LocalSpark, SparkSection
 from airflow_provider_lakecommit.cycle.loop import Lander
 from airflow_provider_lakecommit.cycle.rim import Rim
+from airflow_provider_lakecommit.engines.local import LocalSpark, SparkSection
 from airflow_provider_lakecommit.landing import Landing
 
 __all__ = ["Product"]

@@ -41,10 +41,10 @@ from airflow_provider_lakecommit.wire.events import (
     encode,
 )
 from dev.airflow_stack import Airflow
-from dev.kafka import Broker
 from dev.paths import CHECKOUT
-from dev.postgres import Postgres
 from dev.processes import Children
+from dev.servers.kafka import Broker
+from dev.servers.postgres import Postgres
 
 GROUPS = 10
 """Connectors on each control topic; the sensors of a topic wait for them in turn."""

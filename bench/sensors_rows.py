@@ -47,7 +47,7 @@ def _defer(names: list[str], topics: list[str], moment: float) -> None:
     from airflow.utils.types import DagRunTriggeredByType, DagRunType
     from sqlalchemy import select
 
-    from airflow_provider_lakecommit.core.guard import Guard
+    from airflow_provider_lakecommit.stall.guard import Guard
     from airflow_provider_lakecommit.triggers.stalled_commits import StalledCommitTrigger, guard_to_json
     from bench.sensors_floor import MomentTrigger
 

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
-from airflow_provider_lakecommit.core.stall import Kind, Rules, State, judge, observe
+from airflow_provider_lakecommit.stall.events import seen_of
+from airflow_provider_lakecommit.stall.verdict import Kind, Rules, State, judge, observe
 from airflow_provider_lakecommit.wire.events import (
     CommitComplete,
     CommitToTable,
@@ -27,7 +28,6 @@ from airflow_provider_lakecommit.wire.events import (
     TopicPartitionOffset,
     encode,
 )
-from airflow_provider_lakecommit.wire.observe import seen_of
 
 GROUP = "connect-orders"
 TASKS, CYCLES, ROUNDS, PASSES = 20, 60, 7, 10

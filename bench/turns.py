@@ -36,7 +36,7 @@ from airflow_provider_lakecommit.committer.marks import join_table
 from airflow_provider_lakecommit.committer.pool import THREADS, Pool
 from airflow_provider_lakecommit.core.model import Counts, LedgerSection, Span, SpanReport
 from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
-from airflow_provider_lakecommit.hooks.table import Tables
+from airflow_provider_lakecommit.iceberg.catalog import Tables
 from bench.entries import section
 
 SCHEMA = Schema(NestedField(1, "id", LongType()))

@@ -20,9 +20,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dev.airflow_client import AirflowClient
-from dev.kafka import free_port
 from dev.paths import CHECKOUT
 from dev.processes import ChildError, Children
+from dev.servers.kafka import free_port
 
 MIGRATE_SECONDS = 180.0
 READY_SECONDS = 120.0

@@ -33,9 +33,9 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
-from airflow_provider_lakecommit.hooks.control_topic import ControlTopic
-from dev.kafka import Broker
-from dev.kafka_connect import ConnectWorker, iceberg_sink
+from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
+from dev.servers.kafka import Broker
+from dev.servers.kafka_connect import ConnectWorker, iceberg_sink
 
 INTERVAL = 2.0
 ANSWER_TIMEOUT = 1.5

@@ -23,13 +23,13 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from dev import demo_flights
 from dev.airflow_stack import PARTS, USER, WITH_TRIGGERER, Airflow
-from dev.connect import ConnectServer, ConnectServerError
+from dev.demo import flights as demo_flights
 from dev.interruptible import leave, run
-from dev.kafka import Broker, listens
 from dev.paths import CHECKOUT, run_dir
 from dev.processes import Children, StoppingError
+from dev.servers.connect import ConnectServer, ConnectServerError
+from dev.servers.kafka import Broker, listens
 
 JARS_SECONDS = 900.0
 DAG_SECONDS = 90.0

@@ -13,13 +13,14 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dev import engine, jars, metastore, postgres, rest_catalog, toxiproxy
-from dev.engine import EngineError
+from dev import jars
 from dev.jars import JarsError
 from dev.java import JavaMissingError
-from dev.metastore import MetastoreError
-from dev.rest_catalog import RestCatalogError
-from dev.toxiproxy import ToxiproxyError
+from dev.servers import engine, metastore, postgres, rest_catalog, toxiproxy
+from dev.servers.engine import EngineError
+from dev.servers.metastore import MetastoreError
+from dev.servers.rest_catalog import RestCatalogError
+from dev.servers.toxiproxy import ToxiproxyError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,19 +58,19 @@ NEEDS = (
         marker="toxiproxy",
         what="Toxiproxy, which is built by Go, and PostgreSQL",
         is_met=lambda: _is_brought(toxiproxy.ready) and postgres.programs() is not None,
-        remedy="look at what `python -m dev.toxiproxy` says",
+        remedy="look at what `python -m dev.servers.toxiproxy` says",
     ),
     Need(
         marker="metastore",
         what="a Hive Metastore (some 90 MB from Maven Central)",
         is_met=lambda: _is_brought(metastore.ready),
-        remedy="look at what `python -m dev.metastore` says",
+        remedy="look at what `python -m dev.servers.metastore` says",
     ),
     Need(
         marker="rest",
         what="an Iceberg REST catalog server (some 80 MB from Maven Central)",
         is_met=lambda: _is_brought(rest_catalog.ready),
-        remedy="look at what `python -m dev.rest_catalog` says",
+        remedy="look at what `python -m dev.servers.rest_catalog` says",
     ),
     Need(
         marker="worker",
@@ -81,7 +82,7 @@ NEEDS = (
         marker="engine",
         what="Spark 4.1 with Iceberg's runtime (some 460 MB from the package index and Maven Central)",
         is_met=lambda: _is_brought(engine.ready),
-        remedy="look at what `python -m dev.engine` says",
+        remedy="look at what `python -m dev.servers.engine` says",
     ),
     Need(
         marker="ui",

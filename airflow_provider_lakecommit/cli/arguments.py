@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 from datetime import UTC, datetime, timedelta
 
-from airflow_provider_lakecommit.hooks.sink import CONTROL_TOPIC
+from airflow_provider_lakecommit.connector.sink import CONTROL_TOPIC
 
 __all__ = [
     "budget",

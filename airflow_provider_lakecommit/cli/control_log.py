@@ -21,7 +21,7 @@ import yaml
 
 from airflow_provider_lakecommit.cli.output import Exit, Output, plain
 from airflow_provider_lakecommit.exceptions import SpecError, WireError
-from airflow_provider_lakecommit.hooks.control_topic import ControlRecord, ControlTopic
+from airflow_provider_lakecommit.kafka.control_topic import ControlRecord, ControlTopic
 from airflow_provider_lakecommit.landing import DEFAULT_CONTROL_TOPIC, LandingSpec
 from airflow_provider_lakecommit.wire import headers as our_headers
 from airflow_provider_lakecommit.wire.events import ControlEventError, decode

@@ -14,7 +14,6 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_lakecommit.cli.output import Exit, Output
-from airflow_provider_lakecommit.cli.session import LocalSpark, SparkSection, engine_of
 from airflow_provider_lakecommit.cycle.rim import Rim
 from airflow_provider_lakecommit.cycle.secrets import vended_of
 from airflow_provider_lakecommit.doctor.brokers import brokers
@@ -23,6 +22,7 @@ from airflow_provider_lakecommit.doctor.finding import Finding, Level, looked, w
 from airflow_provider_lakecommit.doctor.host import installed_versions, java, memory, versions
 from airflow_provider_lakecommit.doctor.lake import headroom, probe_place, tables
 from airflow_provider_lakecommit.doctor.vended import vended
+from airflow_provider_lakecommit.engines.local import LocalSpark, SparkSection, engine_of
 from airflow_provider_lakecommit.landing import LandingSpec
 from airflow_provider_lakecommit.spark.job import Secrets
 from airflow_provider_lakecommit.spark.probe import run_probe

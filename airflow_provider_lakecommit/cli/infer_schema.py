@@ -15,11 +15,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from airflow_provider_lakecommit.cli.output import Exit, Output
-from airflow_provider_lakecommit.core.observe import MAX_PLACES, Observed, observe
-from airflow_provider_lakecommit.hooks.sample import sample
+from airflow_provider_lakecommit.formats.decode_json import JsonDecoder
+from airflow_provider_lakecommit.formats.infer import Column, infer, schema_of
+from airflow_provider_lakecommit.formats.sampled import MAX_PLACES, Observed, observe
+from airflow_provider_lakecommit.kafka.sample import sample
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.spark.decode_json import JsonDecoder
-from airflow_provider_lakecommit.spark.infer import Column, infer, schema_of
 
 __all__ = ["infer_schema", "rejected", "to_yaml"]
 

@@ -19,12 +19,12 @@ from uuid import UUID, uuid4
 
 from airflow_provider_lakecommit.cli.output import Exit, Output, offsets
 from airflow_provider_lakecommit.cli.process import identity, is_dead
-from airflow_provider_lakecommit.cli.session import SparkSection, engine_of
 from airflow_provider_lakecommit.cli.stop import Signals, Stopped
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.cycle.loop import Lander
 from airflow_provider_lakecommit.cycle.rim import Rim
 from airflow_provider_lakecommit.cycle.run import CycleOutcome, RunOutcome
+from airflow_provider_lakecommit.engines.local import SparkSection, engine_of
 from airflow_provider_lakecommit.landing import LandingSpec
 
 __all__ = ["land", "land_cycles", "line_of"]

@@ -25,14 +25,14 @@ from uuid import UUID, uuid4
 from airflow_provider_lakecommit.cli.land import land_cycles
 from airflow_provider_lakecommit.cli.output import Exit, Output
 from airflow_provider_lakecommit.cli.process import identity, is_dead
-from airflow_provider_lakecommit.cli.session import LocalSpark, SparkSection, engine_of
 from airflow_provider_lakecommit.cli.stop import Signals, Stopped
 from airflow_provider_lakecommit.cycle.loop import Lander
 from airflow_provider_lakecommit.cycle.many import Abreast
 from airflow_provider_lakecommit.cycle.rim import Rim
+from airflow_provider_lakecommit.engines.base import Engine
+from airflow_provider_lakecommit.engines.local import LocalSpark, SparkSection, engine_of
 from airflow_provider_lakecommit.exceptions import LakecommitError, SparkJobError, SpecError
-from airflow_provider_lakecommit.hooks.engine import Engine
-from airflow_provider_lakecommit.hooks.table import Tables
+from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.landing import LandingSpec
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
 

@@ -259,7 +259,7 @@ def _control_log(options: argparse.Namespace, output: Output) -> int:
 def _stall(options: argparse.Namespace, output: Output) -> int:
     from airflow_provider_lakecommit.cli.control_log import source_of
     from airflow_provider_lakecommit.cli.stall import Request, stall, with_settings
-    from airflow_provider_lakecommit.core.stall import Rules
+    from airflow_provider_lakecommit.stall.verdict import Rules
 
     told = with_settings({}, options.settings)
     bootstrap = options.bootstrap or told.get("bootstrap.servers")

@@ -18,7 +18,7 @@ from airflow_provider_lakecommit.committer.ledger import LedgerState, read_ledge
 from airflow_provider_lakecommit.core.model import Budget, LedgerSection
 from airflow_provider_lakecommit.cycle.rim import Rim
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.hooks.table import Tables
+from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.landing import LandingSpec
 
 if TYPE_CHECKING:

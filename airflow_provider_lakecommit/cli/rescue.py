@@ -17,12 +17,12 @@ from typing import Any
 import yaml
 
 from airflow_provider_lakecommit.cli.output import Exit, Output
-from airflow_provider_lakecommit.core.rescue import Fate
-from airflow_provider_lakecommit.cycle.rescue import TableReport
-from airflow_provider_lakecommit.cycle.rescue import rescue as of_tables
-from airflow_provider_lakecommit.cycle.stopped import check_stopped
+from airflow_provider_lakecommit.connector.judge import Fate
+from airflow_provider_lakecommit.connector.rescue import TableReport
+from airflow_provider_lakecommit.connector.rescue import rescue as of_tables
+from airflow_provider_lakecommit.connector.rest import ConnectRest
+from airflow_provider_lakecommit.connector.stopped import check_stopped
 from airflow_provider_lakecommit.exceptions import ConnectorError, SpecError
-from airflow_provider_lakecommit.hooks.connect_rest import ConnectRest
 
 __all__ = ["Request", "catalog_of", "rescue"]
 

@@ -22,11 +22,11 @@ from typing import Any
 from uuid import UUID
 
 from airflow_provider_lakecommit.cli.output import Exit, Output
-from airflow_provider_lakecommit.core.stall import Finding, Kind, Rules, Seen, State, Verdict, judge, observe
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.hooks.control_watch import ControlRecord, ControlWatch
+from airflow_provider_lakecommit.kafka.control_watch import ControlRecord, ControlWatch
+from airflow_provider_lakecommit.stall.events import seen_of
+from airflow_provider_lakecommit.stall.verdict import Finding, Kind, Rules, Seen, State, Verdict, judge, observe
 from airflow_provider_lakecommit.wire.headers import HEADER
-from airflow_provider_lakecommit.wire.observe import seen_of
 
 __all__ = ["Request", "Told", "stall", "with_settings"]
 

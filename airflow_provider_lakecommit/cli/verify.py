@@ -14,7 +14,7 @@ from typing import Any
 from airflow_provider_lakecommit.cli.output import Exit, Output
 from airflow_provider_lakecommit.cycle.history import read_history
 from airflow_provider_lakecommit.cycle.verify import Finding, Level, TableHistory, check_landing, totals
-from airflow_provider_lakecommit.hooks.table import Tables
+from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.landing import Landing, LandingSpec
 
 __all__ = ["verify"]

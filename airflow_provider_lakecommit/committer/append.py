@@ -29,7 +29,7 @@ from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap
 from airflow_provider_lakecommit.core.model import LIVE, ControlPosition, LedgerSection, token
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.exceptions import LedgerError
-from airflow_provider_lakecommit.hooks.table import Tables
+from airflow_provider_lakecommit.iceberg.catalog import Tables
 
 __all__ = ["AppendRequest", "PublishOutcome", "publish"]
 

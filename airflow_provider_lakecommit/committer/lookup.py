@@ -21,7 +21,7 @@ from pyiceberg.exceptions import BadRequestError, ForbiddenError, UnauthorizedEr
 from pyiceberg.table import Table
 
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError
-from airflow_provider_lakecommit.hooks.table import Tables
+from airflow_provider_lakecommit.iceberg.catalog import Tables
 
 __all__ = ["Lookup", "Patience"]
 

@@ -21,7 +21,7 @@ from airflow_provider_lakecommit.committer.summary import Kind, LogPoint, Snapsh
 from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap
 from airflow_provider_lakecommit.core.model import ControlPosition, LedgerSection
 from airflow_provider_lakecommit.exceptions import LedgerError
-from airflow_provider_lakecommit.hooks.table import Tables
+from airflow_provider_lakecommit.iceberg.catalog import Tables
 
 __all__ = ["attest_section", "carry_forward", "join_table", "renew_epochs", "set_section"]
 

@@ -18,7 +18,7 @@ from airflow_provider_lakecommit.committer.lookup import Patience
 from airflow_provider_lakecommit.committer.summary import Kind, SnapshotRecord
 from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap
 from airflow_provider_lakecommit.core.model import LedgerSection
-from airflow_provider_lakecommit.hooks.table import Tables
+from airflow_provider_lakecommit.iceberg.catalog import Tables
 
 __all__ = ["change_section"]
 

@@ -32,7 +32,7 @@ from airflow_provider_lakecommit.committer.stage import Attempt, remove_leftover
 from airflow_provider_lakecommit.committer.summary import SnapshotRecord, to_summary
 from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.exceptions import CatalogError, LedgerError
-from airflow_provider_lakecommit.hooks.table import Tables
+from airflow_provider_lakecommit.iceberg.catalog import Tables
 
 __all__ = ["Change", "Swapped", "compare_and_swap"]
 

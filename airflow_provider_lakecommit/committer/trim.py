@@ -24,7 +24,7 @@ from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, RemoveS
 
 from airflow_provider_lakecommit.committer.ledger import ancestry
 from airflow_provider_lakecommit.committer.summary import has_ledger
-from airflow_provider_lakecommit.hooks.table import KEEP_SNAPSHOTS, Tables
+from airflow_provider_lakecommit.iceberg.catalog import KEEP_SNAPSHOTS, Tables
 
 __all__ = ["trim_snapshots"]
 

@@ -31,7 +31,7 @@ from airflow_provider_lakecommit.cycle.renew import new_section, origin_position
 from airflow_provider_lakecommit.cycle.rim import Rim
 from airflow_provider_lakecommit.cycle.write import read_entries
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
-from airflow_provider_lakecommit.hooks.source_topic import SourceState
+from airflow_provider_lakecommit.kafka.source_topic import SourceState
 
 __all__ = ["Attested", "AttestedTable", "attest", "from_log", "from_offsets", "from_snapshot"]
 

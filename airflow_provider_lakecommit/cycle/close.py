@@ -28,11 +28,11 @@ from airflow_provider_lakecommit.core.log import Directives, SliceReported
 from airflow_provider_lakecommit.core.settle import passed_ends, settle, valid_through
 from airflow_provider_lakecommit.core.view import AcceptedSlice, CycleState, View, granted
 from airflow_provider_lakecommit.cycle.commit import TableCommit, TableCommits, own_cycle
-from airflow_provider_lakecommit.cycle.open import cycle_id_of, start_without_tables
+from airflow_provider_lakecommit.cycle.open import start_without_tables
 from airflow_provider_lakecommit.cycle.past import Past, look_back, where_it_is
 from airflow_provider_lakecommit.cycle.publish import published_before
 from airflow_provider_lakecommit.cycle.results import Closed, CycleTicket
-from airflow_provider_lakecommit.cycle.rim import Look, Rim, RunIdentity
+from airflow_provider_lakecommit.cycle.rim import Look, Rim, RunIdentity, cycle_id_of
 from airflow_provider_lakecommit.exceptions import ClosedError, ControlTopicError, LakecommitError
 
 __all__ = ["close_cycle"]

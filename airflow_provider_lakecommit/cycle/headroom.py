@@ -26,7 +26,7 @@ from airflow_provider_lakecommit.core.headroom import (
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.core.view import View
 from airflow_provider_lakecommit.cycle.rim import Look, Rim
-from airflow_provider_lakecommit.hooks.source_topic import First, SourceState
+from airflow_provider_lakecommit.kafka.source_topic import First, SourceState
 
 __all__ = ["Watch", "ask", "plan_lines", "plan_threshold", "sharpened", "warnings"]
 

@@ -25,7 +25,7 @@ from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState,
 from airflow_provider_lakecommit.committer.summary import Kind, has_ledger, record_of, sections_of
 from airflow_provider_lakecommit.cycle.verify import AddedFile, Finding, LandingSnapshot, Level, TableHistory
 from airflow_provider_lakecommit.exceptions import TableError, WireError
-from airflow_provider_lakecommit.hooks.table import Tables
+from airflow_provider_lakecommit.iceberg.catalog import Tables
 
 __all__ = ["read_history"]
 

@@ -34,8 +34,8 @@ from airflow_provider_lakecommit.cycle.rim import Rim, RunIdentity
 from airflow_provider_lakecommit.cycle.run import REPORTED, CycleOutcome, Written, first_of
 from airflow_provider_lakecommit.cycle.secrets import secrets_for
 from airflow_provider_lakecommit.cycle.write import group_job, group_result
+from airflow_provider_lakecommit.engines.base import EarlierWorkError, Engine
 from airflow_provider_lakecommit.exceptions import LakecommitError, SparkJobError
-from airflow_provider_lakecommit.hooks.engine import EarlierWorkError, Engine
 from airflow_provider_lakecommit.spark.job import AGAIN, DONE, SliceResult, WindowJob
 
 __all__ = ["MOST_IDLE_CYCLES", "Lander"]

@@ -22,7 +22,7 @@ from airflow_provider_lakecommit.committer.desk import Committer, CommitterThrea
 from airflow_provider_lakecommit.committer.pool import ExitError, Pool
 from airflow_provider_lakecommit.cycle.rim import Rim
 from airflow_provider_lakecommit.exceptions import ClosedError
-from airflow_provider_lakecommit.hooks.table import Tables
+from airflow_provider_lakecommit.iceberg.catalog import Tables
 
 __all__ = ["MOST", "PATIENCE", "THREADS", "Abreast"]
 

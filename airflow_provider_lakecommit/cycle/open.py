@@ -29,7 +29,7 @@ from airflow_provider_lakecommit.core.admission import (
     spec_waits,
 )
 from airflow_provider_lakecommit.core.log import Directives
-from airflow_provider_lakecommit.core.model import Cycle, Plan, TableTarget, cycle_id, window_id
+from airflow_provider_lakecommit.core.model import Cycle, Plan, TableTarget, window_id
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
 from airflow_provider_lakecommit.core.planning import (
     Chosen,
@@ -49,17 +49,16 @@ from airflow_provider_lakecommit.cycle.past import Past, look_back, seen, ticket
 from airflow_provider_lakecommit.cycle.prepare import Prepared, prepare
 from airflow_provider_lakecommit.cycle.renew import SpecWaits
 from airflow_provider_lakecommit.cycle.results import CycleTicket, Opened
-from airflow_provider_lakecommit.cycle.rim import Look, Rim, RunIdentity
+from airflow_provider_lakecommit.cycle.rim import Look, Rim, RunIdentity, cycle_id_of
 from airflow_provider_lakecommit.cycle.secrets import vended_of
 from airflow_provider_lakecommit.cycle.targets import check_unless_filled
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError, ControlTopicError, FencedError
-from airflow_provider_lakecommit.hooks.sample import sizes
-from airflow_provider_lakecommit.hooks.source_topic import SourceState
+from airflow_provider_lakecommit.kafka.sample import sizes
+from airflow_provider_lakecommit.kafka.source_topic import SourceState
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.wire.plan import MAX_SLICES
 
 __all__ = [
-    "cycle_id_of",
     "empty_plan",
     "new_cycle",
     "open_cycle",
@@ -132,11 +131,6 @@ def open_cycle(rim: Rim, who: RunIdentity, *, retry: bool = False, release: Rele
 
 def _fenced(rim: Rim) -> ControlTopicError:
     return ControlTopicError(f"landing {rim.landing.name}: fenced {MAX_RACES} times while opening a cycle; try again")
-
-
-def cycle_id_of(rim: Rim, who: RunIdentity) -> UUID:
-    """Commit id of a run's cycle."""
-    return cycle_id(who.deployment, rim.landing.name, rim.lane, who.dag, who.run, who.number)
 
 
 def preview(rim: Rim) -> Opened:

@@ -38,7 +38,7 @@ from airflow_provider_lakecommit.cycle.tables import table_of
 from airflow_provider_lakecommit.cycle.targets import check_fit, target_of
 from airflow_provider_lakecommit.cycle.write import read_entries
 from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError, SourceError, TableError
-from airflow_provider_lakecommit.hooks.source_topic import SourceState
+from airflow_provider_lakecommit.kafka.source_topic import SourceState
 
 __all__ = [
     "Prepared",

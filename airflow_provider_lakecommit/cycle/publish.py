@@ -35,9 +35,9 @@ from airflow_provider_lakecommit.cycle.prepare import PreparedTable, prepared_ta
 from airflow_provider_lakecommit.cycle.results import CycleTicket, PublishedSnapshot
 from airflow_provider_lakecommit.cycle.rim import Look, Rim
 from airflow_provider_lakecommit.exceptions import LakecommitError, TableError
-from airflow_provider_lakecommit.hooks.data_files import to_pyiceberg
-from airflow_provider_lakecommit.spark.report import table_reference
+from airflow_provider_lakecommit.iceberg.data_files import to_pyiceberg
 from airflow_provider_lakecommit.wire.events import DataWritten, decode
+from airflow_provider_lakecommit.wire.records import table_reference
 
 __all__ = ["TablePublisher", "published_before", "snapshot_of"]
 

@@ -27,8 +27,8 @@ from airflow_provider_lakecommit.core.planning import Watermark
 from airflow_provider_lakecommit.core.view import TableLedger
 from airflow_provider_lakecommit.cycle.rim import BEYOND, Rim
 from airflow_provider_lakecommit.exceptions import LedgerError
-from airflow_provider_lakecommit.hooks.control_topic import ControlLog
-from airflow_provider_lakecommit.hooks.source_topic import SourceState
+from airflow_provider_lakecommit.kafka.control_topic import ControlLog
+from airflow_provider_lakecommit.kafka.source_topic import SourceState
 
 __all__ = ["SpecWaits", "first_offsets", "joined", "new_section", "origin_position", "own_section", "renewed"]
 

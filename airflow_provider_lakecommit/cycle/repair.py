@@ -48,7 +48,7 @@ from airflow_provider_lakecommit.cycle.renew import first_offsets, new_section, 
 from airflow_provider_lakecommit.cycle.rim import Look, Rim, RunIdentity
 from airflow_provider_lakecommit.cycle.tables import table_of
 from airflow_provider_lakecommit.exceptions import BlockedRangeError, LedgerError, SourceError
-from airflow_provider_lakecommit.hooks.source_topic import SourceState
+from airflow_provider_lakecommit.kafka.source_topic import SourceState
 
 __all__ = ["ledger_init", "unblock"]
 

@@ -21,17 +21,17 @@ from uuid import UUID, uuid4
 from airflow_provider_lakecommit.committer.summary import LogPoint
 from airflow_provider_lakecommit.core.fold import fold
 from airflow_provider_lakecommit.core.log import Entry
-from airflow_provider_lakecommit.core.model import LIVE
+from airflow_provider_lakecommit.core.model import LIVE, cycle_id
 from airflow_provider_lakecommit.core.view import TableLedger, View
 from airflow_provider_lakecommit.cycle.write import read_decided, read_entries
 from airflow_provider_lakecommit.exceptions import ClosedError
-from airflow_provider_lakecommit.hooks.control_topic import ControlTopic
-from airflow_provider_lakecommit.hooks.source_topic import SourceTopics
-from airflow_provider_lakecommit.hooks.table import Tables
+from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
+from airflow_provider_lakecommit.kafka.source_topic import SourceTopics
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.wire.records import Outgoing, Sender
 
-__all__ = ["BEYOND", "Look", "Rim", "RunIdentity", "TableKey"]
+__all__ = ["BEYOND", "Look", "Rim", "RunIdentity", "TableKey", "cycle_id_of"]
 
 BEYOND = 1 << 62
 """An offset past every log: reading from it tells the borders only."""
@@ -197,3 +197,8 @@ class Rim:
             if self._closed:
                 raise ClosedError(f"landing {self.landing.name} was let go of: the next attempt says what is to say")
             return writer.send([(r.key, r.value, r.headers) for r in records])[-1]
+
+
+def cycle_id_of(rim: Rim, who: RunIdentity) -> UUID:
+    """Commit id of a run's cycle."""
+    return cycle_id(who.deployment, rim.landing.name, rim.lane, who.dag, who.run, who.number)

@@ -24,9 +24,9 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from airflow_provider_lakecommit.cycle.rim import Rim
 from airflow_provider_lakecommit.cycle.targets import check_fit, target_of
 from airflow_provider_lakecommit.exceptions import TableError
-from airflow_provider_lakecommit.hooks.table_spec import create_from_spec, sort_order_from_spec
+from airflow_provider_lakecommit.iceberg.schemas import DEAD_LETTER_SCHEMA, METADATA_TYPES
+from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec, sort_order_from_spec
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.spark.schemas import DEAD_LETTER_SCHEMA, METADATA_TYPES
 
 __all__ = ["table_of"]
 

@@ -50,8 +50,8 @@ def check_fit(landing: Landing, target: TableTarget) -> None:
 
     :raises TableError: naming every column, field or property that stands against it
     """
+    from airflow_provider_lakecommit.parquet.write import check_target
     from airflow_provider_lakecommit.spark.slices import check_schema
-    from airflow_provider_lakecommit.spark.write import check_target
 
     if target.table == landing.table:
         check_schema(landing, Schema.model_validate_json(target.schema))

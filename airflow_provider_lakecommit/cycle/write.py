@@ -17,7 +17,7 @@ from airflow_provider_lakecommit.core.model import Slice
 from airflow_provider_lakecommit.core.view import CycleState, View, granted
 from airflow_provider_lakecommit.cycle.results import CycleTicket, GroupResult, GroupTicket
 from airflow_provider_lakecommit.exceptions import ControlTopicError
-from airflow_provider_lakecommit.hooks.control_topic import ControlLog, ControlRecord, ControlTopic
+from airflow_provider_lakecommit.kafka.control_topic import ControlLog, ControlRecord, ControlTopic
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.spark.job import WindowJob
 from airflow_provider_lakecommit.wire.records import read_entry

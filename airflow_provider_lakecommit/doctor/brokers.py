@@ -20,9 +20,9 @@ from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]  # 
 from airflow_provider_lakecommit.core.headroom import Retention, duration_text
 from airflow_provider_lakecommit.doctor.finding import Finding, fail, ok, warn
 from airflow_provider_lakecommit.exceptions import ControlTopicError, LakecommitError
-from airflow_provider_lakecommit.hooks.control_topic import PARTITIONS, TOPIC_SETTINGS
-from airflow_provider_lakecommit.hooks.kafka_admin import ClusterAdmin, TopicRights
-from airflow_provider_lakecommit.hooks.kafka_config import Trouble, bootstrap_servers, made, redacted
+from airflow_provider_lakecommit.kafka.admin import ClusterAdmin, TopicRights
+from airflow_provider_lakecommit.kafka.config import Trouble, bootstrap_servers, made, redacted
+from airflow_provider_lakecommit.kafka.control_topic import PARTITIONS, TOPIC_SETTINGS
 from airflow_provider_lakecommit.landing import Landing
 
 __all__ = ["brokers"]

@@ -24,7 +24,7 @@ from airflow_provider_lakecommit.cycle.targets import check_fit, target_of
 from airflow_provider_lakecommit.doctor.commits import commits
 from airflow_provider_lakecommit.doctor.finding import Finding, fail, looked, ok, warn
 from airflow_provider_lakecommit.exceptions import CatalogError, LedgerError, SpecError
-from airflow_provider_lakecommit.hooks.table_storage import data_folder
+from airflow_provider_lakecommit.iceberg.storage import data_folder
 
 __all__ = ["headroom", "probe_place", "tables"]
 

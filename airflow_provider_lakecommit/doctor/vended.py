@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from airflow_provider_lakecommit.cycle.secrets import LEAST_SECONDS
 from airflow_provider_lakecommit.doctor.finding import Finding, fail, ok, warn
-from airflow_provider_lakecommit.hooks.table_storage import TableStorage, clock
+from airflow_provider_lakecommit.iceberg.storage import TableStorage, clock
 
 __all__ = ["SHORT_SECONDS", "vended"]
 

@@ -18,8 +18,8 @@ from airflow.sdk import BaseHook, Connection
 from airflow.sdk.exceptions import AirflowNotFoundException
 
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.hooks.catalog_settings import as_text
-from airflow_provider_lakecommit.hooks.sql_catalog import catalog_name
+from airflow_provider_lakecommit.iceberg.settings import as_text
+from airflow_provider_lakecommit.iceberg.sql_catalog import catalog_name
 
 __all__ = ["catalog_properties", "connection", "kafka_settings", "stated_properties"]
 

@@ -7,7 +7,7 @@ certificates to trust), `headers`, and further headers as they are. It is read a
 needed but Airflow itself.
 
 Failure story: a connection that is missing or says no host is a :class:`SpecError`; all else is told by
-:mod:`~airflow_provider_lakecommit.hooks.connect_rest`.
+:mod:`~airflow_provider_lakecommit.connector.rest`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Any
 
 from airflow.sdk import BaseHook, Connection
 
+from airflow_provider_lakecommit.connector.rest import ConnectorStatus, ConnectRest
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.hooks.connect_rest import ConnectorStatus, ConnectRest
 from airflow_provider_lakecommit.hooks.connections import connection
 
 __all__ = ["KafkaConnectHook", "rest_of"]

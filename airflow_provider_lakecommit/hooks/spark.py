@@ -28,9 +28,9 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk.exceptions import AirflowException
 
+from airflow_provider_lakecommit.engines.package import PACKAGE, package_zip
 from airflow_provider_lakecommit.exceptions import SparkJobError, SpecError
 from airflow_provider_lakecommit.hooks.connections import connection
-from airflow_provider_lakecommit.hooks.package import PACKAGE, package_zip
 
 if TYPE_CHECKING:
     from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob

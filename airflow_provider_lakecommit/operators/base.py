@@ -84,8 +84,7 @@ class LandingTask(BaseOperator):
         Asked of Airflow for cycles of this deployment's runs only, and never of the own run. Whatever cannot be told is
         taken for alive: its claim then ends by its deadline.
         """
-        from airflow_provider_lakecommit.cycle.open import cycle_id_of
-        from airflow_provider_lakecommit.cycle.rim import RunIdentity
+        from airflow_provider_lakecommit.cycle.rim import RunIdentity, cycle_id_of
 
         ti, deployment = context["ti"], Settings.read().deployment_id
 

@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import TriggerRule
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from airflow_provider_lakecommit.assets import asset_of, event_extra
+from airflow_provider_lakecommit.assets import asset_of
 from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError, Terminal
+from airflow_provider_lakecommit.operators.asset_event import event_extra
 from airflow_provider_lakecommit.operators.base import (
     CLOSED,
     CYCLE,
@@ -188,7 +189,7 @@ class LakeCommitOperator(LandingTask):
         from airflow_provider_lakecommit.cycle.close import close_cycle
         from airflow_provider_lakecommit.cycle.rim import Rim
         from airflow_provider_lakecommit.hooks.connections import kafka_settings, stated_properties
-        from airflow_provider_lakecommit.hooks.table import Tables
+        from airflow_provider_lakecommit.iceberg.catalog import Tables
 
         conn_id = landing.iceberg_conn_id
         with asking:

@@ -31,7 +31,7 @@ from airflow_provider_lakecommit.operators.base import no_retry_in_vain
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_provider_lakecommit.hooks.connect_rest import ConnectorStatus, ConnectRest
+    from airflow_provider_lakecommit.connector.rest import ConnectorStatus, ConnectRest
 
 __all__ = ["PauseConnectorOperator", "RestartConnectorOperator", "ResumeConnectorOperator"]
 

@@ -22,9 +22,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from airflow_provider_lakecommit.assets import asset_of, event_extra
+from airflow_provider_lakecommit.assets import asset_of
 from airflow_provider_lakecommit.core.outcome import Commit, Ended, decide
 from airflow_provider_lakecommit.exceptions import LakecommitError, SparkJobError
+from airflow_provider_lakecommit.operators.asset_event import event_extra
 from airflow_provider_lakecommit.operators.base import (
     CLOSED,
     FAILURE,
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from airflow_provider_lakecommit.cycle.loop import Lander
     from airflow_provider_lakecommit.cycle.results import Closed
     from airflow_provider_lakecommit.cycle.rim import Rim, RunIdentity
-    from airflow_provider_lakecommit.hooks.engine import Engine
+    from airflow_provider_lakecommit.engines.base import Engine
     from airflow_provider_lakecommit.landing import Landing
 
 __all__ = ["KafkaToIcebergOperator", "is_cleared", "is_over"]
@@ -123,8 +124,8 @@ class KafkaToIcebergOperator(LandingTask):
     # -- the run ------------------------------------------------------------------------------------------------------
 
     def _run(self, rim: Rim, engine: Engine, context: Context) -> Closed:
-        from airflow_provider_lakecommit.cycle.earlier import cycles_of, published_by
         from airflow_provider_lakecommit.cycle.loop import Lander
+        from airflow_provider_lakecommit.cycle.past import cycles_of, published_by
         from airflow_provider_lakecommit.cycle.run import RunOutcome
 
         who = self.identity(context)
@@ -195,7 +196,7 @@ def is_over(cycle: Cycle, who: RunIdentity, rim: Rim, ti: Any) -> bool:
     """Is a cycle one of another run of this DAG, in this Airflow, whose task has ended for good? Then nobody works for
     it any more, and its claims would only hold this run off.
     """
-    from airflow_provider_lakecommit.cycle.open import cycle_id_of
+    from airflow_provider_lakecommit.cycle.rim import cycle_id_of
 
     theirs = replace(who, run=cycle.run, number=cycle.number)
     if cycle.run == who.run or cycle.commit_id != cycle_id_of(rim, theirs):

@@ -3,7 +3,7 @@
 
 Contract: by default nothing is written: the log has the list, the result the counts. With ``commit`` what surely was
 never committed is appended, and may be so by two tasks at once, or again: no row twice. The rules are those of
-:mod:`~airflow_provider_lakecommit.core.rescue`.
+:mod:`~airflow_provider_lakecommit.connector.judge`.
 
 Failure story: a connector that is at work, a table that refuses, files that are gone: the task fails and is not tried
 again, after all other tables are done. What is away is left to the task's retries.
@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
-from airflow_provider_lakecommit.core.rescue import Fate
+from airflow_provider_lakecommit.connector.judge import Fate
+from airflow_provider_lakecommit.connector.sink import CONTROL_TOPIC
 from airflow_provider_lakecommit.exceptions import TableError
-from airflow_provider_lakecommit.hooks.sink import CONTROL_TOPIC
 from airflow_provider_lakecommit.operators.base import no_retry_in_vain
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_provider_lakecommit.cycle.rescue import TableReport
+    from airflow_provider_lakecommit.connector.rescue import TableReport
 
 __all__ = ["RescueOperator"]
 
@@ -89,8 +89,8 @@ class RescueOperator(BaseOperator):
         return [report.to_dict() for report in reports]
 
     def _reports(self) -> Sequence[TableReport]:
-        from airflow_provider_lakecommit.cycle.rescue import rescue
-        from airflow_provider_lakecommit.cycle.stopped import check_stopped
+        from airflow_provider_lakecommit.connector.rescue import rescue
+        from airflow_provider_lakecommit.connector.stopped import check_stopped
         from airflow_provider_lakecommit.hooks.connections import catalog_properties, kafka_settings
         from airflow_provider_lakecommit.hooks.kafka_connect import KafkaConnectHook
 

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk.exceptions import AirflowSkipException
 
+from airflow_provider_lakecommit.engines.base import EarlierWorkError
 from airflow_provider_lakecommit.exceptions import LakecommitError, SparkJobError
-from airflow_provider_lakecommit.hooks.engine import EarlierWorkError
 from airflow_provider_lakecommit.operators.base import LandingTask, no_retry_in_vain
 from airflow_provider_lakecommit.settings import Settings
 
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_provider_lakecommit.cycle.results import GroupResult, GroupTicket
-    from airflow_provider_lakecommit.hooks.control_topic import ControlTopic
-    from airflow_provider_lakecommit.hooks.engine import Engine
-    from airflow_provider_lakecommit.hooks.table import Tables
+    from airflow_provider_lakecommit.engines.base import Engine
+    from airflow_provider_lakecommit.iceberg.catalog import Tables
+    from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
     from airflow_provider_lakecommit.landing import Landing
     from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
 
@@ -80,9 +80,9 @@ class WriteWindowOperator(LandingTask):
         from airflow_provider_lakecommit.cycle.results import GroupTicket
         from airflow_provider_lakecommit.cycle.write import group_job
         from airflow_provider_lakecommit.hooks.connections import catalog_properties, kafka_settings
-        from airflow_provider_lakecommit.hooks.control_topic import ControlTopic
         from airflow_provider_lakecommit.hooks.engines import engine_of
-        from airflow_provider_lakecommit.hooks.table import Tables
+        from airflow_provider_lakecommit.iceberg.catalog import Tables
+        from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
 
         ticket, settings = GroupTicket.from_dict(self.group), Settings.read()
         landing = settings.complete(self.landing)

@@ -3,7 +3,7 @@
 
 Contract: succeeds while commits come through. The first look is made in the worker and decides `skip` and `fail`; only
 `wait` defers, and is ended by the triggerer as soon as commits come through. The verdict is that of
-:mod:`airflow_provider_lakecommit.core.stall`, from the control topic alone: neither a catalog nor Spark nor Java is
+:mod:`airflow_provider_lakecommit.stall.verdict`, from the control topic alone: neither a catalog nor Spark nor Java is
 needed, and a connector needs no change.
 
 What was seen is told to the task's callbacks as ``reason`` in their context.
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -24,18 +24,17 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from airflow.sdk import BaseSensorOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout, AirflowSkipException
 
-from airflow_provider_lakecommit.core.guard import CALM, HELD, Answer, Guard, Ruling
 from airflow_provider_lakecommit.core.model import group_id
-from airflow_provider_lakecommit.core.stall import Rules, Verdict
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.operators.base import no_retry_in_vain
-from airflow_provider_lakecommit.sensors.arguments import wrong_with
 from airflow_provider_lakecommit.settings import Settings
+from airflow_provider_lakecommit.stall.guard import CALM, HELD, MOST_CYCLES, Answer, Guard, Ruling
+from airflow_provider_lakecommit.stall.verdict import Rules, Verdict
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_provider_lakecommit.hooks.commit_watch import Place
+    from airflow_provider_lakecommit.stall.watch import Place
 
 __all__ = ["RULING", "StalledCommitSensor"]
 
@@ -44,6 +43,9 @@ RULING = "commits"
 COMPLETION = timedelta(hours=1)
 BACKSTOP = timedelta(minutes=2)
 """How long after its deadline the scheduler ends a wait, should no triggerer be there to do so."""
+ON_STALL = ("skip", "wait", "fail")
+ON_UNKNOWN = ("pass", "stall")
+SPANS = ("max_valid_through_age", "fail_after", "look_back")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +131,7 @@ class StalledCommitSensor(BaseSensorOperator):
         self.release_jitter = release_jitter
         self.on_wait_callback = on_wait_callback
         self._waits = False
-        if wrong := wrong_with(self):
+        if wrong := _wrong_with(self):
             raise ValueError(f"StalledCommitSensor {self.task_id!r}: {'; '.join(wrong)}")
 
     # -- the task -----------------------------------------------------------------------------------------------------
@@ -184,8 +186,8 @@ class StalledCommitSensor(BaseSensorOperator):
     # -- how ----------------------------------------------------------------------------------------------------------
 
     def _look(self) -> tuple[Ruling, _Target]:
-        from airflow_provider_lakecommit.hooks.commit_watch import commits_of
         from airflow_provider_lakecommit.hooks.connections import kafka_settings
+        from airflow_provider_lakecommit.stall.watch import commits_of
 
         with no_retry_in_vain():
             target = self._target()
@@ -196,12 +198,12 @@ class StalledCommitSensor(BaseSensorOperator):
 
     def _target(self) -> _Target:
         """:raises LakecommitError: the connector cannot be asked"""
-        from airflow_provider_lakecommit.hooks.commit_watch import Place
+        from airflow_provider_lakecommit.stall.watch import Place
 
         topic, group, kafka, interval, completion = self.control_topic, self.control_group_id, None, None, COMPLETION
         if self.connector is not None:
+            from airflow_provider_lakecommit.connector.sink import Sink
             from airflow_provider_lakecommit.hooks.kafka_connect import KafkaConnectHook
-            from airflow_provider_lakecommit.hooks.sink import Sink
 
             sink = Sink.of(self.connector, KafkaConnectHook(self.kafka_connect_conn_id).rest.config(self.connector))
             topic, group, interval = sink.control_topic, sink.group, sink.interval
@@ -279,3 +281,40 @@ def _level(ruling: Ruling) -> int:
 
 def _seconds(span: timedelta | None) -> float | None:
     return None if span is None else span.total_seconds()
+
+
+def _wrong_with(sensor: StalledCommitSensor) -> list[str]:
+    """One text for each mistake."""
+    return [*_target(sensor), *_values(sensor)]
+
+
+def _target(sensor: StalledCommitSensor) -> Iterator[str]:
+    told = [name for name in ("landing", "connector", "control_group_id") if getattr(sensor, name) is not None]
+    if len(told) != 1:
+        yield f"one of landing, connector and control_group_id is needed, not {' and '.join(told) or 'none'}"
+    if sensor.control_group_id is not None and sensor.control_topic is None:
+        yield "control_group_id needs its control_topic"
+    if sensor.control_topic is not None and (sensor.connector is not None or isinstance(sensor.landing, Landing)):
+        yield "control_topic is known from the landing or the connector: leave it out"
+
+
+def _values(sensor: StalledCommitSensor) -> Iterator[str]:
+    if sensor.on_stall not in ON_STALL:
+        yield f"on_stall={sensor.on_stall!r} is not one of {', '.join(ON_STALL)}"
+    if sensor.on_unknown not in ON_UNKNOWN:
+        yield f"on_unknown={sensor.on_unknown!r} is not one of {', '.join(ON_UNKNOWN)}"
+    if not 1 <= sensor.stalled_cycles <= MOST_CYCLES:
+        yield f"stalled_cycles={sensor.stalled_cycles!r}: a number from 1 to {MOST_CYCLES}"
+    unknown = sorted(
+        set(sensor.hold_on or ()) - {v.value for v in Verdict} | {Verdict.HEALTHY} & set(sensor.hold_on or ())
+    )
+    if unknown:
+        yield f"hold_on: {', '.join(unknown)} is no verdict that could hold"
+    for name in SPANS:
+        span = getattr(sensor, name)
+        if span is not None and span <= timedelta(0):
+            yield f"{name}={span}: a positive duration"
+    if sensor.release_jitter < timedelta(0):
+        yield f"release_jitter={sensor.release_jitter}: a duration"
+    if sensor.fail_after is not None and sensor.soft_fail:
+        yield "fail_after fails, soft_fail skips instead: one of them"

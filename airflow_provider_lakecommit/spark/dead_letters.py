@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The dead-letter table: one row for each rejected record, with all that is needed to repair and replay it.
 
-Contract: the table has :data:`~airflow_provider_lakecommit.spark.schemas.DEAD_LETTER_SCHEMA` and is not partitioned.
+Contract: the table has :data:`~airflow_provider_lakecommit.iceberg.schemas.DEAD_LETTER_SCHEMA` and is not partitioned.
 ``kind`` is one of ``not_json``, ``wrong_value``, ``missing_required``, ``unknown_field``; ``column`` is the column that
 refused the record, if it was one.
 """
@@ -14,9 +14,9 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from airflow_provider_lakecommit.spark.arrow_types import arrow_schema
-from airflow_provider_lakecommit.spark.decode_json import Reject
-from airflow_provider_lakecommit.spark.schemas import DEAD_LETTER_SCHEMA
+from airflow_provider_lakecommit.formats.decode_json import Reject
+from airflow_provider_lakecommit.iceberg.schemas import DEAD_LETTER_SCHEMA
+from airflow_provider_lakecommit.parquet.arrow_types import arrow_schema
 
 __all__ = ["Record", "dead_letters", "record_time"]
 

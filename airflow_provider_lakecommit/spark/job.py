@@ -32,8 +32,8 @@ from uuid import UUID, uuid4
 
 from airflow_provider_lakecommit.core.model import Counts, Plan, Slice, SliceReport, SpanReport
 from airflow_provider_lakecommit.exceptions import CatalogError, FencedError, LakecommitError, SpecError, Terminal
-from airflow_provider_lakecommit.hooks.catalog_settings import secrets_in, struck
-from airflow_provider_lakecommit.hooks.table_storage import TableStorage, clock
+from airflow_provider_lakecommit.iceberg.settings import secrets_in, struck
+from airflow_provider_lakecommit.iceberg.storage import TableStorage, clock
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.spark.report import failure_records, report_records
 from airflow_provider_lakecommit.wire.plan import plan_from_json, plan_to_json
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from airflow_provider_lakecommit.hooks.control_topic import ControlWriter
+    from airflow_provider_lakecommit.kafka.control_topic import ControlWriter
     from airflow_provider_lakecommit.spark.slices import SliceOutcome
 
 __all__ = ["RESULT", "Secrets", "SliceResult", "WindowJob", "run_window", "tasks"]
@@ -134,7 +134,7 @@ class Secrets:
 
     def without(self, text: str) -> str:
         """A text with all values of secret-looking settings struck out."""
-        from airflow_provider_lakecommit.hooks.kafka_config import redacted
+        from airflow_provider_lakecommit.kafka.config import redacted
 
         handed_out = (secret for storage in self.tables.values() for secret in storage.secrets)
         return redacted(struck(text, (*secrets_in(self.io), *handed_out)), self.kafka)
@@ -261,7 +261,7 @@ def run_task(job: WindowJob, secrets: Secrets, index: int) -> SliceResult:
 
 
 def _run(job: WindowJob, secrets: Secrets, index: int, work: Slice) -> SliceResult:
-    from airflow_provider_lakecommit.hooks.control_topic import ControlTopic
+    from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
     from airflow_provider_lakecommit.spark.slices import SliceWork, run_slice
 
     attempt, began = uuid4(), time.monotonic()

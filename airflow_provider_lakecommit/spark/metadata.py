@@ -2,7 +2,7 @@
 """Columns filled from the record itself: topic, partition, offset, timestamp, key.
 
 Contract: only the columns that the table has are filled, in the types of
-:data:`~airflow_provider_lakecommit.spark.schemas.METADATA_TYPES`; the table's other columns are left alone and the
+:data:`~airflow_provider_lakecommit.iceberg.schemas.METADATA_TYPES`; the table's other columns are left alone and the
 order of the table's schema is kept.
 """
 
@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
-from airflow_provider_lakecommit.spark.arrow_types import arrow_schema
+from airflow_provider_lakecommit.iceberg.schemas import METADATA_TYPES
+from airflow_provider_lakecommit.parquet.arrow_types import arrow_schema
 from airflow_provider_lakecommit.spark.dead_letters import Record, record_time
-from airflow_provider_lakecommit.spark.schemas import METADATA_TYPES
 
 __all__ = ["mistyped", "with_metadata"]
 

@@ -18,11 +18,11 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.core.model import Slice, SliceReport, SpanReport, TableReport, TableTarget
-from airflow_provider_lakecommit.hooks.data_files import partition_fields, to_wire
-from airflow_provider_lakecommit.wire.events import DataFile, DataWritten, TableReference
-from airflow_provider_lakecommit.wire.records import Outgoing, Sender
+from airflow_provider_lakecommit.iceberg.data_files import partition_fields, to_wire
+from airflow_provider_lakecommit.wire.events import DataFile, DataWritten
+from airflow_provider_lakecommit.wire.records import Outgoing, Sender, table_reference
 
-__all__ = ["MAX_RECORD_BYTES", "failure_records", "report_records", "table_reference"]
+__all__ = ["MAX_RECORD_BYTES", "failure_records", "report_records"]
 
 MAX_RECORD_BYTES = 700_000
 """Largest DATA_WRITTEN that is sent unsplit; brokers take 1 MB by default, headers included."""
@@ -30,11 +30,6 @@ PIECE_BYTES = 500_000
 SAMPLE_FILES = 50
 
 NewId = Callable[[], UUID]
-
-
-def table_reference(catalog: str, table: str, uuid: UUID) -> TableReference:
-    *namespace, name = table.split(".")
-    return TableReference(catalog=catalog, namespace=tuple(namespace), name=name, table_uuid=uuid)
 
 
 def report_records(

@@ -31,13 +31,13 @@ from airflow_provider_lakecommit.core.accounting import add_names, spans_problem
 from airflow_provider_lakecommit.core.budgets import over_budget
 from airflow_provider_lakecommit.core.model import Counts, Slice, Span, SpanReport, TableTarget
 from airflow_provider_lakecommit.exceptions import AccountingError, LakecommitError, TableError
+from airflow_provider_lakecommit.formats.decode_json import Decoded, JsonDecoder
 from airflow_provider_lakecommit.landing import METADATA_COLUMNS, Landing
+from airflow_provider_lakecommit.parquet.write import FanoutWriter, file_io
 from airflow_provider_lakecommit.spark.chunks import Chunk, Run
 from airflow_provider_lakecommit.spark.dead_letters import dead_letters
-from airflow_provider_lakecommit.spark.decode_json import Decoded, JsonDecoder
 from airflow_provider_lakecommit.spark.metadata import mistyped, with_metadata
 from airflow_provider_lakecommit.spark.read import SliceReader
-from airflow_provider_lakecommit.spark.write import FanoutWriter, file_io
 
 __all__ = ["RejectedSample", "SliceOutcome", "SliceStopped", "SliceWork", "check_schema", "run_slice"]
 

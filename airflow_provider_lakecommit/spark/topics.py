@@ -22,7 +22,7 @@ from confluent_kafka.admin import AdminClient
 
 from airflow_provider_lakecommit.core.model import Span
 from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailableError
-from airflow_provider_lakecommit.hooks.kafka_admin import topic_id_text
+from airflow_provider_lakecommit.kafka.admin import topic_id_text
 
 __all__ = ["NOT_THERE", "check_topics"]
 

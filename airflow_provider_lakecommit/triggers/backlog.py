@@ -24,7 +24,7 @@ from airflow_provider_lakecommit.landing import Landing
 
 if TYPE_CHECKING:
     from airflow_provider_lakecommit.core.backlog import Backlog
-    from airflow_provider_lakecommit.hooks.backlog import BacklogWatch
+    from airflow_provider_lakecommit.kafka.backlog import BacklogWatch
 
 __all__ = ["BacklogTrigger"]
 
@@ -145,8 +145,8 @@ class _Looker:
             self._watch = None
 
     def _made(self) -> BacklogWatch:
-        from airflow_provider_lakecommit.hooks.backlog import BacklogWatch
         from airflow_provider_lakecommit.hooks.connections import kafka_settings
+        from airflow_provider_lakecommit.kafka.backlog import BacklogWatch
         from airflow_provider_lakecommit.settings import Settings
 
         t = self._trigger

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import TriggerEvent
 
-from airflow_provider_lakecommit.core.guard import CALM, Guard
-from airflow_provider_lakecommit.core.stall import Rules, Verdict
+from airflow_provider_lakecommit.stall.guard import CALM, Guard
+from airflow_provider_lakecommit.stall.verdict import Rules, Verdict
 from airflow_provider_lakecommit.triggers.control_topic import ControlTopicTrigger
 
 if TYPE_CHECKING:
-    from airflow_provider_lakecommit.hooks.commit_watch import Commits
+    from airflow_provider_lakecommit.stall.watch import Commits
 
 __all__ = ["RECOVERED", "CommitStateTrigger"]
 

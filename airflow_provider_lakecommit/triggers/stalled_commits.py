@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import TaskSkippedEvent, TaskSuccessEvent, TriggerEvent
 
-from airflow_provider_lakecommit.core.guard import Answer, Guard
-from airflow_provider_lakecommit.core.stall import Rules, Verdict
+from airflow_provider_lakecommit.stall.guard import Answer, Guard
+from airflow_provider_lakecommit.stall.verdict import Rules, Verdict
 from airflow_provider_lakecommit.triggers.control_topic import ControlTopicTrigger
 
 if TYPE_CHECKING:
-    from airflow_provider_lakecommit.core.guard import Ruling
-    from airflow_provider_lakecommit.hooks.commit_watch import Commits
+    from airflow_provider_lakecommit.stall.guard import Ruling
+    from airflow_provider_lakecommit.stall.watch import Commits
 
 __all__ = ["FAILED", "TIMED_OUT", "StalledCommitTrigger", "guard_from_json", "guard_to_json"]
 

@@ -52,7 +52,7 @@ from airflow_provider_lakecommit.wire.events import (
 )
 from airflow_provider_lakecommit.wire.plan import plan_from_json, plan_to_json, time_from_json, time_to_json
 
-__all__ = ["LogRecord", "Outgoing", "Sender", "read_entry"]
+__all__ = ["LogRecord", "Outgoing", "Sender", "read_entry", "table_reference"]
 
 _KEYS = UUID("0d7a7a52-6a0e-5b63-8f5e-3a50a3f8a7f1")
 
@@ -68,6 +68,12 @@ class LogRecord(Protocol):
     def value(self) -> bytes | None: ...
     @property
     def headers(self) -> Sequence[tuple[str, bytes]]: ...
+
+
+def table_reference(catalog: str, table: str, uuid: UUID) -> TableReference:
+    """How events name a table: ``namespace.name`` in a catalog, and the table's own id."""
+    *namespace, name = table.split(".")
+    return TableReference(catalog=catalog, namespace=tuple(namespace), name=name, table_uuid=uuid)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.operators.land import KafkaToIcebergOperator
-from tests.integration.gate import Gate
+from tests.support.gate import Gate
 
 __all__ = ["Asked", "Ended", "attempt", "begin"]
 

@@ -13,11 +13,11 @@ from dev.airflow_client import AirflowClient
 from dev.airflow_stack import PARTS, Airflow
 from dev.paths import CHECKOUT
 from dev.processes import Children, living
-from tests import waiting
 from tests.airflow import stand_in
 from tests.airflow.faults import FOLDER, Faults
-from tests.airflow.support import CREATE, Lake, bundles, connections, write_dag
 from tests.fixtures.kafka import unique
+from tests.support import waiting
+from tests.support.airflow_dags import CREATE, Lake, bundles, connections, write_dag
 
 __all__ = ["RUN_SECONDS", "Live", "live_airflow", "orders", "until", "until_its_job_is_gone"]
 

@@ -26,8 +26,8 @@ from airflow_provider_lakecommit.cycle.results import Opened
 from airflow_provider_lakecommit.exceptions import LakecommitError, TableError
 from airflow_provider_lakecommit.operators.base import CLOSED, FAILURE
 from airflow_provider_lakecommit.operators.commit import LakeCommitOperator
-from tests.airflow.support import bundles
-from tests.faults.world import World, records
+from tests.support.airflow_dags import bundles
+from tests.support.world import World, records
 
 pytestmark = [pytest.mark.airflow, pytest.mark.integration, pytest.mark.filterwarnings("default")]
 

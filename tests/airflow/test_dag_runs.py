@@ -15,10 +15,10 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_lakecommit.core.model import LIVE
-from airflow_provider_lakecommit.hooks.control_topic import ControlTopic
+from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
 from airflow_provider_lakecommit.wire.records import read_entry
-from tests.airflow.support import CREATE, Lake, bundles, connections, write_dag
 from tests.fixtures.kafka import unique
+from tests.support.airflow_dags import CREATE, Lake, bundles, connections, write_dag
 
 pytestmark = [
     pytest.mark.airflow,

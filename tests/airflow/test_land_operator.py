@@ -14,14 +14,14 @@ import pytest
 
 from airflow_provider_lakecommit.core.log import CycleOpened, Entry, SliceReported
 from airflow_provider_lakecommit.core.model import LIVE
-from airflow_provider_lakecommit.hooks.control_topic import ControlTopic
+from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
 from airflow_provider_lakecommit.wire.records import read_entry
-from dev.connect import ConnectServer
+from dev.servers.connect import ConnectServer
 from tests.airflow.attempt import Asked, attempt, begin, kill
-from tests.airflow.support import CREATE, Lake, connections
 from tests.fixtures.kafka import unique
-from tests.integration.gate import Gate
-from tests.waiting import until
+from tests.support.airflow_dags import CREATE, Lake, connections
+from tests.support.gate import Gate
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.airflow, pytest.mark.integration]
 

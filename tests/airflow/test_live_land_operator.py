@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.airflow.live import RUN_SECONDS, STAND_IN, Live, orders, until
-from tests.airflow.support import CREATE
+from tests.support.airflow_dags import CREATE
 
 pytestmark = [pytest.mark.airflow, pytest.mark.integration, pytest.mark.timeout(900)]
 

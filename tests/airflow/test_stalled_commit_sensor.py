@@ -16,10 +16,10 @@ from uuid import UUID
 
 import pytest
 
-from tests.airflow.coordinator import Coordinator, write_guard
-from tests.airflow.support import bundles
 from tests.fixtures.kafka import unique
-from tests.waiting import until
+from tests.support.airflow_dags import bundles
+from tests.support.coordinator import Coordinator, write_guard
+from tests.support.waiting import until
 
 pytestmark = [
     pytest.mark.airflow,

@@ -26,7 +26,7 @@ from airflow_provider_lakecommit.committer.lookup import Patience
 from airflow_provider_lakecommit.committer.marks import join_table
 from airflow_provider_lakecommit.core.model import LIVE, ControlPosition, Counts, LedgerSection, Span, SpanReport
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
-from airflow_provider_lakecommit.hooks.table import Tables
+from airflow_provider_lakecommit.iceberg.catalog import Tables
 from tests.fakes.catalog import FaultyCatalog
 
 NAME = "shop.orders"

@@ -18,7 +18,7 @@ from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError
 from tests.fakes.catalog import Fault
 from tests.fakes.lake import Lake, coverage, section, staged
-from tests.waiting import PATIENCE
+from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.faults
 

@@ -23,9 +23,9 @@ from airflow_provider_lakecommit.cycle.history import read_history
 from airflow_provider_lakecommit.cycle.repair import ledger_init
 from airflow_provider_lakecommit.cycle.verify import Level, check_landing
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError, SpecError
-from airflow_provider_lakecommit.hooks.table import Tables
+from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.landing import LandingSpec
-from tests.faults.world import World, records
+from tests.support.world import World, records
 
 pytestmark = pytest.mark.integration
 

@@ -21,7 +21,6 @@ from airflow_provider_lakecommit.committer.summary import SnapshotRecord
 from airflow_provider_lakecommit.core.log import CommitFailed, CycleClosed, CycleOpened, Entry
 from airflow_provider_lakecommit.core.model import LIVE
 from airflow_provider_lakecommit.core.pressure import Pending, pressure_of
-from airflow_provider_lakecommit.core.stall import Rules, State, Verdict, judge, observe
 from airflow_provider_lakecommit.cycle import loop
 from airflow_provider_lakecommit.cycle.loop import Lander
 from airflow_provider_lakecommit.cycle.prepare import prepare_for_commit
@@ -29,9 +28,10 @@ from airflow_provider_lakecommit.cycle.results import Closed
 from airflow_provider_lakecommit.cycle.run import RunOutcome
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError, LakecommitError
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob, run_task
-from airflow_provider_lakecommit.wire.observe import seen_of
+from airflow_provider_lakecommit.stall.events import seen_of
+from airflow_provider_lakecommit.stall.verdict import Rules, State, Verdict, judge, observe
 from airflow_provider_lakecommit.wire.records import read_entry
-from tests.faults.world import Killed, World, deaths, records
+from tests.support.world import Killed, World, deaths, records
 
 Make = Callable[..., World]
 Produce = Callable[..., list[tuple[int, int]]]

@@ -13,7 +13,7 @@ from airflow_provider_lakecommit.core import planning
 from airflow_provider_lakecommit.cycle.open import preview
 from airflow_provider_lakecommit.landing import Landing
 from bench import big_records
-from tests.faults.world import SCHEMA, World, catalog_in
+from tests.support.world import SCHEMA, World, catalog_in
 
 pytestmark = pytest.mark.faults
 

@@ -16,9 +16,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from airflow_provider_lakecommit.hooks.table import Tables
-from tests.faults.world import SCHEMA, catalog_in, records
-from tests.integration.cli import COMMAND, LAND_SECONDS, run
+from airflow_provider_lakecommit.iceberg.catalog import Tables
+from tests.support.cli import COMMAND, LAND_SECONDS, run
+from tests.support.world import SCHEMA, catalog_in, records
 
 ROUNDS = 12
 BATCH = 6_000

@@ -22,8 +22,8 @@ from airflow_provider_lakecommit.cycle.open import preview
 from airflow_provider_lakecommit.cycle.repair import ledger_init, unblock
 from airflow_provider_lakecommit.cycle.status import read_status
 from airflow_provider_lakecommit.exceptions import CatalogError, LedgerError, SourceError, TableError
-from tests.faults.world import World, race, records
 from tests.fixtures.kafka import Sender, add_partitions
+from tests.support.world import World, race, records
 
 Make = Callable[..., World]
 Produce = Callable[..., list[tuple[int, int]]]

@@ -20,11 +20,11 @@ import pytest
 
 from airflow_provider_lakecommit.committer.ledger import ancestry
 from airflow_provider_lakecommit.exceptions import TableError
-from dev.engine import Engine, EngineError
-from tests.faults import messes
-from tests.faults.messes import FOREIGN, Cure, table_of
-from tests.faults.steps import Step, check_verified, interrupted_cycle
-from tests.faults.world import World, records
+from dev.servers.engine import Engine, EngineError
+from tests.support import messes
+from tests.support.messes import FOREIGN, Cure, table_of
+from tests.support.steps import Step, check_verified, interrupted_cycle
+from tests.support.world import World, records
 
 pytestmark = pytest.mark.engine
 
@@ -40,7 +40,7 @@ STEPS = (Step.REPORTED, Step.LOOKED, Step.APPENDED, Step.CLOSED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineMess:
-    """Statements, or what makes them from the world; ``cure`` as in :class:`tests.faults.messes.Mess`."""
+    """Statements, or what makes them from the world; ``cure`` as in :class:`tests.support.messes.Mess`."""
 
     name: str
     say: Callable[[World], Iterable[str]]

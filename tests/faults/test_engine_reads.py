@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from dev.engine import Engine
-from tests.faults.steps import check_verified
-from tests.faults.world import World
+from dev.servers.engine import Engine
+from tests.support.steps import check_verified
+from tests.support.world import World
 
 pytestmark = pytest.mark.engine
 

@@ -24,12 +24,12 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from airflow_provider_lakecommit.cycle.results import Opened
 from airflow_provider_lakecommit.exceptions import LakecommitError
-from airflow_provider_lakecommit.hooks.control_writer import ControlWriter
+from airflow_provider_lakecommit.kafka.control_writer import ControlWriter
 from airflow_provider_lakecommit.landing import Landing
-from tests.faults.messes import CREATE, TABLE
-from tests.faults.steps import check_verified
-from tests.faults.world import World, records
-from tests.waiting import PATIENCE
+from tests.support.messes import CREATE, TABLE
+from tests.support.steps import check_verified
+from tests.support.waiting import PATIENCE
+from tests.support.world import World, records
 
 pytestmark = pytest.mark.faults
 

@@ -25,9 +25,9 @@ from airflow_provider_lakecommit.cycle.many import Abreast
 from airflow_provider_lakecommit.cycle.results import Closed, Opened
 from airflow_provider_lakecommit.cycle.rim import Rim
 from airflow_provider_lakecommit.exceptions import CatalogError, TableError
-from airflow_provider_lakecommit.hooks.table import Tables
-from tests.faults.world import World, records
-from tests.waiting import PATIENCE, until
+from airflow_provider_lakecommit.iceberg.catalog import Tables
+from tests.support.waiting import PATIENCE, until
+from tests.support.world import World, records
 
 pytestmark = pytest.mark.faults
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.faults.world import Killed, World, deaths, records
+from tests.support.world import Killed, World, deaths, records
 
 Make = Callable[..., World]
 

@@ -21,13 +21,13 @@ from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 
 from airflow_provider_lakecommit.committer.ledger import ancestry, landing_snapshots
 from airflow_provider_lakecommit.committer.trim import trim_snapshots
-from airflow_provider_lakecommit.hooks.table import KEEP_SNAPSHOTS, Tables
+from airflow_provider_lakecommit.iceberg.catalog import KEEP_SNAPSHOTS, Tables
 from tests.fakes.catalog import Fault
 from tests.fakes.lake import Lake, staged
-from tests.faults import messes
-from tests.faults.messes import CREATE, TABLE, table_of
-from tests.faults.steps import check_verified
-from tests.faults.world import Killed, World, records
+from tests.support import messes
+from tests.support.messes import CREATE, TABLE, table_of
+from tests.support.steps import check_verified
+from tests.support.world import Killed, World, records
 
 pytestmark = pytest.mark.faults
 

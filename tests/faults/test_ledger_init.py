@@ -17,12 +17,12 @@ from airflow_provider_lakecommit.cycle.open import preview
 from airflow_provider_lakecommit.cycle.repair import ledger_init
 from airflow_provider_lakecommit.cycle.status import read_status
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
-from tests.faults import messes
-from tests.faults.messes import CREATE, TABLE
-from tests.faults.steps import Step, check_verified, hung
-from tests.faults.world import World, records
 from tests.fixtures.kafka import Sender, add_partitions
-from tests.waiting import PATIENCE
+from tests.support import messes
+from tests.support.messes import CREATE, TABLE
+from tests.support.steps import Step, check_verified, hung
+from tests.support.waiting import PATIENCE
+from tests.support.world import World, records
 
 pytestmark = pytest.mark.faults
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fault matrix: every mess of :mod:`tests.faults.messes` between any two steps of a cycle.
+"""The fault matrix: every mess of :mod:`tests.support.messes` between any two steps of a cycle.
 
 Afterwards every id is in the table exactly once (the other writer's own changes aside), `verify` finds nothing wrong,
 and whatever the landing did not get over by itself was told with its remedy.
@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from tests.faults import test_engine
-from tests.faults.messes import CREATE, MESSES, TABLE, Mess
-from tests.faults.steps import Step, check_verified, interrupted_cycle
-from tests.faults.world import World, records
+from tests.support.messes import CREATE, MESSES, TABLE, Mess
+from tests.support.steps import Step, check_verified, interrupted_cycle
+from tests.support.world import World, records
 
 PAGE = Path(__file__).parents[2] / "docs" / "fault_matrix.rst"
 

@@ -11,8 +11,8 @@ from uuid import uuid4
 
 import pytest
 
-from dev.postgres import Postgres
-from tests.faults.world import Killed, World, deaths, race, records
+from dev.servers.postgres import Postgres
+from tests.support.world import Killed, World, deaths, race, records
 
 pytestmark = pytest.mark.postgres
 

@@ -23,7 +23,7 @@ from airflow_provider_lakecommit.committer.checks import StagedSlice
 from airflow_provider_lakecommit.committer.ledger import landing_snapshots
 from airflow_provider_lakecommit.committer.lookup import Patience
 from tests.fakes.lake import Lake, section, staged
-from tests.waiting import PATIENCE
+from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.faults
 

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 
 from airflow_provider_lakecommit.cycle.close import close_cycle
 from airflow_provider_lakecommit.cycle.past import look_back
-from tests.faults.world import World, records
+from tests.support.world import World, records
 
 Make = Callable[..., World]
 Produce = Callable[..., list[tuple[int, int]]]

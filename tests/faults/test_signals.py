@@ -14,8 +14,8 @@ from confluent_kafka.admin import AdminClient
 from pyiceberg.catalog import load_catalog
 
 from tests.fixtures.kafka import Sender, create_topic
-from tests.integration.cli import LAND_SECONDS, Answer, Running, orders, run, write_spec
-from tests.waiting import until
+from tests.support.cli import LAND_SECONDS, Answer, Running, orders, run, write_spec
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.faults, pytest.mark.campaign, pytest.mark.timeout(900)]
 

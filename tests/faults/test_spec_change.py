@@ -13,9 +13,9 @@ from airflow_provider_lakecommit.core.log import SliceReported
 from airflow_provider_lakecommit.core.model import LIVE
 from airflow_provider_lakecommit.exceptions import LakecommitError
 from airflow_provider_lakecommit.wire.records import read_entry
-from tests.faults.messes import CREATE, TABLE, evolve_spec
-from tests.faults.steps import Step, check_verified, interrupted_cycle
-from tests.faults.world import World, records
+from tests.support.messes import CREATE, TABLE, evolve_spec
+from tests.support.steps import Step, check_verified, interrupted_cycle
+from tests.support.world import World, records
 
 pytestmark = pytest.mark.faults
 

@@ -17,13 +17,13 @@ from confluent_kafka.admin import AdminClient
 
 from airflow_provider_lakecommit.core.model import Counts
 from airflow_provider_lakecommit.exceptions import SourceError
-from airflow_provider_lakecommit.hooks.source_topic import SourceTopics
-from tests.faults import messes
-from tests.faults.messes import CREATE, TABLE
-from tests.faults.steps import Step, check_verified, interrupted_cycle
-from tests.faults.world import World, records
+from airflow_provider_lakecommit.kafka.source_topic import SourceTopics
 from tests.fixtures.kafka import Sender, add_partitions, create_topic, delete_topic
-from tests.waiting import PATIENCE, until
+from tests.support import messes
+from tests.support.messes import CREATE, TABLE
+from tests.support.steps import Step, check_verified, interrupted_cycle
+from tests.support.waiting import PATIENCE, until
+from tests.support.world import World, records
 
 pytestmark = pytest.mark.faults
 

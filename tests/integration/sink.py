@@ -20,7 +20,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField
 
-from airflow_provider_lakecommit.hooks.data_files import partition_fields, to_wire
+from airflow_provider_lakecommit.iceberg.data_files import partition_fields, to_wire
 from airflow_provider_lakecommit.wire.events import (
     CommitComplete,
     CommitToTable,

@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider_lakecommit.committer.ledger import Condition
 from airflow_provider_lakecommit.committer.trim import trim_snapshots
-from airflow_provider_lakecommit.hooks.table import KEEP_SNAPSHOTS
+from airflow_provider_lakecommit.iceberg.catalog import KEEP_SNAPSHOTS
 from tests.fakes.catalog import Fault
 from tests.fakes.lake import Lake, coverage, staged
 

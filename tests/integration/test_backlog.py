@@ -11,10 +11,10 @@ from contextlib import aclosing, closing
 
 import pytest
 
-from airflow_provider_lakecommit.hooks.backlog import BacklogWatch
+from airflow_provider_lakecommit.kafka.backlog import BacklogWatch
 from airflow_provider_lakecommit.triggers.backlog import BacklogTrigger
-from tests.faults.world import World, records
-from tests.waiting import until
+from tests.support.waiting import until
+from tests.support.world import World, records
 
 pytestmark = pytest.mark.integration
 

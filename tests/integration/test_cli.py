@@ -21,8 +21,8 @@ from airflow_provider_lakecommit.wire.events import (
     TableReference,
     encode,
 )
-from dev.kafka import free_port
-from tests.integration.cli import run, write_spec
+from dev.servers.kafka import free_port
+from tests.support.cli import run, write_spec
 
 pytestmark = pytest.mark.integration
 

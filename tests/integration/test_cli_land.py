@@ -16,9 +16,9 @@ from confluent_kafka.admin import AdminClient
 from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
 
-from dev.connect import ConnectServer
+from dev.servers.connect import ConnectServer
 from tests.fixtures.kafka import Sender, create_topic
-from tests.integration.cli import LAND_SECONDS, Answer, Running, orders, run, write_spec
+from tests.support.cli import LAND_SECONDS, Answer, Running, orders, run, write_spec
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 

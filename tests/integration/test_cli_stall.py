@@ -16,12 +16,12 @@ import pytest
 from confluent_kafka import Producer
 
 from airflow_provider_lakecommit.exceptions import ControlTopicError
-from airflow_provider_lakecommit.hooks.control_watch import AHEAD, ControlWatch
-from dev.kafka import Broker
+from airflow_provider_lakecommit.kafka.control_watch import AHEAD, ControlWatch
+from dev.servers.kafka import Broker
 from tests.fixtures.traces import Line, Trace, read_trace
-from tests.integration.cli import COMMAND, run
-from tests.unit.wire.test_stall_traces import replay
-from tests.waiting import until
+from tests.support.cli import COMMAND, run
+from tests.support.waiting import until
+from tests.unit.stall.test_traces import replay
 
 pytestmark = pytest.mark.integration
 

@@ -17,7 +17,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import parse_transform
 from pyiceberg.types import NestedField
 
-from airflow_provider_lakecommit.hooks.data_files import partition_fields
+from airflow_provider_lakecommit.iceberg.data_files import partition_fields
 from airflow_provider_lakecommit.wire.events import (
     CommitComplete,
     CommitToTable,
@@ -36,7 +36,7 @@ from airflow_provider_lakecommit.wire.events import (
 from airflow_provider_lakecommit.wire.partition import PartitionValue
 from dev.jars import fetch
 from tests.integration.connector_classes import ConnectorClasses, connector_classes, described
-from tests.unit.wire.golden_events import PAYLOADS, SCHEMA, SPEC, golden_bytes, golden_event
+from tests.support.golden_events import PAYLOADS, SCHEMA, SPEC, golden_bytes, golden_event
 
 pytestmark = pytest.mark.integration
 

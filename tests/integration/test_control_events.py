@@ -12,7 +12,7 @@ import pytest
 
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.wire.events import CommitToTable, DataWritten, decode
-from tests.faults.world import SCHEMA, World, catalog_in, records
+from tests.support.world import SCHEMA, World, catalog_in, records
 
 pytestmark = pytest.mark.integration
 

@@ -14,13 +14,13 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from airflow_provider_lakecommit.exceptions import ControlTopicError, FencedError, WireError
-from airflow_provider_lakecommit.hooks import control_topic as control_topic_module
-from airflow_provider_lakecommit.hooks import control_writer
-from airflow_provider_lakecommit.hooks.control_topic import TOPIC_SETTINGS, ControlLog, ControlTopic, Record
-from airflow_provider_lakecommit.hooks.partition_tail import PartitionTail
-from dev.kafka import Broker, free_port
+from airflow_provider_lakecommit.kafka import control_topic as control_topic_module
+from airflow_provider_lakecommit.kafka import control_writer
+from airflow_provider_lakecommit.kafka.control_topic import TOPIC_SETTINGS, ControlLog, ControlTopic, Record
+from airflow_provider_lakecommit.kafka.partition_tail import PartitionTail
+from dev.servers.kafka import Broker, free_port
 from tests.fixtures.kafka import create_topic, delete_topic, unique
-from tests.waiting import PATIENCE, until
+from tests.support.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.integration
 

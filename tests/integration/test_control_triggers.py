@@ -18,14 +18,14 @@ import structlog
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 from airflow.triggers.shared_stream import SharedStreamManager
 
-from airflow_provider_lakecommit.core.guard import Guard
 from airflow_provider_lakecommit.exceptions import ControlTopicError
-from airflow_provider_lakecommit.hooks import commit_watch
-from airflow_provider_lakecommit.hooks.commit_watch import CommitWatch, Place, commits_of
+from airflow_provider_lakecommit.stall import watch as commit_watch
+from airflow_provider_lakecommit.stall.guard import Guard
+from airflow_provider_lakecommit.stall.watch import CommitWatch, Place, commits_of
 from airflow_provider_lakecommit.triggers.commit_state import CommitStateTrigger
 from airflow_provider_lakecommit.triggers.stalled_commits import StalledCommitTrigger, guard_to_json
-from dev.kafka import Broker
-from tests.airflow.coordinator import Coordinator
+from dev.servers.kafka import Broker
+from tests.support.coordinator import Coordinator
 
 pytestmark = pytest.mark.integration
 

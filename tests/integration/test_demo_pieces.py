@@ -29,14 +29,14 @@ from airflow_provider_lakecommit.core.log import (
     SliceReported,
     TablePublished,
 )
-from dev import demo_flights
 from dev.airflow_stack import task_errors
-from dev.demo_evidence import CycleStory, Lake, compare
-from dev.demo_flights import POSITION, REAL, TEXT, TIME, WHOLE, checksum
-from dev.demo_screen import Screen
+from dev.demo import flights as demo_flights
+from dev.demo.evidence import CycleStory, Lake, compare
+from dev.demo.flights import POSITION, REAL, TEXT, TIME, WHOLE, checksum
+from dev.demo.screen import Screen
 from dev.paths import CHECKOUT
 from dev.processes import ChildError, Children, StoppingError, living
-from tests.waiting import PATIENCE, until
+from tests.support.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.integration
 

@@ -27,14 +27,14 @@ from confluent_kafka.admin import (
 from airflow_provider_lakecommit.cli.doctor import examine
 from airflow_provider_lakecommit.cli.output import Output
 from airflow_provider_lakecommit.doctor.finding import Finding, Level
-from airflow_provider_lakecommit.hooks.control_topic import TOPIC_SETTINGS
-from airflow_provider_lakecommit.hooks.table import Tables
+from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.kafka.control_topic import TOPIC_SETTINGS
 from airflow_provider_lakecommit.landing import LandingSpec
-from dev.kafka import Broker, free_port
-from tests.faults.world import World, records
+from dev.servers.kafka import Broker, free_port
 from tests.fixtures.kafka import create_topic
-from tests.integration.cli import LAND_SECONDS, run, write_spec
-from tests.waiting import until
+from tests.support.cli import LAND_SECONDS, run, write_spec
+from tests.support.waiting import until
+from tests.support.world import World, records
 
 pytestmark = pytest.mark.integration
 

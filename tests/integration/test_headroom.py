@@ -14,10 +14,10 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from airflow_provider_lakecommit.cycle.headroom import Watch, ask
 from airflow_provider_lakecommit.cycle.prepare import prepare_for_commit
 from airflow_provider_lakecommit.cycle.status import Status, read_status, to_dict
-from airflow_provider_lakecommit.hooks.kafka_admin import ClusterAdmin
+from airflow_provider_lakecommit.kafka.admin import ClusterAdmin
 from airflow_provider_lakecommit.landing import Landing
-from tests.faults.world import SCHEMA, World, catalog_in, records
-from tests.waiting import until
+from tests.support.waiting import until
+from tests.support.world import SCHEMA, World, catalog_in, records
 
 pytestmark = pytest.mark.integration
 

@@ -14,12 +14,12 @@ from confluent_kafka import Producer
 from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet, SourcePartition
 from airflow_provider_lakecommit.core.planning import Watermark
 from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailableError
-from airflow_provider_lakecommit.hooks import sample as sampling
-from airflow_provider_lakecommit.hooks.sample import sample, sizes, starts
+from airflow_provider_lakecommit.kafka import sample as sampling
+from airflow_provider_lakecommit.kafka.sample import sample, sizes, starts
 from airflow_provider_lakecommit.landing import Landing
-from dev.kafka import free_port
-from tests.faults.world import World, catalog_in
-from tests.integration.cli import run
+from dev.servers.kafka import free_port
+from tests.support.cli import run
+from tests.support.world import World, catalog_in
 
 pytestmark = pytest.mark.integration
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.faults.world import World, records
+from tests.support.world import World, records
 
 pytestmark = [pytest.mark.integration]
 

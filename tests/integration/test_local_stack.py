@@ -12,7 +12,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaExc
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from pyiceberg.catalog import Catalog
 
-from dev.kafka import Broker, BrokerError, free_port
+from dev.servers.kafka import Broker, BrokerError, free_port
 from tests.fixtures.kafka import Sender, create_topic
 
 pytestmark = pytest.mark.integration

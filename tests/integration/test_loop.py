@@ -14,16 +14,16 @@ import pytest
 from airflow_provider_lakecommit.core.log import CycleClosed, CycleOpened
 from airflow_provider_lakecommit.core.model import LIVE
 from airflow_provider_lakecommit.cycle import loop
-from airflow_provider_lakecommit.cycle.earlier import cycles_of
 from airflow_provider_lakecommit.cycle.loop import Lander
+from airflow_provider_lakecommit.cycle.past import cycles_of
 from airflow_provider_lakecommit.cycle.run import CycleOutcome
+from airflow_provider_lakecommit.engines.base import EarlierWorkError
 from airflow_provider_lakecommit.exceptions import SparkJobError, SpecError
-from airflow_provider_lakecommit.hooks.engine import EarlierWorkError
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob, run_task
 from airflow_provider_lakecommit.wire.records import read_entry
-from tests.faults.world import SCHEMA, World, catalog_in, records
 from tests.fixtures.kafka import unique
+from tests.support.world import SCHEMA, World, catalog_in, records
 
 pytestmark = pytest.mark.integration
 

@@ -18,20 +18,20 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.transforms import IdentityTransform
 
-from airflow_provider_lakecommit.committer.foreign import Addition, append_foreign
 from airflow_provider_lakecommit.committer.lookup import Patience
-from airflow_provider_lakecommit.core.rescue import Fate
-from airflow_provider_lakecommit.cycle.rescue import Rescue, TableReport, read_rescue
-from airflow_provider_lakecommit.cycle.stopped import check_stopped
+from airflow_provider_lakecommit.connector.append import Addition, append_foreign
+from airflow_provider_lakecommit.connector.judge import Fate
+from airflow_provider_lakecommit.connector.rescue import Rescue, TableReport, read_rescue
+from airflow_provider_lakecommit.connector.stopped import check_stopped
 from airflow_provider_lakecommit.exceptions import CommitUnknownError, ConnectorError
-from airflow_provider_lakecommit.hooks.control_topic import ControlTopic
-from airflow_provider_lakecommit.hooks.table import Tables
+from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
 from airflow_provider_lakecommit.operators.rescue import RescueOperator
 from tests.fakes.catalog import Fault, FaultyCatalog
 from tests.fakes.lake import Clock
-from tests.integration.cli import run
 from tests.integration.sink import Sink
-from tests.waiting import until
+from tests.support.cli import run
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.integration
 

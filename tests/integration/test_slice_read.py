@@ -16,11 +16,11 @@ from confluent_kafka.admin import AdminClient
 from airflow_provider_lakecommit.core.model import Span
 from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
 from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailableError
-from airflow_provider_lakecommit.hooks.kafka_admin import topic_id_text
+from airflow_provider_lakecommit.kafka.admin import topic_id_text
 from airflow_provider_lakecommit.spark import read as slice_read
 from airflow_provider_lakecommit.spark.chunks import Chunk
 from airflow_provider_lakecommit.spark.read import SliceReader
-from dev.kafka import Broker
+from dev.servers.kafka import Broker
 from tests.fixtures.kafka import delete_topic
 
 pytestmark = pytest.mark.integration

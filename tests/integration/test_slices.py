@@ -24,10 +24,10 @@ from pyiceberg.types import BinaryType, IntegerType, LongType, NestedField, Stri
 from airflow_provider_lakecommit.core.model import Budget, Counts, Slice, Span
 from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
 from airflow_provider_lakecommit.exceptions import SourceError, TableError
+from airflow_provider_lakecommit.iceberg.schemas import DEAD_LETTER_SCHEMA
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.spark.schemas import DEAD_LETTER_SCHEMA
 from airflow_provider_lakecommit.spark.slices import SliceOutcome, SliceStopped, SliceWork, check_schema, run_slice
-from tests.unit.spark.targets import target_of
+from tests.support.targets import target_of
 
 pytestmark = pytest.mark.integration
 

@@ -22,19 +22,19 @@ import pytest
 
 from airflow_provider_lakecommit.cycle.results import GroupResult, Opened
 from airflow_provider_lakecommit.cycle.write import group_job, group_result
+from airflow_provider_lakecommit.engines.base import EarlierWorkError
+from airflow_provider_lakecommit.engines.connect import ConnectEngine
+from airflow_provider_lakecommit.engines.connect_client import ConnectClient, ConnectError, Kind
+from airflow_provider_lakecommit.engines.package import package_digest
 from airflow_provider_lakecommit.exceptions import SparkJobError
-from airflow_provider_lakecommit.hooks.connect_client import ConnectClient, ConnectError, Kind
-from airflow_provider_lakecommit.hooks.engine import EarlierWorkError
-from airflow_provider_lakecommit.hooks.package import package_digest
-from airflow_provider_lakecommit.hooks.spark_connect import ConnectEngine
-from airflow_provider_lakecommit.hooks.table_storage import TableStorage
+from airflow_provider_lakecommit.iceberg.storage import TableStorage
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
-from dev.connect import ConnectServer
-from tests.faults.world import SCHEMA, World, catalog_in, records
+from dev.servers.connect import ConnectServer
 from tests.fixtures.kafka import unique
-from tests.integration.gate import Gate
-from tests.waiting import PATIENCE, until
+from tests.support.gate import Gate
+from tests.support.waiting import PATIENCE, until
+from tests.support.world import SCHEMA, World, catalog_in, records
 
 pytestmark = pytest.mark.integration
 
@@ -164,10 +164,10 @@ def test_a_window_is_landed_and_the_session_stays_warm(
 
 CLIENT = """
 import json, pathlib, pytest, sys
-from airflow_provider_lakecommit.hooks.package import package_digest
-from airflow_provider_lakecommit.hooks.spark_connect import ConnectEngine
+from airflow_provider_lakecommit.engines.package import package_digest
+from airflow_provider_lakecommit.engines.connect import ConnectEngine
 from airflow_provider_lakecommit.spark.job import Secrets, WindowJob
-from tests.integration.gate import Gate
+from tests.support.gate import Gate
 url, folder, job = sys.argv[1], sys.argv[2], WindowJob.from_json(sys.stdin.readline())
 secrets = Secrets.from_json(sys.stdin.readline())
 Gate(pathlib.Path(folder)).put(pytest.MonkeyPatch())

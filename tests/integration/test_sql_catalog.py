@@ -9,7 +9,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
 from airflow_provider_lakecommit.exceptions import TableError
-from airflow_provider_lakecommit.hooks.table import Tables
+from airflow_provider_lakecommit.iceberg.catalog import Tables
 
 SCHEMA = Schema(NestedField(1, "id", LongType()))
 

@@ -21,10 +21,10 @@ from pyiceberg.types import PrimitiveType
 
 from airflow_provider_lakecommit.core.model import Counts, Slice, Span
 from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
-from airflow_provider_lakecommit.hooks.table_spec import create_from_spec
+from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.spark.slices import SliceWork, run_slice
-from tests.unit.spark.targets import target_of
+from tests.support.targets import target_of
 
 pytestmark = pytest.mark.integration
 

@@ -12,13 +12,13 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from airflow_provider_lakecommit.landing import Landing
-from dev.kafka import Broker, free_port
-from dev.metastore import Metastore
-from dev.postgres import Postgres
-from dev.toxiproxy import Proxy, Toxiproxy
-from tests.faults.world import SCHEMA, World, catalog_in
+from dev.servers.kafka import Broker, free_port
+from dev.servers.metastore import Metastore
+from dev.servers.postgres import Postgres
+from dev.servers.toxiproxy import Proxy, Toxiproxy
 from tests.fixtures.kafka import ANSWER_SECONDS, Sender, unique
 from tests.outages.runs import FarRuns, FarWorld, Runs
+from tests.support.world import SCHEMA, World, catalog_in
 
 LOCK_SECONDS = 3
 """After which this metastore takes locks away that nobody renews."""

@@ -18,17 +18,17 @@ from uuid import UUID
 from airflow_provider_lakecommit.cli.stall import Request, Told
 from airflow_provider_lakecommit.core.log import CommitFailed, CycleClosed, CycleOpened, Entry, TablePublished
 from airflow_provider_lakecommit.core.model import LIVE, Cycle
-from airflow_provider_lakecommit.core.stall import Rules, Verdict
 from airflow_provider_lakecommit.cycle.loop import Lander
 from airflow_provider_lakecommit.cycle.rim import Rim, RunIdentity
 from airflow_provider_lakecommit.cycle.run import CycleOutcome
 from airflow_provider_lakecommit.cycle.write import read_entries
 from airflow_provider_lakecommit.exceptions import LakecommitError
-from airflow_provider_lakecommit.hooks.control_log import ControlRecord
-from airflow_provider_lakecommit.hooks.control_topic import ControlTopic
+from airflow_provider_lakecommit.kafka.control_log import ControlRecord
+from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob, run_task
-from tests.faults.steps import check_verified
-from tests.faults.world import World, records
+from airflow_provider_lakecommit.stall.verdict import Rules, Verdict
+from tests.support.steps import check_verified
+from tests.support.world import World, records
 
 Produce = Callable[..., object]
 

@@ -14,8 +14,8 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from airflow_provider_lakecommit.cycle.run import CycleOutcome
 from airflow_provider_lakecommit.exceptions import ControlTopicError, SourceUnavailableError, Terminal
-from dev.kafka import Broker
-from dev.toxiproxy import Proxy
+from dev.servers.kafka import Broker
+from dev.servers.toxiproxy import Proxy
 from tests.outages.runs import FarRuns
 
 pytestmark = pytest.mark.toxiproxy

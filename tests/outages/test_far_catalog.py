@@ -14,8 +14,8 @@ from airflow_provider_lakecommit.committer import swap
 from airflow_provider_lakecommit.committer.lookup import Patience
 from airflow_provider_lakecommit.cycle.run import CycleOutcome
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError
-from airflow_provider_lakecommit.hooks import table
-from dev.toxiproxy import Proxy
+from airflow_provider_lakecommit.iceberg import catalog as table
+from dev.servers.toxiproxy import Proxy
 from tests.outages.runs import Runs
 
 pytestmark = [pytest.mark.postgres, pytest.mark.toxiproxy]

@@ -22,12 +22,12 @@ from airflow_provider_lakecommit.cycle.results import Opened
 from airflow_provider_lakecommit.doctor.finding import Level
 from airflow_provider_lakecommit.doctor.lake import tables
 from airflow_provider_lakecommit.exceptions import LakecommitError
-from airflow_provider_lakecommit.hooks import table
+from airflow_provider_lakecommit.iceberg import catalog as table
 from airflow_provider_lakecommit.landing import Landing
-from dev.metastore import Metastore
-from tests.faults.steps import check_verified
-from tests.faults.world import World, race, records
-from tests.waiting import PATIENCE
+from dev.servers.metastore import Metastore
+from tests.support.steps import check_verified
+from tests.support.waiting import PATIENCE
+from tests.support.world import World, race, records
 
 pytestmark = pytest.mark.metastore
 

@@ -18,11 +18,11 @@ from pyiceberg.catalog.sql import SqlCatalog
 from airflow_provider_lakecommit.committer import swap
 from airflow_provider_lakecommit.committer.lookup import Patience
 from airflow_provider_lakecommit.core.log import CycleOpened
-from airflow_provider_lakecommit.core.stall import Verdict
 from airflow_provider_lakecommit.cycle.run import CycleOutcome
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError
-from airflow_provider_lakecommit.hooks import table
-from dev.postgres import Postgres
+from airflow_provider_lakecommit.iceberg import catalog as table
+from airflow_provider_lakecommit.stall.verdict import Verdict
+from dev.servers.postgres import Postgres
 from tests.outages.runs import Runs
 
 pytestmark = pytest.mark.postgres

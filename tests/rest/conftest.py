@@ -9,10 +9,10 @@ from uuid import uuid4
 
 import pytest
 
-from dev.rest_catalog import RestCatalogServer
-from tests.faults.world import World
+from dev.servers.rest_catalog import RestCatalogServer
 from tests.outages.runs import Runs
 from tests.rest.gateway import Gateway
+from tests.support.world import World
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
-from tests.waiting import PATIENCE
+from tests.support.waiting import PATIENCE
 
 JSON = "application/json"
 HTML = "text/html"

@@ -11,8 +11,8 @@ import pytest
 
 from airflow_provider_lakecommit.committer import swap
 from airflow_provider_lakecommit.committer.lookup import Patience
-from airflow_provider_lakecommit.hooks import table
-from tests.waiting import PATIENCE
+from airflow_provider_lakecommit.iceberg import catalog as table
+from tests.support.waiting import PATIENCE
 
 
 @contextmanager

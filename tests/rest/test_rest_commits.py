@@ -24,12 +24,12 @@ from airflow_provider_lakecommit.committer.ledger import read_ledger, tag_name
 from airflow_provider_lakecommit.committer.stage import stage
 from airflow_provider_lakecommit.cycle.run import CycleOutcome
 from airflow_provider_lakecommit.exceptions import CommitUnknownError
-from tests.faults.steps import check_verified
-from tests.faults.world import World, race, records
 from tests.outages.runs import Runs
 from tests.rest.gateway import HTML, Answer, Asked, Forward, Gateway, Once, Rule, always
 from tests.rest.patience import impatient
-from tests.waiting import PATIENCE, until
+from tests.support.steps import check_verified
+from tests.support.waiting import PATIENCE, until
+from tests.support.world import World, race, records
 
 pytestmark = pytest.mark.rest
 

@@ -12,12 +12,12 @@ import pytest
 from airflow_provider_lakecommit.doctor.finding import Finding, Level
 from airflow_provider_lakecommit.doctor.lake import tables
 from airflow_provider_lakecommit.hooks.connections import catalog_properties
-from airflow_provider_lakecommit.hooks.table import Tables
-from tests.faults.world import SCHEMA
+from airflow_provider_lakecommit.iceberg.catalog import Tables
 from tests.fixtures.kafka import unique
-from tests.integration.cli import LAND_SECONDS, orders, run, write_spec
 from tests.outages.runs import Runs
 from tests.rest.gateway import Answer, Asked, Forward, Gateway, Rule, Tokens, always
+from tests.support.cli import LAND_SECONDS, orders, run, write_spec
+from tests.support.world import SCHEMA
 
 pytestmark = pytest.mark.rest
 

@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_lakecommit.committer.foreign import Addition, append_foreign
+from airflow_provider_lakecommit.connector.append import Addition, append_foreign
 from airflow_provider_lakecommit.cycle.run import CycleOutcome
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError, SpecError
-from airflow_provider_lakecommit.hooks.table import Tables
-from dev.rest_catalog import RestCatalogServer
+from airflow_provider_lakecommit.iceberg.catalog import Tables
+from dev.servers.rest_catalog import RestCatalogServer
 from tests.outages.runs import Runs
 from tests.rest.gateway import HTML, Answer, Asked, Forward, Gateway, Once, Rule, Tokens
 from tests.rest.patience import impatient
-from tests.waiting import until
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.rest
 

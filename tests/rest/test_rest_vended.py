@@ -24,19 +24,19 @@ from airflow_provider_lakecommit.cycle.rim import Rim
 from airflow_provider_lakecommit.cycle.run import CycleOutcome
 from airflow_provider_lakecommit.cycle.secrets import secrets_for
 from airflow_provider_lakecommit.cycle.write import group_job
-from airflow_provider_lakecommit.hooks.table import Tables
+from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.iceberg.schemas import DEAD_LETTER_SCHEMA
 from airflow_provider_lakecommit.spark.job import DONE, WindowJob, run_task
-from airflow_provider_lakecommit.spark.schemas import DEAD_LETTER_SCHEMA
-from dev.rest_catalog import RestCatalogServer
-from tests.airflow.support import CREATE, Lake, bundles, connections
+from dev.servers.rest_catalog import RestCatalogServer
 from tests.airflow.test_dag_runs import Runner
-from tests.faults.world import SCHEMA, World
 from tests.fixtures.kafka import unique
-from tests.integration.cli import LAND_SECONDS, orders, run, write_spec
 from tests.outages.runs import InProcess, Runs
 from tests.rest.gateway import Asked, Gateway
 from tests.rest.store import KeyedStore
 from tests.rest.vending import Vending
+from tests.support.airflow_dags import CREATE, Lake, bundles, connections
+from tests.support.cli import LAND_SECONDS, orders, run, write_spec
+from tests.support.world import SCHEMA, World
 
 pytestmark = pytest.mark.rest
 

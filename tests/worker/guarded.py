@@ -12,8 +12,8 @@ from dev.airflow_client import FINISHED, AirflowClient
 from dev.airflow_stack import WITH_TRIGGERER, Airflow
 from dev.paths import CHECKOUT
 from dev.processes import Children, kill_all
-from tests.airflow.support import bundles
-from tests.waiting import until
+from tests.support.airflow_dags import bundles
+from tests.support.waiting import until
 
 __all__ = ["ABSENT", "Bare", "bare_airflow", "scaled_example"]
 

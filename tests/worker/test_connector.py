@@ -12,22 +12,22 @@ from typing import Any
 import pytest
 from pyiceberg.table import Table
 
-from airflow_provider_lakecommit.core.rescue import Fate
-from airflow_provider_lakecommit.cycle.rescue import TableReport, read_rescue
-from airflow_provider_lakecommit.cycle.stopped import check_stopped
+from airflow_provider_lakecommit.connector.judge import Fate
+from airflow_provider_lakecommit.connector.rescue import TableReport, read_rescue
+from airflow_provider_lakecommit.connector.rest import ConnectRest
+from airflow_provider_lakecommit.connector.stopped import check_stopped
 from airflow_provider_lakecommit.exceptions import ConnectError, ConnectorError
-from airflow_provider_lakecommit.hooks.connect_rest import ConnectRest
-from airflow_provider_lakecommit.hooks.table import Tables
+from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.operators.kafka_connect import (
     ConnectorTask,
     PauseConnectorOperator,
     RestartConnectorOperator,
     ResumeConnectorOperator,
 )
-from dev.kafka import Broker
-from dev.kafka_connect import ConnectWorker
 from dev.record_traces import CONFLICT, REFUSAL, TRIGGER, Lake, Scene
-from tests.waiting import until
+from dev.servers.kafka import Broker
+from dev.servers.kafka_connect import ConnectWorker
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.worker, pytest.mark.timeout(900)]
 

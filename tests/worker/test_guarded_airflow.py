@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from dev.kafka import Broker
-from dev.kafka_connect import ConnectWorker
 from dev.record_traces import CONFLICT, REFUSAL, TRIGGER, Lake, Scene
-from tests.waiting import until
+from dev.servers.kafka import Broker
+from dev.servers.kafka_connect import ConnectWorker
+from tests.support.waiting import until
 from tests.worker.guarded import ABSENT, Bare, bare_airflow, scaled_example
 
 pytestmark = [pytest.mark.worker, pytest.mark.timeout(900)]

@@ -16,9 +16,9 @@ from airflow_provider_lakecommit.cli import land_many as module
 from airflow_provider_lakecommit.cli.land_many import land_many, load_all, tell_ends
 from airflow_provider_lakecommit.cli.main import main
 from airflow_provider_lakecommit.cli.output import Exit, Output
-from airflow_provider_lakecommit.cli.session import LocalSpark, SparkSection
 from airflow_provider_lakecommit.cycle.many import Abreast
 from airflow_provider_lakecommit.cycle.rim import Rim
+from airflow_provider_lakecommit.engines.local import LocalSpark, SparkSection
 from airflow_provider_lakecommit.exceptions import CatalogError, SparkJobError, SpecError
 from airflow_provider_lakecommit.landing import Landing, LandingSpec
 

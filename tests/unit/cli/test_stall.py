@@ -12,9 +12,9 @@ import pytest
 from airflow_provider_lakecommit.cli.main import main
 from airflow_provider_lakecommit.cli.stall import Request, Told, with_settings
 from airflow_provider_lakecommit.core.log import Directives
-from airflow_provider_lakecommit.core.stall import Rules
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.hooks.control_topic import ControlRecord
+from airflow_provider_lakecommit.kafka.control_topic import ControlRecord
+from airflow_provider_lakecommit.stall.verdict import Rules
 from airflow_provider_lakecommit.wire.events import (
     CommitComplete,
     DataComplete,

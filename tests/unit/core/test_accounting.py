@@ -11,7 +11,7 @@ import pytest
 from airflow_provider_lakecommit.core.accounting import MOST_NAMES, OTHERS, add_names, rows_problem, spans_problem
 from airflow_provider_lakecommit.core.model import Counts, Span, SpanReport
 from airflow_provider_lakecommit.core.offsets import OffsetRange
-from tests.unit.core.story import P0, P1
+from tests.support.story import P0, P1
 
 ALL_KINDS = Counts(landed=5, rejected=1, filtered=1, gaps=2, skipped=1)
 

@@ -25,7 +25,7 @@ from airflow_provider_lakecommit.core.log import Directives
 from airflow_provider_lakecommit.core.planning import Missing, Watermark, find_missing
 from airflow_provider_lakecommit.core.pressure import Pending, Pressure, only_holes, pressure_of
 from airflow_provider_lakecommit.core.view import FailedCycle, TableLedger, View
-from tests.unit.core.story import DEAD, ORDERS, P0, P1, P2, STEADY, TIMEOUT, Story, coverage, ledger
+from tests.support.story import DEAD, ORDERS, P0, P1, P2, STEADY, TIMEOUT, Story, coverage, ledger
 
 A, B, C = [(P0, 0, 10)], [(P0, 10, 20)], [(P0, 20, 30)]
 BOTH = (ledger(ORDERS), ledger(DEAD))

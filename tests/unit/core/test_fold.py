@@ -12,7 +12,7 @@ from airflow_provider_lakecommit.core.fold import FAILURES_TO_BLOCK
 from airflow_provider_lakecommit.core.log import Directives, Raised
 from airflow_provider_lakecommit.core.model import Budget
 from airflow_provider_lakecommit.core.view import TableLedger, View, granted
-from tests.unit.core.story import (
+from tests.support.story import (
     DEAD,
     ORDERS,
     P0,

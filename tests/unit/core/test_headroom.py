@@ -21,7 +21,7 @@ from airflow_provider_lakecommit.core.headroom import (
     threshold_of,
 )
 from airflow_provider_lakecommit.core.planning import Watermark
-from tests.unit.core.story import NOON, P0, STEADY, Story
+from tests.support.story import NOON, P0, STEADY, Story
 
 DAY = timedelta(days=1)
 WEEK = Retention(time=timedelta(days=7), bytes=None)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
-from tests.unit.core.story import STEADY
+from tests.support.story import STEADY
 
 TOP = 40
 RANGES = st.tuples(st.integers(0, TOP), st.integers(0, TOP)).map(lambda ab: OffsetRange(min(ab), max(ab)))

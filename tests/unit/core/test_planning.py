@@ -29,7 +29,7 @@ from airflow_provider_lakecommit.core.planning import (
 )
 from airflow_provider_lakecommit.core.view import TableLedger, View
 from airflow_provider_lakecommit.exceptions import SourceError
-from tests.unit.core.story import DEAD, ORDERS, P0, P1, P2, STEADY, VOID_EPOCH, Ranges, Story, coverage, ledger, spans
+from tests.support.story import DEAD, ORDERS, P0, P1, P2, STEADY, VOID_EPOCH, Ranges, Story, coverage, ledger, spans
 
 A = [(P0, 0, 10)]
 NEVER = Budget(max_records=5, max_ratio=1.0)

@@ -13,7 +13,7 @@ from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.core.offsets import RangeSet, SourcePartition
 from airflow_provider_lakecommit.core.planning import Watermark
 from airflow_provider_lakecommit.core.restart import Restart, Word, restart
-from tests.unit.core.story import P0, P1, P2, STEADY, Ranges, coverage, ledger
+from tests.support.story import P0, P1, P2, STEADY, Ranges, coverage, ledger
 
 OTHER = SourcePartition("returns", 0, "topic-2")
 ANEW = SourcePartition("orders", 0, "topic-9")

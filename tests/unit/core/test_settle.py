@@ -20,7 +20,7 @@ from airflow_provider_lakecommit.core.settle import (
     valid_through,
 )
 from airflow_provider_lakecommit.core.view import AcceptedSlice, TableLedger
-from tests.unit.core.story import (
+from tests.support.story import (
     DEAD,
     NOON,
     ORDERS,

@@ -15,7 +15,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 
 from airflow_provider_lakecommit.cycle.secrets import LEAST_SECONDS, secrets_for, vended_of
 from airflow_provider_lakecommit.exceptions import CatalogError
-from airflow_provider_lakecommit.hooks.table import Tables
+from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.spark.job import WindowJob
 from tests.fakes.lake import BY_BUCKET, SCHEMA
 from tests.unit.hooks.test_spark import job

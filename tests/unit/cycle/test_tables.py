@@ -18,7 +18,7 @@ from pyiceberg.types import LongType, NestedField
 from airflow_provider_lakecommit.cycle.rim import Rim
 from airflow_provider_lakecommit.cycle.tables import table_of
 from airflow_provider_lakecommit.exceptions import SpecError, TableError
-from airflow_provider_lakecommit.hooks.table import Tables
+from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.landing import Landing
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_lakecommit.doctor.vended import vended
-from airflow_provider_lakecommit.hooks.table_storage import TableStorage
+from airflow_provider_lakecommit.iceberg.storage import TableStorage
 
 NOW = 1_700_000_000.0
 KEYS = {"s3.session-token": "canary"}

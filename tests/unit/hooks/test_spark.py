@@ -18,7 +18,7 @@ from airflow_provider_lakecommit.core.model import Plan, Slice, Span, slice_id
 from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
 from airflow_provider_lakecommit.exceptions import SparkJobError, SpecError
 from airflow_provider_lakecommit.hooks.spark import SparkMaster, SparkSubmit, _files, spark_master
-from airflow_provider_lakecommit.hooks.table_storage import TableStorage
+from airflow_provider_lakecommit.iceberg.storage import TableStorage
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.spark.job import Secrets, WindowJob
 

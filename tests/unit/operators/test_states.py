@@ -8,11 +8,11 @@ from uuid import UUID
 
 import pytest
 
-from airflow_provider_lakecommit.assets import event_extra
 from airflow_provider_lakecommit.core.model import Counts
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
 from airflow_provider_lakecommit.cycle.results import Closed, PublishedSnapshot
 from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.operators.asset_event import event_extra
 from airflow_provider_lakecommit.operators.commit import _line
 from airflow_provider_lakecommit.operators.outcome import _groups
 

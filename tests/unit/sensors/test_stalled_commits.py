@@ -10,14 +10,14 @@ import pytest
 from airflow.sdk import Asset
 from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout, AirflowSkipException, TaskDeferred
 
-from airflow_provider_lakecommit.core.guard import HELD, MOST_CYCLES, Answer, Ruling
+from airflow_provider_lakecommit.connector.sink import Sink
 from airflow_provider_lakecommit.exceptions import ControlTopicError, SpecError
-from airflow_provider_lakecommit.hooks.sink import Sink
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.notifications import commits
 from airflow_provider_lakecommit.notifications.commits import CommitsRecoveredNotifier, CommitsStalledNotifier
 from airflow_provider_lakecommit.sensors.stalled_commits import StalledCommitSensor
 from airflow_provider_lakecommit.settings import Settings
+from airflow_provider_lakecommit.stall.guard import HELD, MOST_CYCLES, Answer, Ruling
 from airflow_provider_lakecommit.triggers.ended_by_worker import EndedByWorkerTrigger
 from airflow_provider_lakecommit.triggers.stalled_commits import StalledCommitTrigger
 

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from airflow_provider_lakecommit.spark.decode_json import JsonDecoder
+from airflow_provider_lakecommit.formats.decode_json import JsonDecoder
 from bench.orders import BLOCK, SCHEMA, expected, values
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_lakecommit.hooks.table_storage import TableStorage
+from airflow_provider_lakecommit.iceberg.storage import TableStorage
 from airflow_provider_lakecommit.spark import slices
 from airflow_provider_lakecommit.spark.job import AGAIN, Secrets, run_task
 from tests.unit.hooks.test_spark import job

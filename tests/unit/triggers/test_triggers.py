@@ -12,11 +12,11 @@ import pytest
 from airflow._shared.module_loading import import_string
 
 from airflow_provider_lakecommit.core.backlog import Backlog, Limits
-from airflow_provider_lakecommit.core.guard import Guard
-from airflow_provider_lakecommit.core.stall import Rules, Verdict
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.hooks.commit_watch import Commits
 from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.stall.guard import Guard
+from airflow_provider_lakecommit.stall.verdict import Rules, Verdict
+from airflow_provider_lakecommit.stall.watch import Commits
 from airflow_provider_lakecommit.triggers.backlog import BacklogTrigger, _Told
 from airflow_provider_lakecommit.triggers.commit_state import CommitStateTrigger
 from airflow_provider_lakecommit.triggers.ended_by_worker import EndedByWorkerTrigger

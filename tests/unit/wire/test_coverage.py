@@ -21,7 +21,7 @@ from airflow_provider_lakecommit.wire.coverage import (
     spans_from_json,
     spans_to_json,
 )
-from tests.unit.wire.values import COVERAGES, FOREIGN, OFFSETS, SPANS, STEADY, damaged, value_or_error
+from tests.support.values import COVERAGES, FOREIGN, OFFSETS, SPANS, STEADY, damaged, value_or_error
 
 P = SourcePartition("orders", 3, "id")
 READERS = {coverage_from_json: Coverage, offsets_from_json: dict, spans_from_json: tuple}

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from airflow_provider_lakecommit.exceptions import WireError
 from airflow_provider_lakecommit.wire.envelope import COMPRESS_ABOVE, VERSION, number, pack, text, unpack
-from tests.unit.wire.values import FOREIGN, STEADY, value_or_error
+from tests.support.values import FOREIGN, STEADY, value_or_error
 
 LIMIT = 100_000
 JSON = st.recursive(

@@ -30,7 +30,7 @@ from airflow_provider_lakecommit.wire.events import (
     encode,
     head,
 )
-from tests.unit.wire.golden_events import COMMIT, FILE, MOMENT, PAYLOADS, TABLE, golden_bytes, golden_event
+from tests.support.golden_events import COMMIT, FILE, MOMENT, PAYLOADS, TABLE, golden_bytes, golden_event
 
 RELEASES: dict[str, Form] = {"1.12.0": "1.12", "1.10.1": "1.10"}
 every_golden_event = pytest.mark.parametrize(

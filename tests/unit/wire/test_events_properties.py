@@ -29,7 +29,7 @@ from airflow_provider_lakecommit.wire.events import (
     encode,
     head,
 )
-from tests.unit.wire.golden_events import PAYLOADS, golden_bytes
+from tests.support.golden_events import PAYLOADS, golden_bytes
 
 T = TypeVar("T")
 

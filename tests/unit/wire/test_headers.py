@@ -25,7 +25,7 @@ from airflow_provider_lakecommit.wire.headers import (
     report_from_json,
     report_to_json,
 )
-from tests.unit.wire.values import CYCLES, DIRECTIVES, FOREIGN, STEADY, damaged, reports, value_or_error
+from tests.support.values import CYCLES, DIRECTIVES, FOREIGN, STEADY, damaged, reports, value_or_error
 
 
 @STEADY

@@ -15,7 +15,7 @@ from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet, SourceP
 from airflow_provider_lakecommit.exceptions import WireError
 from airflow_provider_lakecommit.wire.envelope import COMPRESS_ABOVE
 from airflow_provider_lakecommit.wire.ledger import LEDGER_LIMIT, decode_ledger, encode_ledger
-from tests.unit.wire.values import FOREIGN, SECTIONS, STEADY, damaged, value_or_error
+from tests.support.values import FOREIGN, SECTIONS, STEADY, damaged, value_or_error
 
 
 def section(partitions: int, holes: int = 0, landing: str = "orders") -> LedgerSection:

@@ -25,7 +25,7 @@ from airflow_provider_lakecommit.wire.plan import (
     time_from_json,
     time_to_json,
 )
-from tests.unit.wire.values import FOREIGN, MOMENTS, STEADY, damaged, plans, value_or_error
+from tests.support.values import FOREIGN, MOMENTS, STEADY, damaged, plans, value_or_error
 
 TABLES = ("shop.orders", "shop.orders_dead")
 WINDOW = UUID(int=3)

@@ -40,8 +40,8 @@ from airflow_provider_lakecommit.wire.events import (
 )
 from airflow_provider_lakecommit.wire.headers import HEADER
 from airflow_provider_lakecommit.wire.records import Outgoing, Sender, read_entry
-from tests.unit.wire.golden_events import PAYLOADS
-from tests.unit.wire.values import (
+from tests.support.golden_events import PAYLOADS
+from tests.support.values import (
     COVERAGES,
     CYCLES,
     DIRECTIVES,

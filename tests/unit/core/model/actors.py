@@ -39,8 +39,8 @@ from airflow_provider_lakecommit.core.planning import Limits, choose, cut, find_
 from airflow_provider_lakecommit.core.pressure import only_holes, pressure_of
 from airflow_provider_lakecommit.core.settle import passed_ends, settle, valid_through
 from airflow_provider_lakecommit.core.view import AcceptedSlice, granted
+from tests.support.story import spans
 from tests.unit.core.model.world import LANDING, SPEC, World
-from tests.unit.core.story import spans
 
 
 def commit_id_of(run: int) -> UUID:

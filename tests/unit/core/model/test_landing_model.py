@@ -26,6 +26,7 @@ from airflow_provider_lakecommit.core.model import Budget
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
 from airflow_provider_lakecommit.core.planning import Limits
 from airflow_provider_lakecommit.core.view import AcceptedSlice, View, granted
+from tests.support.story import DEAD, ORDERS
 from tests.unit.core.model.actors import (
     CommitLook,
     Job,
@@ -41,7 +42,6 @@ from tests.unit.core.model.actors import (
     send_plan,
 )
 from tests.unit.core.model.world import NEVER, TIMEOUT, Table, World
-from tests.unit.core.story import DEAD, ORDERS
 
 T = TypeVar("T")
 

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the control topic holds of one Iceberg sink: the files that its tasks announced, and what was said of them.
+
+Contract: nothing is asked of anybody; records come in order of time. What is no control event, or of another group, is
+passed over, so that a topic that others share, or have spoilt, is read to its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from airflow_provider_lakecommit.connector.judge import Announced, File, GroupLog, Made, Place
+from airflow_provider_lakecommit.kafka.control_log import ControlRecord
+from airflow_provider_lakecommit.wire.errors import ControlEventError
+from airflow_provider_lakecommit.wire.events import (
+    CommitToTable,
+    DataComplete,
+    DataFile,
+    DataWritten,
+    StartCommit,
+    TableReference,
+    decode,
+    head,
+)
+from airflow_provider_lakecommit.wire.partition import PartitionField
+
+__all__ = ["Contents", "LogReader"]
+
+Contents = dict[tuple[Place, str], tuple[DataFile, tuple[PartitionField, ...]]]
+"""What was announced of a file, by where and its path, with the partition fields to read it by."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """A DATA_COMPLETE: the next source offsets that were committed with it, where something was read."""
+
+    order: int
+    ends: Mapping[tuple[str, int], int]
+
+
+class LogReader:
+    """Takes the records of one group, in order of time."""
+
+    def __init__(self, group: str) -> None:
+        self._group = group
+        self._order = 0
+        self._announced: list[tuple[bytes | None, Announced]] = []
+        self._made: list[Made] = []
+        self._starts: dict[UUID, Place] = {}
+        self._answers: dict[tuple[bytes | None, UUID], _Answer] = {}
+        self.contents: Contents = {}
+
+    def take(self, record: ControlRecord) -> None:
+        """What is no control event, or of another group, is passed over."""
+        self._order += 1
+        try:
+            if record.value is None or head(record.value).group_id != self._group:
+                return
+            payload = decode(record.value).payload
+        except ControlEventError:
+            return
+        place = Place(record.partition, record.offset)
+        match payload:
+            case StartCommit():
+                self._starts.setdefault(payload.commit_id, place)
+            case DataWritten():
+                self._announced.append((record.key, self._announcement(payload, place)))
+            case DataComplete():
+                ends = {(a.topic, a.partition): a.offset for a in payload.assignments or () if a.offset is not None}
+                self._answers[record.key, payload.commit_id] = _Answer(self._order, ends)
+            case CommitToTable() if payload.snapshot_id is not None:
+                table, uuid = _name(payload.table), payload.table.table_uuid
+                self._made.append(Made(place=place, table=table, table_uuid=uuid, snapshot_id=payload.snapshot_id))
+
+    def log(self, offsets: Mapping[tuple[str, int], int]) -> GroupLog:
+        """What was taken.
+
+        :param offsets: how far the group is now
+        """
+        again = self._read_again(offsets)
+        announced = (replace(a, read_again=(key, a.cycle) in again) for key, a in self._announced)
+        return GroupLog(announced=tuple(announced), made=tuple(self._made), starts=self._starts)
+
+    def _announcement(self, payload: DataWritten, place: Place) -> Announced:
+        for file in payload.data_files or ():
+            self.contents[place, file.file_path] = (file, payload.partition_fields)
+        files = [_file(file) for file in payload.data_files or ()]
+        files += [_file(file, deletes=True) for file in payload.delete_files or ()]
+        return Announced(
+            place=place,
+            order=self._order,
+            cycle=payload.commit_id,
+            table=_name(payload.table),
+            table_uuid=payload.table.table_uuid,
+            files=tuple(files),
+        )
+
+    def _read_again(self, offsets: Mapping[tuple[str, int], int]) -> set[tuple[bytes | None, UUID]]:
+        """Senders and cycles behind whose answers an offset went back later."""
+        lowest, again = dict(offsets), set()
+        for who, answer in sorted(self._answers.items(), key=lambda item: item[1].order, reverse=True):
+            for partition, end in answer.ends.items():
+                if lowest.setdefault(partition, end) < end:
+                    again.add(who)
+                lowest[partition] = min(lowest[partition], end)
+        return again
+
+
+def _file(file: DataFile, *, deletes: bool = False) -> File:
+    return File(
+        path=file.file_path,
+        rows=file.record_count,
+        size=file.file_size_in_bytes,
+        spec_id=file.spec_id,
+        deletes=deletes or file.content != 0,
+    )
+
+
+def _name(table: TableReference) -> str:
+    return ".".join((*table.namespace, table.name))

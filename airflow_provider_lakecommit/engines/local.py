@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The local Spark session of a run: made when there is something to write, kept warm over cycles, made anew when its
+Java process died.
+
+Contract: :meth:`LocalSpark.run` runs one job of a partition group, also several at once from several threads. The
+connection settings of the tasks are in a file for the owner's eyes that is removed with its job, in a folder of this
+process that is removed with it; of a process that was killed, the next one removes it.
+
+Failure story: whatever ends a Spark job early is a :class:`SparkJobError`; what its tasks reported before is safe. A
+Python worker that dies costs its own slice, which Spark gives to another worker. The Java process ends with us: it
+notices the end of its standard input.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from airflow_provider_lakecommit.engines.base import Engine
+from airflow_provider_lakecommit.engines.process import CLI, ProcessName, lives
+from airflow_provider_lakecommit.exceptions import SparkJobError, SpecError
+from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob, run_window
+from airflow_provider_lakecommit.spark.probe import run_probe
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["LocalSpark", "SparkSection", "engine_of", "scratch_folder"]
+
+TASK_ATTEMPTS = 3
+STOP_SECONDS = 10.0
+_PREFIX = "lakecommit-"
+_LOCAL = re.compile(r"local(\[([0-9]+|\*)\])?")
+_KEYS = ("master", "conf", "remote")
+
+LOG_LEVEL = "ERROR"
+_LOGGING = f"""\
+rootLogger.level = {LOG_LEVEL.lower()}
+rootLogger.appenderRef.console.ref = console
+appender.console.name = console
+appender.console.type = Console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{{HH:mm:ss}} %p %c{{1}}: %m%n%ex{{2}}
+"""
+"""Of the Java process, from its first line on: `spark.log.level` counts only from when Spark has read it."""
+
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1"
+"""Java runs for seconds and does little: its second compiler takes more processor time than it ever gives back."""
+
+SETTINGS: Mapping[str, str] = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": LOG_LEVEL,
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    # Java only schedules; the records go through the Python workers.
+    "spark.driver.memory": "1g",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.python.worker.reuse": "true",
+    "spark.api.mode": "classic",
+}
+
+
+class SparkSection:
+    """The section `spark` of a spec.
+
+    :raises SpecError: unknown keys or wrong values
+    """
+
+    def __init__(self, section: Mapping[str, Any]) -> None:
+        unknown = sorted(set(section) - set(_KEYS))
+        if unknown:
+            raise SpecError(f"section 'spark': unknown key {unknown[0]!r}; allowed are {', '.join(_KEYS)}")
+        master, conf, remote = (section.get(key) for key in _KEYS)
+        if not (master is None or isinstance(master, str)) or not (conf is None or isinstance(conf, Mapping)):
+            raise SpecError("section 'spark': `master` must be a text and `conf` a mapping")
+        if remote is not None and master is not None:
+            raise SpecError("section 'spark': give either `master` or `remote`")
+        if remote is not None and (conf or not isinstance(remote, str)):
+            raise SpecError(
+                "section 'spark': `remote` must be a text (sc://host:port), without `conf`: its server has its settings"
+            )
+        self.remote = remote
+        self.master = _retrying(master or "local[*]")
+        self.conf = {str(key): _setting(value) for key, value in (conf or {}).items()}
+
+    @property
+    def is_warm(self) -> bool:
+        """Does Spark run already, so that having it costs next to nothing?"""
+        return self.remote is not None
+
+
+def engine_of(
+    section: SparkSection, landing: str, *, say: Callable[[str], None], on_start: Callable[[], None]
+) -> Engine:
+    """The engine that a spec asks for; nothing is started or contacted.
+
+    :raises SpecError: `remote` is no address of a Spark Connect server
+    """
+    if section.remote is None:
+        return LocalSpark(section, say=say, on_start=on_start)
+    from airflow_provider_lakecommit.engines.connect import ConnectEngine
+
+    return ConnectEngine(section.remote, deployment=CLI, landing=landing)
+
+
+def _retrying(master: str) -> str:
+    """Locally Spark gives a task one attempt only: then one dead worker would end the job with all slices in hand."""
+    plainly = _LOCAL.fullmatch(master)
+    return f"local[{plainly[2] or 1},{TASK_ATTEMPTS}]" if plainly else master
+
+
+def _setting(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def scratch_folder(root: str | None = None) -> Path:
+    """A private folder of this process; those that killed processes left are removed."""
+    base = Path(root or tempfile.gettempdir())
+    for left in base.glob(f"{_PREFIX}{os.getuid()}-*"):
+        pid, _, start = left.name.removeprefix(f"{_PREFIX}{os.getuid()}-").partition("-")
+        if pid.isdecimal() and not lives(int(pid), start.rpartition("-")[0]):
+            shutil.rmtree(left, ignore_errors=True)
+    own = ProcessName.own()
+    return Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getuid()}-{own.pid}-{own.start}-", dir=base))
+
+
+class LocalSpark:
+    """A session that is there when it is needed.
+
+    :param on_start: told after each start: Spark takes over the handling of interrupts
+    """
+
+    def __init__(self, section: SparkSection, *, say: Callable[[str], None], on_start: Callable[[], None]) -> None:
+        self._section = section
+        self._say = say
+        self._on_start = on_start
+        self._session: SparkSession | None = None
+        self._folder: Path | None = None
+        self._lock = threading.Lock()
+
+    def start(self) -> None:
+        """Have a session that works, from the main thread.
+
+        :raises SparkJobError: Spark does not start
+        """
+        if self._session is not None and _answers(self._session):
+            return
+        if self._session is not None:
+            self._say("the Spark session is gone; starting another one")
+            self._drop()
+        self._session = self._new()
+        self._on_start()
+
+    def run(self, job: WindowJob, secrets: Secrets) -> list[SliceResult]:
+        """Run a job to its end.
+
+        :raises SparkJobError: it ended early; what its tasks reported before is safe
+        """
+        session = self._session
+        if session is None:
+            raise SparkJobError("the Spark session is not started")
+        try:
+            with self._secrets_file(secrets) as path:
+                return run_window(session, job, path)
+        except Exception as e:
+            raise SparkJobError(f"the Spark job of group {job.group} ended early: {_first_line(e)}") from e
+
+    def probe(self, places: Mapping[str, str], secrets: Secrets) -> dict[str, Any]:
+        """What a task of this session sees; see :mod:`~airflow_provider_lakecommit.spark.probe`.
+
+        :raises SparkJobError: it gave no answer
+        """
+        if self._session is None:
+            raise SparkJobError("the Spark session is not started")
+        with self._secrets_file(secrets) as path:
+            return run_probe(self._session, places, partial(Secrets.load, path))
+
+    def stop(self) -> None:
+        """Let no task go on; returns at once."""
+        if self._session is not None:
+            with contextlib.suppress(Exception):
+                self._session.sparkContext.cancelAllJobs()
+
+    def close(self) -> None:
+        """Stop Spark and remove what it and we have on disk."""
+        if self._session is not None:
+            self._drop()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+    @contextlib.contextmanager
+    def _secrets_file(self, secrets: Secrets) -> Iterator[str]:
+        """One per job, gone with it: keys that a catalog hands out are others each time."""
+        with self._lock:
+            path = self._scratch() / f"connections-{uuid4()}.json"
+        secrets.save(path)
+        try:
+            yield str(path)
+        finally:
+            path.unlink(missing_ok=True)
+
+    def _scratch(self) -> Path:
+        if self._folder is None:
+            self._folder = scratch_folder()
+        return self._folder
+
+    def _new(self) -> SparkSession:
+        from pyspark.sql import SparkSession
+
+        folder = self._scratch()
+        logging = folder / "log4j2.properties"
+        logging.write_text(_LOGGING, encoding="ascii")
+        # Else Spark looks for an address of this host and warns of what it finds.
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        settings: dict[str, Any] = {
+            **SETTINGS,
+            "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} -Dlog4j2.configurationFile={logging.as_uri()}",
+            "spark.local.dir": str(folder / "local"),
+            "spark.sql.warehouse.dir": str(folder / "warehouse"),
+            **self._section.conf,
+        }
+        try:
+            builder = SparkSession.builder.master(self._section.master).appName("lakecommit")
+            session = builder.config(map=settings).getOrCreate()
+            session.sparkContext.setLogLevel(settings["spark.log.level"])
+        except Exception as e:
+            _forget_java()
+            raise SparkJobError(
+                f"Spark does not start (master {self._section.master}): {_first_line(e)}; it needs Java 17 or 21: set "
+                f"JAVA_HOME, and check the section `spark` of the spec"
+            ) from e
+        return session
+
+    def _drop(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            with contextlib.suppress(Exception):
+                session.stop()
+        _forget_java()
+
+
+def _answers(session: SparkSession) -> bool:
+    try:
+        return not session.sparkContext._jsc.sc().isStopped()
+    except Exception:
+        return False
+
+
+def _forget_java() -> None:
+    """End the Java process, and make pyspark start another one next time: by itself it goes on talking to a dead one.
+
+    There is no public way, so its private references to the process are cleared here and nowhere else.
+    """
+    from pyspark.core.context import SparkContext
+    from pyspark.sql import SparkSession
+    from pyspark.sql.context import SQLContext
+
+    gateway: Any = SparkContext._gateway
+    SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+    SparkSession._instantiatedSession = SparkSession._activeSession = None
+    SQLContext._instantiatedContext = None
+    if gateway is None:
+        return
+    with contextlib.suppress(Exception):
+        gateway.shutdown()
+    process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
+    if process is not None:
+        _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Its standard input is what holds the Java process alive."""
+    if process.stdin is not None:
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+    try:
+        process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait(STOP_SECONDS)
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

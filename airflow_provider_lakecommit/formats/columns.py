@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Columns as they are read from JSON: what the parser is asked for, and how that becomes the table's type.
+
+Contract: a :class:`Column` is a tree that mirrors the Iceberg schema. ``wire`` is the Arrow type that the JSON parser
+fills, every level nullable, because the parser calls a missing optional struct with a required child an error.
+:meth:`Column.finish` turns the parsed array into the table's type or raises :class:`Refusal`: it checks required values
+at every level, refuses numbers that are not finite or overflowed, reads times and bytes by their rules, and refuses a
+map with a key that is there twice. It never rounds, drops or fills in a value, and looks at a block as a whole; finding
+the one bad record is the caller's.
+
+A map is parsed as a list of pairs, into which :mod:`~airflow_provider_lakecommit.formats.map_text` turns its JSON
+object; so keys and values are columns like any other, and there is one definition of what each type takes.
+
+Failure story: a column that cannot be read from JSON, bytes without a declared encoding, and a rule for a column that
+it does not fit, are :class:`~airflow_provider_lakecommit.exceptions.TableError` before a record is read, all of them
+together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Set
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    BooleanType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    PrimitiveType,
+    StringType,
+    StructType,
+    UnknownType,
+    UUIDType,
+)
+
+from airflow_provider_lakecommit.exceptions import TableError
+from airflow_provider_lakecommit.formats.octets import UUID_READING, octet_reading
+from airflow_provider_lakecommit.formats.reading import Convert, Reading
+from airflow_provider_lakecommit.formats.rules import OCTETS, Rules
+from airflow_provider_lakecommit.formats.times import TEMPORAL, time_reading
+from airflow_provider_lakecommit.landing_checks import ENCODINGS
+from airflow_provider_lakecommit.parquet.arrow_types import arrow_field
+
+__all__ = ["Column", "Refusal", "columns_of"]
+
+_PLAIN = (BooleanType, IntegerType, LongType, StringType, UnknownType)
+_FLOATING = (FloatType, DoubleType)
+_DIGITS_OF_128_BITS = 38
+
+Finish = Callable[["Column", pa.Array], pa.Array]
+
+
+class Refusal(Exception):
+    """A block holds a value that its column cannot take; the caller isolates the record."""
+
+    def __init__(self, kind: str, column: str | None, reason: str) -> None:
+        super().__init__(reason)
+        self.kind = kind
+        self.column = column
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One node of the schema. ``children`` are the fields of a struct, the element of a list, key and value of a map.
+
+    ``parsed_at`` is what the parser calls this node in its messages.
+    """
+
+    path: str
+    parsed_at: str
+    name: str
+    required: bool
+    wire: pa.DataType
+    target: pa.Field
+    children: tuple[Column, ...]
+    convert: Finish
+
+    @property
+    def is_map(self) -> bool:
+        return bool(pa.types.is_map(self.target.type))
+
+    def finish(self, array: pa.Array, parent: pa.Array | None = None) -> pa.Array:
+        """``array`` in the table's type.
+
+        :param parent: validity of the enclosing struct: a child that is missing because its parent is missing is no
+            missing value
+        :raises Refusal: a value that this column cannot take
+        """
+        if self.required and array.null_count and _holes(array, parent):
+            raise Refusal("missing_required", self.path, f"required column {self.path} is missing or null")
+        return self.convert(self, array)
+
+    def leaves(self) -> Iterator[tuple[str, pa.Field]]:
+        """Every leaf alone, as a wire field that leads to it: for finding out which column a record fails in."""
+        if not self.children:
+            yield self.path, pa.field(self.name, self.wire)
+        for child in self.children:
+            for path, leaf in child.leaves():
+                inner = leaf.type if pa.types.is_list(self.target.type) else pa.struct([leaf])
+                yield path, pa.field(self.name, pa.list_(inner) if pa.types.is_list(self.wire) else inner)
+
+    def nodes(self) -> Iterator[Column]:
+        """This column and all below it."""
+        yield self
+        for child in self.children:
+            yield from child.nodes()
+
+
+def columns_of(
+    schema: Schema,
+    timestamps: Mapping[str, str],
+    skip: Set[str] = frozenset(),
+    encodings: Mapping[str, str] | None = None,
+) -> tuple[Column, ...]:
+    """The columns to read from JSON.
+
+    :param timestamps: rules for dates, times and timestamps, by column path
+    :param skip: top-level columns that are filled from elsewhere
+    :param encodings: how bytes are written as text, by column path
+    :raises TableError: naming every column or rule that cannot be served
+    """
+    rules = Rules.of(schema, timestamps, encodings or {})
+    columns = [_column(f, f.name, f"/{f.name}", rules) for f in schema.fields if f.name not in skip]
+    if not columns:
+        rules.wrong.append("the table has no column to fill from the records; add one")
+    if rules.wrong:
+        raise TableError("; ".join(rules.wrong))
+    return tuple(columns)
+
+
+def _column(field_: NestedField, path: str, parsed_at: str, rules: Rules) -> Column:
+    kind = field_.field_type
+    target = arrow_field(field_)
+    children: tuple[Column, ...] = ()
+    convert: Finish
+    if isinstance(kind, StructType):
+        children = tuple(_column(f, f"{path}.{f.name}", f"{parsed_at}/{f.name}", rules) for f in kind.fields)
+        wire, convert = pa.struct([pa.field(c.name, c.wire) for c in children]), _struct
+    elif isinstance(kind, ListType):
+        children = (_column(kind.element_field, f"{path}.element", f"{parsed_at}/[]", rules),)
+        wire, convert = pa.list_(children[0].wire), _list
+    elif isinstance(kind, MapType):
+        if (problem := _key_problem(kind.key_type)) is not None:
+            rules.wrong.append(f"column {path}.key has type {kind.key_type}: {problem}")
+        parts = (kind.key_field, kind.value_field)
+        children = tuple(_column(f, f"{path}.{f.name}", f"{parsed_at}/[]/{f.name}", rules) for f in parts)
+        wire, convert = pa.list_(pa.struct([pa.field(c.name, c.wire) for c in children])), _map
+    else:
+        reading = _reading(field_, target, path, rules)
+        wire, convert = reading.wire, _as_is if reading.convert is None else _by(reading.convert)
+    return Column(
+        path=path,
+        parsed_at=parsed_at,
+        name=field_.name,
+        required=field_.required,
+        wire=wire,
+        target=target,
+        children=children,
+        convert=convert,
+    )
+
+
+def _reading(field_: NestedField, target: pa.Field, path: str, rules: Rules) -> Reading:
+    """How a scalar is read; one that cannot be is told to ``rules.wrong``."""
+    kind = field_.field_type
+    if isinstance(kind, TEMPORAL):
+        return time_reading(kind, rules.times.get(field_.field_id, "iso8601"))
+    if isinstance(kind, OCTETS):
+        encoding = rules.encodings.get(field_.field_id)
+        if encoding is not None:
+            return octet_reading(encoding)
+        rules.wrong.append(
+            f"column {path} is {kind}, and JSON has no bytes: say how they are written, "
+            f"encodings: {{{path}: {' | '.join(ENCODINGS)}}}"
+        )
+    elif isinstance(kind, UUIDType):
+        return UUID_READING
+    elif isinstance(kind, _FLOATING):
+        return Reading(target.type, _finite)
+    elif isinstance(kind, DecimalType):
+        return _decimal_reading(target.type)
+    elif not isinstance(kind, _PLAIN):
+        rules.wrong.append(
+            f"column {path} has type {kind}: not landed from JSON, which has no agreed form of it; leave it out of the "
+            "table or change its type"
+        )
+    return Reading(target.type)
+
+
+def _key_problem(kind: IcebergType) -> str | None:
+    if not isinstance(kind, PrimitiveType):
+        return "a key of a JSON object is a text; make it a primitive type"
+    if isinstance(kind, _FLOATING):
+        return "floating-point numbers do not tell keys apart; make it a decimal or a string"
+    return "a map needs keys" if isinstance(kind, UnknownType) else None
+
+
+def _holes(array: pa.Array, parent: pa.Array | None) -> bool:
+    """Whether a value is missing where its parent is there."""
+    missing = array.is_null()
+    return bool(pc.any(missing if parent is None else pc.and_(missing, parent)).as_py())
+
+
+def _as_is(_column: Column, array: pa.Array) -> pa.Array:
+    return array
+
+
+def _by(convert: Convert) -> Finish:
+    def finish(column: Column, array: pa.Array) -> pa.Array:
+        try:
+            return convert(array, column.target.type)
+        except (ValueError, OverflowError) as e:
+            raise Refusal("wrong_value", column.path, f"column {column.path}: {e}") from e
+
+    return finish
+
+
+def _struct(column: Column, array: pa.Array) -> pa.Array:
+    there = array.is_valid() if array.null_count else None
+    mask = array.is_null() if array.null_count else None
+    # By name: a parser that also returns fields the table lacks puts them behind ours.
+    parts = [c.finish(array.field(array.type.get_field_index(c.name)), there) for c in column.children]
+    return pa.StructArray.from_arrays(parts, fields=list(column.target.type), mask=mask)
+
+
+def _list(column: Column, array: pa.Array) -> pa.Array:
+    mask = array.is_null() if array.null_count else None
+    elements = column.children[0].finish(array.values)
+    return pa.ListArray.from_arrays(array.offsets, elements, type=column.target.type, mask=mask)
+
+
+def _map(column: Column, array: pa.Array) -> pa.Array:
+    mask = array.is_null() if array.null_count else None
+    pairs = array.values
+    keys, items = (c.finish(pairs.field(pairs.type.get_field_index(c.name))) for c in column.children)
+    _check_keys(column, array, keys)
+    return pa.MapArray.from_arrays(array.offsets, keys, items, type=column.target.type, mask=mask)
+
+
+def _check_keys(column: Column, array: pa.Array, keys: pa.Array) -> None:
+    """No map has a key twice. Compared as values: two texts can be one decimal, or one moment."""
+    plain = keys.storage if isinstance(keys, pa.ExtensionArray) else keys
+    codes = plain.dictionary_encode()
+    places = pc.list_parent_indices(array).to_numpy() * len(codes.dictionary) + codes.indices.to_numpy()
+    if len(pc.unique(pa.array(places))) == len(places):
+        return
+    numbers, counts = np.unique(places, return_counts=True)
+    key = codes.dictionary[int(numbers[counts > 1][0]) % len(codes.dictionary)].as_py()
+    raise Refusal("wrong_value", column.path, f"column {column.path}: key {key!r} is there twice")
+
+
+def _finite(array: pa.Array, _target: pa.DataType) -> pa.Array:
+    if pc.all(pc.is_finite(array), min_count=0).as_py():
+        return array
+    raise ValueError("not a finite number, or too large for its type")
+
+
+def _decimal_reading(target: pa.DataType) -> Reading:
+    """The parser counts the digits before it widens to the scale: 10000000 passes for a decimal(9, 2). Where digits and
+    scale together are more than 128 bits hold, it takes what is left of an overflow for the number: 5 became a fraction
+    in a decimal(38, 38). So such columns are parsed with 256 bits, which hold all of them.
+    """
+    if target.precision + target.scale <= _DIGITS_OF_128_BITS:
+        return Reading(target, _fits)
+    return Reading(pa.decimal256(target.precision, target.scale), _narrowed)
+
+
+def _fits(array: pa.Array, _target: pa.DataType) -> pa.Array:
+    array.validate(full=True)
+    return array
+
+
+def _narrowed(array: pa.Array, target: pa.DataType) -> pa.Array:
+    return _fits(array, target).cast(target)

@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: Apache-2.0
+"""JSON values to rows of the table: every value is either one exact row or one reject with its reason.
+
+Contract: a block is parsed as a whole by Arrow. Whatever is wrong with it, in the text, in a type, in a value, in a
+required column, makes the whole block a :class:`~airflow_provider_lakecommit.formats.columns.Refusal`; the block is
+then halved until the refused records stand alone. The parser's own row numbers are not used: they can be off by one, or
+absent. So a clean block costs one pass, and each bad record a logarithm.
+
+Decimals are taken from the text of the number (``12.30``, ``1e2``, also a text ``"12.30"``), never through a float; too
+many digits or too fine a scale is a reject, not a rounding. Integers are written as integers (``1.0`` is a reject). A
+key that a record has twice is a reject. Field names are case-sensitive.
+
+JSON objects for maps are first rewritten, record by record, into what the parser can fill (see
+:mod:`~airflow_provider_lakecommit.formats.map_text`); tables without maps pay nothing for that.
+
+Unknown fields: ``ignore`` counts them exactly (see :mod:`~airflow_provider_lakecommit.formats.unknown_fields`),
+``dead_letter`` rejects the record. A block is first parsed so that an unknown field is an error, which costs nothing;
+only when there is one, the slower way is taken; and where names hardly repeat, the slowest, whose memory they cannot
+swell.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence, Set
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.json as pj
+from pyiceberg.schema import Schema
+
+from airflow_provider_lakecommit.formats.columns import Refusal, columns_of
+from airflow_provider_lakecommit.formats.fine_numbers import too_fine, with_decimals
+from airflow_provider_lakecommit.formats.guards import ROW, block_text
+from airflow_provider_lakecommit.formats.map_text import MapRewriter, rewriter_for
+from airflow_provider_lakecommit.formats.unknown_fields import count_inferred, count_parsed, inferable, paths_of, varied
+
+__all__ = ["Decoded", "JsonDecoder", "Reject"]
+
+ONE_BY_ONE = 16
+REASON_LENGTH = 300
+
+_UNEXPECTED = "unexpected field"
+_ONE_BLOCK = pj.ReadOptions(use_threads=False, block_size=2**31 - 1)
+# The name of a column may have parentheses: what follows the last one is told apart by its words.
+_WHERE = re.compile(
+    r"Column\((?:/r)?(?P<path>.*)\)(?P<what> (?:changed|was specified) .*?)(?: in row \d+)?$", re.DOTALL
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reject:
+    """A value that gave no row. ``index`` is its place among the values; no ``column``: the whole value is to blame."""
+
+    index: int
+    kind: str
+    column: str | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decoded:
+    """Rows in the order of their values. ``accepted``: the place of each row's value, ``None`` for all of them."""
+
+    table: pa.Table
+    accepted: list[int] | None
+    rejects: tuple[Reject, ...]
+    ignored: Counter[str]
+
+
+class JsonDecoder:
+    """Decodes blocks of values for one table. Keeps no rows; remembers only which way is the right one.
+
+    :param timestamps: rules for dates, times and timestamps, by column path
+    :param skip: columns that are not read from the values
+    :param encodings: how bytes are written as text, by column path
+    :raises TableError: the table has a column that cannot be read from JSON, or a rule does not fit
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        timestamps: Mapping[str, str] | None = None,
+        unknown_fields: str = "ignore",
+        skip: Set[str] = frozenset(),
+        encodings: Mapping[str, str] | None = None,
+    ) -> None:
+        self._columns = columns_of(schema, timestamps or {}, skip, encodings)
+        self._rewriter = rewriter_for(self._columns)
+        self._decimals = with_decimals(self._columns)
+        self._paths = {node.parsed_at: node.path for c in self._columns for node in c.nodes()}
+        self._strict = unknown_fields == "dead_letter"
+        self._wire = _wrapped([pa.field(c.name, c.wire) for c in self._columns])
+        self._leaves = [(path, _wrapped([field])) for c in self._columns for path, field in c.leaves()]
+        self._target = pa.schema([c.target for c in self._columns])
+        # Not Schema.empty_table: that knows no uuids.
+        self._empty = pa.Table.from_batches([], schema=self._target)
+        self._seen_unknown = self._probed = self._varied = False
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Schema of the decoded tables."""
+        return self._target
+
+    def decode(self, values: Sequence[bytes]) -> Decoded:
+        """Every value becomes a row or a reject; none is lost and none makes two."""
+        return self._decode(values) if self._rewriter is None else self._decode_with_maps(self._rewriter, values)
+
+    def _decode_with_maps(self, rewriter: MapRewriter, values: Sequence[bytes]) -> Decoded:
+        texts: list[bytes] = []
+        places: list[int] = []
+        refused: list[Reject] = []
+        for i, value in enumerate(values):
+            try:
+                texts.append(rewriter.rewrite(value))
+                places.append(i)
+            except Refusal as refusal:
+                refused.append(_reject(i, refusal))
+        decoded = self._decode(texts)
+        if not refused:
+            return decoded
+        rejects = [replace(r, index=places[r.index]) for r in decoded.rejects] + refused
+        return replace(
+            decoded,
+            accepted=places if decoded.accepted is None else [places[i] for i in decoded.accepted],
+            rejects=tuple(sorted(rejects, key=lambda r: r.index)),
+        )
+
+    def _decode(self, values: Sequence[bytes]) -> Decoded:
+        ignored: Counter[str] = Counter()
+        try:
+            return Decoded(table=self._block(values, ignored), accepted=None, rejects=(), ignored=ignored)
+        except Refusal as refusal:
+            parts: list[tuple[int, pa.Table]] = []
+            rejects: list[Reject] = []
+            self._isolate(values, 0, refusal, parts, rejects, ignored)
+        tables = [table for _, table in parts]
+        accepted = [first + i for first, table in parts for i in range(table.num_rows)]
+        table = pa.concat_tables(tables) if tables else self._empty
+        return Decoded(table=table, accepted=accepted, rejects=tuple(rejects), ignored=ignored)
+
+    def _isolate(
+        self,
+        values: Sequence[bytes],
+        first: int,
+        refusal: Refusal,
+        parts: list[tuple[int, pa.Table]],
+        rejects: list[Reject],
+        ignored: Counter[str],
+    ) -> None:
+        """Cut a refused block until only refused values are left alone."""
+        if len(values) == 1:
+            rejects.append(_reject(first, self._explained(values[0], refusal)))
+            return
+        step = 1 if len(values) <= ONE_BY_ONE else (len(values) + 1) // 2
+        for at in range(0, len(values), step):
+            piece = values[at : at + step]
+            try:
+                parts.append((first + at, self._block(piece, ignored)))
+            except Refusal as smaller:
+                self._isolate(piece, first + at, smaller, parts, rejects, ignored)
+
+    def _block(self, values: Sequence[bytes], ignored: Counter[str]) -> pa.Table:
+        if not values:
+            return self._empty
+        pieces, unknown = self._parse(values)
+        tables = [self._finished(rows) for rows in pieces]
+        ignored.update(unknown)
+        return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
+
+    def _finished(self, rows: pa.StructArray) -> pa.Table:
+        arrays = [c.finish(rows.field(rows.type.get_field_index(c.name))) for c in self._columns]
+        return pa.Table.from_arrays(arrays, schema=self._target)
+
+    def _parse(self, values: Sequence[bytes]) -> tuple[list[pa.StructArray], Counter[str]]:
+        """The rows as the parser gives them, in pieces, and the unknown fields among them."""
+        if self._strict or not self._seen_unknown:
+            try:
+                return [self._read(values, "error")], Counter()
+            except Refusal as refusal:
+                if self._strict or refusal.kind != "unknown_field":
+                    raise
+                self._seen_unknown = True
+        if not self._varied:
+            # Perhaps only the unknown fields contradict each other: then it is read on without them.
+            with suppress(Refusal):
+                return self._infer(values)
+        return [self._read(values, "ignore")], count_parsed(self._columns, values)
+
+    def _infer(self, values: Sequence[bytes]) -> tuple[list[pa.StructArray], Counter[str]]:
+        pieces: list[pa.StructArray] = []
+        unknown: Counter[str] = Counter()
+        for start, end in inferable(values, self._probed):
+            pieces.append(rows := self._read(values[start:end], "infer"))
+            unknown.update(count_inferred(self._columns, rows))
+            if varied(rows.type, self._wire.field(ROW).type):
+                self._varied = True
+                raise Refusal("unknown_field", None, "the names of unknown fields vary too much")
+            self._probed = True
+        return pieces, unknown
+
+    def _read(self, values: Sequence[bytes], unexpected: str) -> pa.StructArray:
+        rows = _read(block_text(values), self._wire, unexpected, len(values), self._paths)
+        if (path := too_fine(self._decimals, rows, values)) is not None:
+            raise Refusal("wrong_value", path, f"column {path}: a number has too many digits behind its point")
+        return rows
+
+    def _explained(self, value: bytes, refusal: Refusal) -> Refusal:
+        """The refusal of a single value, with the field or column that is to blame."""
+        if refusal.kind == "unknown_field":
+            return self._unknown(value)
+        if refusal.kind == "wrong_value" and refusal.column is None:
+            return self._blame(value, refusal)
+        return refusal
+
+    def _unknown(self, value: bytes) -> Refusal:
+        """Which fields of the value the table lacks."""
+        try:
+            paths = paths_of(self._columns, value)
+        except Refusal as worse:
+            return worse
+        return Refusal("unknown_field", paths[0] if paths else None, f"the table lacks the field {', '.join(paths)}")
+
+    def _blame(self, value: bytes, refusal: Refusal) -> Refusal:
+        """Which column a value fails in, by trying each alone, the last one found first: records fail alike."""
+        text = block_text([value])
+        for i, (path, wire) in enumerate(self._leaves):
+            try:
+                _read(text, wire, "ignore", 1, {})
+            except Refusal:
+                self._leaves.insert(0, self._leaves.pop(i))
+                return Refusal(refusal.kind, path, f"column {path}: {refusal.reason}")
+        return refusal
+
+
+def _wrapped(fields: Sequence[pa.Field]) -> pa.Schema:
+    return pa.schema([pa.field(ROW, pa.struct(fields))])
+
+
+def _reject(index: int, refusal: Refusal) -> Reject:
+    column = None if refusal.column is None else _told(refusal.column)
+    return Reject(index=index, kind=refusal.kind, column=column, reason=_told(refusal.reason))
+
+
+def _told(text: str) -> str:
+    """Text that a log can bear and that UTF-8 can hold: a name in a record may be half of a surrogate pair."""
+    return text[:REASON_LENGTH].encode(errors="backslashreplace").decode()
+
+
+def _read(text: bytes, wire: pa.Schema, unexpected: str, values: int, paths: Mapping[str, str]) -> pa.StructArray:
+    """Parse a block; as many rows as values, or a refusal.
+
+    :param paths: column paths by the parser's names for them
+    """
+    options = pj.ParseOptions(explicit_schema=wire, newlines_in_values=True, unexpected_field_behavior=unexpected)
+    try:
+        table = pj.read_json(pa.BufferReader(text), read_options=_ONE_BLOCK, parse_options=options)
+        # Lists of nothing but nulls, where types are inferred, can come out as arrays that are too short.
+        table.validate()
+        rows = table.column(table.schema.get_field_index(ROW)).combine_chunks()
+    except pa.ArrowException as e:
+        raise _refusal(str(e), paths) from e
+    # A value that closes its wrapper can put fields beside it, or make documents of its own.
+    if table.num_rows != values or table.column_names != [ROW]:
+        raise Refusal("not_json", None, "the value is not one JSON document")
+    if rows.null_count:
+        raise Refusal("not_json", None, "the value is null, not a JSON object")
+    return rows
+
+
+def _refusal(message: str, paths: Mapping[str, str]) -> Refusal:
+    text = message.removeprefix("JSON parse error: ")
+    if text == _UNEXPECTED:
+        return Refusal("unknown_field", None, "the table lacks a field")
+    where = _WHERE.match(text)
+    if where and not where["path"]:
+        return Refusal("not_json", None, f"the value is not a JSON object:{where['what']}")
+    if where:
+        path = paths.get(where["path"], where["path"].removeprefix("/"))
+        return Refusal("wrong_value", path, f"column {path}{where['what']}")
+    if message != text:
+        return Refusal("not_json", None, f"the value is not valid JSON: {re.sub(r' in row [0-9]+$', '', text)}")
+    return Refusal("wrong_value", None, text)

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What makes a block of JSON values safe for Arrow's parser: each value is exactly one row, or a refusal.
+
+The parser reads a stream of documents, so by itself it would let an empty value vanish, let one value be two rows, take
+``null`` for a document (which ends the process) and invalid UTF-8 for text. Here every value is wrapped as ``{"r":``
+value ``}``, and the grammar does the work:
+
+- empty, truncated, several documents, trailing garbage, a byte order mark: syntax errors. White space around a value is
+  legal;
+- ``null``, numbers, arrays, texts: not an object, seen by the type of ``r``;
+- two values cannot merge into one: ``}`` and ``{`` on both sides of a raw line feed are legal in no object, array or
+  text. So with as many rows as values, row and value are aligned; a value that closes the wrapper itself gives a row
+  too many, or a field beside ``r``.
+
+What is left is a value that closes the wrapper and goes on with the document ``null``. It is looked for in the bytes: a
+``}`` before an ``n``, or before white space (rare in compact JSON), is examined closely.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from airflow_provider_lakecommit.formats.columns import Refusal
+
+__all__ = ["ROW", "block_text"]
+
+ROW = "r"
+_HEAD, _JOINT, _TAIL = b'{"r":', b'}\n{"r":', b"}\n"
+_NULL_DOCUMENT = re.compile(rb"\}[ \t\r\n]*null")
+_BRACE, _SPACE, _N = 0x7D, 0x20, 0x6E
+_CACHED = 1 << 17
+"""Bytes that are looked through at a time: what is worked out on the way stays in a processor's cache."""
+
+
+def block_text(values: Sequence[bytes]) -> bytes:
+    """The values as one text for the parser.
+
+    :raises Refusal: some value is not UTF-8, or would hand the parser a document ``null``
+    """
+    # The ends are put on first, so that the text is built once and not copied.
+    pieces = list(values)
+    pieces[0] = _HEAD + pieces[0]
+    pieces[-1] += _TAIL
+    text = _JOINT.join(pieces)
+    try:
+        ends = pa.py_buffer(np.array([0, len(text)], np.int64))
+        pa.Array.from_buffers(pa.large_string(), 1, [None, ends, pa.py_buffer(text)]).validate(full=True)
+    except pa.ArrowInvalid as e:
+        raise Refusal("not_json", None, "the value is not valid UTF-8") from e
+    if _suspicious(text, len(values)) and any(_smuggles_null(v) for v in values):
+        raise Refusal("not_json", None, "the value is not one JSON document")
+    return text
+
+
+def _suspicious(text: bytes, values: int) -> bool:
+    """Whether a ``}`` stands before ``n`` or, other than where values meet, before white space."""
+    octets, joints = np.frombuffer(text, np.uint8), 0
+    for at in range(0, len(octets) - 1, _CACHED):
+        part = octets[at : at + _CACHED + 1]
+        brace, after = part[:-1] == _BRACE, part[1:]
+        joints += int(np.count_nonzero(brace & (after <= _SPACE)))
+        if (brace & (after == _N)).any():
+            return True
+    return joints != values
+
+
+def _smuggles_null(value: bytes) -> bool:
+    if not _NULL_DOCUMENT.search(value):
+        return False
+    try:
+        json.loads(value)
+    except (ValueError, RecursionError):
+        return True
+    return False

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From what sampled values look like to the columns of a `create` section, with notes on all that was not certain.
+
+Contract: a type is never narrower than what was seen: whole numbers are ``long``, numbers with a fraction ``double``
+(the decimal that would hold them is offered in a note), and a text becomes a date, a time, a timestamp or a uuid only
+if *every* sampled text at its path is one, by the landing's own decoder. A column is required only if it was there and
+not null in every sample. What cannot be decided (always null, empty lists and objects) is left out with a note. Whole
+numbers that may be times stay ``long``; the rule that would make them timestamps is a note, never a guess.
+
+Where records contradict each other the kind of the most records wins, the rest is noted with counts and places. What
+the schema then refuses is found by decoding the sample with it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyiceberg.schema import Schema
+
+from airflow_provider_lakecommit.exceptions import SpecError, TableError
+from airflow_provider_lakecommit.formats.decode_json import JsonDecoder
+from airflow_provider_lakecommit.formats.sampled import Node, Observed
+from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec
+
+__all__ = ["Column", "infer", "schema_of"]
+
+LONG = 2**63
+MAX_DIGITS = 38
+MAP_KEYS = 20
+"""Keys from which on an object whose keys differ from record to record is taken for a map in disguise."""
+_TEXT_TYPES = ("uuid", "date", "timestamptz", "timestamp", "time")
+_EPOCHS = (("epoch_seconds", 1), ("epoch_millis", 10**3), ("epoch_micros", 10**6), ("epoch_nanos", 10**9))
+_YEARS = (946_684_800, 4_102_444_800)
+"""From 2000 to 2100, in seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A column as `create` has it, and what is to be said about it. Without ``type`` it is left out, with the notes."""
+
+    name: str
+    type: Any
+    required: bool
+    notes: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        required = {"required": True} if self.required else {}
+        return {"name": self.name, "type": self.type, **required}
+
+
+@dataclass(slots=True)
+class _Notes:
+    """Notes on one column; ``examples`` may show values, which may be about people."""
+
+    examples: bool
+    said: list[str] = field(default_factory=list)
+
+    def say(self, path: str, text: str, node: Node | None = None) -> None:
+        shown = f", such as {json.dumps(node.texts[0])}" if self.examples and node is not None and node.texts else ""
+        self.said.append(f"{path}: {text}{shown}")
+
+
+def infer(found: Observed, *, examples: bool = False) -> list[Column]:
+    """The columns for what was seen, in the order in which they were seen first.
+
+    :param examples: show values in the notes
+    """
+    return [_column(name, node, examples) for name, node in found.root.fields.items()]
+
+
+def schema_of(columns: Iterable[Column]) -> Schema | None:
+    """The schema of the columns that have a type; ``None`` if there is none."""
+    told = [c.to_dict() for c in columns if c.type is not None]
+    return create_from_spec({"schema": told})[0] if told else None
+
+
+def _column(name: str, node: Node, examples: bool) -> Column:
+    notes = _Notes(examples)
+    kind = _type(node, name, notes)
+    if kind is not None and (why := _unusable(name, kind)):
+        notes.say(name, f"left out: {why}")
+        kind = None
+    return Column(name=name, type=kind, required=kind is not None and node.always, notes=tuple(notes.said))
+
+
+def _unusable(name: str, kind: Any) -> str:
+    """Why a table or the decoder cannot have such a column."""
+    try:
+        schema, _, _ = create_from_spec({"schema": [{"name": name, "type": kind}]})
+        JsonDecoder(schema)
+    except (SpecError, TableError, ValueError) as e:
+        return str(e)
+    return ""
+
+
+def _type(node: Node, path: str, notes: _Notes) -> Any:
+    kind = _kind(node, path, notes)
+    match kind:
+        case None:
+            notes.say(path, f"left out: null in all {node.seen} values" if node.seen else "left out: always empty")
+            return None
+        case "object":
+            return _struct(node, path, notes)
+        case "array":
+            return _list(node, path, notes)
+        case "text":
+            return _text(node, path, notes)
+        case "bool":
+            return "boolean"
+        case _:
+            return _number(node, path, notes)
+
+
+def _kind(node: Node, path: str, notes: _Notes) -> str | None:
+    """The kind of the most values; both kinds of numbers count as one."""
+    counts = {k: n for k, n in node.kinds.items() if k not in ("int", "fraction")}
+    if numbers := node.kinds.get("int", 0) + node.kinds.get("fraction", 0):
+        counts["number"] = numbers
+    if not counts:
+        return None
+    most = max(counts, key=lambda k: (counts[k], k))
+    for kind in sorted(counts.keys() - {most}):
+        names = ("int", "fraction") if kind == "number" else (kind,)
+        places = [place for name in names for place in node.places.get(name, ())]
+        notes.say(
+            path,
+            f"{counts[most]} values are of kind {most}, {counts[kind]} of kind {kind}, which are rejected "
+            f"({', '.join(places)})",
+        )
+    return most
+
+
+def _struct(node: Node, path: str, notes: _Notes) -> Any:
+    parts = []
+    for name, inner in node.fields.items():
+        kind = _type(inner, f"{path}.{name}", notes)
+        if kind is not None:
+            required = {"required": True} if inner.always else {}
+            parts.append({"name": name, "type": kind, **required})
+    if not parts:
+        notes.say(path, "left out: no field of it has a type")
+        return None
+    objects = node.kinds["object"]
+    present = sum(inner.seen for inner in node.fields.values())
+    if len(node.fields) >= MAP_KEYS and present < objects * len(node.fields) / 2:
+        types = {json.dumps(part["type"]) for part in parts}
+        value = types.pop() if len(types) == 1 else "…"
+        notes.say(
+            path,
+            f"{len(node.fields)} different keys in {objects} objects: is it a map? "
+            f"{{map: {{key: string, value: {value}}}}}",
+        )
+    return {"struct": parts}
+
+
+def _list(node: Node, path: str, notes: _Notes) -> Any:
+    inner = node.elements
+    if inner is None or not inner.seen:
+        notes.say(path, "left out: always an empty list")
+        return None
+    kind = _type(inner, f"{path}.element", notes)
+    required = {"required": True} if inner.always else {}
+    return None if kind is None else {"list": kind, **required}
+
+
+def _text(node: Node, path: str, notes: _Notes) -> str:
+    texts = list(dict.fromkeys(node.texts))
+    for kind in _TEXT_TYPES:
+        if all(len(text) >= 8 for text in texts) and _all_are(texts, kind):
+            notes.say(
+                path, f"all {len(node.texts)} sampled texts are of type {kind}; `string` takes any other too", node
+            )
+            return kind
+    return "string"
+
+
+def _all_are(texts: Sequence[str], kind: str) -> bool:
+    schema, _, _ = create_from_spec({"schema": [{"name": "c", "type": kind}]})
+    decoder = JsonDecoder(schema)
+    values = [json.dumps({"c": text}).encode() for text in texts]
+    # Most columns are no dates: one value tells.
+    return not decoder.decode(values[:1]).rejects and not decoder.decode(values).rejects
+
+
+def _number(node: Node, path: str, notes: _Notes) -> str:
+    told = node.numbers
+    low, high = told.low or 0, told.high or 0
+    exact = f"decimal({max(told.whole + told.scale, 1)}, {told.scale})"
+    if "fraction" in node.kinds:
+        if told.whole + told.scale <= MAX_DIGITS:
+            notes.say(path, f"{exact} would hold all sampled values exactly; a double is the nearest binary fraction")
+        return "double"
+    if not -LONG <= low <= high < LONG:
+        if told.whole <= MAX_DIGITS:
+            notes.say(path, "some whole numbers are beyond a long")
+            return f"decimal({MAX_DIGITS}, 0)"
+        notes.say(path, "some whole numbers are beyond every exact type; a double rounds them")
+        return "double"
+    for rule, unit in _EPOCHS:
+        if _YEARS[0] * unit <= low <= high < _YEARS[1] * unit:
+            kind = "timestamptz_ns" if rule == "epoch_nanos" else "timestamptz"
+            notes.say(path, f"may be a time: if so, type {kind} and `timestamps: {{{json.dumps(path)}: {rule}}}`")
+    return "long"

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bytes in JSON: binary and fixed by a declared encoding, uuid by its canonical text.
+
+Contract: JSON has no bytes, so a column of them is read only by the encoding that the landing declares for it; none is
+guessed. ``base64`` and ``base64url`` are those of RFC 4648, whole and canonical (no line ends, no bits set that are cut
+off, padding); ``base64url`` may leave out the padding, as tokens do. ``hex`` takes both cases, two digits a byte.
+``utf8`` are the bytes of the text itself. A ``fixed[n]`` takes exactly n bytes.
+
+A uuid is 8-4-4-4-12 hexadecimal digits with hyphens in either case (RFC 9562), without braces or a prefix.
+"""
+
+from __future__ import annotations
+
+import binascii
+from collections.abc import Callable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_provider_lakecommit.formats.reading import Reading, require
+
+__all__ = ["UUID_READING", "octet_reading"]
+
+_UUID = r"^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"
+_NIL = "00000000-0000-0000-0000-000000000000"
+_URL_SAFE = str.maketrans("-_+/", "+/  ")
+
+
+def octet_reading(encoding: str) -> Reading:
+    """How a binary or fixed column is read by one of :data:`~airflow_provider_lakecommit.landing_checks.ENCODINGS`."""
+    decode = _DECODERS[encoding]
+
+    def convert(array: pa.Array, target: pa.DataType) -> pa.Array:
+        return pa.array([None if text is None else decode(text) for text in array.to_pylist()], target)
+
+    return Reading(pa.string(), convert)
+
+
+def _base64(text: str) -> bytes:
+    octets = binascii.a2b_base64(text, strict_mode=True)
+    if binascii.b2a_base64(octets, newline=False) != text.encode():
+        raise ValueError(f"{text!r} is not canonical base64: bits are set that would be cut off")
+    return octets
+
+
+def _base64url(text: str) -> bytes:
+    padded = text if "=" in text else text + "=" * (-len(text) % 4)
+    return _base64(padded.translate(_URL_SAFE))
+
+
+def _uuid(array: pa.Array, target: pa.DataType) -> pa.Array:
+    require(pc.match_substring_regex(array, _UUID), array, "not a uuid (xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx)")
+    digits = pc.replace_substring(array.fill_null(_NIL), "-", "")
+    octets = binascii.unhexlify("".join(digits.to_pylist()))
+    values = pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), len(array), [None, pa.py_buffer(octets)])
+    if array.null_count:
+        values = pc.if_else(array.is_valid(), values, pa.scalar(None, pa.binary(16)))
+    return target.wrap_array(values) if isinstance(target, pa.BaseExtensionType) else values
+
+
+_DECODERS: dict[str, Callable[[str], bytes]] = {
+    "base64": _base64,
+    "base64url": _base64url,
+    "hex": binascii.unhexlify,
+    "utf8": str.encode,
+}
+UUID_READING = Reading(pa.string(), _uuid)

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a landing declares about columns, times and encodings, held against the schema of its table.
+
+Contract: rules are looked up by field id, so that each of a column's names finds it. A rule for a column that is not
+there, or that it does not fit, is no rule: it is told in ``wrong``, and whoever builds the columns adds there what is
+wrong with the table, so that all of it is told together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from pyiceberg.schema import Schema
+from pyiceberg.types import BinaryType, FixedType, IcebergType
+
+from airflow_provider_lakecommit.formats.times import rule_problem
+
+__all__ = ["OCTETS", "Rules"]
+
+OCTETS = (BinaryType, FixedType)
+"""Types that need an encoding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Rules of dates and times, and encodings of bytes, by field id."""
+
+    times: dict[int, str] = field(default_factory=dict)
+    encodings: dict[int, str] = field(default_factory=dict)
+    wrong: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, schema: Schema, timestamps: Mapping[str, str], encodings: Mapping[str, str]) -> Rules:
+        """Those declared by column path."""
+        rules = cls()
+        rules._add("timestamps", schema, timestamps, rules.times, rule_problem)
+        rules._add("encodings", schema, encodings, rules.encodings, _encoding_problem)
+        return rules
+
+    def _add(
+        self,
+        key: str,
+        schema: Schema,
+        told: Mapping[str, str],
+        into: dict[int, str],
+        problem: Callable[[IcebergType, str], str | None],
+    ) -> None:
+        for path, rule in told.items():
+            try:
+                found = schema.find_field(path)
+            except ValueError:
+                columns = ", ".join(field.name for field in schema.fields)
+                self.wrong.append(f"{key}: the table has no column {path!r} (its columns are {columns})")
+                continue
+            if (text := problem(found.field_type, rule)) is not None:
+                self.wrong.append(f"{key}: column {path} {text}")
+            else:
+                into[found.field_id] = rule
+
+
+def _encoding_problem(kind: IcebergType, _encoding: str) -> str | None:
+    return None if isinstance(kind, OCTETS) else f"is {kind}, encodings are for binary and fixed"

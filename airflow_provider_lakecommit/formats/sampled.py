@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What sampled JSON values look like: a tree of paths with the kinds that were seen at each, how often, where first.
+
+Contract: numbers are kept by their text, never through a float, so that digits and fractions are those of the record.
+Nothing is concluded here; :mod:`airflow_provider_lakecommit.formats.infer` does that. A value that is no JSON object,
+or has a key twice, is counted as such with the place of the first few.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+__all__ = ["MAX_PLACES", "Node", "Numbers", "Observed", "observe"]
+
+MAX_PLACES = 3
+MAX_DEPTH = 60
+_KINDS: tuple[tuple[type, str], ...] = ((bool, "bool"), (int, "int"), (Decimal, "fraction"), (str, "text"))
+
+
+class _NotOurs(ValueError):
+    """A text that the landing's own parser refuses too."""
+
+
+@dataclass(slots=True)
+class Numbers:
+    """Bounds of the numbers at a path: digits before and after the point, the smallest and the largest."""
+
+    whole: int = 0
+    scale: int = 0
+    low: Decimal | None = None
+    high: Decimal | None = None
+
+    def add(self, value: Decimal) -> None:
+        if not value.is_finite():
+            return
+        exponent = int(value.as_tuple().exponent)
+        self.scale = max(self.scale, -exponent)
+        self.whole = max(self.whole, value.adjusted() + 1 if value else 1)
+        self.low = value if self.low is None else min(self.low, value)
+        self.high = value if self.high is None else max(self.high, value)
+
+
+@dataclass(slots=True)
+class Node:
+    """All that was seen at one path. ``kinds`` counts values by kind (``object`` and ``array`` besides scalars'),
+    ``places`` has the first few of each kind; ``parents`` is how many objects could have had it.
+    """
+
+    seen: int = 0
+    nulls: int = 0
+    parents: int = 0
+    kinds: dict[str, int] = field(default_factory=dict)
+    places: dict[str, list[str]] = field(default_factory=dict)
+    numbers: Numbers = field(default_factory=Numbers)
+    texts: list[str] = field(default_factory=list)
+    fields: dict[str, Node] = field(default_factory=dict)
+    elements: Node | None = None
+
+    def add(self, value: Any, place: str) -> None:
+        self.seen += 1
+        if value is None:
+            self.nulls += 1
+            return
+        kind = "object" if isinstance(value, dict) else "array" if isinstance(value, list) else ""
+        kind = kind or next(name for of, name in _KINDS if isinstance(value, of))
+        self.kinds[kind] = self.kinds.get(kind, 0) + 1
+        if len(places := self.places.setdefault(kind, [])) < MAX_PLACES and place not in places:
+            places.append(place)
+        if kind == "object":
+            for name, inner in value.items():
+                self.fields.setdefault(name, Node()).add(inner, place)
+        elif kind == "array":
+            self.elements = self.elements or Node()
+            for inner in value:
+                self.elements.add(inner, place)
+        elif kind == "text":
+            self.texts.append(value)
+        elif kind != "bool":
+            self.numbers.add(Decimal(value))
+
+    @property
+    def always(self) -> bool:
+        """Was it there each time, and never null?"""
+        return self.parents == self.seen and not self.nulls
+
+    def settle(self, parents: int) -> None:
+        """Tell each node how many objects, or lists' places, could have had it."""
+        self.parents = parents
+        for inner in self.fields.values():
+            inner.settle(self.kinds.get("object", 0))
+        if self.elements is not None:
+            self.elements.settle(self.elements.seen)
+
+
+@dataclass(slots=True)
+class Observed:
+    """A sample. ``refused`` counts values that give no row whatever the schema, by why, with their first places."""
+
+    root: Node
+    values: int = 0
+    tombstones: int = 0
+    refused: dict[str, tuple[int, list[str]]] = field(default_factory=dict)
+
+    def refuse(self, why: str, place: str) -> None:
+        count, places = self.refused.get(why, (0, []))
+        self.refused[why] = (count + 1, places if len(places) >= MAX_PLACES else [*places, place])
+
+
+def observe(sample: Iterable[tuple[str, bytes | None]]) -> Observed:
+    """Look at record values, each with its place (``orders[3]@17``)."""
+    found = Observed(root=Node())
+    for place, value in sample:
+        found.values += 1
+        if value is None:
+            found.tombstones += 1
+            continue
+        try:
+            parsed = json.loads(
+                value.decode(),
+                parse_float=Decimal,
+                parse_constant=_no_constant,
+                object_pairs_hook=_once,
+            )
+        except _NotOurs as e:
+            found.refuse(str(e), place)
+        except (ValueError, RecursionError):
+            found.refuse("is not JSON", place)
+        else:
+            if not isinstance(parsed, dict):
+                found.refuse("is no JSON object", place)
+            elif _depth(parsed) > MAX_DEPTH:
+                found.refuse(f"is nested deeper than {MAX_DEPTH}", place)
+            else:
+                found.root.add(parsed, place)
+    found.root.settle(found.root.seen)
+    return found
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    out = dict(pairs)
+    if len(out) < len(pairs):
+        raise _NotOurs("has a key twice")
+    return out
+
+
+def _no_constant(text: str) -> Any:
+    raise _NotOurs(f"has the number {text}, which is not JSON")
+
+
+def _depth(value: Any) -> int:
+    """Without recursion: what is sampled may be anything."""
+    deepest, level = 0, [value]
+    while level:
+        deepest += 1
+        level = [
+            inner for v in level for inner in (v.values() if isinstance(v, dict) else v if isinstance(v, list) else ())
+        ]
+    return deepest

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Dates, times of day and timestamps in JSON, each by a declared rule.
+
+Contract: ``iso8601`` is the default. A ``timestamptz`` then needs a zone offset, a ``timestamp`` must have none; at
+most as many digits as the type keeps (six, or nine for nanoseconds). A date is ``2026-01-31``, a time ``12:30``,
+``12:30:15`` or with up to six digits more, without a zone. ``epoch_seconds`` to ``epoch_nanos`` (timestamps),
+``epoch_days`` (dates) and ``seconds_of_day`` to ``nanos_of_day`` (times) take whole numbers; one that is finer than the
+type keeps is refused. Anything else is a pattern of Python's ``strptime``; for a timestamp without ``%z`` it is read as
+UTC.
+
+Years are 1 to 9999: anything else is the wrong unit. With nanoseconds the type itself ends in 1677 and 2262. There is
+no leap second and no 24:00 in these types.
+
+Failure story: a rule that does not fit its column, or a pattern that reads what the column cannot keep, is told by
+:func:`rule_problem` before a record is read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.types import (
+    DateType,
+    IcebergType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+    TimeType,
+)
+
+from airflow_provider_lakecommit.formats.reading import Convert, Reading, require
+
+__all__ = ["TEMPORAL", "rule_problem", "time_reading"]
+
+_WITHOUT_ZONE = (TimestampType, TimestampNanoType)
+_TIMESTAMPS = (*_WITHOUT_ZONE, TimestamptzType, TimestamptzNanoType)
+TEMPORAL = (DateType, TimeType, *_TIMESTAMPS)
+"""Types that a rule can be given for."""
+
+_NANOS = {"seconds": 1_000_000_000, "millis": 1_000_000, "micros": 1_000, "nanos": 1}
+_EPOCH = {f"epoch_{unit}": nanos for unit, nanos in _NANOS.items()}
+_OF_DAY = {f"{unit}_of_day": nanos for unit, nanos in _NANOS.items()}
+_EARLIEST = int(datetime(1, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000
+_LATEST = int(datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC).timestamp()) * 1_000_000 + 999_999
+_DAY_MICROS = 86_400_000_000
+_CLOCK = r"^([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\.[0-9]{1,6})?)?$"
+_OF_CLOCK = set("HIMSfpX%")
+_NOT_OF_DATE = set("HIMSfpXczZ")
+
+
+def rule_problem(kind: IcebergType, rule: str) -> str | None:
+    """Why a column of this type cannot be read by this rule."""
+    if not isinstance(kind, TEMPORAL):
+        return f"is {kind}, rules are for dates, times and timestamps"
+    if "%" not in rule:
+        named = _named(kind)
+        return None if rule in named else f"is {kind}, {rule} is not for it: {', '.join(named)} or a strptime pattern"
+    directives = set(re.findall(r"%(.)", rule))
+    if isinstance(kind, _WITHOUT_ZONE) and "z" in directives:
+        return "has no zone, the zone of %z would be lost; make it timestamptz"
+    lost = directives & _NOT_OF_DATE if isinstance(kind, DateType) else set[str]()
+    if isinstance(kind, TimeType):
+        lost = directives - _OF_CLOCK
+    return f"is {kind}, what {', '.join(f'%{d}' for d in sorted(lost))} reads would be lost" if lost else None
+
+
+def time_reading(kind: IcebergType, rule: str) -> Reading:
+    """How a column of a type of :data:`TEMPORAL` is read by a rule that has no :func:`rule_problem`."""
+    if rule == "iso8601":
+        return Reading(pa.string(), _iso_time if isinstance(kind, TimeType) else _iso)
+    if rule == "epoch_days":
+        return Reading(pa.int32(), _plausible)
+    if (nanos := (_EPOCH | _OF_DAY).get(rule)) is not None:
+        return Reading(pa.int64(), _number(nanos))
+    if isinstance(kind, DateType):
+        return Reading(pa.string(), _pattern(rule, pa.date32(), datetime.date))
+    if isinstance(kind, TimeType):
+        return Reading(pa.string(), _pattern(rule, pa.time64("us"), datetime.time))
+    return Reading(pa.string(), _pattern(rule, pa.timestamp("us", "UTC"), _in_utc))
+
+
+def _named(kind: IcebergType) -> list[str]:
+    numbers = ["epoch_days"] if isinstance(kind, DateType) else _OF_DAY if isinstance(kind, TimeType) else _EPOCH
+    return ["iso8601", *numbers]
+
+
+def _iso(array: pa.Array, target: pa.DataType) -> pa.Array:
+    return _plausible(array.cast(target), target)
+
+
+def _iso_time(array: pa.Array, target: pa.DataType) -> pa.Array:
+    require(pc.match_substring_regex(array, _CLOCK), array, "not a time of day (HH:MM, HH:MM:SS, HH:MM:SS.ffffff)")
+    stamps = pc.binary_join_element_wise("1970-01-01", array, "T").cast(pa.timestamp("us"))
+    return stamps.cast(pa.int64()).cast(target)
+
+
+def _number(nanos: int) -> Convert:
+    """Whole numbers of so many nanoseconds, since the epoch or since midnight."""
+
+    def convert(array: pa.Array, target: pa.DataType) -> pa.Array:
+        kept = _NANOS["nanos" if target.unit == "ns" else "micros"]
+        if nanos >= kept:
+            ticks = pc.multiply_checked(array, pa.scalar(nanos // kept, pa.int64()))
+        else:
+            factor = pa.scalar(kept // nanos, pa.int64())
+            ticks = pc.divide(array, factor)
+            require(pc.equal(pc.multiply(ticks, factor), array), array, "no whole number of microseconds")
+        if pa.types.is_time(target):
+            within = pc.and_(pc.greater_equal(ticks, 0), pc.less(ticks, _DAY_MICROS))
+            require(within, array, "not within a day; is the unit right?")
+        return _plausible(ticks, target)
+
+    return convert
+
+
+def _pattern(pattern: str, read_as: pa.DataType, part: Callable[[datetime], Any]) -> Convert:
+    """By Python's strptime, once per different text: exact where Arrow's own lets 30 February pass as 2 March."""
+
+    def convert(array: pa.Array, target: pa.DataType) -> pa.Array:
+        texts = array.dictionary_encode()
+        read = [None if t is None else part(datetime.strptime(t, pattern)) for t in texts.dictionary.to_pylist()]
+        values = pa.array(read, read_as).take(texts.indices)
+        if not pa.types.is_timestamp(target):
+            return _plausible(values, target)
+        micros = values.cast(pa.int64())
+        ticks = pc.multiply_checked(micros, pa.scalar(1_000, pa.int64())) if target.unit == "ns" else micros
+        return _plausible(ticks, target)
+
+    return convert
+
+
+def _in_utc(at: datetime) -> datetime:
+    return at.replace(tzinfo=UTC) if at.tzinfo is None else at
+
+
+def _plausible(values: pa.Array, target: pa.DataType) -> pa.Array:
+    """Numbers or values of the target as the target, if they are in years that there are."""
+    values = values.cast(target)
+    if pa.types.is_time(target) or (pa.types.is_timestamp(target) and target.unit == "ns"):
+        return values
+    ends = pc.min_max(values.cast(pa.int32() if pa.types.is_date(target) else pa.int64()))
+    least, most = ends["min"].as_py(), ends["max"].as_py()
+    scale = _DAY_MICROS if pa.types.is_date(target) else 1
+    if least is not None and (least * scale < _EARLIEST or most * scale > _LATEST):
+        raise ValueError("not in the years 1 to 9999; is the unit right?")
+    return values

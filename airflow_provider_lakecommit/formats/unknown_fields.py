@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fields of the records that the table lacks: counted exactly, per path.
+
+Contract: a path is counted once for each value that is not ``null``; what is inside an unknown field is not looked at.
+List elements add ``.element`` and map values ``.value``, as in the table's own column names; the keys of a map are no
+fields. Maps are lists of pairs here, as the parser gets them. Two ways, the same counts: from the types that the
+parser inferred for a block (:func:`count_inferred`, fast), and by reading each record in Python (:func:`count_parsed`),
+where the fields of a block contradict each other, or their names hardly repeat (ids as names, for example).
+
+Inferring builds nested types as deep as the data, and for every name a column as long as the block: memory and time
+are names times records. So it is only for pieces that :func:`inferable` has bounded, and :func:`varied` tells when
+reading one by one costs less.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_provider_lakecommit.formats.columns import Column, Refusal
+
+__all__ = ["count_inferred", "count_parsed", "inferable", "paths_of", "varied"]
+
+DEEPEST = 256
+MOST_MEMBERS = 1 << 13
+"""Members of a value up to which its names may become columns."""
+PROBE_CELLS, MOST_CELLS = 1 << 22, 1 << 25
+"""Names times records of the first piece, which tells whether names vary, and of others: 270 MB at the worst."""
+VARIED = 256
+"""Unknown columns of an inferred piece from which on reading one by one costs less."""
+
+
+def inferable(values: Sequence[bytes], probed: bool) -> Iterator[tuple[int, int]]:
+    """The values in pieces whose types can be inferred within bounds, however many different names they have.
+
+    :param probed: whether names were few so far
+    :raises Refusal: a value may be nested deeper than Arrow's types can bear (a depth needs as many opening brackets),
+        or have too many members (each has a colon)
+    """
+    array = pa.array(values, pa.binary())
+    opened = pc.add(pc.count_substring(array, b"{"), pc.count_substring(array, b"["))
+    members = pc.count_substring(array, b":").to_numpy()
+    if pc.max(opened).as_py() > DEEPEST or members.max() > MOST_MEMBERS:
+        raise Refusal("unknown_field", None, "too deep or too wide for types to be inferred")
+    before = np.concatenate(([0], np.cumsum(members, dtype=np.int64)))
+    start, most = 0, MOST_CELLS if probed else PROBE_CELLS
+    while start < len(values):
+        cells = (before[start + 1 :] - before[start]) * np.arange(1, len(values) - start + 1)
+        end = start + max(1, int(np.searchsorted(cells, most, side="right")))
+        yield start, end
+        start, most = end, MOST_CELLS
+
+
+def varied(kind: pa.DataType, known: pa.DataType) -> bool:
+    """Whether an inferred type has so many columns more than the one that is known that there is no gain in it."""
+    return _columns_in(kind) - _columns_in(known) > VARIED
+
+
+def _columns_in(kind: pa.DataType) -> int:
+    return 1 + sum(_columns_in(kind.field(i).type) for i in range(kind.num_fields))
+
+
+def count_inferred(columns: Iterable[Column], array: pa.Array, at: str = "") -> Counter[str]:
+    """Unknown fields of a struct array that was parsed with inference."""
+    known = {c.name: c for c in columns}
+    counts: Counter[str] = Counter()
+    for i in range(array.type.num_fields):
+        name = array.type.field(i).name
+        child = array.field(i)
+        if name not in known:
+            counts[at + name] += len(child) - child.null_count
+            continue
+        inner, path = _elements(known[name], child, at + name)
+        if inner is not None:
+            counts += count_inferred(inner.children, path[1], path[0])
+    return +counts
+
+
+def _elements(column: Column, array: pa.Array, path: str) -> tuple[Column | None, tuple[str, pa.Array]]:
+    """Through lists and maps to the struct below, if there is one."""
+    while pa.types.is_list(array.type):
+        if column.is_map:
+            values = array.values.field(array.values.type.get_field_index("value"))
+            column, array, path = column.children[1], values, f"{path}.value"
+        else:
+            column, array, path = column.children[0], array.values, f"{path}.element"
+    return (column if pa.types.is_struct(array.type) else None), (f"{path}.", array)
+
+
+def count_parsed(columns: Sequence[Column], values: Iterable[bytes]) -> Counter[str]:
+    """The same for values that inference cannot take, one by one.
+
+    :raises Refusal: a value is not one JSON object, or too deep to know
+    """
+    counts: Counter[str] = Counter()
+    for value in values:
+        counts.update(paths_of(columns, value, nulls=False))
+    return counts
+
+
+def paths_of(columns: Sequence[Column], value: bytes, *, nulls: bool = True) -> list[str]:
+    """The unknown fields of one value.
+
+    :param nulls: whether a field that is ``null`` is told too
+    :raises Refusal: the value is not one JSON object, or too deep to know
+    """
+    try:
+        return list(_walk(columns, json.loads(value), "", nulls))
+    except ValueError as e:
+        raise Refusal("not_json", None, f"the value is not valid JSON: {e}") from e
+    except RecursionError as e:
+        raise Refusal("not_json", None, "the value has unknown fields and is nested too deep to count them") from e
+
+
+def _walk(columns: Iterable[Column], record: dict[str, Any], at: str, nulls: bool) -> Iterator[str]:
+    known = {c.name: c for c in columns}
+    for name, value in record.items():
+        if name in known:
+            yield from _within(known[name], value, at + name, nulls)
+        elif nulls or value is not None:
+            yield at + name
+
+
+def _within(column: Column, value: Any, path: str, nulls: bool) -> Iterator[str]:
+    if isinstance(value, dict):
+        yield from _walk(column.children, value, f"{path}.", nulls)
+    elif isinstance(value, list) and column.is_map:
+        for pair in value:
+            yield from _within(column.children[1], pair["value"], f"{path}.value", nulls)
+    elif isinstance(value, list) and column.children:
+        for element in value:
+            yield from _within(column.children[0], element, f"{path}.element", nulls)

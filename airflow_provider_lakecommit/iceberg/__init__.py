@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Catalog, table specs and types, data files and their storage."""

@@ -1,0 +1,365 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Iceberg catalog of a landing: load a table, make one, send one commit request.
+
+Contract: the catalog is reached when it is first needed, not before. :meth:`Tables.load` always asks the catalog, so
+what it gives is as new as the call, with all snapshots of the table: a REST catalog is never asked for fewer, whatever
+the properties say. :meth:`Tables.commit` sends one request with the requirements it was given (pyiceberg's REST client
+sends the very same once more with a new token where the old one was refused) and lets every exception through as it
+came: only a look at the table can tell what became of it. Several threads may call at once: each call has a client of
+the catalog for itself, which is used again afterwards. (pyiceberg promises nothing of clients that are shared: Hive's
+has one connection, that any call opens and closes; REST's refreshes its token without a lock; a SQL client has 15
+connections, which as many calls that hang use up for all others.) No call waits longer than :data:`ANSWER_SECONDS` for
+its answer; its client is not used again then.
+
+Failure story: a table that is missing is a :class:`TableError` (somebody must make it), a catalog that is away or
+refuses the credentials a :class:`CatalogError` (it may come back), wrong properties a :class:`SpecError`. What a
+gateway before a REST catalog says in its place is never taken for the catalog's word on a table. After
+:meth:`Tables.close` every call is refused, also the next one of a thread that hung in a call all the while. No message
+shows a secret: values of secret-looking properties and passwords in addresses are struck out of what drivers say.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pydantic
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import (
+    AuthorizationExpiredError,
+    ForbiddenError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    NotInstalledError,
+    OAuthError,
+    UnauthorizedError,
+    ValidationError,
+)
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
+from pyiceberg.table.update import TableRequirement, TableUpdate
+
+from airflow_provider_lakecommit.exceptions import CatalogError, ClosedError, SpecError, TableError
+from airflow_provider_lakecommit.iceberg.deadline import within
+from airflow_provider_lakecommit.iceberg.file_io import with_light_io
+from airflow_provider_lakecommit.iceberg.rest_answers import denies, is_no_answer
+from airflow_provider_lakecommit.iceberg.settings import as_text, for_client, secrets_in, struck
+from airflow_provider_lakecommit.iceberg.sql_catalog import catalog_name
+from airflow_provider_lakecommit.iceberg.storage import OF_STORAGE, TableStorage, note_credentials, storage_of
+
+__all__ = ["ANSWER_SECONDS", "CREATED_TABLE_PROPERTIES", "KEEP_SNAPSHOTS", "Tables"]
+
+ANSWER_SECONDS = 60.0
+"""How long a catalog may take for one answer. Database drivers and pyiceberg's REST client would wait for ever."""
+
+KEEP_SNAPSHOTS = "lakecommit.keep-snapshots"
+"""Table property: how many snapshots of its past a landing keeps; without it none is ever expired."""
+
+CREATED_TABLE_PROPERTIES: Mapping[str, str] = {
+    "format-version": "2",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+    "write.parquet.compression-codec": "zstd",
+    KEEP_SNAPSHOTS: "1000",
+}
+"""Of the tables that landings create: every commit leaves a metadata file and a snapshot, so old ones are removed."""
+
+FIRST_SECONDS = 10.0
+"""For which the others wait while the first client is made, as that may create the catalog's own tables."""
+
+_USERINFO = re.compile(r"(?<=://)[^/@\s]*@")
+_NOT_TO_BE_WRITTEN = {errno.EACCES, errno.EDQUOT, errno.ENOSPC, errno.EPERM, errno.EROFS}
+_SNAPSHOTS = "snapshot-loading-mode"
+"""Of a REST catalog. With `refs` it tells of the snapshots that branches and tags point to only: what came between the
+ledger and the head, and what became of a commit request, could not be seen."""
+_STORAGE = (*OF_STORAGE, "py-io-impl", "warehouse")
+
+
+class Tables:
+    """The tables of one catalog.
+
+    :param catalog_properties: as :func:`pyiceberg.catalog.load_catalog` takes them, and the catalog's ``name``
+    :param name: the catalog's name where neither the properties nor its database tell one
+    :param connect: makes the catalog from its name and properties
+    """
+
+    def __init__(
+        self,
+        catalog_properties: Mapping[str, Any],
+        name: str = "default",
+        *,
+        connect: Callable[..., Catalog] = load_catalog,
+    ) -> None:
+        self._properties = as_text(catalog_properties)
+        self._default_name = name
+        self._connect = connect
+        self._known_name: str | None = None
+        self._storage: dict[str, TableStorage] = {}
+        self._idle: list[Catalog] = []
+        self._connected_before = False
+        self._closed = False
+        self._lock = threading.Lock()
+        self._first = threading.Lock()
+
+    @property
+    def name(self) -> str:
+        """What the catalog is called in events."""
+        if self._known_name is None:
+            self._known_name = catalog_name(self._properties, self._default_name)
+        return self._known_name
+
+    @property
+    def catalog(self) -> Catalog:
+        """A client of the catalog, connected now if it was not before; for a caller that is alone.
+
+        :raises SpecError: the properties are wrong
+        :raises CatalogError: it cannot be reached, or refuses the credentials
+        """
+        with self._client() as catalog:
+            return catalog
+
+    def load(self, identifier: str) -> Table:
+        """A table as it is now.
+
+        :raises TableError: there is no such table
+        :raises CatalogError: the catalog cannot be reached, or refuses the credentials
+        """
+        table = self.find(identifier)
+        if table is None:
+            raise TableError(
+                f"there is no table {identifier} in catalog {self.name}: create it, or state `create` in the landing"
+            )
+        return table
+
+    def find(self, identifier: str) -> Table | None:
+        """Like :meth:`load`, but a table that does not exist is ``None``."""
+        try:
+            with self._client() as catalog:
+                table = within(ANSWER_SECONDS, lambda: catalog.load_table(identifier))
+                self._storage[identifier] = storage_of(table, self.io_properties())
+                return table
+        except (NoSuchTableError, NoSuchNamespaceError) as e:
+            if denies(e):
+                return None
+            raise self._away(f"reading table {identifier}", e) from None
+        except (SpecError, CatalogError, ClosedError):
+            raise
+        except FileNotFoundError as e:
+            raise TableError(
+                f"the catalog points table {identifier} to a metadata file that is gone ({self.describe(e)}): "
+                "restore the file, or register the table with its newest metadata file"
+            ) from None
+        except (ValidationError, pydantic.ValidationError) as e:
+            if isinstance(e, pydantic.ValidationError) and is_no_answer(e):
+                raise self._away(f"reading table {identifier}", e) from None
+            raise TableError(
+                f"pyiceberg cannot read the metadata of table {identifier} ({self.describe(e)}): a type that it does "
+                "not know, such as variant, must go from the table"
+            ) from None
+        except Exception as e:
+            raise self._away(f"reading table {identifier}", e) from None
+
+    def create(
+        self,
+        identifier: str,
+        schema: Schema,
+        spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+        properties: Mapping[str, str] | None = None,
+        order: SortOrder = UNSORTED_SORT_ORDER,
+    ) -> Table:
+        """Make a table and its namespace, unless they exist. Who comes second gets the table of who came first.
+
+        :raises CatalogError: the catalog cannot be reached, or refuses
+        """
+        table = self.find(identifier)
+        if table is not None:
+            return table
+        self._create_namespace(identifier)
+        wanted = {**CREATED_TABLE_PROPERTIES, **(properties or {})}
+        try:
+            with self._client() as catalog:
+                made = within(
+                    ANSWER_SECONDS,
+                    lambda: catalog.create_table(
+                        identifier, schema=schema, partition_spec=spec, sort_order=order, properties=wanted
+                    ),
+                )
+            # A catalog may hand out storage properties with a table that is read, and none with one that is made.
+            return self.find(identifier) or made
+        except ClosedError:
+            raise
+        except Exception as e:
+            # Catalogs tell a lost race in many ways; that the table is there now is the same in all of them.
+            table = self.find(identifier)
+            if table is None:
+                raise self._away(f"creating table {identifier}", e) from None
+            return table
+
+    def commit(
+        self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+    ) -> TableMetadata:
+        """Send one commit request; every exception comes through as it is."""
+        with self._client() as catalog:
+            response = within(ANSWER_SECONDS, lambda: catalog.commit_table(table, requirements, updates))
+        _remove_old_metadata(table, response.metadata)
+        return response.metadata
+
+    def io_properties(self) -> dict[str, str]:
+        """Properties of the storage, secrets included, as :func:`pyiceberg.io.load_file_io` takes them; none of those
+        by which the catalog is reached. They never belong into a plan, an argument or a log.
+        """
+        return {key: value for key, value in self._properties.items() if key.startswith(_STORAGE)}
+
+    def storage(self, identifier: str) -> TableStorage:
+        """How the files of a table are reached, as the catalog says now: the connection's properties, and what it hands
+        out with the table. For tasks, like :meth:`io_properties`.
+
+        :raises TableError: there is no such table
+        :raises CatalogError: the catalog cannot be reached, or refuses the credentials
+        """
+        self.load(identifier)
+        return self._storage[identifier]
+
+    def known_storage(self, identifier: str) -> TableStorage | None:
+        """The same as the catalog said when it was last asked for this table, if it was; it is not asked here."""
+        return self._storage.get(identifier)
+
+    def close(self) -> None:
+        """Let go of all connections, those in calls that hang as soon as they come back; returns at once."""
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for catalog in idle:
+            _close(catalog)
+
+    @contextmanager
+    def _client(self) -> Iterator[Catalog]:
+        """A client that nobody else is given until the end of the block."""
+        with self._lock:
+            if self._closed:
+                raise ClosedError(f"catalog {self.name} was closed: this work ends here, the next attempt goes on")
+            catalog = self._idle.pop() if self._idle else None
+        if catalog is None:
+            catalog = self._new_client()
+        answered = True
+        try:
+            yield catalog
+        except TimeoutError:
+            # The other end of its connection may be gone without a word, and its call may still hang.
+            answered = False
+            raise
+        finally:
+            with self._lock:
+                kept = not self._closed and answered
+                if kept:
+                    self._idle.append(catalog)
+            if not kept and answered:
+                _close(catalog)
+
+    def _new_client(self) -> Catalog:
+        if self._connected_before:
+            return self._connected()
+        held = self._first.acquire(timeout=FIRST_SECONDS)
+        try:
+            catalog = self._connected()
+            self._connected_before = True
+            return catalog
+        finally:
+            if held:
+                self._first.release()
+
+    def _connected(self) -> Catalog:
+        try:
+            properties = for_client({key: value for key, value in self._properties.items() if key != "name"})
+            name = self.name
+            catalog = within(ANSWER_SECONDS, lambda: self._connect(name, **with_light_io(properties)))
+            # After the server had its say, which counts for more than what the client states.
+            catalog.properties.pop(_SNAPSHOTS, None)
+            note_credentials(catalog)
+            return catalog
+        except pydantic.ValidationError as e:
+            raise self._away("connecting", e) from None
+        except (ValueError, KeyError, TypeError, NotInstalledError, ImportError) as e:
+            raise SpecError(
+                f"catalog {self.name}: {self.describe(e)}; the properties given are: "
+                f"{', '.join(sorted(self._properties)) or 'none'}"
+            ) from None
+        except Exception as e:
+            raise self._away("connecting", e) from None
+
+    def _create_namespace(self, identifier: str) -> None:
+        namespace = Catalog.namespace_from(identifier)
+        try:
+            with self._client() as catalog:
+                within(ANSWER_SECONDS, lambda: _make_namespaces(catalog, namespace))
+        except (SpecError, CatalogError, ClosedError):
+            raise
+        except Exception as e:
+            raise self._away(f"creating namespace {'.'.join(namespace)}", e) from None
+
+    def _away(self, doing: str, error: Exception) -> CatalogError:
+        if isinstance(error, (AuthorizationExpiredError, ForbiddenError, OAuthError, UnauthorizedError)):
+            return CatalogError(
+                f"catalog {self.name} refused the credentials while {doing} ({self.describe(error)}): "
+                "correct them in the connection or in the section `catalog`"
+            )
+        return CatalogError(
+            f"catalog {self.name} failed while {doing} ({self.describe(error)}): check that {_to_be_checked(error)}; "
+            "the next attempt goes on from where this one stopped"
+        )
+
+    def describe(self, error: BaseException) -> str:
+        """What an exception of the catalog says, without secrets."""
+        text = " ".join(f"{type(error).__name__}: {error}".split())
+        handed_out = (secret for storage in tuple(self._storage.values()) for secret in storage.secrets)
+        text = struck(text, (*secrets_in(self._properties), *handed_out))
+        for value in self._properties.values():
+            for userinfo in _USERINFO.findall(value):
+                text = text.replace(userinfo, "***@")
+        return _USERINFO.sub("***@", text)[:500]
+
+
+def _to_be_checked(error: Exception) -> str:
+    """What keeps a catalog from answering: it is away, or a disk is."""
+    if isinstance(error, OSError) and error.errno in _NOT_TO_BE_WRITTEN:
+        return "the storage of its tables has room and may be written to"
+    if "unable to open database file" in str(error):
+        return "the folder of its database exists and may be written to"
+    return "it runs and can be reached"
+
+
+def _make_namespaces(catalog: Catalog, namespace: tuple[str, ...]) -> None:
+    # From the innermost one, as nobody need have a right to see the ones around it.
+    if catalog.namespace_exists(namespace):
+        return
+    for depth in range(1, len(namespace) + 1):
+        # It may be there, or somebody else may have been faster; whether it is there now shows when the table is made.
+        with suppress(Exception):
+            if depth == len(namespace) or not catalog.namespace_exists(namespace[:depth]):
+                catalog.create_namespace(namespace[:depth])
+
+
+def _close(catalog: Catalog) -> None:
+    # Whatever it says, nothing is asked of it any more.
+    with suppress(Exception):
+        catalog.close()
+
+
+def _remove_old_metadata(table: Table, after: TableMetadata) -> None:
+    """Remove the metadata files that left the table's log with this commit, if the table asks for it. pyiceberg does
+    this outside of the catalog's commit, which is all that is called here.
+    """
+    if after.properties.get("write.metadata.delete-after-commit.enabled", "false").lower() != "true":
+        return
+    kept = {entry.metadata_file for entry in after.metadata_log}
+    for entry in table.metadata.metadata_log:
+        if entry.metadata_file not in kept:
+            with suppress(Exception):
+                table.io.delete(entry.metadata_file)

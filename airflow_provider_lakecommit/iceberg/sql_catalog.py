@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The name under which a SQL catalog keeps its tables.
+
+Contract: pyiceberg's SQL catalog files every table under the catalog's *name*, so that one database may hold several
+catalogs; opened under another name it looks empty. A name that is stated wins. Otherwise the database is asked: if all
+of its tables are under one name, that is the one.
+
+Failure story: a database that cannot be asked decides nothing; connecting will say what is wrong with it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+from airflow_provider_lakecommit.iceberg.deadline import within
+
+__all__ = ["catalog_name"]
+
+ANSWER_SECONDS = 30.0
+"""How long the database may take. Whoever connects to it next waits anew."""
+
+_QUERY = "SELECT catalog_name FROM iceberg_tables UNION SELECT catalog_name FROM iceberg_namespace_properties"
+
+_log = logging.getLogger(__name__)
+
+
+def catalog_name(properties: Mapping[str, str], default: str) -> str:
+    """``name`` of the properties, else the only name in the SQL catalog's database, else ``default``."""
+    if stated := properties.get("name"):
+        return stated
+    if properties.get("type") != "sql" or not _is_there(properties.get("uri", "")):
+        return default
+    names = _names(properties["uri"])
+    if len(names) == 1 and default not in names:
+        _log.info("The SQL catalog holds its tables under the name %r: using it (state `name` to choose)", names[0])
+        return names[0]
+    return default
+
+
+def _is_there(uri: str) -> bool:
+    """Is there a database to ask? SQLite would make an empty one."""
+    kind, _, path = uri.partition(":///")
+    return bool(uri) and (not kind.startswith("sqlite") or Path(path).exists())
+
+
+def _names(uri: str) -> list[str]:
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        return within(ANSWER_SECONDS, lambda: _asked(uri))
+    except (SQLAlchemyError, ImportError, TimeoutError):
+        return []
+
+
+def _asked(uri: str) -> list[str]:
+    from sqlalchemy import create_engine, text
+
+    engine = create_engine(uri)
+    try:
+        with engine.connect() as connection:
+            return sorted(str(row[0]) for row in connection.execute(text(_QUERY)))
+    finally:
+        engine.dispose()

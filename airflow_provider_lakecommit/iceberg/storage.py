@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the files of one table are reached: by what the connection of its catalog says, and by what the catalog hands out
+with the table.
+
+A REST catalog may answer a question for a table with storage properties: an endpoint, a region, keys that hold for an
+hour and open nothing but this table ("vended credentials"). They are in its settings, in the ``config`` of the answer
+or in its ``storage-credentials``, of which the one with the longest prefix counts. pyiceberg asks for them by default.
+
+Contract: properties are merged as pyiceberg merges them for its own files, the later the stronger: connection, the
+server's settings, the table's properties, ``config``, the credential. Only the credential is another one where several
+are handed out: pyiceberg looks for that of the metadata file and forgets the others, a writer needs that of the folder
+of the data files. Left out is what a Spark task must not or cannot use: a class to be loaded (``py-io-impl``) unless
+the connection states it, and where each request would have to be signed by the catalog, which no task speaks to.
+
+Failure story: a catalog that does not tell until when its keys hold is believed to hand out good ones; the storage then
+refuses them, and the next attempt has others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_lakecommit.iceberg.settings import secrets_in
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+
+__all__ = [
+    "OF_STORAGE",
+    "TableStorage",
+    "best_for",
+    "clock",
+    "data_folder",
+    "expiry",
+    "merged",
+    "note_credentials",
+    "storage_of",
+]
+
+OF_STORAGE = ("s3.", "s3tables.", "gcs.", "adls.", "hdfs.", "hf.", "client.")
+_OF_SIGNING = ("s3.signer", "s3.remote-signing-enabled")
+_KEYS = ("s3.access-key-id", "client.access-key-id")
+_EXPIRES = ("s3.session-token-expires-at-ms", "gcs.oauth2.token-expires-at", "adls.sas-token-expires-at-ms")
+"""What Iceberg's Java clients read, in milliseconds since the epoch; Azure's go on with the name of an account."""
+_NO_SECRET = ("-endpoint", "-enabled")
+_FOLDER = "write.data.path"
+_PICK = "_resolve_storage_credentials"
+
+Credential = tuple[str, Mapping[str, str]]
+"""A prefix of locations, and the properties for them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableStorage:
+    """Storage properties of a table, secrets included, as :func:`pyiceberg.io.load_file_io` takes them.
+
+    ``handed_out`` are the names of those that are not the connection's, ``expires_at`` when the first of them ceases to
+    hold (seconds since the epoch), ``signed`` says that the catalog hands out no keys and wants to sign each request.
+    """
+
+    properties: Mapping[str, str]
+    handed_out: tuple[str, ...] = ()
+    expires_at: float | None = None
+    signed: bool = False
+
+    def __repr__(self) -> str:
+        return f"TableStorage(handed_out={self.handed_out!r}, expires_at={self.expires_at!r}, …)"
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """All values that no message may show, longest first."""
+        return secrets_in(
+            {k: v for k, v in self.properties.items() if expiry({k: v}) is None and not k.endswith(_NO_SECRET)}
+        )
+
+    @property
+    def has_keys(self) -> bool:
+        """Are there secrets among what was handed out?"""
+        return any(self.properties[name] in self.secrets for name in self.handed_out)
+
+    def left(self, now: float) -> float | None:
+        """Seconds for which they hold; ``None`` if nobody tells."""
+        return None if self.expires_at is None else self.expires_at - now
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values, for a file or a channel that nobody else reads."""
+        return {
+            "properties": dict(self.properties),
+            "handed_out": list(self.handed_out),
+            "expires_at": self.expires_at,
+            "signed": self.signed,
+        }
+
+    @classmethod
+    def from_dict(cls, v: Mapping[str, Any]) -> TableStorage:
+        return cls(
+            properties=v["properties"],
+            handed_out=tuple(v["handed_out"]),
+            expires_at=v["expires_at"],
+            signed=v["signed"],
+        )
+
+
+def merged(own: Mapping[str, str], properties: Mapping[str, Any]) -> TableStorage:
+    """What writers of a table are given.
+
+    :param own: storage properties of the connection
+    :param properties: all properties of the table's files as pyiceberg merges them
+    """
+    of_storage = {k: str(v) for k, v in properties.items() if k.startswith(OF_STORAGE) and v is not None}
+    passed = {k: v for k, v in of_storage.items() if k in own or not k.startswith(_OF_SIGNING)}
+    asks = of_storage.get("s3.remote-signing-enabled", "").lower() == "true" or "s3.signer" in of_storage
+    return TableStorage(
+        properties={**own, **passed},
+        handed_out=tuple(sorted(k for k, v in passed.items() if own.get(k) != v)),
+        expires_at=expiry(passed),
+        signed=asks and not any(key in passed for key in _KEYS),
+    )
+
+
+def storage_of(table: Table, own: Mapping[str, str]) -> TableStorage:
+    """That of a table that was loaded just now.
+
+    :param own: storage properties of the connection
+    """
+    properties: Mapping[str, Any] = table.io.properties
+    pick = getattr(table.catalog, _PICK, None)
+    noted = pick.newest if isinstance(pick, _Noted) else ()
+    if (best := best_for(data_folder(table), noted)) is not None:
+        properties = {**table.catalog.properties, **table.metadata.properties, **table.config, **best}
+    return merged(own, properties)
+
+
+def data_folder(table: Table) -> str:
+    """Where the table wants its data files."""
+    return (table.properties.get(_FOLDER) or f"{table.location().rstrip('/')}/data").rstrip("/")
+
+
+def best_for(folder: str, credentials: Iterable[Credential]) -> Mapping[str, str] | None:
+    """The properties of the longest prefix of a folder."""
+    found = [(len(prefix), config) for prefix, config in credentials if f"{folder}/".startswith(prefix)]
+    return max(found, key=lambda each: each[0])[1] if found else None
+
+
+def expiry(properties: Mapping[str, str]) -> float | None:
+    """When the first of these ceases to hold, in seconds since the epoch, as far as they tell."""
+    told = (v for k, v in properties.items() if k.startswith(_EXPIRES))
+    return min((int(v) / 1000 for v in told if v.isascii() and v.isdigit()), default=None)
+
+
+def clock(at: float) -> str:
+    """A moment for messages."""
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def note_credentials(catalog: Catalog) -> None:
+    """From now on :func:`storage_of` knows all credentials of this client's newest answer.
+
+    pyiceberg has no public way to them. Where it picks one, it is asked through something that takes note; a pyiceberg
+    without that place is left as it is, and its own pick serves the data files too.
+    """
+    pick = getattr(catalog, _PICK, None)
+    if callable(pick):
+        setattr(catalog, _PICK, _Noted(pick))
+
+
+class _Noted:
+    """Picks as pyiceberg does, and keeps what there was to pick from."""
+
+    def __init__(self, pick: Any) -> None:
+        self._pick = pick
+        self.newest: tuple[Credential, ...] = ()
+
+    def __call__(self, credentials: Any, location: str | None) -> Any:
+        self.newest = tuple((c.prefix, c.config) for c in credentials)
+        return self._pick(credentials, location)

@@ -1,0 +1,299 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The control topic: where the commit protocol's records are read and written.
+
+Contract: a read gives the committed records of one partition from an offset to the last stable offset, with both
+ends of the log, so that the caller sees a log that was cut (`begin` above where it wanted to start) or made anew
+(`end` below it, another topic id). The end is found by position: transaction markers have offsets too. A
+transaction's records may be split between two reads when another transaction holds the last stable offset between
+them. All landings of a group write to one partition, so its order is the protocol's order. Threads that ask at once
+are answered one after the other.
+
+Failure story: a topic that is missing, compacted or may not be created is a :class:`ControlTopicError` with the
+exact command; brokers that restart are waited for within `timeout`; a topic that is made anew during a read is read
+again from the start. After :meth:`ControlTopic.close` nothing is asked any more, also not by a thread that went on.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+import threading
+import time
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Self
+
+from confluent_kafka import KafkaError
+
+from airflow_provider_lakecommit.exceptions import ClosedError, ControlTopicError
+from airflow_provider_lakecommit.kafka.admin import ClusterAdmin, Edge, StaleTopicError, TopicFacts
+from airflow_provider_lakecommit.kafka.config import bootstrap_servers
+from airflow_provider_lakecommit.kafka.control_log import ControlLog, ControlRecord, ControlTopicInfo, control_record
+from airflow_provider_lakecommit.kafka.control_writer import ControlWriter, Record
+from airflow_provider_lakecommit.kafka.partition_tail import PartitionTail
+
+__all__ = [
+    "TOPIC_SETTINGS",
+    "ControlLog",
+    "ControlRecord",
+    "ControlTopic",
+    "ControlTopicInfo",
+    "ControlWriter",
+    "Record",
+    "partition_of",
+]
+
+log = logging.getLogger(__name__)
+
+TOPIC_SETTINGS: Mapping[str, str] = {
+    # Records of one role share a key: compaction would delete all but the newest.
+    "cleanup.policy": "delete",
+    "retention.ms": str(30 * 24 * 3600 * 1000),
+}
+PARTITIONS = 6
+LOOK_SECONDS = 0.02
+CLOSE_SECONDS = 1.0
+"""For which a close waits for another thread's question."""
+
+
+def partition_of(group_id: str, partitions: int) -> int:
+    """The partition of a group: the same in every process and version."""
+    return zlib.crc32(group_id.encode()) % partitions
+
+
+class ControlTopic:
+    """One control topic. Usable as a context manager.
+
+    :param timeout: seconds for the brokers to answer, over a restart.
+    """
+
+    def __init__(self, name: str, config: Mapping[str, Any], timeout: float = 30.0) -> None:
+        self.name = name
+        self._config = config
+        self._timeout = timeout
+        self._admin = ClusterAdmin(
+            config, timeout=timeout, away=ControlTopicError, refused=ControlTopicError, remedy=self._grant_or_create
+        )
+        self._tails: dict[int, tuple[str, PartitionTail]] = {}
+        self._lock = threading.RLock()
+        self._closed = False
+
+    # -- the topic ----------------------------------------------------------------------------------------------------
+
+    def ensure(self, partitions: int = PARTITIONS, replication: int | None = None) -> ControlTopicInfo:
+        """Make the topic if it is missing; what there is now. Of several that try at once, one makes it and all return.
+
+        :param replication: None leaves it to the broker's default.
+        :raises ControlTopicError: it may not be made, with the command for somebody who may; or it is compacted
+        """
+        with self._alone():
+            if self._facts() is None:
+                self._create(partitions, replication)
+            self._refuse_compaction()
+            return self._admin.steadily(f"waiting for topic {self.name!r}", self._appeared)
+
+    def describe(self) -> ControlTopicInfo:
+        """Which topic it is now."""
+        with self._alone():
+            cluster_id = self._admin.cluster_id()
+            facts = self._facts()
+        if facts is None:
+            raise ControlTopicError(
+                f"control topic {self.name!r} does not exist in Kafka at {bootstrap_servers(self._config)}: "
+                f"create it with `{self._command(PARTITIONS, None)}`"
+            )
+        return ControlTopicInfo(cluster_id=cluster_id, topic_id=facts.topic_id, partitions=len(facts.partitions))
+
+    def exists(self) -> bool:
+        """Is it there, and may it be seen?"""
+        with self._alone():
+            return self._facts() is not None
+
+    def partition_for(self, group_id: str) -> int:
+        """The partition of a group, as long as the topic keeps its number of partitions."""
+        return partition_of(group_id, self.describe().partitions)
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def read(self, partition: int, start: int | None = None, *, until: int | None = None) -> ControlLog:
+        """The committed records from *start*, or from the first there is, to the last stable offset.
+
+        :param until: wait until the record at this offset can be read: one's own, after it was sent.
+        """
+        doing = f"reading {self.name}[{partition}]"
+        with self._alone():
+            return self._admin.steadily(doing, lambda: self._read(partition, start, until))
+
+    def read_all(self) -> Iterator[ControlRecord]:
+        """Every committed record of every partition as of now, oldest first; in each partition in its order."""
+        partitions = self.describe().partitions
+        streams = [self._stream(partition) for partition in range(partitions)]
+        return heapq.merge(*streams, key=lambda record: record.timestamp)
+
+    def writer(self, transactional_id: str, partition: int, transaction_timeout: float = 10.0) -> ControlWriter:
+        """A writer to one partition; nothing is contacted before its first use."""
+        return ControlWriter(
+            self.name,
+            self._config,
+            transactional_id,
+            partition,
+            transaction_timeout=transaction_timeout,
+            timeout=self._timeout,
+        )
+
+    def close(self) -> None:
+        """Let go of the connections. A thread whose question is not answered yet does that when it is."""
+        self._closed = True
+        if self._lock.acquire(timeout=CLOSE_SECONDS):
+            try:
+                self._let_go()
+            finally:
+                self._lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- how ----------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        with self._lock:
+            if self._closed:
+                raise ClosedError(
+                    f"control topic {self.name} was closed: this work ends here, the next attempt goes on"
+                )
+            try:
+                yield
+            finally:
+                if self._closed:
+                    self._let_go()
+
+    def _let_go(self) -> None:
+        for _, tail in self._tails.values():
+            tail.close()
+        self._tails.clear()
+        self._admin.close()
+
+    def _read(self, partition: int, start: int | None, until: int | None) -> ControlLog:
+        info = self.describe()
+        if not 0 <= partition < info.partitions:
+            raise ControlTopicError(
+                f"control topic {self.name!r} has {info.partitions} partitions, so no partition {partition}: was it "
+                f"made anew with fewer? Add them with `{self._tool('kafka-topics')} --alter --topic {self.name} "
+                f"--partitions {partition + 1}`"
+            )
+        begin, end = self._borders(partition, until)
+        high = self._border(partition, Edge.HIGH)
+        first = max(begin, start or 0)
+        messages = list(self._tail(partition, info.topic_id).read(first, end)) if first < end else []
+        if self.describe() != info:
+            raise StaleTopicError(f"{self.name} was made anew while being read")
+        return ControlLog(
+            records=tuple(control_record(message) for message in messages),
+            begin=begin,
+            end=end,
+            high=high,
+            cluster_id=info.cluster_id,
+            topic_id=info.topic_id,
+            partition=partition,
+            partitions=info.partitions,
+        )
+
+    def _borders(self, partition: int, until: int | None) -> tuple[int, int]:
+        deadline = time.monotonic() + self._timeout
+        while True:
+            begin, end = self._border(partition, Edge.START), self._border(partition, Edge.STABLE)
+            if until is None or end > until:
+                return begin, end
+            if time.monotonic() >= deadline:
+                raise ControlTopicError(
+                    f"{self.name}[{partition}] can be read to offset {end} only, and {until} was to be read: after "
+                    f"{self._timeout:.0f} s an open transaction holds it up (`{self._tool('kafka-transactions')} "
+                    f"find-hanging --topic {self.name} --partition {partition}`), or the topic was made anew"
+                )
+            self._admin.serve(LOOK_SECONDS)
+
+    def _border(self, partition: int, edge: Edge) -> int:
+        return self._admin.offsets([(self.name, partition)], edge)[self.name, partition]
+
+    def _tail(self, partition: int, topic_id: str) -> PartitionTail:
+        known, tail = self._tails.get(partition, ("", None))
+        if tail is not None and known == topic_id:
+            return tail
+        if tail is not None:
+            tail.close()
+        fresh = self._new_tail(partition)
+        self._tails[partition] = (topic_id, fresh)
+        return fresh
+
+    def _new_tail(self, partition: int) -> PartitionTail:
+        return PartitionTail(self._config, self.name, partition, timeout=self._timeout, away=ControlTopicError)
+
+    def _stream(self, partition: int) -> Iterator[ControlRecord]:
+        doing = f"reading {self.name}[{partition}]"
+        begin, end = self._admin.steadily(doing, lambda: self._borders(partition, None))
+        tail = self._new_tail(partition)
+        try:
+            while begin < end:
+                try:
+                    for message in tail.read(begin, end):
+                        begin = (message.offset() or 0) + 1
+                        yield control_record(message)
+                    return
+                except StaleTopicError:
+                    # Retention ran past us: what is gone cannot be shown, what is left can.
+                    first, _ = self._admin.steadily(doing, lambda: self._borders(partition, None))
+                    if first <= begin:
+                        raise ControlTopicError(f"{self.name}[{partition}] was made anew while being read") from None
+                    begin = first
+        finally:
+            tail.close()
+
+    def _facts(self) -> TopicFacts | None:
+        return self._admin.topics([self.name])[self.name]
+
+    def _appeared(self) -> ControlTopicInfo:
+        if self._facts() is None:
+            raise StaleTopicError(f"{self.name} was created and is not known to all brokers yet")
+        return self.describe()
+
+    def _create(self, partitions: int, replication: int | None) -> None:
+        objection = self._admin.create(
+            self.name, partitions=partitions, replication=replication, settings=TOPIC_SETTINGS
+        )
+        if objection is None:
+            log.info("Created control topic %s with %s partitions", self.name, partitions)
+        elif objection.code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise ControlTopicError(
+                f"control topic {self.name!r} does not exist and could not be created: {objection.str()}; have it "
+                f"created with `{self._command(partitions, replication)}`"
+            )
+
+    def _refuse_compaction(self) -> None:
+        settings = self._admin.settings(self.name)
+        if settings is None:
+            log.debug("The settings of topic %s may not be read", self.name)
+        elif "compact" in settings.get("cleanup.policy", ""):
+            raise ControlTopicError(
+                f"control topic {self.name!r} has cleanup.policy={settings['cleanup.policy']}, which deletes records "
+                f"that are still needed: set it with `{self._tool('kafka-configs')} --alter --entity-type topics "
+                f"--entity-name {self.name} --add-config cleanup.policy=delete`"
+            )
+
+    def _grant_or_create(self) -> str:
+        return (
+            "grant this principal DESCRIBE, READ and WRITE on it; a topic that does not exist looks the same: create "
+            f"it with `{self._command(PARTITIONS, None)}`"
+        )
+
+    def _command(self, partitions: int, replication: int | None) -> str:
+        factor = "" if replication is None else f" --replication-factor {replication}"
+        settings = "".join(f" --config {key}={value}" for key, value in TOPIC_SETTINGS.items())
+        return f"{self._tool('kafka-topics')} --create --topic {self.name} --partitions {partitions}{factor}{settings}"
+
+    def _tool(self, name: str) -> str:
+        return f"{name} --bootstrap-server {bootstrap_servers(self._config)}"

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Watches a control topic from outside: every committed record of all partitions, merged by time, and then what is new.
+
+Contract: one consumer, no consumer group, no offset stored. From the beginning to the end as of the first look the
+records come in order of their timestamps, each partition's in its own order; after that as they arrive. Records are
+those of committed transactions only. What is held is bounded: a partition that runs ahead of the others is paused.
+
+Failure story: a topic that is not there is a :class:`ControlTopicError`. Brokers that go away are no error of a watch,
+they come back: :attr:`ControlWatch.trouble` says what is wrong, and is ``None`` again when they answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Self
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from airflow_provider_lakecommit.exceptions import ControlTopicError, LakecommitError
+from airflow_provider_lakecommit.kafka.config import Trouble, made, redacted, unreachable
+from airflow_provider_lakecommit.kafka.control_log import ControlRecord, control_record
+from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
+
+__all__ = ["Batch", "ControlRecord", "ControlWatch"]
+
+AHEAD = 2000
+"""Records of one partition that are held while others are waited for."""
+AT_ONCE = 500
+POLL_SECONDS = 0.1
+PROBE_SECONDS = 2.0
+
+_SETTINGS: dict[str, Any] = {
+    "group.id": "lakecommit-watches-without-group",
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "isolation.level": "read_committed",
+    # Retention may run past a watch: what is left is what there is.
+    "auto.offset.reset": "earliest",
+    "enable.partition.eof": True,
+    "allow.auto.create.topics": False,
+    "fetch.wait.max.ms": 250,
+    "queued.max.messages.kbytes": 16384,
+}
+# More than comes in fetch.wait.max.ms, unless there is a log to be read.
+_GATHER: dict[str, Any] = {"fetch.min.bytes": 100_000}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """What one look brought. ``caught_up``: the end as of the first look has been reached, and everything before it
+    was given. ``trouble`` is what keeps the brokers from answering.
+    """
+
+    records: tuple[ControlRecord, ...]
+    caught_up: bool
+    trouble: str | None
+
+
+class ControlWatch:
+    """A watch on one control topic, for one thread at a time. Usable as a context manager.
+
+    :param since: begin with records of that age, in seconds; by default at the beginning of the log
+    :param timeout: seconds for the brokers to answer the first questions
+    :param gather: let the brokers gather what comes for up to a quarter of a second, which halves what a watch costs
+    :raises ControlTopicError: the topic does not exist or cannot be described
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        config: Mapping[str, Any],
+        *,
+        since: float | None = None,
+        timeout: float = 30.0,
+        gather: bool = False,
+    ) -> None:
+        self.topic = topic
+        self._config = config
+        with ControlTopic(topic, config, timeout) as control:
+            self._partitions = range(control.describe().partitions)
+        self._heard = Trouble(config.get("error_cb"))
+        self._consumer = made(Consumer, config, self._heard, **_SETTINGS, **(_GATHER if gather else {}))
+        try:
+            self._consumer.assign(self._places(since, timeout))
+        except KafkaException as e:
+            self._consumer.close()
+            raise ControlTopicError(f"reading control topic {topic!r}: {redacted(str(e), config)}") from e
+        self._queues: dict[int, deque[ControlRecord]] = {p: deque() for p in self._partitions}
+        self._at_end: set[int] = set()
+        self._reached: set[int] = set()
+        self._paused: set[int] = set()
+        self._probed = time.monotonic()
+
+    def close(self) -> None:
+        """Let go of the consumer."""
+        self._consumer.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- looking ------------------------------------------------------------------------------------------------------
+
+    @property
+    def trouble(self) -> str | None:
+        """What the brokers do not answer for, ``None`` while they do."""
+        cause = self._heard.cause
+        return None if cause is None else redacted(cause, self._config)
+
+    @property
+    def caught_up(self) -> bool:
+        """Was everything given that was there at the first look?"""
+        return len(self._reached) == len(self._partitions) and not any(self._queues.values())
+
+    def away(self, seconds: float) -> LakecommitError:
+        """The error for a reader that will not wait any longer."""
+        doing = f"reading control topic {self.topic!r}"
+        return unreachable(ControlTopicError, doing, self._config, self._heard, seconds)
+
+    def poll(self, seconds: float = POLL_SECONDS) -> Batch:
+        """What has come, after at most that time; at once when there is something."""
+        deadline = time.monotonic() + seconds
+        out: list[ControlRecord] = []
+        while True:
+            left = max(0.0, deadline - time.monotonic())
+            messages = self._consumer.consume(AT_ONCE, min(left, POLL_SECONDS))
+            for message in messages:
+                self._take(message)
+            out.extend(self._merged())
+            if out or left == 0 or (messages and self.caught_up):
+                break
+        self._probe()
+        return Batch(records=tuple(out), caught_up=self.caught_up, trouble=self.trouble)
+
+    async def batches(self, seconds: float = 1.0) -> AsyncGenerator[Batch, None]:
+        """One batch after the other, for ever: at the latest after that time an empty one. The looking is done in a
+        thread of its own, so that it never waits for other work of the loop's threads, nor holds up the loop.
+        """
+        loop = asyncio.get_running_loop()
+        pool = ThreadPoolExecutor(1, thread_name_prefix="control-watch")
+        try:
+            while True:
+                yield await loop.run_in_executor(pool, self.poll, seconds)
+        finally:
+            pool.shutdown(wait=False)
+
+    # -- how ----------------------------------------------------------------------------------------------------------
+
+    def _places(self, since: float | None, timeout: float) -> list[TopicPartition]:
+        if since is None:
+            return [TopicPartition(self.topic, p, OFFSET_BEGINNING) for p in self._partitions]
+        moment = int((time.time() - since) * 1000)
+        asked = [TopicPartition(self.topic, p, moment) for p in self._partitions]
+        return list(self._consumer.offsets_for_times(asked, timeout))
+
+    def _take(self, message: Message) -> None:
+        error, partition = message.error(), message.partition() or 0
+        if error is None:
+            self._heard.forget()
+            queue = self._queues[partition]
+            queue.append(control_record(message))
+            self._at_end.discard(partition)
+            if len(queue) >= AHEAD and partition not in self._paused:
+                self._consumer.pause([TopicPartition(self.topic, partition)])
+                self._paused.add(partition)
+        elif error.code() == KafkaError._PARTITION_EOF:
+            self._heard.forget()
+            self._at_end.add(partition)
+            self._reached.add(partition)
+        else:
+            self._heard(error)
+
+    def _merged(self) -> list[ControlRecord]:
+        """The oldest ones, as long as no partition could still bring an older one."""
+        out: list[ControlRecord] = []
+        while True:
+            if any(not queue and p not in self._at_end for p, queue in self._queues.items()):
+                break
+            ready = [(queue[0].timestamp, p) for p, queue in self._queues.items() if queue]
+            if not ready:
+                break
+            out.append(self._queues[min(ready)[1]].popleft())
+        for p in [p for p in self._paused if len(self._queues[p]) < AHEAD // 2]:
+            self._consumer.resume([TopicPartition(self.topic, p)])
+            self._paused.discard(p)
+        return out
+
+    def _probe(self) -> None:
+        """A quiet topic does not tell that the brokers are back."""
+        now = time.monotonic()
+        if self._heard.cause is None or now - self._probed < PROBE_SECONDS:
+            return
+        self._probed = now
+        try:
+            self._consumer.list_topics(self.topic, timeout=POLL_SECONDS)
+        except KafkaException:
+            return
+        self._heard.forget()

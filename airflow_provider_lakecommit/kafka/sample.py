@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A sample of a topic's records, from the begin, the middle and the end of every partition: to see what they are
+(:func:`sample`), or only how big (:func:`sizes`).
+
+Contract: bounded in records, bytes and time, whichever comes first; no group is joined and no offset is committed.
+Committed records only.
+
+Failure story: brokers that do not answer are a :class:`SourceUnavailableError`; a topic that may not be read a
+:class:`SourceError`. A sample that is cut short by time or bytes is a smaller sample. Sizes are for planning only, so
+whatever keeps them from being seen is left to the reader of the records to tell.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from types import MappingProxyType
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
+from airflow_provider_lakecommit.core.planning import Watermark
+from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailableError
+from airflow_provider_lakecommit.kafka.config import Trouble, bootstrap_servers, made, unreachable
+from airflow_provider_lakecommit.kafka.source_topic import SourceTopics
+
+__all__ = ["sample", "sizes", "starts"]
+
+MAX_BYTES = 64 << 20
+MAX_SECONDS = 30.0
+SIZES_EACH = 4
+SIZES_PARTITIONS = 8
+SIZES_BYTES = 64 << 20
+SIZES_SECONDS = 2.0
+_POLL_SECONDS = 0.2
+# A consumer needs the name of a group; it never joins it.
+_OURS: dict[str, Any] = {
+    "group.id": "lakecommit-sample",
+    "enable.auto.commit": False,
+    "enable.partition.eof": True,
+    "isolation.level": "read_committed",
+}
+# Of the batches that lie at a place, the first is enough; a broker gives one however big it is.
+_FIRST_BATCH: dict[str, Any] = {
+    "max.partition.fetch.bytes": 64 << 10,
+    "queued.max.messages.kbytes": 8192,
+    "fetch.queue.backoff.ms": 5,
+    "fetch.wait.max.ms": 20,
+}
+_DENIED = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED)
+
+
+def starts(marks: Mapping[SourcePartition, Watermark], each: int) -> list[dict[SourcePartition, int]]:
+    """From which offsets to read ``each`` records: three rounds, without those that an earlier one has read."""
+    rounds: list[dict[SourcePartition, int]] = [{}, {}, {}]
+    for p, mark in marks.items():
+        read = mark.start
+        for n, wish in enumerate((mark.start, (mark.start + mark.stable) // 2, mark.stable - each)):
+            first = max(wish, read)
+            if first < mark.stable:
+                rounds[n][p] = first
+                read = first + each
+    return rounds
+
+
+def sample(
+    kafka: Mapping[str, Any], topics: Sequence[str], records: int, *, seconds: float = MAX_SECONDS
+) -> list[tuple[str, bytes | None]]:
+    """Up to about ``records`` values with their places (``orders[3]@17``).
+
+    :raises SourceError: a topic does not exist or may not be read
+    :raises SourceUnavailableError: the brokers do not answer
+    """
+    with SourceTopics(kafka, tuple(topics)) as source:
+        marks = {p: m for p, m in source.watermarks().partitions.items() if m.start < m.stable}
+    each = max(1, -(-records // (3 * max(1, len(marks)))))
+    trouble, deadline = Trouble(), time.monotonic() + seconds
+    out = [
+        (f"{message.topic()}[{message.partition()}]@{message.offset()}", message.value())
+        for message in _drawn(kafka, trouble, marks, each, deadline, MAX_BYTES)
+    ]
+    if marks and not out:
+        raise unreachable(SourceUnavailableError, f"reading {', '.join(topics)}", kafka, trouble, seconds)
+    return out
+
+
+def sizes(kafka: Mapping[str, Any], ranges: Coverage) -> dict[SourcePartition, int]:
+    """The mean size in bytes of the values in these ranges, by a few from each of the partitions that have the most;
+    without those of which nothing was seen.
+    """
+    most = sorted(ranges.parts.items(), key=lambda item: len(item[1]), reverse=True)[:SIZES_PARTITIONS]
+    marks = {p: Watermark(start=r.ranges[0].start, stable=r.ranges[-1].end, high=r.ranges[-1].end) for p, r in most}
+    by_name = {(p.topic, p.partition): p for p in marks}
+    seen: dict[SourcePartition, list[int]] = {}
+    deadline = time.monotonic() + SIZES_SECONDS
+    # Whoever reads the records will meet what is wrong, and say so.
+    with suppress(KafkaException, SourceError):
+        for message in _drawn(kafka, Trouble(), marks, SIZES_EACH, deadline, SIZES_BYTES, _FIRST_BATCH):
+            place = by_name[message.topic() or "", message.partition() or 0]
+            seen.setdefault(place, []).append(len(message.value() or b""))
+    return {p: max(1, sum(each) // len(each)) for p, each in seen.items()}
+
+
+def _drawn(
+    kafka: Mapping[str, Any],
+    trouble: Trouble,
+    marks: Mapping[SourcePartition, Watermark],
+    each: int,
+    deadline: float,
+    most_bytes: int,
+    settings: Mapping[str, Any] = MappingProxyType({}),
+) -> Iterator[Message]:
+    """``each`` records from each place of every partition, until there are so many bytes or it is too late."""
+    consumer: Consumer = made(Consumer, kafka, trouble, **_OURS, **settings)
+    left = most_bytes
+    try:
+        for begin in starts(marks, each):
+            for message in _read(consumer, kafka, trouble, begin, each, deadline):
+                yield message
+                left -= len(message.value() or b"")
+                if left <= 0:
+                    return
+    finally:
+        consumer.close()
+
+
+def _read(
+    consumer: Consumer,
+    kafka: Mapping[str, Any],
+    trouble: Trouble,
+    begin: Mapping[SourcePartition, int],
+    each: int,
+    deadline: float,
+) -> Iterator[Message]:
+    """``each`` records of every partition from where it begins, or fewer where it ends."""
+    wanted = {(p.topic, p.partition): each for p in begin}
+    places = [TopicPartition(p.topic, p.partition, offset) for p, offset in begin.items()]
+    consumer.assign(places)
+    # Else those stay paused that an earlier round was done with.
+    consumer.resume(places)
+    while wanted and time.monotonic() < deadline:
+        message = consumer.poll(_POLL_SECONDS)
+        if message is None:
+            continue
+        place = (message.topic() or "", message.partition() or 0)
+        if (error := message.error()) is not None:
+            if error.code() == KafkaError._PARTITION_EOF:
+                wanted.pop(place, None)
+            elif error.code() in _DENIED:
+                raise SourceError(
+                    f"reading {place[0]}: Kafka at {bootstrap_servers(kafka)} says: {error.str()}; grant this "
+                    "principal READ on the topic"
+                )
+            continue
+        if place not in wanted:
+            continue
+        yield message
+        wanted[place] -= 1
+        if not wanted[place]:
+            del wanted[place]
+            consumer.pause([TopicPartition(*place)])

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The source topics of a landing as they are now: ids, partitions, and how far they can be read.
+
+Contract: one :class:`SourceState` is consistent: all offsets belong to the topic ids in it, `start <= stable <=
+high`, and every record below `stable` is decided. `stable` is the last stable offset, the only end to which a
+window may be planned; a `high` above it is an open transaction, not "nothing new". Nothing is consumed and no group
+is touched.
+
+Failure story: a topic that is missing or may not be read is a :class:`SourceError` with the remedy, brokers that do
+not answer within `timeout` a :class:`SourceUnavailableError` with the cause.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Self
+
+from airflow_provider_lakecommit.core.headroom import Retention
+from airflow_provider_lakecommit.core.offsets import SourcePartition
+from airflow_provider_lakecommit.core.planning import Watermark
+from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailableError
+from airflow_provider_lakecommit.kafka.admin import Asked, ClusterAdmin, Edge, StaleTopicError, TopicFacts
+from airflow_provider_lakecommit.kafka.config import bootstrap_servers
+
+__all__ = ["SourceState", "SourceTopics"]
+
+SETTINGS_SECONDS = 300.0
+"""For how long the settings of a topic are taken to be what they were."""
+
+First = tuple[int, datetime] | None
+"""The first offset at or after some time, and its timestamp."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceState:
+    """The source topics at `asked_at`, a time before any of the offsets was asked for."""
+
+    cluster_id: str
+    asked_at: datetime
+    partitions: Mapping[SourcePartition, Watermark]
+    missing_topics: tuple[str, ...] = ()
+
+    @property
+    def topic_ids(self) -> dict[str, str]:
+        return {p.topic: p.topic_id for p in self.partitions}
+
+
+class SourceTopics:
+    """The topics of one landing. Usable as a context manager."""
+
+    def __init__(self, config: Mapping[str, Any], topics: tuple[str, ...], timeout: float = 15.0) -> None:
+        self._config = config
+        self._topics = topics
+        self._settings: Asked[str, dict[str, str]] | None = None
+        self._asked_at = 0.0
+        self._admin = ClusterAdmin(
+            config,
+            timeout=timeout,
+            away=SourceUnavailableError,
+            refused=SourceError,
+            remedy=lambda: "grant this principal DESCRIBE and READ on it",
+        )
+
+    def watermarks(self, *, missing_ok: bool = False) -> SourceState:
+        """How far all partitions of all topics reach.
+
+        :param missing_ok: name topics that do not exist in the answer.
+        :raises SourceError: a topic does not exist, or may not be read
+        :raises SourceUnavailableError: the brokers did not answer, or refused the login
+        """
+        return self._admin.steadily("asking for the source's offsets", lambda: self._look(missing_ok))
+
+    def ask_retention(self) -> None:
+        """Ask for the topics' settings, unless they were told a moment ago; does not wait."""
+        if self._settings is None or time.monotonic() - self._asked_at > SETTINGS_SECONDS:
+            self._asked_at = time.monotonic()
+            self._settings = self._admin.ask_settings(self._topics)
+
+    def retentions(self, seconds: float) -> dict[str, Retention]:
+        """What each topic's settings say about removal, of those that are known after at most that time."""
+        self.ask_retention()
+        told = self._settings.within(seconds) if self._settings else {}
+        out: dict[str, Retention] = {}
+        for topic, settings in told.items():
+            with contextlib.suppress(KeyError, ValueError):
+                out[topic] = Retention.of(settings)
+        if len(out) < len(self._topics):
+            self._settings = None
+        return out
+
+    def ask_first_since(
+        self, times: Iterable[tuple[SourcePartition, datetime]]
+    ) -> Callable[[float], list[tuple[SourcePartition, datetime, First]]]:
+        """Ask for the first offset at or after a time, of any number of partitions and times, without waiting.
+
+        The answer waits for at most the seconds it is given; what has no answer by then is left out.
+        """
+        rounds: list[tuple[dict[SourcePartition, datetime], Asked[tuple[str, int], tuple[int, int] | None]]] = []
+        left = list(times)
+        while left:
+            now: dict[SourcePartition, datetime] = {}
+            rest = [(p, t) for p, t in left if now.setdefault(p, t) is not t]
+            asked = {(p.topic, p.partition): int(t.timestamp() * 1000) for p, t in now.items()}
+            rounds.append((now, self._admin.ask_first_since(asked)))
+            left = rest
+
+        def answers(seconds: float) -> list[tuple[SourcePartition, datetime, First]]:
+            deadline = time.monotonic() + seconds
+            out: list[tuple[SourcePartition, datetime, First]] = []
+            for asked, answer in rounds:
+                found = answer.within(deadline - time.monotonic())
+                out += [
+                    (p, t, _first(found[p.topic, p.partition]))
+                    for p, t in asked.items()
+                    if (p.topic, p.partition) in found
+                ]
+            return out
+
+        return answers
+
+    def close(self) -> None:
+        self._admin.close()
+        self._settings = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _look(self, missing_ok: bool) -> SourceState:
+        asked_at = datetime.now(UTC)
+        cluster_id = self._admin.cluster_id()
+        described = self._admin.topics(self._topics)
+        missing = tuple(name for name in self._topics if described[name] is None)
+        if missing and not missing_ok:
+            raise self._missing(missing)
+        topics = [facts for facts in described.values() if facts is not None]
+        partitions = self._offsets(topics)
+        if self._admin.topics(self._topics) != described:
+            raise StaleTopicError(
+                f"{', '.join(self._topics)}: made anew or given more partitions while being looked at"
+            )
+        return SourceState(cluster_id=cluster_id, asked_at=asked_at, partitions=partitions, missing_topics=missing)
+
+    def _offsets(self, topics: list[TopicFacts]) -> dict[SourcePartition, Watermark]:
+        places = [(facts.name, partition) for facts in topics for partition in facts.partitions]
+        # In this order, since each of them only grows: so no answer can contradict an earlier one.
+        start = self._admin.offsets(places, Edge.START)
+        stable = self._admin.offsets(places, Edge.STABLE)
+        high = self._admin.offsets(places, Edge.HIGH)
+        return {
+            SourcePartition(facts.name, partition, facts.topic_id): Watermark(
+                start=start[facts.name, partition],
+                stable=stable[facts.name, partition],
+                high=high[facts.name, partition],
+            )
+            for facts in topics
+            for partition in facts.partitions
+        }
+
+    def _missing(self, names: tuple[str, ...]) -> SourceError:
+        listed = ", ".join(repr(name) for name in names)
+        return SourceError(
+            f"topic {listed} does not exist in Kafka at {bootstrap_servers(self._config)}: correct `topics` of the "
+            "landing or create it; a topic that this principal may not describe looks the same"
+        )
+
+
+def _first(found: tuple[int, int] | None) -> First:
+    return None if found is None else (found[0], datetime.fromtimestamp(found[1] / 1000, UTC))

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Control records as an observer of commits sees them: of our landings and of the connector, by the same five events.
+
+Contract: :func:`seen_of` reads the head of an event, and of the body what was asked for. Our own headers add what the
+connector has no word for: a commit attempt that failed, a range that waits for a person. What is no control event, or
+cannot be read, is nothing that an observer may stumble over: it is ``None``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from airflow_provider_lakecommit.core.admission import PENDING
+from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.exceptions import WireError
+from airflow_provider_lakecommit.stall.verdict import Kind, Seen
+from airflow_provider_lakecommit.wire import headers as h
+from airflow_provider_lakecommit.wire.coverage import coverage_from_json, spans_from_json
+from airflow_provider_lakecommit.wire.envelope import DAMAGE
+from airflow_provider_lakecommit.wire.events import (
+    CommitComplete,
+    CommitToTable,
+    DataComplete,
+    DataWritten,
+    PayloadType,
+    TableReference,
+    decode,
+    glance,
+)
+from airflow_provider_lakecommit.wire.plan import time_from_json
+
+__all__ = ["seen_of"]
+
+_KINDS = {
+    int(PayloadType.START_COMMIT): Kind.START,
+    int(PayloadType.DATA_WRITTEN): Kind.WRITTEN,
+    int(PayloadType.DATA_COMPLETE): Kind.ANSWERED,
+    int(PayloadType.COMMIT_TO_TABLE): Kind.PUBLISHED,
+    int(PayloadType.COMMIT_COMPLETE): Kind.COMPLETED,
+}
+
+
+def seen_of(
+    value: bytes | None,
+    *,
+    key: bytes | None,
+    headers: Sequence[tuple[str, bytes]],
+    group: str | None = None,
+    at: float | None = None,
+    bodies: bool = True,
+    completion_timeout: float | None = None,
+) -> tuple[str, Seen] | None:
+    """The group of a control record, and what is seen of it.
+
+    :param group: pass over records of other groups
+    :param at: seconds of the epoch at which it counts as seen; by default the time that its sender gave it
+    :param bodies: read also what only the body tells: tables, partitions, valid-through
+    :param completion_timeout: seconds after which an open cycle of a landing has failed
+    """
+    if value is None:
+        return None
+    try:
+        number, micros, who, commit = glance(value)
+        name = group if group is not None and who == group.encode() else who.decode()
+        if group is not None and name != group:
+            return None
+        kind = _KINDS[number]
+        seen = Seen(kind, micros / 1e6 if at is None else at, commit, key)
+        told = h.find(headers) if headers else None
+        if told is not None:
+            seen = _ours(seen, told, completion_timeout)
+        elif bodies and kind is not Kind.START:
+            seen = _body(seen, value)
+    except (WireError, *DAMAGE):
+        return None
+    return name, seen
+
+
+def _body(seen: Seen, value: bytes) -> Seen:
+    match decode(value).payload:
+        case DataWritten(table=table, data_files=files, delete_files=deletes):
+            # The connector commits no file without rows.
+            number = sum(1 for f in (*(files or ()), *(deletes or ())) if f.record_count)
+            return seen._replace(table=_name(table), table_id=_id(table), files=number)
+        case DataComplete(assignments=assignments):
+            parts = assignments or ()
+            answered = frozenset((a.topic, a.partition) for a in parts)
+            return seen._replace(partitions=answered, timed=all(a.timestamp is not None for a in parts))
+        case CommitToTable(table=table):
+            return seen._replace(table=_name(table), table_id=_id(table))
+        case CommitComplete(valid_through=through):
+            return seen._replace(valid_through=None if through is None else through.timestamp())
+    return seen
+
+
+def _name(table: TableReference) -> str:
+    return ".".join((*table.namespace, table.name))
+
+
+def _id(table: TableReference) -> bytes | None:
+    return None if table.table_uuid is None else table.table_uuid.bytes
+
+
+def _ours(seen: Seen, told: dict[str, Any], completion_timeout: float | None) -> Seen:
+    """A landing's event: its header says all that matters."""
+    match told.get("kind"):
+        case "open":
+            deadline = None if completion_timeout is None else seen.at + completion_timeout
+            full = str(told.get("plan", {}).get("held")).startswith(PENDING)
+            return seen._replace(deadline=deadline, full=full, covers=_raised(told))
+        case "failed":
+            return seen._replace(failed=str(told.get("failed")), beside=_beside(told), covers=_raised(told))
+        case "report":
+            return _reported(seen, told["report"])
+        case "published":
+            # Also what a person gave up is published.
+            return seen._replace(table=str(told["table"]), covers=coverage_from_json(told["ranges"]))
+        case "closed":
+            through = told["valid_through"]
+            seconds = None if through is None else time_from_json(through).timestamp()
+            return seen._replace(valid_through=seconds, covers=_raised(told))
+    return seen
+
+
+def _reported(seen: Seen, report: dict[str, Any]) -> Seen:
+    """A range that is over its budget waits for a person; several are tried again one by one before."""
+    spans = spans_from_json(report["spans"])
+    if report["blocked"] is None or len(spans) > 1:
+        return seen
+    return seen._replace(blocked=str(report["blocked"]), covers=Coverage.of((s.partition, s.range) for s in spans))
+
+
+def _beside(told: dict[str, Any]) -> tuple[str, ...]:
+    """The tables that failed, if the data table came through."""
+    tables = tuple(map(str, told.get("tables", ())))
+    return () if told.get("main") in (None, *tables) else tables
+
+
+def _raised(told: dict[str, Any]) -> Coverage | None:
+    """What a person wants to be read again."""
+    ranges = [item for coverage, _ in told.get("raised", ()) for item in coverage_from_json(coverage).items()]
+    return Coverage.of(ranges) if ranges else None

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a guard makes of a verdict: may the work behind it go, is it held, or is it time to fail?
+
+Contract: pure. A guard lets go while commits come through, and what it cannot judge as it was told to. It says why, and
+what would end the hold. *Stalled* and *dead* hold. The others do not unless they are named: commits do come through
+while a range is *blocked* or files are *lost*, holding would mend neither, and a paused connector may look like one
+that loses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+from airflow_provider_lakecommit.stall.state import remembered
+from airflow_provider_lakecommit.stall.verdict import Finding, Rules, State, Verdict, judge
+
+__all__ = ["CALM", "HELD", "MOST_CYCLES", "STALE", "Answer", "Guard", "Ruling", "rule"]
+
+HELD = frozenset({Verdict.DEAD, Verdict.STALLED})
+"""Verdicts that hold, unless others are named."""
+CALM = frozenset({Verdict.UNKNOWN, Verdict.HEALTHY, Verdict.SLOWING})
+"""Verdicts that need nobody's eye."""
+MOST_CYCLES = 48
+"""Largest ``stalled_cycles`` of a guard."""
+STALE = "stale"
+"""What is told in place of a verdict when the table is too old, though commits come through."""
+
+
+class Answer(StrEnum):
+    """What is to be done."""
+
+    GO = "go"
+    HOLD = "hold"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guard:
+    """What a guard was told. Times are in seconds.
+
+    :param rules: of the verdict
+    :param hold: verdicts that hold
+    :param unknown_holds: hold while too little was seen
+    :param max_age: hold while the valid-through time is older
+    :param fail_after: fail when a hold has lasted longer
+    """
+
+    rules: Rules = field(default_factory=Rules)
+    hold: frozenset[Verdict] = HELD
+    unknown_holds: bool = False
+    max_age: float | None = None
+    fail_after: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ruling:
+    """An answer and what it rests on. ``verdict`` is that of the commits, or :data:`STALE`; ``since`` is in seconds of
+    the epoch.
+    """
+
+    answer: Answer
+    verdict: str
+    reason: str
+    clears: str = ""
+    since: float | None = None
+    evidence: Mapping[str, object] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        clears = f"; cleared by {self.clears}" if self.clears and self.answer is not Answer.GO else ""
+        return f"{self.verdict.upper()}: {self.reason}{clears}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """For an XCom or an event."""
+        since = None if self.since is None else _iso(self.since)
+        return {"answer": self.answer.value, "verdict": self.verdict, "reason": self.reason, "since": since}
+
+
+def rule(state: State, now: float, guard: Guard) -> Ruling:
+    """What a guard does at ``now``, in seconds of the epoch."""
+    found = judge(state, now, guard.rules)
+    held = found.verdict in guard.hold or (found.verdict is Verdict.UNKNOWN and guard.unknown_holds)
+    told = _told(found, _since(found, state, guard.rules), Answer.HOLD if held else Answer.GO)
+    if not held and guard.max_age is not None:
+        told = _aged(told, state, now, guard, guard.max_age)
+    if told.answer is not Answer.HOLD or guard.fail_after is None or told.since is None:
+        return told
+    lasted = now - told.since
+    if lasted <= guard.fail_after:
+        return told
+    reason = f"{told.reason}; for {_span(lasted)}, which is more than the {_span(guard.fail_after)} it may last"
+    return replace(told, answer=Answer.FAIL, reason=reason)
+
+
+def _told(found: Finding, since: float | None, answer: Answer) -> Ruling:
+    return Ruling(
+        answer=answer,
+        verdict=found.verdict.value,
+        reason=found.reason,
+        clears=found.clears,
+        since=since,
+        evidence=found.evidence,
+    )
+
+
+def _since(found: Finding, state: State, rules: Rules) -> float | None:
+    """Since when it is so. Of a long stall the state has forgotten the first cycles, but not the last complete one."""
+    if found.verdict is Verdict.STALLED and len(state.begun) >= remembered(rules):
+        return state.completed_at or found.since
+    return found.since
+
+
+def _aged(told: Ruling, state: State, now: float, guard: Guard, max_age: float) -> Ruling:
+    """Commits come through; is what they have brought new enough?"""
+    through = state.valid_through
+    if through is None:
+        if not guard.unknown_holds:
+            return told
+        reason = f"no valid-through time was seen; {told.reason}"
+        return Ruling(answer=Answer.HOLD, verdict=STALE, reason=reason, clears="a COMMIT_COMPLETE with such a time")
+    age = now - through
+    if age <= max_age:
+        return told
+    return Ruling(
+        answer=Answer.HOLD,
+        verdict=STALE,
+        reason=f"the table is valid through {_iso(through)}, {_span(age)} ago, and may be {_span(max_age)} old; "
+        f"{told.reason}",
+        clears="a COMMIT_COMPLETE with a later valid-through time",
+        since=through + max_age,
+        evidence={"valid_through": _iso(through), "age_s": age, **told.evidence},
+    )
+
+
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+
+def _span(seconds: float) -> str:
+    whole = round(seconds)
+    hours, minutes = divmod(whole // 60, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min" if whole >= 120 else f"{whole} s"

@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Do commits come through? One judgement for landings and for the Iceberg sink of Kafka Connect, from the control topic
+alone.
+
+Contract: :func:`observe` and :func:`judge` are pure. The state grows with what is open or expected (tables, partitions,
+the answers of one cycle), never with the length of the log or of an outage. Time is a parameter: of the event while one
+is observed, of the caller while it is judged. Events of one group come in log order; those of several control
+partitions in order of time, as well as their senders' clocks allow.
+
+What counts, in the order of its weight:
+
+========  =============================================================================  ===========================
+verdict   evidence                                                                       cleared by
+========  =============================================================================  ===========================
+dead      the coordinator is silent for several times its interval                       its next word
+stalled   cycles in a row that began, or failed, and did not complete                    one COMMIT_COMPLETE
+split     START_COMMITs of two senders take turns                                        one of them alone
+losing    announced files that a complete cycle passed over; partitions without answer   a cycle that takes them
+blocked   ranges that wait for a person                                                  the person's word on them
+slowing   cycles that did not complete, fewer than for `stalled`                         one COMMIT_COMPLETE
+healthy   the last cycle completed, or is under way
+unknown   too little was seen
+========  =============================================================================  ===========================
+
+A landing differs in what a failed cycle is. Its windows are pipelined and its DAG may be hourly or paused, so an open
+cycle is none, and silence says nothing: a cycle has failed when a commit attempt of it said so, or when its deadline
+passed and cycles went on being opened. Where the data table came through and only its dead-letter table failed, that is
+*slowing*, however often: who waits for the data need not wait. When what is pending for that table has filled its
+budget no data come any more, and it counts like any other failure.
+
+A connector's cycle that a rebalance cut off, before all partitions had answered, is none that failed.
+
+The rule of START_COMMITs in a row is that of the proposal in apache/iceberg issue 16389; the others close what it
+cannot see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from itertools import takewhile
+
+from airflow_provider_lakecommit.stall.observe import observe
+from airflow_provider_lakecommit.stall.state import (
+    HANDOVER,
+    STARTING,
+    Begun,
+    Kind,
+    Rules,
+    Seen,
+    State,
+    Table,
+    items,
+    patience,
+    remembered,
+)
+
+__all__ = [
+    "Finding",
+    "Kind",
+    "Rules",
+    "Seen",
+    "State",
+    "Table",
+    "Verdict",
+    "judge",
+    "observe",
+]
+
+ALL_CUT = 2
+"""How many times as many cycles that rebalances cut off make a stall all the same."""
+SETTLED = 3
+"""Intervals that have been seen of a connector that does not start up any more."""
+PATIENCE = 10
+"""How many times as long a coordinator may be silent whose own interval nobody knows, and that owes nothing."""
+NAMED = 20
+"""Partitions that evidence names."""
+
+
+class Verdict(StrEnum):
+    """How commits are doing."""
+
+    UNKNOWN = "unknown"
+    HEALTHY = "healthy"
+    SLOWING = "slowing"
+    BLOCKED = "blocked"
+    LOSING = "losing"
+    SPLIT = "split"
+    STALLED = "stalled"
+    DEAD = "dead"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """A verdict with what it rests on. ``since`` is in seconds of the epoch; ``clears`` is the event that ends it, or
+    what a person has to do.
+    """
+
+    verdict: Verdict
+    reason: str
+    clears: str = ""
+    since: float | None = None
+    evidence: Mapping[str, object] = field(default_factory=dict)
+
+
+def judge(state: State, now: float, rules: Rules) -> Finding:
+    """How commits are doing at ``now``, in seconds of the epoch."""
+    cycles = _cycles(state, rules)
+    stalled = cycles if cycles is not None and cycles.verdict is Verdict.STALLED else None
+    if rules.only_cycles:
+        found = cycles
+    elif rules.landing:
+        found = stalled or _blocked(state) or cycles
+    else:
+        found = _silence(state, now, rules) or stalled or _split(state) or _losing(state, rules) or cycles
+    return found or _calm(state)
+
+
+def _cycles(state: State, rules: Rules) -> Finding | None:
+    if rules.landing:
+        return _failing(_failed(state.begun), state, rules)
+    if rules.only_cycles:
+        counted, everything = state.begun, 0
+    else:
+        counted, everything = tuple(b for b in state.begun if not b.cut), len(state.begun)
+    if len(counted) < rules.stalled_cycles and everything >= ALL_CUT * rules.stalled_cycles:
+        # Coordinators that never come to a commit are no better than ones that cannot.
+        counted = state.begun
+    count = len(counted)
+    # A connector that starts up changes its coordinator before it has completed anything.
+    starting = not state.completed and len({b.sender for b in counted}) == count
+    if count < rules.stalled_cycles and (count <= 1 or starting):
+        return None
+    return _in_a_row(counted, "began and did not complete", state, rules)
+
+
+def _failing(failed: tuple[Begun, ...], state: State, rules: Rules) -> Finding | None:
+    """A landing's cycles that failed; the newest in a row of one kind: for the data table as well, or beside it."""
+    if not failed:
+        return None
+
+    def aside(b: Begun) -> bool:
+        return bool(b.beside) and not b.full
+
+    beside = aside(failed[-1])
+    row = tuple(takewhile(lambda b: aside(b) is beside, reversed(failed)))[::-1]
+    if not beside:
+        return _in_a_row(row, "failed", state, rules)
+    tables = ", ".join(dict.fromkeys(name for b in row for name in b.beside))
+    found = _in_a_row(row, f"failed for {tables} alone, the data come through", state, rules)
+    return replace(found, verdict=Verdict.SLOWING)
+
+
+def _in_a_row(row: tuple[Begun, ...], what: str, state: State, rules: Rules) -> Finding:
+    count = len(row)
+    last = next((b.failed for b in reversed(row) if b.failed), None)
+    more = " or more" if count >= remembered(rules) else ""
+    return Finding(
+        verdict=Verdict.STALLED if count >= rules.stalled_cycles else Verdict.SLOWING,
+        reason=f"{count}{more} {'cycle' if count == 1 else 'cycles in a row'} {what}"
+        f"{f'; the last one: {last}' if last else ''}",
+        clears="a COMMIT_COMPLETE",
+        since=row[0].at,
+        evidence={"cycles": count, "limit": rules.stalled_cycles, "waiting_files": state.waiting_files},
+    )
+
+
+def _failed(begun: tuple[Begun, ...]) -> tuple[Begun, ...]:
+    """A landing's: by their evidence, or overdue. Overdue ones that nobody is at work on any more, as of a paused DAG,
+    come due together, so not more of them count than were opened since then.
+    """
+    overdue = [b for b in begun if b.overtaken and not b.failed]
+    overdue = overdue[: max((b.overtaken for b in overdue), default=0)]
+    return tuple(b for b in begun if b.failed or b in overdue)
+
+
+def _silence(state: State, now: float, rules: Rules) -> Finding | None:
+    interval = rules.interval or (state.interval if len(state.intervals) >= rules.learned else None)
+    if state.last is None or interval is None:
+        return None
+    silent = now - state.last
+    # One that came anew may have come with another interval.
+    unknown = rules.interval is None and not state.begun and len(set(state.senders[-2:])) > 1
+    limit = rules.silent_intervals * interval * (PATIENCE if unknown else 1)
+    # The first coordinators of a connector that starts follow each other, and each takes its time.
+    handover = HANDOVER * (1 if len(state.intervals) >= SETTLED else STARTING)
+    if silent <= (limit if rules.interval is not None else max(limit, handover)):
+        return None
+    count = len(state.begun)
+    return Finding(
+        verdict=Verdict.DEAD,
+        reason=f"the coordinator is silent for {silent:.0f} s and begins a cycle every {interval:.0f} s; "
+        f"{count or 'no'} {'cycle is' if count == 1 else 'cycles are'} open",
+        clears="its next word; without one, restart the connector's failed tasks",
+        since=state.last,
+        evidence={"silent_s": silent, "interval_s": interval, "open_cycles": count},
+    )
+
+
+def _split(state: State) -> Finding | None:
+    s = state.senders
+    if not any(s[middle] != s[-1] and s[-1] in s[:middle] for middle in range(1, len(s) - 1)):
+        return None
+    return Finding(
+        verdict=Verdict.SPLIT,
+        reason=f"{len(set(s))} coordinators take turns in starting cycles",
+        clears="one of them alone: restart the connector",
+        since=state.last_start,
+        evidence={"senders": [key.decode(errors="replace") for key in dict.fromkeys(s)]},
+    )
+
+
+def _losing(state: State, rules: Rules) -> Finding | None:
+    if state.over:
+        tables = sorted({name for name, _ in state.over})
+        files = sum(p.files for p in state.over.values())
+        return Finding(
+            verdict=Verdict.LOSING,
+            reason=f"{files} files announced for {', '.join(tables)} were passed over by complete cycles",
+            clears="a snapshot of the table: is it there, and the one that the files were written for? If it is not "
+            "to be landed any more, restart the connector without it",
+            since=min(p.at for p in state.over.values()),
+            evidence={"tables": tables, "files": files, "lost_files": state.lost_files},
+        )
+    unheard = state.unheard
+    if unheard and state.answers is not None:
+        unheard = tuple(set(unheard).difference(*(a.partitions for a in items(state.answers))))
+    if unheard:
+        cycles = min(state.missing[p] for p in unheard)
+        return Finding(
+            verdict=Verdict.LOSING,
+            reason=f"{len(unheard)} of {len(state.missing)} partitions were not answered for in {cycles} complete "
+            "cycles",
+            clears="an answer for them: restart the tasks that have them, or resume the connector if it is paused",
+            since=state.completed_at,
+            evidence={"cycles": cycles, "partitions": [f"{topic}[{n}]" for topic, n in sorted(unheard)[:NAMED]]},
+        )
+    if not state.missing and state.answers is None and 0 < state.unanswered >= patience(state, rules, starting=True):
+        return Finding(
+            verdict=Verdict.LOSING,
+            reason=f"{state.unanswered} cycles completed without an answer of any task",
+            clears="an answer: restart the connector's tasks, or resume it if it is paused",
+            since=state.completed_at,
+            evidence={"cycles": state.unanswered},
+        )
+    if 0 < state.partial >= patience(state, rules, starting=False) and not _news(state):
+        return Finding(
+            verdict=Verdict.LOSING,
+            reason=f"{state.partial} cycles completed without waiting for all: there are partitions that nobody ever "
+            "answered for",
+            clears="a cycle with a valid-through time, or an answer for them: restart the connector",
+            since=state.completed_at,
+            evidence={"cycles": state.partial},
+        )
+    return None
+
+
+def _news(state: State) -> bool:
+    """Whether somebody has answered for a partition that nobody had answered for before."""
+    return any(p not in state.missing for a in items(state.answers) for p in a.partitions)
+
+
+def _blocked(state: State) -> Finding | None:
+    if not state.blocked:
+        return None
+    ranges = [str(coverage) for coverage, _ in state.blocked]
+    return Finding(
+        verdict=Verdict.BLOCKED,
+        reason=f"{len(ranges)} ranges need a hand: "
+        + "; ".join(f"{coverage}: {reason}" for coverage, reason in state.blocked[:NAMED]),
+        clears="`lakecommit unblock --raise` or `--skip`",
+        evidence={"blocked": ranges[:NAMED]},
+    )
+
+
+def _calm(state: State) -> Finding:
+    evidence = {"completed": state.completed, "open_cycles": len(state.begun), "interval_s": state.interval}
+    if state.completed:
+        reason = f"cycles complete, {state.completed} so far"
+        return Finding(verdict=Verdict.HEALTHY, reason=reason, since=state.completed_at, evidence=evidence)
+    reason = "no event was seen" if state.last is None else "no COMMIT_COMPLETE was seen so far"
+    clears = "a COMMIT_COMPLETE, or enough cycles without one"
+    return Finding(verdict=Verdict.UNKNOWN, reason=reason, clears=clears, evidence=evidence)

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the commits of all groups of a control topic stand: the topic folded to its end, and what comes after it.
+
+Contract: one consumer for all groups, without a consumer group. What is handed out is the state of every group, not the
+events, so that who looks later sees the same. A state is given only when everything is read that was there at the
+first look. A group is judged as a landing when its events bear our header.
+
+Failure story: :func:`commits_of` is one look, and brokers that do not answer are an error of it. :class:`CommitWatch`
+goes on: a topic that is not there yet and brokers that went away are told as ``trouble``, the last states are kept, and
+it tries again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from airflow_provider_lakecommit.exceptions import LakecommitError, Terminal
+from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
+from airflow_provider_lakecommit.kafka.control_watch import ControlRecord, ControlWatch
+from airflow_provider_lakecommit.stall.events import seen_of
+from airflow_provider_lakecommit.stall.guard import MOST_CYCLES, Guard, Ruling, rule
+from airflow_provider_lakecommit.stall.verdict import Kind, Rules, State, observe
+from airflow_provider_lakecommit.wire.headers import HEADER
+
+__all__ = ["CommitWatch", "Commits", "Group", "Place", "commits_of"]
+
+AWAY_SECONDS = 30.0
+TICK_SECONDS = 5.0
+"""At the latest after which there is a state, changed or not: who came later waits for it, and so do deadlines."""
+TELLING = frozenset({Kind.START, Kind.COMPLETED})
+"""Events after which there is a state at once. There are many of the others, and they change no cycle."""
+AT_ONCE = 0.5
+RETRY_SECONDS = 2.0
+SETTLE_SECONDS = 5.0
+"""After brokers were away: what was sent meanwhile comes first, so that nobody is taken for silent."""
+
+# One state serves guards with different rules, so it remembers enough for any.
+_FOLD = Rules(stalled_cycles=MOST_CYCLES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """What is watched, and how. Two equal ones can be watched together.
+
+    :param completion_timeout: seconds after which an open cycle of a landing has failed
+    :param since: begin with records of that age, in seconds; by default with all that the topic has
+    """
+
+    topic: str
+    completion_timeout: float
+    since: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """What was seen of one group."""
+
+    state: State
+    landing: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commits:
+    """How all groups stand ``at`` a time. ``groups`` is ``None`` while the topic has not been read to its end;
+    ``trouble`` is what keeps the brokers from answering.
+    """
+
+    groups: Mapping[str, Group] | None
+    trouble: str | None = None
+    at: float = field(default_factory=time.time)
+    _ruled: dict[tuple[str, Guard], Ruling] = field(default_factory=dict, compare=False, repr=False)
+
+    def ruling(self, group: str, guard: Guard) -> Ruling:
+        """What a guard of that group does; nothing was seen of a group that is not there. Thousands of sensors that ask
+        the same are answered once.
+        """
+        known = self._ruled.get((group, guard))
+        if known is None:
+            known = self._ruled[group, guard] = self._rule(group, guard)
+        return known
+
+    def _rule(self, group: str, guard: Guard) -> Ruling:
+        seen = (self.groups or {}).get(group)
+        if seen is None:
+            return rule(State(), self.at, guard)
+        if seen.landing != guard.rules.landing:
+            guard = replace(guard, rules=replace(guard.rules, landing=seen.landing))
+        return rule(seen.state, self.at, guard)
+
+
+class _Fold:
+    """The groups of a topic, from record to record."""
+
+    def __init__(self, place: Place, only: str | None = None) -> None:
+        self._place = place
+        self._only = only
+        self._groups: dict[str, Group] = {}
+
+    def take(self, record: ControlRecord) -> bool:
+        """Is it worth telling at once?"""
+        found = seen_of(
+            record.value,
+            key=record.key,
+            headers=record.headers,
+            group=self._only,
+            at=record.timestamp.timestamp(),
+            completion_timeout=self._place.completion_timeout,
+        )
+        if found is None:
+            return False
+        name, seen = found
+        known = self._groups.get(name)
+        landing = (known is not None and known.landing) or any(key == HEADER for key, _ in record.headers)
+        state = observe(known.state if known else State(), seen, replace(_FOLD, landing=landing) if landing else _FOLD)
+        self._groups[name] = Group(state=state, landing=landing)
+        return seen.kind in TELLING
+
+    def groups(self) -> Mapping[str, Group]:
+        return dict(self._groups)
+
+
+def commits_of(
+    kafka: Mapping[str, Any], place: Place, group: str, *, missing_ok: bool = False, patience: float = AWAY_SECONDS
+) -> Commits:
+    """One look at one group, for which the topic is read once to its end.
+
+    :param missing_ok: a topic that is not there is one in which nothing was said, as before a first landing
+    :param patience: seconds after which brokers that do not answer are given up
+    :raises ControlTopicError: the topic does not exist, or its brokers do not answer
+    """
+    if missing_ok:
+        with ControlTopic(place.topic, kafka, patience) as topic:
+            if not topic.exists():
+                return Commits(groups={})
+    fold = _Fold(place, only=group)
+    with ControlWatch(place.topic, kafka, since=place.since, timeout=patience) as watch:
+        heard = time.monotonic()
+        while True:
+            batch = watch.poll(AT_ONCE)
+            for record in batch.records:
+                fold.take(record)
+            if batch.caught_up:
+                return Commits(groups=fold.groups())
+            if batch.records:
+                heard = time.monotonic()
+            elif time.monotonic() - heard > patience:
+                raise watch.away(patience)
+
+
+class CommitWatch:
+    """Goes on looking at all groups, for one thread at a time.
+
+    :param settings: librdkafka settings, asked for at the first look
+    :param interval: seconds in which changes are gathered
+    """
+
+    def __init__(self, place: Place, settings: Callable[[], Mapping[str, Any]], interval: float = 1.0) -> None:
+        self._place = place
+        self._settings = settings
+        self._interval = interval
+        self._watch: ControlWatch | None = None
+        self._fold = _Fold(place)
+        self._told = float("-inf")
+        self._away: tuple[float, str] | None = None
+        self._caught_up = False
+
+    def look(self) -> Commits | None:
+        """How the groups stand after the interval; ``None`` if no cycle began or ended since it was told a moment ago.
+
+        :raises LakecommitError: what trying again cannot mend
+        """
+        begun = time.monotonic()
+        try:
+            watch = self._connected()
+        except LakecommitError as e:
+            if isinstance(e, Terminal):
+                raise
+            time.sleep(RETRY_SECONDS)
+            return Commits(groups=None, trouble=str(e))
+        changed = False
+        while True:
+            left = begun + self._interval - time.monotonic()
+            batch = watch.poll(min(max(left, 0.0), AT_ONCE))
+            for record in batch.records:
+                changed = self._fold.take(record) or changed
+            if left <= 0:
+                break
+        now = time.monotonic()
+        if batch.trouble is not None:
+            self._away = (now, batch.trouble)
+        elif self._away is not None and now - self._away[0] > SETTLE_SECONDS:
+            self._away = None
+        news = changed or batch.caught_up is not self._caught_up
+        self._caught_up = batch.caught_up
+        if not news and now - self._told < TICK_SECONDS:
+            return None
+        self._told = now
+        groups = self._fold.groups() if batch.caught_up else None
+        return Commits(groups=groups, trouble=None if self._away is None else self._away[1])
+
+    def close(self) -> None:
+        """Let go of the consumer."""
+        if self._watch is not None:
+            self._watch.close()
+            self._watch = None
+
+    def _connected(self) -> ControlWatch:
+        if self._watch is None:
+            self._watch = ControlWatch(self._place.topic, self._settings(), since=self._place.since, gather=True)
+        return self._watch

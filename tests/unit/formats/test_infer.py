@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Schemas from samples: never narrower than what was seen, and checked against the landing's own decoder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_provider_lakecommit.cli.infer_schema import rejected, to_yaml
+from airflow_provider_lakecommit.formats.decode_json import JsonDecoder
+from airflow_provider_lakecommit.formats.infer import Column, infer
+from airflow_provider_lakecommit.formats.sampled import observe
+from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec
+from airflow_provider_lakecommit.landing import Landing
+from tests.support.story import STEADY
+
+Sample = list[tuple[str, bytes | None]]
+
+
+def sample(*values: Any) -> Sample:
+    """Values as JSON, bytes as they are."""
+    return [
+        (f"t[0]@{n}", v if v is None or isinstance(v, bytes) else json.dumps(v).encode()) for n, v in enumerate(values)
+    ]
+
+
+def columns(*values: Any, examples: bool = False) -> dict[str, Column]:
+    return {c.name: c for c in infer(observe(sample(*values)), examples=examples)}
+
+
+def printed(taken: Sample, tmp_path: Path) -> tuple[Landing, str]:
+    """The landing that is read back from what is printed."""
+    found = observe(taken)
+    inferred = infer(found)
+    text = "\n".join(to_yaml(["my topic/1"], None, found, inferred, rejected(taken, inferred, examples=False)))
+    path = tmp_path / "printed.yaml"
+    path.write_text(text.replace('topics: "my topic/1"', "topics: t"))
+    return Landing.from_yaml(path), text
+
+
+NAMES = st.sampled_from(["id", "a", "b", "name", "at", "true", "x y", "ä", '"q"', "c: d", "#no"])
+LEAVES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**70), 2**70),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.text(max_size=6),
+    st.sampled_from(["2026-01-01", "2026-01-01T10:00:00Z", "12:30:00.5", "c5a1e0a0-7a3c-5f0e-9f55-1a4e0c0fd3b1"]),
+)
+VALUES = st.recursive(
+    LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3), max_leaves=6
+)
+RECORDS = st.one_of(st.dictionaries(NAMES, VALUES, max_size=4), LEAVES)
+
+
+@STEADY
+@given(values=st.lists(RECORDS, min_size=1, max_size=8))
+def test_what_the_printed_schema_refuses_is_what_was_told(
+    tmp_path_factory: pytest.TempPathFactory, values: list[Any]
+) -> None:
+    taken = sample(*values)
+    inferred = infer(observe(taken))
+    if not any(c.type is not None for c in inferred):
+        return
+    landing, _ = printed(taken, tmp_path_factory.mktemp("yaml"))
+    schema, _, _ = create_from_spec(landing.create or {})
+    decoded = JsonDecoder(schema).decode([v for _, v in taken if v is not None])
+    told = rejected(taken, inferred, examples=False)
+    assert len(decoded.rejects) == sum(n for _, n, _ in told)
+
+
+#: Records whose fields always have one kind each: nothing contradicts anything.
+ALIKE = st.fixed_dictionaries(
+    {"id": st.integers(-(2**63), 2**63 - 1), "price": st.floats(-1e9, 1e9)},
+    optional={
+        "note": st.none() | st.text(max_size=5),
+        "tags": st.lists(st.text(max_size=3) | st.none(), max_size=3),
+        "place": st.fixed_dictionaries({"x": st.booleans()}, optional={"y": st.integers(0, 9) | st.none()}),
+    },
+)
+
+
+@STEADY
+@given(values=st.lists(ALIKE, min_size=1, max_size=10))
+def test_records_that_agree_are_all_taken(tmp_path_factory: pytest.TempPathFactory, values: list[Any]) -> None:
+    taken = sample(*values)
+    landing, _ = printed(taken, tmp_path_factory.mktemp("yaml"))
+    schema, _, _ = create_from_spec(landing.create or {})
+    decoded = JsonDecoder(schema).decode([v for _, v in taken if v is not None])
+    assert decoded.rejects == ()
+    assert [row["id"] for row in decoded.table.to_pylist()] == [v["id"] for v in values]
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "note"),
+    [
+        ([1, 2], "long", ""),
+        ([1, 2.5], "double", "decimal(2, 1)"),
+        ([12.25, 3], "double", "decimal(4, 2)"),
+        ([2**63], "decimal(38, 0)", "beyond a long"),
+        ([10**40], "double", "beyond every exact type"),
+        ([True, False], "boolean", ""),
+        (["x"], "string", ""),
+        (["2026-01-01", "2025-12-31"], "date", "`string` takes any other too"),
+        (["2026-01-01", "soon enough"], "string", ""),
+        (["2026-01-01T10:00:00Z", "2026-01-01T10:00:00.5+02:00"], "timestamptz", "all 2"),
+        (["2026-01-01T10:00:00"], "timestamp", "all 1"),
+        (["c5a1e0a0-7a3c-5f0e-9f55-1a4e0c0fd3b1"], "uuid", "all 1"),
+        (["20260101"], "string", ""),
+        ([1_767_225_600], "long", '`timestamps: {"c": epoch_seconds}`'),
+        ([1_767_225_600_000], "long", "epoch_millis"),
+        ([1_767_225_600_000, 7], "long", ""),
+        ([None], None, "null in all 1"),
+        ([[]], None, "always an empty list"),
+        ([{}], None, "no field of it has a type"),
+        ([[1, None]], {"list": "long"}, ""),
+        ([[1], [2]], {"list": "long", "required": True}, ""),
+    ],
+)
+def test_a_type_is_never_narrower_than_what_was_seen(values: list[Any], kind: Any, note: str) -> None:
+    found = columns(*({"c": v} for v in values))["c"]
+    assert found.type == kind
+    assert note in "; ".join(found.notes)
+    assert bool(found.notes) is bool(note)
+
+
+def test_required_is_only_what_was_always_there_and_never_null() -> None:
+    found = columns(
+        {"a": 1, "b": 1, "c": {"x": 1, "y": 1}}, {"a": 2, "b": None, "c": {"x": 1}}, {"a": 3, "c": {"x": 2}}
+    )
+    assert [found[n].required for n in "abc"] == [True, False, True]
+    assert found["c"].type == {
+        "struct": [{"name": "x", "type": "long", "required": True}, {"name": "y", "type": "long"}]
+    }
+
+
+def test_records_that_contradict_each_other_are_told_with_counts_and_places() -> None:
+    taken = sample({"c": 1}, {"c": 2}, {"c": "three"})
+    (found,) = infer(observe(taken))
+    assert found.type == "long"
+    assert "2 values are of kind number, 1 of kind text, which are rejected (t[0]@2)" in found.notes[0]
+    ((reason, count, places),) = rejected(taken, [found], examples=False)
+    assert (count, places) == (1, ["t[0]@2"])
+    assert "three" not in reason
+
+
+def test_values_that_are_no_rows_are_counted_and_placed(tmp_path: Path) -> None:
+    taken = sample({"c": 1}, b"no json", b'{"c":1,"c":2}', b'{"c":NaN}', None, [1], b"\xff")
+    found = observe(taken)
+    assert {why: n for why, (n, _) in found.refused.items()} == {
+        "is not JSON": 2,
+        "has a key twice": 1,
+        "has the number NaN, which is not JSON": 1,
+        "is no JSON object": 1,
+    }
+    _, text = printed(taken, tmp_path)
+    assert "1 records without a value" in text
+    assert sum(n for _, n, _ in rejected(taken, infer(found), examples=False)) == 5
+
+
+def test_an_object_with_many_keys_that_differ_may_be_a_map() -> None:
+    found = columns(*({"c": {f"k{n}": n}} for n in range(30)))["c"]
+    assert '30 different keys in 30 objects: is it a map? {map: {key: string, value: "long"}}' in found.notes[0]
+
+
+def test_no_value_is_shown_unless_it_is_asked_for(tmp_path: Path) -> None:
+    values = [{"born": "1815-12-10", "name": "Ada"}, {"born": "1815-12-11", "name": 5, "odd": 1}]
+    _, text = printed(sample(*values), tmp_path)
+    assert not any(secret in text for secret in ("1815", "Ada"))
+    assert "1815-12-10" in columns(*values, examples=True)["born"].notes[0]
+
+
+def test_a_value_that_is_nested_without_end_is_refused_and_not_followed() -> None:
+    found = observe([("t[0]@0", b'{"a":' * 100_000), ("t[0]@1", b'{"a":' * 200 + b"1" + b"}" * 200)])
+    assert sum(n for n, _ in found.refused.values()) == 2

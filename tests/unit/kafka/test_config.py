@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a client of ours runs with, and what is said when it fails."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from confluent_kafka import Consumer, KafkaError
+
+from airflow_provider_lakecommit.exceptions import SourceError, SpecError
+from airflow_provider_lakecommit.kafka.config import Trouble, client_config, made, redacted, unreachable
+
+SERVERS = {"bootstrap.servers": "broker-1:9092"}
+
+
+def refused() -> KafkaError:
+    return KafkaError(KafkaError._TRANSPORT, "broker-1:9092/bootstrap: Connection refused (after 3ms in state CONNECT)")
+
+
+def test_what_a_read_means_is_not_for_the_user_to_change() -> None:
+    theirs = {
+        **SERVERS,
+        "enable.auto.commit": True,
+        "isolation.level": "read_uncommitted",
+        "auto.offset.reset": "latest",
+        "group.id": "billing",
+        "transactional.id": "billing-1",
+    }
+    ours = client_config(theirs, Trouble(), **{"enable.auto.commit": False, "isolation.level": "read_committed"})
+    assert ours["enable.auto.commit"] is False
+    assert ours["isolation.level"] == "read_committed"
+    assert not {"auto.offset.reset", "group.id", "transactional.id"} & ours.keys()
+
+
+def test_how_to_reach_the_brokers_is_for_the_user_to_say() -> None:
+    theirs = {**SERVERS, "security.protocol": "SASL_SSL", "sasl.password": "s", "reconnect.backoff.max.ms": 7}
+    assert theirs.items() <= client_config(theirs, Trouble()).items()
+
+
+def test_a_setting_that_is_not_used_is_noted_once_it_differs(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "airflow_provider_lakecommit")
+    client_config({**SERVERS, "enable.auto.commit": "false"}, Trouble(), **{"enable.auto.commit": False})
+    assert caplog.messages == []
+    client_config({**SERVERS, "enable.auto.commit": True}, Trouble(), **{"enable.auto.commit": False})
+    assert caplog.messages == ["Kafka setting enable.auto.commit=True is not used: this client needs False"]
+
+
+@pytest.mark.parametrize("servers", [{}, {"bootstrap.servers": ""}, {"bootstrap.servers": ["a:1"]}])
+def test_without_brokers_there_is_no_configuration(servers: dict[str, object]) -> None:
+    with pytest.raises(SpecError, match=r"has no bootstrap\.servers"):
+        client_config(servers, Trouble())
+
+
+def test_an_empty_setting_is_one_that_was_not_given() -> None:
+    assert "sasl.password" not in client_config({**SERVERS, "sasl.password": None}, Trouble())
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"no.such.key": 1}, "No such configuration property"),
+        ({"socket.timeout.ms": "soon"}, "socket.timeout.ms"),
+        ({"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "BOGUS"}, "BOGUS"),
+        ({"sasl.jaas.config": "password=hunter2"}, "not those of the Java client|of librdkafka"),
+    ],
+)
+def test_a_key_that_the_client_does_not_know_is_named(wrong: dict[str, object], said: str) -> None:
+    with pytest.raises(SpecError, match=said) as raised:
+        made(Consumer, {**SERVERS, **wrong}, Trouble(), **{"group.id": "g"})
+    assert "hunter2" not in str(raised.value)
+
+
+def test_secrets_are_taken_out_of_a_text_the_longer_one_first() -> None:
+    config = {**SERVERS, "sasl.password": "hunter2", "ssl.key.password": "hunter2-key", "sasl.username": "jane"}
+    assert redacted("jane: hunter2-key or hunter2?", config) == "jane: *** or ***?"
+
+
+def test_trouble_keeps_the_cause_and_not_its_consequence() -> None:
+    trouble = Trouble()
+    trouble(refused())
+    trouble(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
+    assert trouble.cause == "broker-1:9092/bootstrap: Connection refused"
+    assert not trouble.denied
+    trouble.forget()
+    assert trouble.cause is None
+
+
+def test_trouble_is_told_to_the_users_own_callback_too() -> None:
+    heard: list[KafkaError] = []
+    error = refused()
+    Trouble(heard.append)(error)
+    assert heard == [error]
+
+
+def test_an_unreachable_broker_is_named_with_the_cause_and_a_remedy() -> None:
+    trouble = Trouble()
+    trouble(refused())
+    error = unreachable(SourceError, "asking", SERVERS, trouble, 15.0)
+    assert str(error) == (
+        "asking: no answer from Kafka at broker-1:9092 within 15 s: broker-1:9092/bootstrap: Connection refused; "
+        "check bootstrap.servers, security.protocol and that the brokers are up"
+    )
+
+
+def test_a_refused_login_is_told_from_a_broker_that_is_away_without_the_password() -> None:
+    trouble = Trouble()
+    trouble(KafkaError(KafkaError._AUTHENTICATION, "no user with hunter2"))
+    error = unreachable(SourceError, "asking", {**SERVERS, "sasl.password": "hunter2"}, trouble, 15.0)
+    assert "refused the login: no user with ***; check security.protocol" in str(error)

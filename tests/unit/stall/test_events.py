@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an observer sees of a record: of a connector's by its body, of ours by its header."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_provider_lakecommit.core.model import Span
+from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
+from airflow_provider_lakecommit.exceptions import WireError
+from airflow_provider_lakecommit.stall.events import seen_of
+from airflow_provider_lakecommit.stall.verdict import Kind
+from airflow_provider_lakecommit.wire import headers as h
+from airflow_provider_lakecommit.wire.coverage import coverage_to_json, spans_to_json
+from airflow_provider_lakecommit.wire.events import (
+    CommitComplete,
+    CommitToTable,
+    DataComplete,
+    DataFile,
+    DataWritten,
+    Event,
+    Payload,
+    StartCommit,
+    TableReference,
+    TopicPartitionOffset,
+    encode,
+    glance,
+    head,
+)
+from airflow_provider_lakecommit.wire.plan import time_to_json
+from tests.fixtures.traces import SCENES, read_trace
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+COMMIT = UUID(int=7)
+TABLE = TableReference(catalog="lake", namespace=("shop", "eu"), name="orders", table_uuid=UUID(int=9))
+PARTITION = SourcePartition(topic="orders", partition=3, topic_id="id")
+RANGE = Coverage.of([(PARTITION, OffsetRange(10, 20))])
+
+
+def value(payload: Payload, *, at: datetime = NOON, group: str = "connect-x", form: Any = "1.12") -> bytes:
+    return encode(Event(id=UUID(int=1), timestamp=at, group_id=group, payload=payload), form=form)
+
+
+def file(rows: int) -> DataFile:
+    return DataFile(file_path=f"/{rows}", file_format="PARQUET", partition=(), record_count=rows, file_size_in_bytes=1)
+
+
+def seen(payload: Payload, told: dict[str, Any] | None = None, form: Any = "1.12", **options: Any) -> Any:
+    headers = [] if told is None else h.header(told, "a test")
+    found = seen_of(value(payload, form=form), key=b"key", headers=headers, **options)
+    assert found is not None
+    assert found[0] == "connect-x"
+    assert (found[1].commit, found[1].sender) == (COMMIT.bytes, b"key")
+    return found[1]
+
+
+def test_a_start() -> None:
+    told = seen(StartCommit(commit_id=COMMIT))
+    assert (told.kind, told.at) == (Kind.START, NOON.timestamp())
+    assert seen(StartCommit(commit_id=COMMIT), at=5.0).at == 5.0
+
+
+@pytest.mark.parametrize(("form", "table_id"), [("1.12", UUID(int=9).bytes), ("1.10", None)])
+def test_files_with_rows_of_a_table(form: str, table_id: bytes | None) -> None:
+    payload = DataWritten(commit_id=COMMIT, table=TABLE, data_files=(file(3), file(0), file(1)), delete_files=None)
+    told = seen(payload, form=form)
+    assert (told.kind, told.table, told.table_id, told.files) == (Kind.WRITTEN, "shop.eu.orders", table_id, 2)
+    assert seen(payload, bodies=False).table is None
+
+
+def test_an_answer_with_and_without_times() -> None:
+    places = [TopicPartitionOffset(topic="orders", partition=n, offset=n, timestamp=NOON) for n in range(2)]
+    told = seen(DataComplete(commit_id=COMMIT, assignments=tuple(places)))
+    assert (told.kind, told.partitions, told.timed) == (Kind.ANSWERED, {("orders", 0), ("orders", 1)}, True)
+    idle = TopicPartitionOffset(topic="orders", partition=2)
+    assert not seen(DataComplete(commit_id=COMMIT, assignments=(*places, idle))).timed
+    assert seen(DataComplete(commit_id=COMMIT, assignments=None)).partitions == frozenset()
+    assert seen(DataComplete(commit_id=COMMIT, assignments=()), bodies=False).partitions is None
+
+
+def test_a_snapshot_and_the_end_of_a_cycle() -> None:
+    told = seen(CommitToTable(commit_id=COMMIT, table=TABLE, snapshot_id=1, valid_through=None))
+    assert (told.kind, told.table, told.table_id) == (Kind.PUBLISHED, "shop.eu.orders", UUID(int=9).bytes)
+    told = seen(CommitComplete(commit_id=COMMIT, valid_through=NOON))
+    assert (told.kind, told.valid_through) == (Kind.COMPLETED, NOON.timestamp())
+    assert seen(CommitComplete(commit_id=COMMIT, valid_through=None)).valid_through is None
+
+
+def test_our_start_has_a_deadline() -> None:
+    start = StartCommit(commit_id=COMMIT)
+    assert seen(start, {"kind": "open"}).deadline is None
+    assert seen(start, {"kind": "open"}, completion_timeout=60).deadline == NOON.timestamp() + 60
+
+
+@pytest.mark.parametrize(("held", "full"), [(None, False), ("pending files", True), ("open cycles", False)])
+def test_our_start_says_whether_a_budget_is_full(held: str | None, full: bool) -> None:
+    assert seen(StartCommit(commit_id=COMMIT), {"kind": "open", "plan": {"held": held}}).full is full
+
+
+def test_our_failed_attempt_says_why() -> None:
+    assert seen(StartCommit(commit_id=COMMIT), {"kind": "failed", "failed": "no catalog"}).failed == "no catalog"
+
+
+@pytest.mark.parametrize(
+    ("told", "beside"),
+    [
+        ({}, ()),
+        ({"tables": ["shop.orders", "shop.dead"], "main": "shop.orders"}, ()),
+        ({"tables": ["shop.dead"], "main": "shop.orders"}, ("shop.dead",)),
+        # Evidence of an older release does not say which is the data table.
+        ({"tables": ["shop.dead"]}, ()),
+    ],
+)
+def test_our_failed_attempt_says_whether_the_data_came_through(told: dict[str, Any], beside: tuple[str, ...]) -> None:
+    assert seen(StartCommit(commit_id=COMMIT), {"kind": "failed", "failed": "no", **told}).beside == beside
+
+
+def report(spans: int, **what: Any) -> dict[str, Any]:
+    places = [SourcePartition(topic="orders", partition=3 + n, topic_id="id") for n in range(spans)]
+    told = spans_to_json(Span(partition=p, range=OffsetRange(10, 20)) for p in places)
+    return {"kind": "report", "report": {"spans": told, "blocked": None, **what}}
+
+
+def test_our_blocked_range() -> None:
+    answer = DataComplete(commit_id=COMMIT, assignments=())
+    told = seen(answer, report(1, blocked="1001 rejected"))
+    assert (told.blocked, told.covers) == ("1001 rejected", RANGE)
+    # Several ranges are tried again one by one; a finished slice is none.
+    assert seen(answer, report(2, blocked="1001 rejected")).blocked is None
+    assert seen(answer, report(1)).blocked is None
+
+
+def test_a_person_settles_ranges() -> None:
+    raised = [[coverage_to_json(RANGE), [500, 1.0]]]
+    told = seen(CommitComplete(commit_id=COMMIT), {"kind": "closed", "valid_through": None, "raised": raised})
+    assert told.covers == RANGE
+    published = {"kind": "published", "table": "shop.orders", "ranges": coverage_to_json(RANGE)}
+    payload = CommitToTable(commit_id=COMMIT, table=TABLE, snapshot_id=1, valid_through=None)
+    assert (seen(payload, published).table, seen(payload, published).covers) == ("shop.orders", RANGE)
+
+
+def test_our_valid_through_time_is_in_the_header() -> None:
+    through = {"kind": "closed", "valid_through": time_to_json(NOON)}
+    assert seen(CommitComplete(commit_id=COMMIT), through).valid_through == NOON.timestamp()
+    assert seen(CommitComplete(commit_id=COMMIT), through).covers is None
+
+
+def test_other_groups_are_passed_over() -> None:
+    start = value(StartCommit(commit_id=COMMIT))
+    assert seen_of(start, key=None, headers=(), group="connect-y") is None
+    assert seen_of(start, key=None, headers=(), group="connect-x") is not None
+
+
+WHOLE = value(CommitComplete(commit_id=COMMIT))
+
+
+@given(st.binary(max_size=60) | st.integers(0, len(WHOLE) - 1).map(lambda n: WHOLE[:n]))
+def test_what_is_no_event_is_nothing(data: bytes) -> None:
+    assert seen_of(data, key=None, headers=()) is None
+    assert seen_of(WHOLE, key=None, headers=[(h.HEADER, data)]) is None
+    assert seen_of(None, key=None, headers=()) is None
+
+
+@pytest.mark.parametrize("told", [{"kind": "report"}, {"kind": "closed"}, {"kind": "published", "ranges": 5}, {}])
+def test_a_header_that_lacks_something_is_nothing_to_stumble_over(told: dict[str, Any]) -> None:
+    seen_of(value(StartCommit(commit_id=COMMIT)), key=None, headers=h.header(told, "a test"))
+
+
+@given(
+    st.datetimes(datetime(1950, 1, 1), datetime(2500, 1, 1)),
+    st.text(max_size=100),
+    st.sampled_from([StartCommit(commit_id=COMMIT), CommitComplete(commit_id=COMMIT, valid_through=NOON)]),
+)
+def test_a_glance_tells_what_the_head_tells(at: datetime, group: str, payload: Payload) -> None:
+    check(value(payload, at=at.replace(tzinfo=UTC), group=group))
+
+
+@given(st.binary(max_size=900), st.integers(0, 900))
+def test_a_glance_at_damage_ends_as_the_head_does(noise: bytes, place: int) -> None:
+    whole = value(CommitComplete(commit_id=COMMIT, valid_through=NOON))
+    check(whole[:place] + noise)
+    check(whole[:place] + noise + whole[place + len(noise) :])
+
+
+def test_a_glance_at_real_records() -> None:
+    for scene in SCENES:
+        for line in read_trace(scene).lines:
+            check(line.value or b"")
+
+
+def check(data: bytes) -> None:
+    try:
+        about = head(data)
+    except WireError:
+        with pytest.raises((WireError, UnicodeDecodeError)):
+            glance(data)[2].decode()
+        return
+    micros = (about.timestamp - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+    assert glance(data) == (int(about.type), micros, about.group_id.encode(), about.commit_id.bytes)
