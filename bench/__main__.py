@@ -151,8 +151,8 @@ def _all_turns(place: Place, topic: str) -> dict[str, list[Turn]] | None:
         plain: Contestant = partial(_plainly, pool, place)
         plain(place.landing("warm-up"))
         of_plain = _children() - before
-        say = _whisper if place.options.verbose else _silence
-        product = stack.enter_context(Product(place.kafka, place.settings, say))
+        log = _whisper if place.options.verbose else _silence
+        product = stack.enter_context(Product(place.kafka, place.settings, log))
         product.run_landing(place.landing("warm-up"))
         of_product = _children() - before - of_plain
         for _ in range(place.options.rounds):

@@ -34,7 +34,7 @@ from pyiceberg.types import LongType, NestedField
 
 from airflow_provider_lakecommit.committer.append import AppendRequest, publish
 from airflow_provider_lakecommit.committer.checks import StagedSlice
-from airflow_provider_lakecommit.committer.marks import join_table
+from airflow_provider_lakecommit.committer.ledger_updates import join_table
 from airflow_provider_lakecommit.core.admission import Admit, Refuse, Terms, admit, catalog_away
 from airflow_provider_lakecommit.core.fold import fold
 from airflow_provider_lakecommit.core.log import Directives, Entry
@@ -48,10 +48,10 @@ from airflow_provider_lakecommit.core.model import (
     window_id,
 )
 from airflow_provider_lakecommit.core.offsets import SourcePartition
-from airflow_provider_lakecommit.core.planning import Limits, Watermark, choose, cut, find_missing, window_of
+from airflow_provider_lakecommit.core.planning import Watermark, WindowLimits, choose, cut, find_missing, window_of
 from airflow_provider_lakecommit.core.pressure import only_holes, pressure_of
 from airflow_provider_lakecommit.core.settle import chunks, settle
-from airflow_provider_lakecommit.core.view import AcceptedSlice, TableLedger, View
+from airflow_provider_lakecommit.core.state import AcceptedSlice, LandingState, TableLedger
 from airflow_provider_lakecommit.cycle.targets import target_of
 from airflow_provider_lakecommit.exceptions import CatalogError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
@@ -169,7 +169,7 @@ class Fleet:
         commit_id = uuid4()
         plan = self._plan(catalog_away(away)) if away else self._planned()
         cycle = Cycle(commit_id=commit_id, dag="fleet", run=f"run-{number}", number=0, slot=0)
-        self._say(self._sender("plan", commit_id).opened(uuid4(), self._now, cycle, plan, Directives()))
+        self._log(self._sender("plan", commit_id).opened(uuid4(), self._now, cycle, plan, Directives()))
         for place, work in enumerate(plan.slices):
             report = SliceReport(
                 slice_id=work.slice_id,
@@ -190,28 +190,28 @@ class Fleet:
                 at=self._now,
             )
             for one in told:
-                self._say(one)
+                self._log(one)
         reason = "CatalogError: catalog b failed while committing (ConnectionError: connection refused)"
         failed = self._sender("commit", commit_id).commit_failed(
             uuid4(), self._now, reason, "1", Directives(), [self.landing.table]
         )
-        self._say(failed)
+        self._log(failed)
 
     def _planned(self) -> Plan:
         """As a plan decides it."""
         marks = {p: Watermark(start=0, stable=self.ends, high=self.ends) for p in self.places}
-        view = self._view()
-        missing = find_missing(view, marks, view.claims(self._now))
-        holes = only_holes(missing, view)
+        landing_state = self._view()
+        missing = find_missing(landing_state, marks, landing_state.claims(self._now))
+        holes = only_holes(missing, landing_state)
         terms = Terms(budget=self.landing.pending_budget, stalled_cycles=self.landing.stalled_cycles)
-        decision = admit(pressure_of(view, self._now, record_bytes=100, holes=len(holes)), terms)
+        decision = admit(pressure_of(landing_state, self._now, record_bytes=100, holes=len(holes)), terms)
         if isinstance(decision, Refuse):
             return self._plan(decision)
-        limits = Limits(slice_records=RECORDS, record_bytes=100, max_records=decision.records)
+        limits = WindowLimits(slice_records=RECORDS, record_bytes=100, max_records=decision.records)
         chosen = choose(missing, marks, limits)
         version = self.landing.spec_version
-        slices = cut(chosen, view, limits, landing=self.name, lane=LIVE, spec_version=version)
-        window = window_of(chosen, view, landing=self.name, lane=LIVE, spec_version=version)
+        slices = cut(chosen, landing_state, limits, landing=self.name, lane=LIVE, spec_version=version)
+        window = window_of(chosen, landing_state, landing=self.name, lane=LIVE, spec_version=version)
         return Plan(
             landing=self.name,
             lane=LIVE,
@@ -244,10 +244,10 @@ class Fleet:
     def _drained(self, found: Found) -> Found:
         began, files, snapshots = time.monotonic(), 0, 0
         self.entries = []  # of a process of its own
-        view = self._view()
+        landing_state = self._view()
         read = time.monotonic() - began
         while ready := chunks(
-            settle(view.accepted[self.landing.table], self.ledger.section),
+            settle(landing_state.accepted[self.landing.table], self.ledger.section),
             self.landing.table,
             self.landing.commit_files,
         ):
@@ -266,7 +266,7 @@ class Fleet:
             snapshots, files = snapshots + 1, files + sum(len(s.files) for s in staged)
             self.ledger = TableLedger(table=self.landing.table, uuid=self.ledger.uuid, section=own)
             again = time.monotonic()
-            view = self._view()
+            landing_state = self._view()
             read += time.monotonic() - again
         commit = time.monotonic() - began - read
         return Found(
@@ -292,7 +292,7 @@ class Fleet:
     def _sender(self, role: str, commit_id: UUID) -> Sender:
         return Sender(landing=self.name, lane=LIVE, role=role, commit_id=commit_id)
 
-    def _say(self, one: Outgoing) -> None:
+    def _log(self, one: Outgoing) -> None:
         self.size += len(one.value) + len(one.key) + sum(len(k) + len(v) for k, v in one.headers)
         self.records.append(Record(offset=len(self.records), timestamp=self._now, value=one.value, headers=one.headers))
 
@@ -300,7 +300,7 @@ class Fleet:
         found = (read_entry(r, self.name, LIVE) for r in self.records[since:])
         return [e for e in found if e is not None]
 
-    def _view(self) -> View:
+    def _view(self) -> LandingState:
         """Read what is new, and fold all."""
         self.entries += self._read(len(self.entries))
         return fold(self.entries, [self.ledger], self.landing.completion_timeout)

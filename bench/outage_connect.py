@@ -28,13 +28,13 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_lakecommit.connector.judge import Fate
-from airflow_provider_lakecommit.connector.rescue import TableReport, read_rescue
+from airflow_provider_lakecommit.connector.rescue import RescueReport, read_rescue
 from airflow_provider_lakecommit.connector.rest import ConnectRest
 from airflow_provider_lakecommit.exceptions import LakecommitError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.kafka.control_watch import ControlWatch
 from airflow_provider_lakecommit.stall.events import seen_of
-from airflow_provider_lakecommit.stall.verdict import Rules, State, Verdict, judge, observe
+from airflow_provider_lakecommit.stall.verdict import StallRules, State, Verdict, judge, observe
 from dev.paths import run_dir
 from dev.record_traces import CONFLICT, INTERVAL, REFUSAL, TRIGGER, Lake, Scene
 from dev.servers.kafka import Broker
@@ -54,7 +54,7 @@ class Guard(threading.Thread):
         self._name, self._rest = scene.connector, rest
         self._group = f"connect-{scene.connector}"
         self._watch = ControlWatch(scene.control, kafka)
-        self._rules = Rules(interval=INTERVAL)
+        self._rules = StallRules(interval=INTERVAL)
         self._done = threading.Event()
         self._paused = False
         self._restarted = 0.0
@@ -156,7 +156,7 @@ def _guarded(scene: Scene, kafka: dict[str, Any], rest: ConnectRest, *, wanted: 
     guard.close()
 
 
-def _report(scene: Scene, kafka: dict[str, Any]) -> TableReport:
+def _report(scene: Scene, kafka: dict[str, Any]) -> RescueReport:
     tables = Tables({}, connect=lambda *_, **__: scene.lake.catalog)
     (report,) = read_rescue(kafka, tables, control_topic=scene.control, connector=scene.connector).look()
     return report

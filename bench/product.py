@@ -13,8 +13,8 @@ from typing import Any, Self
 from uuid import uuid4
 
 from airflow_provider_lakecommit.cli.process import identity
-from airflow_provider_lakecommit.cycle.loop import Lander
-from airflow_provider_lakecommit.cycle.rim import Rim
+from airflow_provider_lakecommit.cycle.loop import LandingRunner
+from airflow_provider_lakecommit.cycle.session import LandingSession
 from airflow_provider_lakecommit.engines.local import LocalSpark, SparkSection
 from airflow_provider_lakecommit.landing import Landing
 
@@ -26,11 +26,11 @@ CYCLES = 10
 class Product:
     """A warm session, and landings through it."""
 
-    def __init__(self, kafka: Mapping[str, Any], catalog: Mapping[str, str], say: Callable[[str], None]) -> None:
+    def __init__(self, kafka: Mapping[str, Any], catalog: Mapping[str, str], log: Callable[[str], None]) -> None:
         self._kafka = kafka
         self._catalog = catalog
-        self._say = say
-        self._spark = LocalSpark(SparkSection({"master": "local[2]"}), say=say, on_start=lambda: None)
+        self._log = log
+        self._spark = LocalSpark(SparkSection({"master": "local[2]"}), log=log, on_start=lambda: None)
 
     def __enter__(self) -> Self:
         self._spark.start()
@@ -47,11 +47,11 @@ class Product:
         :raises RuntimeError: it is not caught up after some cycles
         """
         run = uuid4()
-        with Rim.connect(landing, self._kafka, self._catalog, say=self._say) as rim:
-            lander = Lander(rim, self._spark, lambda number: identity(run, number))
+        with LandingSession.connect(landing, self._kafka, self._catalog, log=self._log) as session:
+            runner = LandingRunner(session, self._spark, lambda number: identity(run, number))
             for number in range(CYCLES):
-                outcome = lander.cycle(number)
+                outcome = runner.cycle(number)
                 if outcome.caught_up:
                     return
-                self._say("; ".join(outcome.written.trouble))
+                self._log("; ".join(outcome.written.trouble))
         raise RuntimeError(f"{landing.name} is not caught up after {CYCLES} cycles")

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 from airflow_provider_lakecommit.stall.events import seen_of
-from airflow_provider_lakecommit.stall.verdict import Kind, Rules, State, judge, observe
+from airflow_provider_lakecommit.stall.verdict import EventKind, StallRules, State, judge, observe
 from airflow_provider_lakecommit.wire.events import (
     CommitComplete,
     CommitToTable,
@@ -64,13 +64,13 @@ def _story() -> Iterator[Payload]:
 
 
 def _rate(values: list[bytes], *, bodies: bool) -> float:
-    state, rules = State(), Rules()
+    state, rules = State(), StallRules()
     began = time.perf_counter()
     for value in values:
         found = seen_of(value, key=b"key", headers=(), group=GROUP, bodies=bodies)
         if found is not None:
             state = observe(state, found[1], rules)
-            if found[1].kind is Kind.START:
+            if found[1].kind is EventKind.START:
                 judge(state, found[1].at, rules)
     return len(values) / (time.perf_counter() - began)
 

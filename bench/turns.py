@@ -30,10 +30,10 @@ from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.types import LongType, NestedField
 
 from airflow_provider_lakecommit.committer.append import AppendRequest, publish
+from airflow_provider_lakecommit.committer.blocking_pool import THREADS, BlockingPool
 from airflow_provider_lakecommit.committer.checks import StagedSlice
-from airflow_provider_lakecommit.committer.desk import Committer
-from airflow_provider_lakecommit.committer.marks import join_table
-from airflow_provider_lakecommit.committer.pool import THREADS, Pool
+from airflow_provider_lakecommit.committer.executor import Committer
+from airflow_provider_lakecommit.committer.ledger_updates import join_table
 from airflow_provider_lakecommit.core.model import Counts, LedgerSection, Span, SpanReport
 from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
 from airflow_provider_lakecommit.iceberg.catalog import Tables
@@ -81,8 +81,8 @@ def main(arguments: list[str]) -> int:
         tables.seconds = options.seconds
         print(f"{options.tables} tables, requests that hang do so for {options.seconds:g} s")
         print(HEADINGS)
-        grows, fixed = Pool, partial(Pool, most=THREADS)
-        scenarios: list[tuple[str, int, Callable[..., Pool]]] = [
+        grows, fixed = BlockingPool, partial(BlockingPool, most=THREADS)
+        scenarios: list[tuple[str, int, Callable[..., BlockingPool]]] = [
             ("none hangs", 0, grows),
             ("1 hangs", 1, grows),
             ("20 hang", 20, grows),
@@ -97,7 +97,7 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-async def _round(tables: HangingTables, targets: list[Target], turn: int, pool: Callable[..., Pool]) -> str:
+async def _round(tables: HangingTables, targets: list[Target], turn: int, pool: Callable[..., BlockingPool]) -> str:
     """One commit to each table; the figures as text."""
     done: dict[str, float] = {}
     threads = 0
@@ -105,14 +105,14 @@ async def _round(tables: HangingTables, targets: list[Target], turn: int, pool: 
     async def commit(committer: Committer, target: Target) -> None:
         nonlocal threads
         request = _request(target, turn)
-        outcome = await committer.change(target.name, partial(publish, tables, request), about=request)
+        outcome = await committer.run_exclusive(target.name, partial(publish, tables, request), about=request)
         if outcome.snapshot_id is None:
             raise RuntimeError(f"{target.name}: nothing was published: {outcome.refused}")
         done[target.name] = time.monotonic() - began
         threads = max(threads, sum(t.name.startswith("lakecommit-catalog") for t in threading.enumerate()))
 
     began = time.monotonic()
-    async with Committer(pool=pool(say=lambda _: None)) as committer, asyncio.TaskGroup() as group:
+    async with Committer(pool=pool(log=lambda _: None)) as committer, asyncio.TaskGroup() as group:
         for target in targets:
             group.create_task(commit(committer, target))
     waited = sorted(seconds for name, seconds in done.items() if name not in tables.hanging)

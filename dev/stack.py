@@ -131,37 +131,37 @@ class Stack:
         servers = {"spark": self.spark.pid, "broker": self.broker.pid}
         return [*names, *(name for name, pid in servers.items() if pid is not None)]
 
-    def start_broker(self, say: Say) -> None:
+    def start_broker(self, log: Say) -> None:
         """Bring the jars here, start the broker, and wait until it answers.
 
         :raises StoppingError: the stop has begun
         """
-        say("jars of the broker")
+        log("jars of the broker")
         command = [sys.executable, "-m", "dev.jars", "broker"]
         self.children.run("jars", command, env=os.environ, cwd=CHECKOUT, timeout=JARS_SECONDS)
-        say("broker")
+        log("broker")
         with self._starting:
             if self._stopped:
                 raise StoppingError("the broker is not started: everything is being stopped")
             self.broker.start()
 
-    def start_spark(self, say: Say) -> None:
+    def start_spark(self, log: Say) -> None:
         """Start the Spark Connect server, and wait until it answers.
 
         :raises StoppingError: the stop has begun
         """
-        say("Spark Connect server")
+        log("Spark Connect server")
         with self._starting_spark:
             if self._stopped:
                 raise StoppingError("the Spark Connect server is not started: everything is being stopped")
             self.spark.start()
 
-    def start_airflow(self, say: Say) -> None:
+    def start_airflow(self, log: Say) -> None:
         """Start Airflow where it does not run, and wait until it is healthy. The broker must have been started."""
         if not self.airflow.is_running:
-            say("Airflow: its database")
+            log("Airflow: its database")
             self.airflow.migrate()
-        say(f"Airflow: {', '.join(self._parts)}")
+        log(f"Airflow: {', '.join(self._parts)}")
         self.airflow.start()
 
     @property

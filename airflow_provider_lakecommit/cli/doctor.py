@@ -14,11 +14,11 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_lakecommit.cli.output import Exit, Output
-from airflow_provider_lakecommit.cycle.rim import Rim
 from airflow_provider_lakecommit.cycle.secrets import vended_of
+from airflow_provider_lakecommit.cycle.session import LandingSession
 from airflow_provider_lakecommit.doctor.brokers import brokers
 from airflow_provider_lakecommit.doctor.executor import executor
-from airflow_provider_lakecommit.doctor.finding import Finding, Level, looked, warn
+from airflow_provider_lakecommit.doctor.finding import CheckResult, Level, looked, warn
 from airflow_provider_lakecommit.doctor.host import installed_versions, java, memory, versions
 from airflow_provider_lakecommit.doctor.lake import headroom, probe_place, tables
 from airflow_provider_lakecommit.doctor.vended import vended
@@ -58,7 +58,7 @@ def doctor(spec: LandingSpec, output: Output, *, every: timedelta | None, spark:
     return Exit.REFUSED if bad else Exit.DONE
 
 
-def examine(spec: LandingSpec, output: Output, *, every: timedelta | None, spark: bool) -> list[Finding]:
+def examine(spec: LandingSpec, output: Output, *, every: timedelta | None, spark: bool) -> list[CheckResult]:
     """All findings, in the order in which one thing needs the other."""
     section = SparkSection(spec.spark)
     master = None if section.remote else section.master
@@ -67,31 +67,31 @@ def examine(spec: LandingSpec, output: Output, *, every: timedelta | None, spark
     out += looked("memory", lambda: memory(master, section.conf))
     kafka = looked("brokers", lambda: brokers(spec.landing, spec.kafka, every))
     out += kafka
-    with Rim.connect(spec.landing, spec.kafka, spec.catalog, say=output.say) as rim:
-        lake, there = tables(rim)
+    with LandingSession.connect(spec.landing, spec.kafka, spec.catalog, log=output.log) as session:
+        lake, there = tables(session)
         out += lake
         for table in there:
-            if (storage := rim.tables.known_storage(_name(table))) is not None:
+            if (storage := session.tables.known_storage(_name(table))) is not None:
                 out += vended(storage, _name(table), time.time())
         if there and not any(f.level is Level.FAIL for f in (*kafka, *lake)):
-            out += looked("headroom", lambda: headroom(rim, every))
+            out += looked("headroom", lambda: headroom(session, every))
         if spark:
-            out += looked("executor", lambda: _executor(spec, section, rim, there, output))
+            out += looked("executor", lambda: _executor(spec, section, session, there, output))
     return out
 
 
 def _executor(
-    spec: LandingSpec, section: SparkSection, rim: Rim, there: Sequence[Table], output: Output
-) -> Iterable[Finding]:
+    spec: LandingSpec, section: SparkSection, session: LandingSession, there: Sequence[Table], output: Output
+) -> Iterable[CheckResult]:
     places = {_name(table): probe_place(table) for table in there}
-    storage = {name: rim.tables.storage(name) for name in vended_of(rim.tables, places)}
-    secrets = Secrets(kafka={}, io=rim.tables.io_properties(), tables=storage)
+    storage = {name: session.tables.storage(name) for name in vended_of(session.tables, places)}
+    secrets = Secrets(kafka={}, io=session.tables.io_properties(), tables=storage)
     if section.remote is not None:
         if any(word in key for key in _settings(secrets) for word in _SECRET):
             places = {}
         try:
             # As a landing does it: Spark's own client goes on asking for ten minutes where nobody listens.
-            with closing(engine_of(section, spec.landing.name, say=output.say, on_start=lambda: None)) as warm:
+            with closing(engine_of(section, spec.landing.name, log=output.log, on_start=lambda: None)) as warm:
                 warm.start()
             seen, began = _through_connect(section.remote, places, secrets)
         except ImportError as e:
@@ -100,7 +100,7 @@ def _executor(
             )
             return
     else:
-        engine = LocalSpark(section, say=output.say, on_start=lambda: None)
+        engine = LocalSpark(section, log=output.log, on_start=lambda: None)
         try:
             engine.start()
             began = time.time()
@@ -130,7 +130,7 @@ def _through_connect(remote: str, places: Mapping[str, str], secrets: Secrets) -
         session.stop()
 
 
-def _text(name: str, found: Sequence[Finding]) -> Iterable[str]:
+def _text(name: str, found: Sequence[CheckResult]) -> Iterable[str]:
     width = max(len(f.check) for f in found)
     for f in found:
         yield f"{f.level.value:<4}  {f.check:<{width}}  {f.seen}"

@@ -16,8 +16,8 @@ from typing import Any
 
 from airflow_provider_lakecommit.cli.output import Exit, Output
 from airflow_provider_lakecommit.formats.decode_json import JsonDecoder
-from airflow_provider_lakecommit.formats.infer import Column, infer, schema_of
-from airflow_provider_lakecommit.formats.sampled import MAX_PLACES, Observed, observe
+from airflow_provider_lakecommit.formats.infer import InferredColumn, infer, schema_of
+from airflow_provider_lakecommit.formats.sampled import MAX_PLACES, SampledValues, sample_values
 from airflow_provider_lakecommit.kafka.sample import sample
 from airflow_provider_lakecommit.landing import Landing
 
@@ -39,7 +39,7 @@ def infer_schema(
     :raises LakecommitError: the topic cannot be read
     """
     taken = sample(kafka, topics, records)
-    found = observe(taken)
+    found = sample_values(taken)
     columns = infer(found, examples=examples)
     wrong = rejected(taken, columns, examples=examples)
     if output.as_json:
@@ -57,13 +57,13 @@ def infer_schema(
         output.lines(to_yaml(topics, landing, found, columns, wrong))
     if not any(c.type is not None for c in columns):
         why = "".join(f"; {reason}: {n} ({', '.join(places)})" for reason, (n, places) in found.refused.items())
-        output.say(f"{', '.join(topics)}: no column could be found in {found.values} records{why}")
+        output.log(f"{', '.join(topics)}: no column could be found in {found.values} records{why}")
         return Exit.REFUSED
     return Exit.DONE
 
 
 def rejected(
-    taken: Sequence[tuple[str, bytes | None]], columns: Sequence[Column], *, examples: bool
+    taken: Sequence[tuple[str, bytes | None]], columns: Sequence[InferredColumn], *, examples: bool
 ) -> list[tuple[str, int, list[str]]]:
     """What the schema refuses of the sample, by the landing's own decoder: reason, count, first places."""
     schema = schema_of(columns)
@@ -85,8 +85,8 @@ def rejected(
 def to_yaml(
     topics: Sequence[str],
     landing: Landing | None,
-    found: Observed,
-    columns: Sequence[Column],
+    found: SampledValues,
+    columns: Sequence[InferredColumn],
     wrong: Sequence[tuple[str, int, list[str]]],
 ) -> Iterable[str]:
     """The landing as YAML, with what is uncertain as comments above each column."""

@@ -21,9 +21,9 @@ from airflow_provider_lakecommit.cli.output import Exit, Output, offsets
 from airflow_provider_lakecommit.cli.process import identity, is_dead
 from airflow_provider_lakecommit.cli.stop import Signals, Stopped
 from airflow_provider_lakecommit.core.offsets import Coverage
-from airflow_provider_lakecommit.cycle.loop import Lander
-from airflow_provider_lakecommit.cycle.rim import Rim
+from airflow_provider_lakecommit.cycle.loop import LandingRunner
 from airflow_provider_lakecommit.cycle.run import CycleOutcome, RunOutcome
+from airflow_provider_lakecommit.cycle.session import LandingSession
 from airflow_provider_lakecommit.engines.local import SparkSection, engine_of
 from airflow_provider_lakecommit.landing import LandingSpec
 
@@ -36,38 +36,43 @@ def land(spec: LandingSpec, output: Output, *, cycles: int | None, run: UUID | N
     :raises LakecommitError: what keeps a cycle from being opened or closed, or that none of them moves anything
     """
     section, unique = SparkSection(spec.spark), run or uuid4()
-    with Signals() as signals, Rim.connect(spec.landing, spec.kafka, spec.catalog, say=output.say) as rim:
-        engine = engine_of(section, spec.landing.name, say=output.say, on_start=signals.install)
-        lander = Lander(rim, engine, lambda number: identity(unique, number), release=is_dead, early=section.is_warm)
+    with (
+        Signals() as signals,
+        LandingSession.connect(spec.landing, spec.kafka, spec.catalog, log=output.log) as session,
+    ):
+        engine = engine_of(section, spec.landing.name, log=output.log, on_start=signals.install)
+        runner = LandingRunner(
+            session, engine, lambda number: identity(unique, number), release=is_dead, early=section.is_warm
+        )
         try:
-            return land_cycles(lander, spec, output.result, output.say, cycles)
+            return land_cycles(runner, spec, output.result, output.log, cycles)
         except Stopped as stop:
-            output.say(f"told to stop by {stop}")
+            output.log(f"told to stop by {stop}")
             engine.stop()
-            lander.farewell()
+            runner.report_interrupted()
             return stop.code
         finally:
             engine.close()
 
 
 def land_cycles(
-    lander: Lander,
+    runner: LandingRunner,
     spec: LandingSpec,
     result: Callable[[Mapping[str, Any]], None],
-    say: Callable[[str], None],
+    log: Callable[[str], None],
     cycles: int | None,
 ) -> int:
     """The cycles of one landing, each told as it is closed; the exit code. It is that of a refusal, too, where the last
     cycle planned no window though there was something to be read.
     """
     outcomes: list[CycleOutcome] = []
-    for outcome in lander.cycles(most=cycles):
+    for outcome in runner.cycles(most=cycles):
         result({"landing": spec.landing.name, **line_of(outcome, spec.landing.table)})
-        say(str(outcome))
+        log(str(outcome))
         outcomes.append(outcome)
     ended = RunOutcome.of(spec.landing.name, outcomes)
-    say(str(ended))
-    return Exit.REFUSED if ended.closed.blocked or ended.held else Exit.DONE
+    log(str(ended))
+    return Exit.REFUSED if ended.closed.blocked or ended.refused else Exit.DONE
 
 
 def line_of(outcome: CycleOutcome, data_table: str) -> dict[str, Any]:
@@ -85,7 +90,7 @@ def line_of(outcome: CycleOutcome, data_table: str) -> dict[str, Any]:
             "offsets": offsets(Coverage.of((s.partition, s.range) for each in slices for s in each.spans)),
         },
         "slices": dict(outcome.written.slices),
-        "held": plan.reason if outcome.put_off else None,
+        "held": plan.reason if outcome.deferred else None,
         "trouble": list(outcome.written.trouble),
         "seconds": {step: round(seconds, 3) for step, seconds in outcome.seconds.items()},
     }

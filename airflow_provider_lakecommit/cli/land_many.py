@@ -2,8 +2,8 @@
 """`lakecommit land SPEC SPEC …`: several landings in one process, side by side.
 
 Contract: each landing is landed as if it were alone, and one that is slow, hangs or fails keeps none from the others
-(see :mod:`~airflow_provider_lakecommit.cycle.many`). They share one local Spark session, and the clients of a catalog
-that they name with equal properties. Every line says whose it is, and the last one what became of all.
+(see :mod:`~airflow_provider_lakecommit.cycle.concurrent`). They share one local Spark session, and the clients of a
+catalog that they name with equal properties. Every line says whose it is, and the last one what became of all.
 
 Failure story: the exit code is that of the worst: 2 where a spec is wrong, else 1 where a landing failed, has a blocked
 range or was held without a window, and its error is told with its name. A call that is told to stop tells every landing
@@ -26,9 +26,9 @@ from airflow_provider_lakecommit.cli.land import land_cycles
 from airflow_provider_lakecommit.cli.output import Exit, Output
 from airflow_provider_lakecommit.cli.process import identity, is_dead
 from airflow_provider_lakecommit.cli.stop import Signals, Stopped
-from airflow_provider_lakecommit.cycle.loop import Lander
-from airflow_provider_lakecommit.cycle.many import Abreast
-from airflow_provider_lakecommit.cycle.rim import Rim
+from airflow_provider_lakecommit.cycle.concurrent import ConcurrentLandings
+from airflow_provider_lakecommit.cycle.loop import LandingRunner
+from airflow_provider_lakecommit.cycle.session import LandingSession
 from airflow_provider_lakecommit.engines.base import Engine
 from airflow_provider_lakecommit.engines.local import LocalSpark, SparkSection, engine_of
 from airflow_provider_lakecommit.exceptions import LakecommitError, SparkJobError, SpecError
@@ -81,13 +81,13 @@ class _Shared:
 class _Landings:
     """What the landings of one call have in common, and those that are under way."""
 
-    abreast: Abreast
+    concurrent: ConcurrentLandings
     output: Output
     cycles: int | None
     unique: UUID
     session: LocalSpark | None
     catalogs: list[Mapping[str, Any]] = field(default_factory=list)
-    under_way: dict[str, Lander] = field(default_factory=dict)
+    under_way: dict[str, LandingRunner] = field(default_factory=dict)
     stopped: bool = False
 
     def __post_init__(self) -> None:
@@ -96,30 +96,30 @@ class _Landings:
     def land(self, spec: LandingSpec) -> int:
         """In a thread of this landing."""
         name, place = spec.landing.name, self._place(spec.catalog)
-        tables = self.abreast.tables(place, lambda: Tables(spec.catalog))
+        tables = self.concurrent.tables(place, lambda: Tables(spec.catalog))
 
-        def say(line: str) -> None:
-            self.output.say(f"{name}: {line}")
+        def log(line: str) -> None:
+            self.output.log(f"{name}: {line}")
 
-        def rim() -> Rim:
-            return Rim.connect(spec.landing, spec.kafka, {}, say=say, tables=tables, place=place)
+        def session() -> LandingSession:
+            return LandingSession.connect(spec.landing, spec.kafka, {}, log=log, tables=tables, place=place)
 
         section = SparkSection(spec.spark)
-        engine: Engine = self._shared or engine_of(section, name, say=say, on_start=lambda: None)
-        with self.abreast.rim(rim) as connected:
-            lander = Lander(
+        engine: Engine = self._shared or engine_of(section, name, log=log, on_start=lambda: None)
+        with self.concurrent.session(session) as connected:
+            runner = LandingRunner(
                 connected,
                 engine,
                 partial(identity, self.unique),
                 release=is_dead,
-                desk=self.abreast.desk,
+                executor=self.concurrent.executor,
                 early=section.is_warm,
             )
-            self.under_way[name] = lander
+            self.under_way[name] = runner
             if self.stopped:
-                lander.stop()
+                runner.stop()
             try:
-                return land_cycles(lander, spec, self.output.result, say, self.cycles)
+                return land_cycles(runner, spec, self.output.result, log, self.cycles)
             finally:
                 del self.under_way[name]
                 engine.close()
@@ -127,8 +127,8 @@ class _Landings:
     def stop(self) -> None:
         """Tell all that are under way, and let them say what is saved."""
         self.stopped = True
-        for lander in list(self.under_way.values()):
-            lander.stop()
+        for runner in list(self.under_way.values()):
+            runner.stop()
         deadline = time.monotonic() + GOODBYE_SECONDS
         while self.under_way and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -151,12 +151,12 @@ def land_many(
     :raises SpecError: the specs do not go together
     """
     session = _session(list(specs.values()), output)
-    with Signals(), Abreast(threads=BEGINNING, most=MOST) as abreast:
-        landings = _Landings(abreast=abreast, output=output, cycles=cycles, unique=uuid4(), session=session)
+    with Signals(), ConcurrentLandings(threads=BEGINNING, most=MOST) as concurrent:
+        landings = _Landings(concurrent=concurrent, output=output, cycles=cycles, unique=uuid4(), session=session)
         try:
-            ended = abreast.run({name: partial(landings.land, spec) for name, spec in specs.items()})
+            ended = concurrent.run({name: partial(landings.land, spec) for name, spec in specs.items()})
         except Stopped as stop:
-            output.say(f"told to stop by {stop}")
+            output.log(f"told to stop by {stop}")
             landings.stop()
             return stop.code
         finally:
@@ -175,7 +175,7 @@ def _session(specs: Sequence[LandingSpec], output: Output) -> LocalSpark | None:
     if not sections:
         return None
     # No handler of signals is taken over: it is not started in the main thread.
-    return LocalSpark(SparkSection(sections[0]), say=output.say, on_start=lambda: None)
+    return LocalSpark(SparkSection(sections[0]), log=output.log, on_start=lambda: None)
 
 
 def tell_ends(ended: Mapping[str, int | BaseException], wrong: Mapping[str, SpecError], output: Output) -> int:
@@ -183,7 +183,7 @@ def tell_ends(ended: Mapping[str, int | BaseException], wrong: Mapping[str, Spec
     failed = {name: each for name, each in ended.items() if isinstance(each, BaseException)}
     for name, error in {**wrong, **failed}.items():
         if not isinstance(error, LakecommitError):
-            output.say("".join(traceback.format_exception(error)))
+            output.log("".join(traceback.format_exception(error)))
         output.error(error, of=name)
     refused = [name for name, each in ended.items() if each == Exit.REFUSED]
     parts = [
@@ -192,7 +192,7 @@ def tell_ends(ended: Mapping[str, int | BaseException], wrong: Mapping[str, Spec
         f"with a blocked range, or held without a window: {', '.join(refused)}" if refused else "",
         f"not to be used: {', '.join(wrong)}" if wrong else "",
     ]
-    output.say("; ".join(filter(None, parts)))
+    output.log("; ".join(filter(None, parts)))
     others = [e for e in failed.values() if not isinstance(e, Exception)]
     if others:
         raise others[0]

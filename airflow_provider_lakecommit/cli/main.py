@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _unforeseen(error: Exception, output: Output) -> int:
-    output.say("".join(traceback.format_exception(error)))
+    output.log("".join(traceback.format_exception(error)))
     output.error(error)
     return Exit.REFUSED
 
@@ -258,22 +258,22 @@ def _control_log(options: argparse.Namespace, output: Output) -> int:
 
 def _stall(options: argparse.Namespace, output: Output) -> int:
     from airflow_provider_lakecommit.cli.control_log import source_of
-    from airflow_provider_lakecommit.cli.stall import Request, stall, with_settings
-    from airflow_provider_lakecommit.stall.verdict import Rules
+    from airflow_provider_lakecommit.cli.stall import StallOptions, stall, with_settings
+    from airflow_provider_lakecommit.stall.verdict import StallRules
 
     told = with_settings({}, options.settings)
     bootstrap = options.bootstrap or told.get("bootstrap.servers")
     kafka, topic = source_of(None, bootstrap=bootstrap, topic=options.control_topic, config_file=options.kafka_config)
     kafka = {**kafka, **told, "bootstrap.servers": kafka["bootstrap.servers"]}
     output.keep(secrets_of(kafka))
-    rules = Rules(
+    rules = StallRules(
         stalled_cycles=options.stalled_cycles,
         silent_intervals=options.silent_intervals,
         interval=options.interval.total_seconds() if options.interval else None,
         unanswered_cycles=options.unanswered_cycles,
         only_cycles=options.only_cycles,
     )
-    request = Request(
+    request = StallOptions(
         group=options.group,
         rules=rules,
         events_clock=options.clock == "event",
@@ -286,13 +286,13 @@ def _stall(options: argparse.Namespace, output: Output) -> int:
 
 def _rescue(options: argparse.Namespace, output: Output) -> int:
     from airflow_provider_lakecommit.cli.control_log import source_of
-    from airflow_provider_lakecommit.cli.rescue import Request, catalog_of, rescue
+    from airflow_provider_lakecommit.cli.rescue import RescueOptions, catalog_of, rescue
 
     topic = options.control_topic
     kafka, _ = source_of(None, bootstrap=options.bootstrap, topic=topic, config_file=options.kafka_config)
     catalog = catalog_of(options.catalog)
     output.keep(secrets_of(kafka, catalog))
-    request = Request(
+    request = RescueOptions(
         connector=options.connector,
         control_topic=topic,
         group=options.group,

@@ -109,7 +109,7 @@ class Output:
         for line in lines:
             print(self.clean(line), file=self._out, flush=True)
 
-    def say(self, text: str) -> None:
+    def log(self, text: str) -> None:
         """Progress."""
         with self._lock:
             print(self.clean(text), file=self._err, flush=True)
@@ -117,7 +117,7 @@ class Output:
     def error(self, error: BaseException, of: str = "") -> None:
         """Why a command did not do what was asked, or one of its landings."""
         message = self.clean(str(error) or type(error).__name__)
-        self.say(f"lakecommit: {of}: {message}" if of else f"lakecommit: {message}")
+        self.log(f"lakecommit: {of}: {message}" if of else f"lakecommit: {message}")
         if self.as_json:
             told = {"error": {"type": type(error).__name__, "message": message}}
             self.result({"landing": of, **told} if of else told)

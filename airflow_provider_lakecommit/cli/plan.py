@@ -11,7 +11,7 @@ from typing import Any
 from airflow_provider_lakecommit.cli.output import Exit, Output, offsets
 from airflow_provider_lakecommit.cycle.open import preview
 from airflow_provider_lakecommit.cycle.results import Opened
-from airflow_provider_lakecommit.cycle.rim import Rim
+from airflow_provider_lakecommit.cycle.session import LandingSession
 from airflow_provider_lakecommit.landing import LandingSpec
 
 __all__ = ["plan"]
@@ -22,8 +22,8 @@ def plan(spec: LandingSpec, output: Output, *, explain: bool) -> int:
 
     :raises LakecommitError: what would keep a cycle from being opened
     """
-    with Rim.connect(spec.landing, spec.kafka, spec.catalog, say=output.say) as rim:
-        opened = preview(rim)
+    with LandingSession.connect(spec.landing, spec.kafka, spec.catalog, log=output.log) as session:
+        opened = preview(session)
     if output.as_json:
         output.result(to_dict(opened))
     else:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from airflow_provider_lakecommit.core.model import Cycle
-from airflow_provider_lakecommit.cycle.rim import RunIdentity
+from airflow_provider_lakecommit.cycle.session import RunIdentity
 from airflow_provider_lakecommit.engines.process import CLI, ProcessName
 
 __all__ = ["identity", "is_dead"]
@@ -14,7 +14,7 @@ __all__ = ["identity", "is_dead"]
 
 def identity(unique: UUID, number: int = 0) -> RunIdentity:
     """The identity of the n-th cycle of this process's run."""
-    return RunIdentity(deployment=CLI, dag=CLI, run=f"{CLI}|{ProcessName.own()}|{unique}", number=number)
+    return RunIdentity(deployment=CLI, dag_id=CLI, run_id=f"{CLI}|{ProcessName.own()}|{unique}", number=number)
 
 
 def is_dead(cycle: Cycle) -> bool:

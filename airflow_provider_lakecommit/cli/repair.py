@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_lakecommit.cli.output import Exit, Output, offsets
 from airflow_provider_lakecommit.committer.ledger import LedgerState, read_ledger
 from airflow_provider_lakecommit.core.model import Budget, LedgerSection
-from airflow_provider_lakecommit.cycle.rim import Rim
+from airflow_provider_lakecommit.cycle.session import LandingSession
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.landing import LandingSpec
@@ -106,8 +106,8 @@ def ledger_init(spec: LandingSpec, output: Output, *, start: str) -> int:
 
     hint = f"--from {start!r}: say earliest, latest or TOPIC:PARTITION=OFFSET,… as in orders:0=1500"
     places = start if start in ("earliest", "latest") else parse_offsets(start, hint)
-    with Rim.connect(spec.landing, spec.kafka, spec.catalog, say=output.say) as rim:
-        _done(output, begin(rim, places))
+    with LandingSession.connect(spec.landing, spec.kafka, spec.catalog, log=output.log) as session:
+        _done(output, begin(session, places))
     return Exit.DONE
 
 
@@ -130,15 +130,15 @@ def ledger_attest(
 
     if strange := [t for t in tables or () if t not in spec.landing.tables]:
         raise SpecError(f"--table {strange[0]}: the landing has {', '.join(spec.landing.tables)}")
-    with Rim.connect(spec.landing, spec.kafka, spec.catalog, say=output.say) as rim:
+    with LandingSession.connect(spec.landing, spec.kafka, spec.catalog, log=output.log) as session:
         if snapshot is not None:
-            said = word.from_snapshot(rim, snapshot)
+            said = word.from_snapshot(session, snapshot)
         elif log:
-            said = word.from_log(rim, tables)
+            said = word.from_log(session, tables)
         else:
             hint = f"--at {at!r}: say TOPIC:PARTITION=OFFSET,… as in orders:0=1500, or the same as a JSON object"
-            said = word.from_offsets(rim, parse_offsets(at or "", hint), tables)
-        done = word.attest(rim, said) if yes else {}
+            said = word.from_offsets(session, parse_offsets(at or "", hint), tables)
+        done = word.attest(session, said) if yes else {}
     if output.as_json:
         output.result({"tables": [_said_to_dict(t) for t in said.tables], "written": yes, **done})
     else:
@@ -220,8 +220,8 @@ def unblock(
 
     budget = None if raise_to is None else Budget(max_records=raise_to[0], max_ratio=raise_to[1])
     chosen = None if partitions is None else {parse_partition(text) for text in partitions}
-    with Rim.connect(spec.landing, spec.kafka, spec.catalog, say=output.say) as rim:
-        _done(output, release(rim, chosen, raise_to=budget, skip=skip))
+    with LandingSession.connect(spec.landing, spec.kafka, spec.catalog, log=output.log) as session:
+        _done(output, release(session, chosen, raise_to=budget, skip=skip))
     return Exit.DONE
 
 

@@ -18,17 +18,17 @@ import yaml
 
 from airflow_provider_lakecommit.cli.output import Exit, Output
 from airflow_provider_lakecommit.connector.judge import Fate
-from airflow_provider_lakecommit.connector.rescue import TableReport
+from airflow_provider_lakecommit.connector.rescue import RescueReport
 from airflow_provider_lakecommit.connector.rescue import rescue as of_tables
 from airflow_provider_lakecommit.connector.rest import ConnectRest
 from airflow_provider_lakecommit.connector.stopped import check_stopped
 from airflow_provider_lakecommit.exceptions import ConnectorError, SpecError
 
-__all__ = ["Request", "catalog_of", "rescue"]
+__all__ = ["RescueOptions", "catalog_of", "rescue"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class RescueOptions:
     """What is asked for.
 
     :param group: the group in its events, if it is not `connect-NAME`
@@ -60,7 +60,7 @@ def catalog_of(path: str) -> dict[str, str]:
     return {str(key): str(value) for key, value in found.items()}
 
 
-def rescue(kafka: Mapping[str, Any], catalog: Mapping[str, str], output: Output, request: Request) -> int:
+def rescue(kafka: Mapping[str, Any], catalog: Mapping[str, str], output: Output, request: RescueOptions) -> int:
     """Look, and commit if that is asked for.
 
     :raises ConnectorError: `--commit` while the connector is at work
@@ -90,7 +90,7 @@ def rescue(kafka: Mapping[str, Any], catalog: Mapping[str, str], output: Output,
     return Exit.REFUSED if any(_needs_a_hand(report) for report in reports) else Exit.DONE
 
 
-def _at_work(kafka: Mapping[str, Any], request: Request, rest: ConnectRest | None) -> str | None:
+def _at_work(kafka: Mapping[str, Any], request: RescueOptions, rest: ConnectRest | None) -> str | None:
     """Why nothing may be committed now; for a look that is no hindrance."""
     try:
         gone = request.gone or not request.commit
@@ -102,11 +102,11 @@ def _at_work(kafka: Mapping[str, Any], request: Request, rest: ConnectRest | Non
     return None
 
 
-def _needs_a_hand(report: TableReport) -> bool:
+def _needs_a_hand(report: RescueReport) -> bool:
     return report.missing or report.refusal is not None or bool(report.of(Fate.GONE))
 
 
-def _files(report: TableReport) -> Iterable[dict[str, Any]]:
+def _files(report: RescueReport) -> Iterable[dict[str, Any]]:
     for j in report.judged:
         yield {
             "path": j.file.path,
@@ -120,7 +120,7 @@ def _files(report: TableReport) -> Iterable[dict[str, Any]]:
         }
 
 
-def _text(report: TableReport, *, written: bool) -> Iterable[str]:
+def _text(report: RescueReport, *, written: bool) -> Iterable[str]:
     if report.missing:
         yield f"{report.table}: there is no such table in the catalog; files were announced for it"
         return

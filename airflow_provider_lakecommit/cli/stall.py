@@ -25,26 +25,35 @@ from airflow_provider_lakecommit.cli.output import Exit, Output
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.kafka.control_watch import ControlRecord, ControlWatch
 from airflow_provider_lakecommit.stall.events import seen_of
-from airflow_provider_lakecommit.stall.verdict import Finding, Kind, Rules, Seen, State, Verdict, judge, observe
+from airflow_provider_lakecommit.stall.verdict import (
+    Diagnosis,
+    EventKind,
+    Seen,
+    StallRules,
+    State,
+    Verdict,
+    judge,
+    observe,
+)
 from airflow_provider_lakecommit.wire.headers import HEADER
 
-__all__ = ["Request", "Told", "stall", "with_settings"]
+__all__ = ["StallOptions", "Told", "stall", "with_settings"]
 
 NOW = "NOW"
 LOOK_SECONDS = 0.5
 GIVE_UP_SECONDS = 30.0
-WORKERS = frozenset({Kind.WRITTEN, Kind.ANSWERED})
+WORKERS = frozenset({EventKind.WRITTEN, EventKind.ANSWERED})
 """Events that a coordinator does not send."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class StallOptions:
     """What is to be shown. ``until`` is in seconds of the epoch; ``completion_timeout`` is that of a landing's cycles,
     in seconds.
     """
 
     group: str | None
-    rules: Rules
+    rules: StallRules
     events_clock: bool
     until: float | None
     follow: bool
@@ -65,7 +74,7 @@ def with_settings(kafka: Mapping[str, Any], told: list[str]) -> dict[str, Any]:
     return out
 
 
-def stall(kafka: Mapping[str, Any], topic: str, output: Output, request: Request) -> int:
+def stall(kafka: Mapping[str, Any], topic: str, output: Output, request: StallOptions) -> int:
     """Show the verdicts.
 
     :raises ControlTopicError: the topic does not exist, or its brokers do not answer
@@ -84,7 +93,7 @@ def stall(kafka: Mapping[str, Any], topic: str, output: Output, request: Request
         _show(output, line)
     if not told.states:
         whose = f" of group {request.group}" if request.group else ""
-        output.say(f"{topic} holds no control event{whose}: is it the control topic, and is that what its events say?")
+        output.log(f"{topic} holds no control event{whose}: is it the control topic, and is that what its events say?")
     return Exit.DONE
 
 
@@ -102,16 +111,16 @@ def _looks(watch: ControlWatch, output: Output, *, follow: bool) -> Iterator[tup
             raise watch.away(GIVE_UP_SECONDS)
         elif batch.trouble != said:
             said = batch.trouble
-            output.say(f"waiting for the brokers of {watch.topic}: {said}")
+            output.log(f"waiting for the brokers of {watch.topic}: {said}")
 
 
 @dataclass(slots=True)
 class Told:
     """The groups that were seen, and what was said of each last."""
 
-    request: Request
+    request: StallOptions
     states: dict[str, State] = field(default_factory=dict)
-    rules: dict[str, Rules] = field(default_factory=dict)
+    rules: dict[str, StallRules] = field(default_factory=dict)
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     clocks: dict[str, float] = field(default_factory=dict)
     caught_up: bool = False
@@ -167,7 +176,7 @@ def _place(record: ControlRecord, group: str, seen: Seen) -> dict[str, Any]:
     }
 
 
-def _finding(found: Finding) -> dict[str, Any]:
+def _finding(found: Diagnosis) -> dict[str, Any]:
     return {
         "verdict": found.verdict.value,
         "reason": found.reason,

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from airflow_provider_lakecommit.cli.output import Exit, Output
 from airflow_provider_lakecommit.cli.process import is_dead
-from airflow_provider_lakecommit.cycle.rim import Rim
+from airflow_provider_lakecommit.cycle.session import LandingSession
 from airflow_provider_lakecommit.cycle.status import (
     OpenCycle,
     PartitionStatus,
@@ -28,8 +28,8 @@ def status(spec: LandingSpec, output: Output, *, every: timedelta | None = None)
     :param every: how often it runs, for the warning that unread offsets may expire
     :raises LakecommitError: a part that has to be asked is away
     """
-    with Rim.connect(spec.landing, spec.kafka, spec.catalog, say=output.say) as rim:
-        found = read_status(rim, every)
+    with LandingSession.connect(spec.landing, spec.kafka, spec.catalog, log=output.log) as session:
+        found = read_status(session, every)
     if output.as_json:
         output.result(to_dict(found))
     else:

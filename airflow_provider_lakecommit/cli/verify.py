@@ -13,7 +13,7 @@ from typing import Any
 
 from airflow_provider_lakecommit.cli.output import Exit, Output
 from airflow_provider_lakecommit.cycle.history import read_history
-from airflow_provider_lakecommit.cycle.verify import Finding, Level, TableHistory, check_landing, totals
+from airflow_provider_lakecommit.cycle.verify import Finding, Severity, TableHistory, check_landing, totals
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.landing import Landing, LandingSpec
 
@@ -27,22 +27,22 @@ def verify(spec: LandingSpec, output: Output, *, files: bool | None) -> int:
     :raises CatalogError: the catalog is away
     """
     landing, tables = spec.landing, Tables(spec.catalog)
-    histories = [read_history(tables, t, landing.branch, files=files, progress=output.say) for t in landing.tables]
+    histories = [read_history(tables, t, landing.branch, files=files, progress=output.log) for t in landing.tables]
     findings = check_landing(landing, histories)
-    wrong = [f for f in findings if f.level is Level.WRONG]
+    wrong = [f for f in findings if f.level is Severity.WRONG]
     if output.as_json:
         output.result(_to_dict(landing, histories, findings))
     else:
         output.lines(_text(landing, histories, findings))
     if wrong:
-        output.say(f"lakecommit: {landing.name}: {len(wrong)} things are off")
+        output.log(f"lakecommit: {landing.name}: {len(wrong)} things are off")
     return Exit.REFUSED if wrong else Exit.DONE
 
 
 def _to_dict(landing: Landing, histories: Iterable[TableHistory], findings: Sequence[Finding]) -> dict[str, Any]:
     return {
         "landing": landing.name,
-        "ok": not any(f.level is Level.WRONG for f in findings),
+        "ok": not any(f.level is Severity.WRONG for f in findings),
         "tables": [{"table": h.table, "whole": h.whole, **asdict(totals(h, landing.name))} for h in histories],
         "findings": [
             {"level": f.level.value, "table": f.table, "snapshot_id": f.snapshot_id, "text": f.text} for f in findings
@@ -59,4 +59,4 @@ def _text(landing: Landing, histories: Iterable[TableHistory], findings: Sequenc
             f"rejected + {c.filtered} filtered + {c.gaps} gaps + {c.skipped} skipped; {t.rows} rows in {t.files} files"
         )
     yield from (f"  {finding}" for finding in findings)
-    yield f"{landing.name}: " + ("NOT all right" if any(f.level is Level.WRONG for f in findings) else "all right")
+    yield f"{landing.name}: " + ("NOT all right" if any(f.level is Severity.WRONG for f in findings) else "all right")

@@ -21,10 +21,10 @@ from uuid import UUID
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 
-from airflow_provider_lakecommit.committer.checks import Judgement, Refused, StagedSlice, judge
+from airflow_provider_lakecommit.committer.checks import AppendDecision, Refused, StagedSlice, judge
 from airflow_provider_lakecommit.committer.ledger import LedgerState, require_ledger
-from airflow_provider_lakecommit.committer.lookup import Patience
-from airflow_provider_lakecommit.committer.summary import Account, Kind, LogPoint, SnapshotRecord
+from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
+from airflow_provider_lakecommit.committer.summary import Account, LogPoint, SnapshotKind, SnapshotRecord
 from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap
 from airflow_provider_lakecommit.core.model import LIVE, ControlPosition, LedgerSection, token
 from airflow_provider_lakecommit.core.offsets import Coverage
@@ -74,7 +74,7 @@ class PublishOutcome:
     metadata: TableMetadata
 
 
-def publish(tables: Tables, request: AppendRequest, *, patience: Patience | None = None) -> PublishOutcome:
+def publish(tables: Tables, request: AppendRequest, *, retry_policy: RetryPolicy | None = None) -> PublishOutcome:
     """Append what of the request is not in the table yet.
 
     :raises LedgerError: the table has no ledger section for this landing, or is another table than it was
@@ -82,15 +82,15 @@ def publish(tables: Tables, request: AppendRequest, *, patience: Patience | None
     :raises CommitUnknownError: a request was sent and what became of it cannot be learned in time
     :raises CatalogError: the catalog or the storage cannot be reached; nothing was sent
     """
-    last: list[Judgement] = []
+    last: list[AppendDecision] = []
 
-    def decide(metadata: TableMetadata, state: LedgerState) -> Change[Judgement] | None:
+    def decide(metadata: TableMetadata, state: LedgerState) -> Change[AppendDecision] | None:
         section = _section(request, metadata, state)
         judgement = judge(request.slices, metadata, state, section)
         last[:] = [judgement]
         return _change(request, metadata, state, section, judgement) if judgement.accepted else None
 
-    swapped = compare_and_swap(tables, request.table, request.branch, decide, patience)
+    swapped = compare_and_swap(tables, request.table, request.branch, decide, retry_policy)
     judgement = swapped.landed.why if swapped.landed else last[0]
     return PublishOutcome(
         published=judgement.accepted if swapped.landed else (),
@@ -126,12 +126,12 @@ def _change(
     metadata: TableMetadata,
     state: LedgerState,
     section: LedgerSection,
-    judgement: Judgement,
-) -> Change[Judgement]:
+    judgement: AppendDecision,
+) -> Change[AppendDecision]:
     chosen = judgement.accepted
     added = Coverage.of(item for s in chosen for item in s.coverage.items())
     record = SnapshotRecord(
-        kind=Kind.APPEND,
+        kind=SnapshotKind.APPEND,
         branch=request.branch,
         landing=request.landing,
         lane=request.lane,

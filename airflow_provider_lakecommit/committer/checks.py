@@ -29,7 +29,7 @@ from airflow_provider_lakecommit.core.model import LedgerSection, SliceReport, S
 from airflow_provider_lakecommit.core.offsets import NOTHING, Coverage, RangeSet, SourcePartition
 from airflow_provider_lakecommit.core.settle import holes
 
-__all__ = ["Grounds", "Judgement", "Refused", "StagedSlice", "judge"]
+__all__ = ["AppendDecision", "Grounds", "Refused", "StagedSlice", "judge"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +108,7 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judgement:
+class AppendDecision:
     """Slices sorted by what is to become of them."""
 
     accepted: tuple[StagedSlice, ...]
@@ -118,7 +118,7 @@ class Judgement:
 
 def judge(
     slices: Sequence[StagedSlice], metadata: TableMetadata, state: LedgerState, section: LedgerSection
-) -> Judgement:
+) -> AppendDecision:
     """Sort slices; ``section`` is the ledger section that they are to be added to."""
     others = state.covered(exclude=(section.landing, section.lane))
     accepted: list[StagedSlice] = []
@@ -144,7 +144,7 @@ def judge(
             taken.update({p: taken.get(p, NOTHING) | ranges for p, ranges in coverage.parts.items()})
             paths.update(f.file_path for f in one.files)
     connected, holes = _connected(accepted, section, others)
-    return Judgement(accepted=connected, already=tuple(already), refused=(*refused, *holes))
+    return AppendDecision(accepted=connected, already=tuple(already), refused=(*refused, *holes))
 
 
 Finding = tuple[Grounds, str] | None

@@ -24,8 +24,8 @@ from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 
 from airflow_provider_lakecommit.committer.summary import (
-    Kind,
     LogPoint,
+    SnapshotKind,
     SnapshotRecord,
     has_ledger,
     record_of,
@@ -182,7 +182,7 @@ def unannounced(
     """
     out: list[SnapshotRecord] = []
     for record in records:
-        if record.kind is not Kind.APPEND:
+        if record.kind is not SnapshotKind.APPEND:
             continue
         end = record.control_end
         if end is None or _log(end) != _log(log_begin) or end.offset < log_begin.offset:

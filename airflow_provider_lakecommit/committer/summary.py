@@ -33,7 +33,16 @@ from airflow_provider_lakecommit.wire.coverage import (
 from airflow_provider_lakecommit.wire.envelope import pack, unpack
 from airflow_provider_lakecommit.wire.ledger import LEDGER_LIMIT, decode_ledger, encode_ledger
 
-__all__ = ["Account", "Kind", "LogPoint", "SnapshotRecord", "has_ledger", "record_of", "sections_of", "to_summary"]
+__all__ = [
+    "Account",
+    "LogPoint",
+    "SnapshotKind",
+    "SnapshotRecord",
+    "has_ledger",
+    "record_of",
+    "sections_of",
+    "to_summary",
+]
 
 PREFIX = "lakecommit."
 _LEDGER = PREFIX + "ledger"
@@ -46,7 +55,7 @@ _VERSION = "1"
 _UNSET = datetime.fromtimestamp(0, UTC)
 
 
-class Kind(StrEnum):
+class SnapshotKind(StrEnum):
     """Why a landing snapshot was made. All but ``APPEND`` are without files."""
 
     ORIGIN = "origin"
@@ -97,7 +106,7 @@ class SnapshotRecord:
     by the catalog and are unset while a snapshot is only wanted.
     """
 
-    kind: Kind
+    kind: SnapshotKind
     branch: str
     landing: str
     lane: str
@@ -182,7 +191,7 @@ def record_of(snapshot: Snapshot) -> SnapshotRecord | None:
 def _record(snapshot: Snapshot, found: Mapping[str, str]) -> SnapshotRecord:
     known = {key.removeprefix(PREFIX) for key in _RESERVED}
     return SnapshotRecord(
-        kind=Kind(found["kind"]),
+        kind=SnapshotKind(found["kind"]),
         branch=found["branch"],
         landing=found["landing"],
         lane=found["lane"],

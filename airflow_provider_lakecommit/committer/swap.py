@@ -11,8 +11,8 @@ call lands, because what landed is in the look that the next one is decided on. 
 rebases an append without asking what is in the table by then.
 
 Failure story: what is sent is never taken back and never guessed about (see
-:mod:`airflow_provider_lakecommit.committer.lookup`). An interrupt (KeyboardInterrupt, a task's timeout) passes through
-at once; what it leaves is found by the next attempt.
+:mod:`airflow_provider_lakecommit.committer.outcome_lookup`). An interrupt (KeyboardInterrupt, a task's timeout) passes
+through at once; what it leaves is found by the next attempt.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
 from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, ancestry, read_ledger
-from airflow_provider_lakecommit.committer.lookup import Lookup, Patience
+from airflow_provider_lakecommit.committer.outcome_lookup import OutcomeLookup, RetryPolicy
 from airflow_provider_lakecommit.committer.stage import Attempt, remove_leftovers, stage
 from airflow_provider_lakecommit.committer.summary import SnapshotRecord, to_summary
 from airflow_provider_lakecommit.core.model import LedgerSection
@@ -71,7 +71,7 @@ def compare_and_swap(
     identifier: str,
     branch: str,
     decide: Callable[[TableMetadata, LedgerState], Change[T] | None],
-    patience: Patience | None = None,
+    retry_policy: RetryPolicy | None = None,
 ) -> Swapped[T]:
     """Bring a table to where ``decide`` wants nothing more, or one of its changes has landed.
 
@@ -81,7 +81,7 @@ def compare_and_swap(
     :raises LedgerError: the table was rolled back, and the change is not the new epoch that comes first
     :raises LakecommitError: whatever ``decide`` raises
     """
-    lookup = Lookup(tables=tables, identifier=identifier, patience=patience or Patience())
+    lookup = OutcomeLookup(tables=tables, identifier=identifier, retry_policy=retry_policy or RetryPolicy())
     sent: list[_Sent[T]] = []
     while True:
         table = lookup.look()
@@ -112,7 +112,7 @@ def _check_epochs(identifier: str, state: LedgerState, change: Change[T]) -> Non
         )
 
 
-def _staged(lookup: Lookup, table: Table, state: LedgerState, change: Change[T]) -> Attempt | None:
+def _staged(lookup: OutcomeLookup, table: Table, state: LedgerState, change: Change[T]) -> Attempt | None:
     """Write an attempt; ``None`` if the storage is away and another look is due."""
     if not lookup.may_send():
         raise lookup.gave_up()
@@ -126,7 +126,7 @@ def _staged(lookup: Lookup, table: Table, state: LedgerState, change: Change[T])
         return None
 
 
-def _send(lookup: Lookup, table: Table, attempt: Attempt) -> TableMetadata | None:
+def _send(lookup: OutcomeLookup, table: Table, attempt: Attempt) -> TableMetadata | None:
     """Send a request; ``None`` while its outcome is unknown."""
     lookup.requests += 1
     try:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from airflow_provider_lakecommit.connector.judge import Announced, File, GroupLog, Made, Place
+from airflow_provider_lakecommit.connector.judge import AnnouncedFiles, ControlOffset, File, GroupLog, Made
 from airflow_provider_lakecommit.kafka.control_log import ControlRecord
 from airflow_provider_lakecommit.wire.errors import ControlEventError
 from airflow_provider_lakecommit.wire.events import (
@@ -28,7 +28,7 @@ from airflow_provider_lakecommit.wire.partition import PartitionField
 
 __all__ = ["Contents", "LogReader"]
 
-Contents = dict[tuple[Place, str], tuple[DataFile, tuple[PartitionField, ...]]]
+Contents = dict[tuple[ControlOffset, str], tuple[DataFile, tuple[PartitionField, ...]]]
 """What was announced of a file, by where and its path, with the partition fields to read it by."""
 
 
@@ -46,9 +46,9 @@ class LogReader:
     def __init__(self, group: str) -> None:
         self._group = group
         self._order = 0
-        self._announced: list[tuple[bytes | None, Announced]] = []
+        self._announced: list[tuple[bytes | None, AnnouncedFiles]] = []
         self._made: list[Made] = []
-        self._starts: dict[UUID, Place] = {}
+        self._starts: dict[UUID, ControlOffset] = {}
         self._answers: dict[tuple[bytes | None, UUID], _Answer] = {}
         self.contents: Contents = {}
 
@@ -61,7 +61,7 @@ class LogReader:
             payload = decode(record.value).payload
         except ControlEventError:
             return
-        place = Place(record.partition, record.offset)
+        place = ControlOffset(record.partition, record.offset)
         match payload:
             case StartCommit():
                 self._starts.setdefault(payload.commit_id, place)
@@ -83,12 +83,12 @@ class LogReader:
         announced = (replace(a, read_again=(key, a.cycle) in again) for key, a in self._announced)
         return GroupLog(announced=tuple(announced), made=tuple(self._made), starts=self._starts)
 
-    def _announcement(self, payload: DataWritten, place: Place) -> Announced:
+    def _announcement(self, payload: DataWritten, place: ControlOffset) -> AnnouncedFiles:
         for file in payload.data_files or ():
             self.contents[place, file.file_path] = (file, payload.partition_fields)
         files = [_file(file) for file in payload.data_files or ()]
         files += [_file(file, deletes=True) for file in payload.delete_files or ()]
-        return Announced(
+        return AnnouncedFiles(
             place=place,
             order=self._order,
             cycle=payload.commit_id,

@@ -21,7 +21,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH
 
-from airflow_provider_lakecommit.committer.lookup import Lookup, Patience
+from airflow_provider_lakecommit.committer.outcome_lookup import OutcomeLookup, RetryPolicy
 from airflow_provider_lakecommit.committer.stage import stage_untagged
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 
@@ -51,7 +51,7 @@ def append_foreign(
     decide: Callable[[Table], Addition | None],
     *,
     branch: str = MAIN_BRANCH,
-    patience: Patience | None = None,
+    retry_policy: RetryPolicy | None = None,
 ) -> Appended:
     """Append what ``decide`` wants, in one snapshot.
 
@@ -60,7 +60,7 @@ def append_foreign(
     :raises CatalogError: the table or its storage could not be reached; nothing was sent
     :raises TableError: there is no such table, or pyiceberg cannot write to it
     """
-    lookup = Lookup(tables=tables, identifier=identifier, patience=patience or Patience())
+    lookup = OutcomeLookup(tables=tables, identifier=identifier, retry_policy=retry_policy or RetryPolicy())
     sent: dict[int, Addition] = {}
     while True:
         table = lookup.look()

@@ -21,7 +21,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
 from airflow_provider_lakecommit.committer.ledger import ancestry
-from airflow_provider_lakecommit.connector.judge import Fate, GroupLog, History, Judgement, Snap, judge
+from airflow_provider_lakecommit.connector.judge import Fate, FileJudgement, GroupLog, History, Snap, judge
 from airflow_provider_lakecommit.exceptions import CatalogError, TableError
 
 __all__ = ["Evidence"]
@@ -44,7 +44,7 @@ class Evidence:
         self._manifests: dict[str, set[str]] = {}
         self._there: set[str] = set()
 
-    def judge(self, table: Table, name: str) -> tuple[History, Judgement]:
+    def judge(self, table: Table, name: str) -> tuple[History, FileJudgement]:
         """Every file's fate, and the history that it follows from.
 
         :raises CatalogError: the storage is away
@@ -114,7 +114,7 @@ class Evidence:
             raise self._storage_away(table, e) from e
         return frozenset(named)
 
-    def _checked(self, table: Table, judgement: Judgement) -> Judgement:
+    def _checked(self, table: Table, judgement: FileJudgement) -> FileJudgement:
         """Those that wait and are not on the storage any more are gone."""
         ask = [j.file.path for j in judgement.of(Fate.WAITING) if j.file.path not in self._there]
         try:

@@ -16,7 +16,7 @@ clock is asked. Everything else is *unknown* and is left alone.
 What a connector that runs again does with the same events is decided by its floor: the control position in the newest
 snapshot of the branch that has one. Events below it are passed over for ever. So who commits files in its place must
 move the floor past them, in the same snapshot, and may not move it past a file that waits for the connector still
-(:attr:`Judgement.blocking`).
+(:attr:`FileJudgement.blocking`).
 
 Source offsets travel in the same transaction as the announcement. If they are seen to have gone back since (somebody
 reset the connector's group), the rows are *read again* and the file is never committed here. A reset after which the
@@ -34,15 +34,15 @@ from typing import NamedTuple
 from uuid import UUID
 
 __all__ = [
-    "Announced",
+    "AnnouncedFiles",
+    "ControlOffset",
     "Fate",
     "File",
+    "FileJudgement",
     "GroupLog",
     "History",
     "Judged",
-    "Judgement",
     "Made",
-    "Place",
     "Snap",
     "chunks",
     "floor_after",
@@ -50,7 +50,7 @@ __all__ = [
 ]
 
 
-class Place(NamedTuple):
+class ControlOffset(NamedTuple):
     """A record of the control topic."""
 
     partition: int
@@ -87,12 +87,12 @@ class File(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Announced:
+class AnnouncedFiles:
     """One DATA_WRITTEN. ``order`` is its position among all records of the topic, by time; ``read_again``: the
     source offsets that were committed with it went back later.
     """
 
-    place: Place
+    place: ControlOffset
     order: int
     cycle: UUID
     table: str
@@ -105,7 +105,7 @@ class Announced:
 class Made:
     """One COMMIT_TO_TABLE: a snapshot that the connector told of."""
 
-    place: Place
+    place: ControlOffset
     table: str
     table_uuid: UUID | None
     snapshot_id: int
@@ -118,9 +118,9 @@ class GroupLog:
     :param starts: where each cycle's first START_COMMIT is
     """
 
-    announced: tuple[Announced, ...] = ()
+    announced: tuple[AnnouncedFiles, ...] = ()
     made: tuple[Made, ...] = ()
-    starts: Mapping[UUID, Place] = field(default_factory=dict)
+    starts: Mapping[UUID, ControlOffset] = field(default_factory=dict)
 
     @property
     def tables(self) -> tuple[str, ...]:
@@ -171,14 +171,14 @@ class Judged:
     """One file and its fate. ``below_floor``: the connector itself will never commit it."""
 
     file: File
-    announced: Announced
+    announced: AnnouncedFiles
     fate: Fate
     reason: str
     below_floor: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judgement:
+class FileJudgement:
     """The fates of all files announced for one table, in order of announcement, each path once."""
 
     table: str
@@ -194,7 +194,7 @@ class Judgement:
         return tuple(j for j in self.judged if j.fate in (Fate.UNKNOWN, Fate.UNFIT) and not j.below_floor)
 
 
-def judge(log: GroupLog, table: str, history: History, named: Collection[str]) -> Judgement:
+def judge(log: GroupLog, table: str, history: History, named: Collection[str]) -> FileJudgement:
     """The fate of each file announced for a table.
 
     :param named: paths, among those announced, that any manifest of any snapshot names
@@ -219,10 +219,10 @@ def judge(log: GroupLog, table: str, history: History, named: Collection[str]) -
                         below_floor=announced.place.offset < history.floor.get(announced.place.partition, 0),
                     )
                 )
-    return Judgement(table=table, judged=tuple(judged))
+    return FileJudgement(table=table, judged=tuple(judged))
 
 
-def floor_after(history: History, taken: Iterable[Announced]) -> dict[int, int]:
+def floor_after(history: History, taken: Iterable[AnnouncedFiles]) -> dict[int, int]:
     """The floor with which a connector passes over these events too; it never goes back."""
     floor = dict(history.floor)
     for announced in taken:
@@ -232,7 +232,7 @@ def floor_after(history: History, taken: Iterable[Announced]) -> dict[int, int]:
 
 
 def _fate(
-    announced: Announced,
+    announced: AnnouncedFiles,
     file: File,
     history: History,
     evidence: _Evidence,
@@ -267,13 +267,13 @@ class _Evidence:
         self._told = _first_places(m.place for m in kept)
         self._lost = _last_places(m.place for m in lost)
         floors = [s.floor for s in history.snapshots if s.floor and s.sequence >= self._whole_from]
-        self._floors = _first_places(Place(*item) for floor in floors for item in floor.items())
+        self._floors = _first_places(ControlOffset(*item) for floor in floors for item in floor.items())
 
-    def doubt(self, announced: Announced) -> str | None:
+    def doubt(self, announced: AnnouncedFiles) -> str | None:
         """Why it cannot be known whether these files were ever committed; ``None`` if they surely were not."""
         if self._history.format_version < 2:
             return "snapshots of format version 1 have no numbers that would show a gap: upgrade the table"
-        if any(not self._before(Place(p, offset), announced) for p, offset in self._lost.items()):
+        if any(not self._before(ControlOffset(p, offset), announced) for p, offset in self._lost.items()):
             return "a snapshot that the connector made since it was announced has expired"
         if self._is_based(announced):
             return None
@@ -283,19 +283,19 @@ class _Evidence:
             return "neither the event (of a connector before 1.11) nor a snapshot tells that it is the same table"
         return None
 
-    def ground(self, announced: Announced) -> str:
+    def ground(self, announced: AnnouncedFiles) -> str:
         """What it rests on that the files were never committed."""
         if self._is_based(announced):
             return "in no snapshot since one made before it"
         return "in no snapshot since the table was made"
 
-    def _is_based(self, announced: Announced) -> bool:
+    def _is_based(self, announced: AnnouncedFiles) -> bool:
         partition, offset = announced.place
         if self._floors.get(partition, offset + 1) <= offset:
             return True
-        return any(self._before(Place(p, at), announced) for p, at in self._told.items())
+        return any(self._before(ControlOffset(p, at), announced) for p, at in self._told.items())
 
-    def _before(self, place: Place, announced: Announced) -> bool:
+    def _before(self, place: ControlOffset, announced: AnnouncedFiles) -> bool:
         """Was a snapshot told of there made without knowing these files? It is told of after it is made, and made after
         its files were announced; across partitions only the cycle's start gives an order.
         """
@@ -305,14 +305,14 @@ class _Evidence:
         return start is not None and start.partition == place.partition and place.offset < start.offset
 
 
-def _first_places(places: Iterable[Place]) -> dict[int, int]:
+def _first_places(places: Iterable[ControlOffset]) -> dict[int, int]:
     first: dict[int, int] = {}
     for partition, offset in places:
         first[partition] = min(first.get(partition, offset), offset)
     return first
 
 
-def _last_places(places: Iterable[Place]) -> dict[int, int]:
+def _last_places(places: Iterable[ControlOffset]) -> dict[int, int]:
     last: dict[int, int] = {}
     for partition, offset in places:
         last[partition] = max(last.get(partition, offset), offset)

@@ -30,16 +30,16 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 
-from airflow_provider_lakecommit.committer.lookup import Patience
+from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
 from airflow_provider_lakecommit.connector.announced import LogReader
 from airflow_provider_lakecommit.connector.append import Addition, append_foreign
 from airflow_provider_lakecommit.connector.evidence import Evidence
 from airflow_provider_lakecommit.connector.judge import (
     Fate,
+    FileJudgement,
     GroupLog,
     History,
     Judged,
-    Judgement,
     chunks,
     floor_after,
 )
@@ -50,7 +50,7 @@ from airflow_provider_lakecommit.kafka.consumer_group import look_at_group
 from airflow_provider_lakecommit.kafka.control_log import ControlRecord
 from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
 
-__all__ = ["Rescue", "TableReport", "read_rescue", "rescue"]
+__all__ = ["Rescue", "RescueReport", "read_rescue", "rescue"]
 
 MOST_FILES = 10_000
 """About how many files one snapshot takes."""
@@ -59,7 +59,7 @@ RESCUED = "lakecommit.rescued-from"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableReport:
+class RescueReport:
     """One table's share. ``snapshot_ids`` are those that this call made; ``missing`` tells that there is no table."""
 
     table: str
@@ -69,8 +69,8 @@ class TableReport:
     committed: tuple[Judged, ...] = ()
 
     @property
-    def judgement(self) -> Judgement:
-        return Judgement(table=self.table, judged=self.judged)
+    def judgement(self) -> FileJudgement:
+        return FileJudgement(table=self.table, judged=self.judged)
 
     def of(self, fate: Fate) -> tuple[Judged, ...]:
         """The files with that fate."""
@@ -119,14 +119,14 @@ class Rescue:
         branch: str = MAIN_BRANCH,
         offsets: Mapping[tuple[str, int], int] | None = None,
         most_files: int = MOST_FILES,
-        patience: Patience | None = None,
+        retry_policy: RetryPolicy | None = None,
     ) -> None:
         self._tables = tables
         self._branch = branch
         self._group = group
         self._floor_key = f"kafka.connect.offsets.{control_topic}.{group}"
         self._most_files = most_files
-        self._patience = patience
+        self._retry_policy = retry_policy
         reader = LogReader(group)
         for record in records:
             reader.take(record)
@@ -134,7 +134,7 @@ class Rescue:
         self._contents = reader.contents
         self._evidence = Evidence(self.log, branch=branch, floor_key=self._floor_key)
 
-    def look(self, names: Collection[str] | None = None) -> tuple[TableReport, ...]:
+    def look(self, names: Collection[str] | None = None) -> tuple[RescueReport, ...]:
         """Every file's fate, by table; of all tables that files were announced for, or of these.
 
         :raises CatalogError: the catalog or the storage is away
@@ -143,10 +143,10 @@ class Rescue:
         for name in self._chosen(names):
             table = self._tables.find(name)
             judged = () if table is None else self._evidence.judge(table, name)[1].judged
-            reports.append(TableReport(table=name, judged=judged, missing=table is None))
+            reports.append(RescueReport(table=name, judged=judged, missing=table is None))
         return tuple(reports)
 
-    def commit(self, names: Collection[str] | None = None) -> tuple[TableReport, ...]:
+    def commit(self, names: Collection[str] | None = None) -> tuple[RescueReport, ...]:
         """Commit what waits. A table that refuses does not hold up the others.
 
         :raises CommitUnknownError: what became of a request cannot be learned
@@ -157,17 +157,17 @@ class Rescue:
     def _chosen(self, names: Collection[str] | None) -> tuple[str, ...]:
         return tuple(name for name in self.log.tables if names is None or name in names)
 
-    def _commit(self, name: str) -> TableReport:
-        report = TableReport(table=name, missing=self._tables.find(name) is None)
+    def _commit(self, name: str) -> RescueReport:
+        report = RescueReport(table=name, missing=self._tables.find(name) is None)
         while not report.missing:
-            last: list[Judgement] = []
+            last: list[FileJudgement] = []
 
-            def decide(table: Table, last: list[Judgement] = last) -> Addition | None:
+            def decide(table: Table, last: list[FileJudgement] = last) -> Addition | None:
                 history, judgement = self._evidence.judge(table, name)
                 last[:] = [judgement]
                 return self._addition(table, history, judgement)
 
-            done = append_foreign(self._tables, name, decide, branch=self._branch, patience=self._patience)
+            done = append_foreign(self._tables, name, decide, branch=self._branch, retry_policy=self._retry_policy)
             report = replace(report, judged=last[0].judged)
             if done.snapshot_id is None or done.addition is None:
                 break
@@ -179,7 +179,7 @@ class Rescue:
             )
         return report
 
-    def _addition(self, table: Table, history: History, judgement: Judgement) -> Addition | None:
+    def _addition(self, table: Table, history: History, judgement: FileJudgement) -> Addition | None:
         """The first portion of what waits, and the floor past it; with the last portion, past everything."""
         portions = () if judgement.blocking else chunks(judgement.of(Fate.WAITING), self._most_files)
         if not portions:
@@ -205,7 +205,7 @@ def read_rescue(
     connector: str,
     group: str | None = None,
     branch: str = MAIN_BRANCH,
-    patience: Patience | None = None,
+    retry_policy: RetryPolicy | None = None,
 ) -> Rescue:
     """A rescue over all that the topic holds now.
 
@@ -221,7 +221,7 @@ def read_rescue(
             group=group or source_group(connector),
             branch=branch,
             offsets=offsets,
-            patience=patience,
+            retry_policy=retry_policy,
         )
 
 
@@ -240,7 +240,7 @@ def rescue(
     branch: str,
     names: Collection[str] | None,
     commit: bool,
-) -> tuple[TableReport, ...]:
+) -> tuple[RescueReport, ...]:
     """Look, and commit if that is asked for, with a catalog that is let go of at the end.
 
     :param names: of tables; all that files were announced for by default

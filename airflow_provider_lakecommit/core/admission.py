@@ -29,9 +29,9 @@ __all__ = [
     "CATALOG_AWAY",
     "PENDING",
     "TABLE",
+    "AdmissionRule",
     "Admit",
     "Refuse",
-    "Row",
     "Terms",
     "admit",
     "catalog_away",
@@ -88,7 +88,7 @@ class Refuse:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class AdmissionRule:
     """One row of the table: the state, when it applies, what it says, what clears it. ``but_holes``: what pending
     slices wait for is planned all the same.
     """
@@ -103,7 +103,7 @@ class Row:
 _SNAPSHOT = "a snapshot that takes them: the commit of every run publishes what it can"
 
 
-def _full(kind: str, per_slice: Callable[[Pressure], int] = lambda _: 1) -> Row:
+def _full(kind: str, per_slice: Callable[[Pressure], int] = lambda _: 1) -> AdmissionRule:
     """The row of one budget of pending work: no slice more has room in some table."""
 
     def limit(t: Terms) -> int | None:
@@ -124,13 +124,13 @@ def _full(kind: str, per_slice: Callable[[Pressure], int] = lambda _: 1) -> Row:
         text = f"{getattr(p.pending[name], kind)} {kind} are pending in {name}, max_pending_{kind} is {limit(t)}"
         return text + (f"; its commits failed in {_cycles(len(row))}: {_short(row[-1].reason)}" if row else "")
 
-    return Row(
+    return AdmissionRule(
         f"{PENDING} {kind}", lambda p, t: table(p, t) is not None, says, lambda _p, _t: _SNAPSHOT, but_holes=True
     )
 
 
 TABLE = (
-    Row(
+    AdmissionRule(
         "stalled",
         lambda p, t: p.failures >= t.stalled_cycles,
         lambda p, _: (
@@ -139,7 +139,7 @@ TABLE = (
         ),
         lambda _p, _t: "one COMMIT_COMPLETE, which this run's commit tries for",
     ),
-    Row(
+    AdmissionRule(
         "open cycles",
         lambda p, t: t.budget.open_cycles is not None and p.open_cycles >= t.budget.open_cycles,
         lambda p, t: f"{p.open_cycles} windows are under way, max_open_cycles is {t.budget.open_cycles}",
@@ -148,7 +148,7 @@ TABLE = (
     _full("slices"),
     _full("files", lambda p: p.slice_files),
     _full("bytes", lambda p: p.record_bytes),
-    Row(
+    AdmissionRule(
         "slowing",
         lambda p, t: t.slow_down and bool(p.failures) and p.since_window < p.windows_failed,
         lambda p, _: (

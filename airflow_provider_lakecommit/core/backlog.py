@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from airflow_provider_lakecommit.core.log import CycleOpened, Entry
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 
-__all__ = ["Backlog", "Limits", "planned_after", "unplanned"]
+__all__ = ["Backlog", "BacklogLimits", "planned_after", "unplanned"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class Backlog:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class BacklogLimits:
     """From when on a backlog is to be landed: any that is given. ``age`` is in seconds."""
 
     rows: int | None = None
@@ -56,7 +56,7 @@ def planned_after(planned: Mapping[SourcePartition, int], entry: Entry) -> Mappi
     plan, out = entry.plan, dict(planned)
     spans = [(span.partition, span.range.end) for part in plan.slices for span in part.spans]
     # A plan that left nothing has all that there was, or somebody before it.
-    whole = plan.ends.items() if plan.left == 0 and plan.held is None else ()
+    whole = plan.ends.items() if plan.left == 0 and plan.refused is None else ()
     for partition, end in (*spans, *whole):
         out[partition] = max(out.get(partition, 0), end)
     return out

@@ -2,10 +2,10 @@
 """The fold: control log and ledgers to what is open, accepted, blocked.
 
 Contract: :func:`fold` is a function of the entries in log order, the ledgers and nothing else; every reader of the same
-log and the same ledgers gets the same :class:`View`. Cooperation is not needed: a complete report is *accepted*, per
-table, if its epoch is current and its ranges are disjoint from the ledger and from what was accepted before it;
-otherwise it is *redundant*. This one rule serves retries, replicas, zombies and speculative tasks. A slice of several
-partitions is not accepted while a blocked range of one of them would keep the others waiting.
+log and the same ledgers gets the same :class:`LandingState`. Cooperation is not needed: a complete report is
+*accepted*, per table, if its epoch is current and its ranges are disjoint from the ledger and from what was accepted
+before it; otherwise it is *redundant*. This one rule serves retries, replicas, zombies and speculative tasks. A slice
+of several partitions is not accepted while a blocked range of one of them would keep the others waiting.
 
 Invariants: per table, accepted slices are disjoint from each other and from the ledger; the claims of open cycles are
 disjoint from each other at the time each was made; clocks only end claims, that is they only ever allow extra work.
@@ -34,14 +34,14 @@ from airflow_provider_lakecommit.core.log import (
 )
 from airflow_provider_lakecommit.core.model import SliceReport
 from airflow_provider_lakecommit.core.offsets import NOTHING, Coverage, RangeSet, SourcePartition
-from airflow_provider_lakecommit.core.view import (
+from airflow_provider_lakecommit.core.state import (
     AcceptedSlice,
     Blocked,
     CycleState,
     FailedCycle,
+    LandingState,
     Redundant,
     TableLedger,
-    View,
 )
 
 __all__ = ["FAILURES_TO_BLOCK", "fold"]
@@ -50,7 +50,7 @@ FAILURES_TO_BLOCK = 3
 """A range whose slices reported a failure in this many cycles is blocked by name."""
 
 
-def fold(entries: Iterable[Entry], ledgers: Sequence[TableLedger], completion_timeout: timedelta) -> View:
+def fold(entries: Iterable[Entry], ledgers: Sequence[TableLedger], completion_timeout: timedelta) -> LandingState:
     """Fold the log over the ledgers.
 
     :param entries: of one landing and lane, in log order
@@ -60,7 +60,7 @@ def fold(entries: Iterable[Entry], ledgers: Sequence[TableLedger], completion_ti
     folding = _Folding(ledgers, completion_timeout)
     for entry in entries:
         folding.take(entry)
-    return folding.view()
+    return folding.state()
 
 
 class _Folding:
@@ -275,10 +275,10 @@ class _Folding:
         kept = [replace(b, coverage=b.coverage - coverage) for b in self.blocked]
         self.blocked = [b for b in kept if b.coverage]
 
-    def view(self) -> View:
+    def state(self) -> LandingState:
         done = _common([Coverage(dict(t)) for t in self.taken.values()])
         landed = _common([t.section.covered | t.others for t in self.ledgers.values()])
-        return View(
+        return LandingState(
             ledgers=self.ledgers,
             cycles=self.cycles,
             accepted={t: tuple(s) for t, s in self.accepted.items()},

@@ -21,7 +21,7 @@ from statistics import median
 from airflow_provider_lakecommit.core.log import CycleOpened, Entry
 from airflow_provider_lakecommit.core.offsets import RangeSet, SourcePartition
 from airflow_provider_lakecommit.core.planning import Watermark
-from airflow_provider_lakecommit.core.view import View
+from airflow_provider_lakecommit.core.state import LandingState
 
 __all__ = [
     "Headroom",
@@ -150,13 +150,15 @@ class Headroom:
 _OVERDUE = "may be removed at any time: it is older than retention.ms"
 
 
-def oldest_unread(view: View, marks: Mapping[SourcePartition, Watermark]) -> dict[SourcePartition, int]:
+def oldest_unread(
+    landing_state: LandingState, marks: Mapping[SourcePartition, Watermark]
+) -> dict[SourcePartition, int]:
     """The first offset per partition that is neither in every table nor in a reported slice. A claimed range counts as
     unread: whoever claims it may die.
     """
     out: dict[SourcePartition, int] = {}
-    for table, ledger in view.ledgers.items():
-        accepted = view.accepted_coverage(table)
+    for table, ledger in landing_state.ledgers.items():
+        accepted = landing_state.accepted_coverage(table)
         for p, mark in marks.items():
             begin = max(ledger.section.end(p), mark.start)
             have = ledger.section.covered[p] | ledger.others[p] | accepted[p]

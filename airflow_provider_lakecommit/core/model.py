@@ -142,8 +142,8 @@ class TableTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What a cycle sets out to do. Without slices it says why in ``reason``; ``held`` names the state that kept it from
-    planning a window, whatever there was to read.
+    """What a cycle sets out to do. Without slices it says why in ``reason``; ``refused`` names the state that kept it
+    from planning a window, whatever there was to read.
 
     ``ends`` are the last stable offsets as they were asked for at ``asked_at``, also where the plan stops before them.
     ``vended`` are the tables with which the catalog handed out storage properties, and whether keys are among them:
@@ -160,7 +160,7 @@ class Plan:
     asked_at: datetime
     left: int = 0
     reason: str | None = None
-    held: str | None = None
+    refused: str | None = None
     vended: Mapping[str, bool] = field(default_factory=dict)
 
     @property
@@ -168,9 +168,9 @@ class Plan:
         return Coverage.of((s.partition, s.range) for sl in self.slices for s in sl.spans)
 
     @property
-    def put_off(self) -> bool:
+    def deferred(self) -> bool:
         """Was a window put off? Something was there to be read, or nobody could tell."""
-        return self.held is not None and (self.left > 0 or not self.ends)
+        return self.refused is not None and (self.left > 0 or not self.ends)
 
     @property
     def groups(self) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-__all__ = ["TABLE", "Commit", "Ended", "Outcome", "Row", "decide"]
+__all__ = ["TABLE", "Commit", "Ended", "Outcome", "OutcomeRule", "decide"]
 
 FAILED = frozenset({"failed", "upstream_failed"})
 """Task states that mean that the work of a task was not done."""
@@ -78,7 +78,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class OutcomeRule:
     """One row of the table: when it applies, what it means, what it says."""
 
     name: str
@@ -97,13 +97,13 @@ def _named(items: tuple[str, ...]) -> str:
 
 
 TABLE = (
-    Row(
+    OutcomeRule(
         "plan failed",
         lambda run, _: run.plan in FAILED,
         "failed",
         lambda run, _: "the window was not planned: see the log of the plan task",
     ),
-    Row(
+    OutcomeRule(
         "commit failed",
         lambda run, _: run.commit in FAILED or run.closed is None,
         "failed",
@@ -112,7 +112,7 @@ TABLE = (
             f"{run.failure or f'the commit task ended {run.commit}, see its log'}"
         ),
     ),
-    Row(
+    OutcomeRule(
         "finished before, slices missing",
         lambda _, commit: commit.finished and bool(commit.missing),
         "failed",
@@ -121,13 +121,13 @@ TABLE = (
             f"this run too"
         ),
     ),
-    Row(
+    OutcomeRule(
         "finished before",
         lambda _, commit: commit.finished,
         "skipped",
         lambda _, commit: commit.note or "this run was finished before",
     ),
-    Row(
+    OutcomeRule(
         "group failed",
         lambda run, _: bool(run.failed_groups),
         "failed",
@@ -136,7 +136,7 @@ TABLE = (
             f"the next run reads again what is missing: {_named(commit.missing) or 'nothing'}"
         ),
     ),
-    Row(
+    OutcomeRule(
         "slice missing",
         lambda _, commit: bool(commit.missing),
         "failed",
@@ -144,7 +144,7 @@ TABLE = (
             f"slices of this run were not reported or not kept, the next run reads them: {_named(commit.missing)}"
         ),
     ),
-    Row(
+    OutcomeRule(
         "range blocked",
         lambda _, commit: bool(commit.blocked),
         "failed",
@@ -152,19 +152,19 @@ TABLE = (
             f"needs a hand, `lakecommit unblock` (--raise or --skip); other partitions go on: {_named(commit.blocked)}"
         ),
     ),
-    Row(
+    OutcomeRule(
         "published",
         lambda _, commit: bool(commit.published),
         "success",
         lambda _, commit: f"published {_named(commit.published)}",
     ),
-    Row(
+    OutcomeRule(
         "waiting",
         lambda _, commit: bool(commit.waiting),
         "skipped",
         lambda _, commit: f"what was written is kept and published later, it waits: {_named(commit.waiting)}",
     ),
-    Row(
+    OutcomeRule(
         "nothing to do",
         lambda _, __: True,
         "skipped",

@@ -17,15 +17,15 @@ from uuid import UUID
 
 from airflow_provider_lakecommit.core.model import Budget, Slice, Span, slice_id, window_id
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
-from airflow_provider_lakecommit.core.view import TableLedger, View
+from airflow_provider_lakecommit.core.state import LandingState, TableLedger
 from airflow_provider_lakecommit.exceptions import SourceError
 
 __all__ = [
     "SLICE_BYTES",
     "Chosen",
-    "Limits",
     "Missing",
     "Watermark",
+    "WindowLimits",
     "choose",
     "cut",
     "find_missing",
@@ -54,7 +54,7 @@ class Watermark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class WindowLimits:
     """Opt-in limits of a window, and how it is cut. ``record_bytes`` is what a record is taken for (0: not known);
     ``sizes`` counts for partitions where it is more: a few records of one partition may all be small by chance, so they
     never make its slices larger.
@@ -108,16 +108,18 @@ class Chosen:
         return tuple(Span(p, r) for c in self.ranges.values() for p, r in c.items())
 
 
-def find_missing(view: View, watermarks: Mapping[SourcePartition, Watermark], claims: Coverage) -> Missing:
+def find_missing(
+    landing_state: LandingState, watermarks: Mapping[SourcePartition, Watermark], claims: Coverage
+) -> Missing:
     """All missing ranges.
 
     :raises SourceError: offsets below the log start are needed, the topic was made anew, or the log ends before the
         ledger
     """
-    _check_topics(view, watermarks)
-    blocked, per_table, notes, gone = view.blocked_coverage, {}, {}, []
-    for table, ledger in view.ledgers.items():
-        accepted = view.accepted_coverage(table)
+    _check_topics(landing_state, watermarks)
+    blocked, per_table, notes, gone = landing_state.blocked_coverage, {}, {}, []
+    for table, ledger in landing_state.ledgers.items():
+        accepted = landing_state.accepted_coverage(table)
         missing: dict[SourcePartition, RangeSet] = {}
         for p, mark in watermarks.items():
             begin, end = ledger.section.end(p), mark.stable
@@ -143,7 +145,7 @@ def find_missing(view: View, watermarks: Mapping[SourcePartition, Watermark], cl
     return Missing(ranges=_by_tables(per_table), notes=notes)
 
 
-def worth_a_look(missing: Coverage, limits: Limits) -> bool:
+def worth_a_look(missing: Coverage, limits: WindowLimits) -> bool:
     """Whether it matters how big the records are: a slice could hold much more than it should, were they big. Where the
     size of those that landed is known, which is told by ``record_bytes``, only a large slice is worth the time.
     """
@@ -162,9 +164,9 @@ def _in_table(ledger: TableLedger, p: SourcePartition) -> RangeSet:
     return ledger.section.covered[p] | ledger.others[p]
 
 
-def _check_topics(view: View, watermarks: Mapping[SourcePartition, Watermark]) -> None:
+def _check_topics(landing_state: LandingState, watermarks: Mapping[SourcePartition, Watermark]) -> None:
     now = {p.topic: p.topic_id for p in watermarks}
-    for table, ledger in view.ledgers.items():
+    for table, ledger in landing_state.ledgers.items():
         for p in sorted(ledger.section.starts):
             if p.topic in now and now[p.topic] != p.topic_id:
                 raise SourceError(
@@ -201,7 +203,7 @@ def _by_tables(per_table: Mapping[str, Coverage]) -> dict[tuple[str, ...], Cover
     return out
 
 
-def choose(missing: Missing, watermarks: Mapping[SourcePartition, Watermark], limits: Limits) -> Chosen:
+def choose(missing: Missing, watermarks: Mapping[SourcePartition, Watermark], limits: WindowLimits) -> Chosen:
     """Take everything, or the oldest ranges of every partition up to the limit, shared evenly over the partitions."""
     whole = missing.coverage
     needs = {p: len(s) for p, s in whole.parts.items()}
@@ -241,7 +243,7 @@ def _explain(
     shares: Mapping[SourcePartition, int],
     watermarks: Mapping[SourcePartition, Watermark],
     notes: Mapping[SourcePartition, str],
-    limits: Limits,
+    limits: WindowLimits,
 ) -> Iterable[str]:
     for p in sorted(watermarks):
         ranges = " and ".join(f"{c[p]} for {', '.join(t)}" for t, c in taken.items() if c[p]) or "nothing"
@@ -255,16 +257,16 @@ def _explain(
         yield f"{p}: {ranges}; {why}"
 
 
-def window_of(chosen: Chosen, view: View, *, landing: str, lane: str, spec_version: str) -> UUID:
+def window_of(chosen: Chosen, landing_state: LandingState, *, landing: str, lane: str, spec_version: str) -> UUID:
     """Identity of the window that takes these ranges under the ledgers' epochs."""
-    epochs = {t: ledger.section.epoch for t, ledger in view.ledgers.items()}
+    epochs = {t: ledger.section.epoch for t, ledger in landing_state.ledgers.items()}
     return window_id(landing, lane, spec_version, epochs, chosen.spans)
 
 
 def cut(
     chosen: Chosen,
-    view: View,
-    limits: Limits,
+    landing_state: LandingState,
+    limits: WindowLimits,
     *,
     landing: str,
     lane: str,
@@ -274,11 +276,11 @@ def cut(
     by what their partitions have before them in this window, so that any head of them leaves the newest.
     """
     whole = Coverage.of((s.partition, s.range) for s in chosen.spans)
-    window = window_of(chosen, view, landing=landing, lane=lane, spec_version=spec_version)
+    window = window_of(chosen, landing_state, landing=landing, lane=lane, spec_version=spec_version)
     out: list[tuple[int, Slice]] = []
     for tables, coverage in sorted(chosen.ranges.items()):
-        raised = Coverage.of(item for r in view.raised for item in r.coverage.items())
-        alone = coverage & (view.recut | raised)
+        raised = Coverage.of(item for r in landing_state.raised for item in r.coverage.items())
+        alone = coverage & (landing_state.recut | raised)
         for group, spans in _pack(coverage - alone, limits, alone):
             out.append(
                 (
@@ -288,7 +290,7 @@ def cut(
                         group=group,
                         spans=spans,
                         tables=tables,
-                        budget=_budget(spans, view),
+                        budget=_budget(spans, landing_state),
                     ),
                 )
             )
@@ -321,7 +323,7 @@ class _Bin:
         self.weight += weight
 
 
-def _pack(coverage: Coverage, limits: Limits, alone: Coverage) -> Iterable[tuple[int, tuple[Span, ...]]]:
+def _pack(coverage: Coverage, limits: WindowLimits, alone: Coverage) -> Iterable[tuple[int, tuple[Span, ...]]]:
     """Group and spans of every slice."""
     rests: dict[int, list[_Bin]] = {}
     for p, r in coverage.items():
@@ -345,7 +347,7 @@ def _pack(coverage: Coverage, limits: Limits, alone: Coverage) -> Iterable[tuple
             yield p.partition % limits.groups, (Span(p, OffsetRange(start, min(r.end, start + size))),)
 
 
-def _budget(spans: Sequence[Span], view: View) -> Budget | None:
+def _budget(spans: Sequence[Span], landing_state: LandingState) -> Budget | None:
     """The newest raised budget that touches one of the spans."""
     of = Coverage.of((s.partition, s.range) for s in spans)
-    return next((r.budget for r in reversed(view.raised) if r.coverage.overlaps(of)), None)
+    return next((r.budget for r in reversed(landing_state.raised) if r.coverage.overlaps(of)), None)

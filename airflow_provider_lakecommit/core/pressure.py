@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How much a landing's commits are behind, as its log and ledgers tell it: what admission decides by.
 
-Contract: pure, derived from a :class:`~airflow_provider_lakecommit.core.view.View`. Failures are counted by their
-evidence, per table, from the last COMMIT_COMPLETE on. *Pending* in a table are slices with files for it that are
+Contract: pure, derived from a :class:`~airflow_provider_lakecommit.core.state.LandingState`. Failures are counted by
+their evidence, per table, from the last COMMIT_COMPLETE on. *Pending* in a table are slices with files for it that are
 reported and not published, and those that an open window is still at. What the latter will write is estimated by what
 was reported so far.
 """
@@ -17,7 +17,7 @@ from uuid import UUID
 
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
 from airflow_provider_lakecommit.core.planning import Missing
-from airflow_provider_lakecommit.core.view import FailedCycle, View
+from airflow_provider_lakecommit.core.state import FailedCycle, LandingState
 
 __all__ = ["Pending", "Pressure", "only_holes", "pressure_of"]
 
@@ -72,7 +72,12 @@ class Pressure:
 
 
 def pressure_of(
-    view: View, now: datetime, *, released: Collection[UUID] = (), record_bytes: int = 0, holes: int = 0
+    landing_state: LandingState,
+    now: datetime,
+    *,
+    released: Collection[UUID] = (),
+    record_bytes: int = 0,
+    holes: int = 0,
 ) -> Pressure:
     """What a view comes to.
 
@@ -80,20 +85,20 @@ def pressure_of(
     :param record_bytes: what a record took so far; 0 when that is not known
     :param holes: see :class:`Pressure`
     """
-    live = [c for c in view.cycles.values() if c.live(now) and c.cycle.commit_id not in released]
+    live = [c for c in landing_state.cycles.values() if c.live(now) and c.cycle.commit_id not in released]
     at_work = [(c, slices) for c in live if (slices := c.unfinished)]
-    slice_files, known = _slice_files(view), record_bytes or UNKNOWN_RECORD_BYTES
+    slice_files, known = _slice_files(landing_state), record_bytes or UNKNOWN_RECORD_BYTES
     pending = {}
-    for table in view.ledgers:
-        staged = [a for a in view.accepted[table] if a.file_count(table)]
+    for table in landing_state.ledgers:
+        staged = [a for a in landing_state.accepted[table] if a.file_count(table)]
         coming = [s for _, slices in at_work for s in slices if table in s.tables]
         pending[table] = Pending(
             slices=len(staged) + len(coming),
             files=sum(a.file_count(table) for a in staged) + slice_files * len(coming),
             bytes=sum(a.report.bytes for a in staged) + known * sum(len(s) for s in coming),
         )
-    failed = {table: view.failed_in_a_row(table) for table in view.ledgers}
-    opened = sorted(view.cycles.values(), key=lambda c: c.offset)
+    failed = {table: landing_state.failed_in_a_row(table) for table in landing_state.ledgers}
+    opened = sorted(landing_state.cycles.values(), key=lambda c: c.offset)
     with_window = [n for n, c in enumerate(opened) if c.plan.slices]
     return Pressure(
         failed=failed,
@@ -108,10 +113,10 @@ def pressure_of(
     )
 
 
-def _slice_files(view: View) -> int:
+def _slice_files(landing_state: LandingState) -> int:
     """Files per slice and table, the most of any table, by all reports that are in the log still."""
-    reports = {a.report.attempt: a.report for some in view.accepted.values() for a in some}
-    reports.update({r.slice.report.attempt: r.slice.report for r in view.redundant})
+    reports = {a.report.attempt: a.report for some in landing_state.accepted.values() for a in some}
+    reports.update({r.slice.report.attempt: r.slice.report for r in landing_state.redundant})
     files: dict[str, list[int]] = {}
     for report in reports.values():
         for t in report.tables:
@@ -119,12 +124,12 @@ def _slice_files(view: View) -> int:
     return max(1, *(math.ceil(sum(n) / len(n)) for n in files.values())) if files else 1
 
 
-def only_holes(missing: Missing, view: View) -> Missing:
+def only_holes(missing: Missing, landing_state: LandingState) -> Missing:
     """Of what is missing, the ranges that pending slices of the same tables wait for."""
     reach: dict[str, dict[SourcePartition, int]] = {}
-    for table in view.ledgers:
+    for table in landing_state.ledgers:
         ends = reach.setdefault(table, {})
-        for a in view.accepted[table]:
+        for a in landing_state.accepted[table]:
             for p, r in a.coverage.items() if a.file_count(table) else ():
                 ends[p] = max(ends.get(p, 0), r.end)
     ranges = {}

@@ -14,7 +14,7 @@ from datetime import datetime
 
 from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet, SourcePartition
-from airflow_provider_lakecommit.core.view import AcceptedSlice, CycleState, TableLedger, View
+from airflow_provider_lakecommit.core.state import AcceptedSlice, CycleState, LandingState, TableLedger
 
 __all__ = ["Settlement", "Waiting", "chunks", "holes", "passed_by_all", "passed_ends", "settle", "valid_through"]
 
@@ -130,13 +130,13 @@ def passed_ends(
     return {p: (section.covered[p] | through[p]).reach(section.end(p)) for p in partitions}
 
 
-def passed_by_all(view: View) -> dict[str, Coverage]:
+def passed_by_all(landing_state: LandingState) -> dict[str, Coverage]:
     """What each table has passed and not yet in its ledger, as far as no other table lacks it: that stays true whatever
     becomes of pending slices.
     """
-    passed = {t: _passed(t, accepted) for t, accepted in view.accepted.items()}
+    passed = {t: _passed(t, accepted) for t, accepted in landing_state.accepted.items()}
     out = dict(passed)
-    for t, ledger in view.ledgers.items():
+    for t, ledger in landing_state.ledgers.items():
         complete = ledger.section.covered | ledger.others | passed[t]
         out = {name: c & complete for name, c in out.items()}
     return out

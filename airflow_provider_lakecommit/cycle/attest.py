@@ -21,14 +21,14 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
 from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, read_ledger
-from airflow_provider_lakecommit.committer.marks import attest_section
+from airflow_provider_lakecommit.committer.ledger_updates import attest_section
 from airflow_provider_lakecommit.committer.summary import has_ledger, sections_of
 from airflow_provider_lakecommit.core.log import Entry, TablePublished
 from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
 from airflow_provider_lakecommit.core.planning import Watermark
-from airflow_provider_lakecommit.cycle.renew import new_section, origin_position
-from airflow_provider_lakecommit.cycle.rim import Rim
+from airflow_provider_lakecommit.cycle.epochs import new_section, origin_position
+from airflow_provider_lakecommit.cycle.session import LandingSession
 from airflow_provider_lakecommit.cycle.write import read_entries
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
 from airflow_provider_lakecommit.kafka.source_topic import SourceState
@@ -102,35 +102,35 @@ Said = tuple[str, Mapping[SourcePartition, int], Coverage, tuple[LedgerSection, 
 Word = Callable[[_Known, SourceState], Said]
 
 
-def from_snapshot(rim: Rim, snapshot_id: int) -> Attested:
+def from_snapshot(session: LandingSession, snapshot_id: int) -> Attested:
     """The word that the table which has this snapshot holds what the ledger in it says.
 
     :raises LedgerError: no table of the landing has such a snapshot, or there is no ledger of this landing in it
     :raises WireError: the ledger in it is damaged
     """
-    tables = [(name, t) for name in rim.landing.tables if (t := rim.tables.find(name)) is not None]
+    tables = [(name, t) for name in session.landing.tables if (t := session.tables.find(name)) is not None]
     name = next((n for n, t in tables if t.metadata.snapshot_by_id(snapshot_id) is not None), None)
     if name is None:
         raise LedgerError(
-            f"no table of landing {rim.landing.name} has a snapshot {snapshot_id}; with a ledger there are: "
+            f"no table of landing {session.landing.name} has a snapshot {snapshot_id}; with a ledger there are: "
             f"{'; '.join(f'{n}: {_with_ledger(t.metadata)}' for n, t in tables) or 'none'}"
         )
 
     def word(known: _Known, _: SourceState) -> Said:
         snapshot = known.table.metadata.snapshot_by_id(snapshot_id)
         sections = sections_of(snapshot) if snapshot is not None and has_ledger(snapshot) else ()
-        own = next((s for s in sections if (s.landing, s.lane) == (rim.landing.name, rim.lane)), None)
+        own = next((s for s in sections if (s.landing, s.lane) == (session.landing.name, session.lane)), None)
         if own is None:
             raise LedgerError(
-                f"snapshot {snapshot_id} of {name} holds no ledger of landing {rim.landing.name}; these do: "
+                f"snapshot {snapshot_id} of {name} holds no ledger of landing {session.landing.name}; these do: "
                 f"{_with_ledger(known.table.metadata)}"
             )
         return f"snapshot {snapshot_id}", own.starts, own.covered, tuple(s for s in sections if s is not own)
 
-    return _said(rim, (name,), word)
+    return _said(session, (name,), word)
 
 
-def from_log(rim: Rim, tables: Sequence[str] | None = None) -> Attested:
+def from_log(session: LandingSession, tables: Sequence[str] | None = None) -> Attested:
     """The word that a table holds what the control log says was published in it. What the log has forgotten is taken to
     be in the table too: all before the oldest range of a partition that it remembers.
 
@@ -139,26 +139,28 @@ def from_log(rim: Rim, tables: Sequence[str] | None = None) -> Attested:
     """
 
     def word(known: _Known, source: SourceState) -> Said:
-        if not known.announced and known.name == rim.landing.table:
+        if not known.announced and known.name == session.landing.table:
             raise LedgerError(
-                f"control topic {rim.control.name} remembers no commit of landing {rim.landing.name} to {known.name}: "
-                f"say what it holds with `lakecommit ledger attest SPEC --at TOPIC:PARTITION=OFFSET,…`"
+                f"control topic {session.control.name} remembers no commit of landing {session.landing.name} to "
+                f"{known.name}: say what it holds with `lakecommit ledger attest SPEC --at TOPIC:PARTITION=OFFSET,…`"
             )
         landed = Coverage({p: s for p, s in known.announced.parts.items() if p in source.partitions})
         own = known.own.starts if known.own else {}
         starts = {p: _first(p, known.log, own.get(p)) for p in source.partitions}
         if unknown := sorted(p for p, start in starts.items() if start is None and source.partitions[p].high):
             raise LedgerError(
-                f"{known.name}: the log of {rim.control.name} was cut by its retention and remembers nothing of "
+                f"{known.name}: the log of {session.control.name} was cut by its retention and remembers nothing of "
                 f"{', '.join(map(str, unknown))}: say what the table holds with `lakecommit ledger attest SPEC --at "
                 f"TOPIC:PARTITION=OFFSET,…`"
             )
-        return f"the log of {rim.control.name}", {p: s or 0 for p, s in starts.items()}, landed, ()
+        return f"the log of {session.control.name}", {p: s or 0 for p, s in starts.items()}, landed, ()
 
-    return _said(rim, tables, word)
+    return _said(session, tables, word)
 
 
-def from_offsets(rim: Rim, at: Mapping[tuple[str, int], int], tables: Sequence[str] | None = None) -> Attested:
+def from_offsets(
+    session: LandingSession, at: Mapping[tuple[str, int], int], tables: Sequence[str] | None = None
+) -> Attested:
     """The word that a table holds everything below these offsets, by (topic, partition).
 
     :param tables: by default those whose ledger is not in order
@@ -184,10 +186,10 @@ def from_offsets(rim: Rim, at: Mapping[tuple[str, int], int], tables: Sequence[s
             parts[p] = RangeSet.of(OffsetRange(starts[p], offset))
         return "a person's offsets", starts, Coverage(parts), ()
 
-    return _said(rim, tables, word)
+    return _said(session, tables, word)
 
 
-def attest(rim: Rim, said: Attested) -> dict[str, Any]:
+def attest(session: LandingSession, said: Attested) -> dict[str, Any]:
     """Write it.
 
     :raises LedgerError: the ledger of a table has changed since it was looked up
@@ -195,37 +197,37 @@ def attest(rim: Rim, said: Attested) -> dict[str, Any]:
     """
     for t in said.tables:
         state = attest_section(
-            rim.tables,
+            session.tables,
             t.table,
             t.section,
             seen=t.state,
             others=t.others,
             word=t.word,
-            branch=rim.landing.branch,
+            branch=session.landing.branch,
         )
-        rim.say(f"{t.table}: the ledger is now what was attested, in snapshot {state.snapshot_id}")
+        session.log(f"{t.table}: the ledger is now what was attested, in snapshot {state.snapshot_id}")
     return {"attested": {t.table: {str(p): t.section.end(p) for p in sorted(said.marks)} for t in said.tables}}
 
 
-def _said(rim: Rim, tables: Sequence[str] | None, word: Word) -> Attested:
-    rim.control.ensure()
-    source = rim.source.watermarks()
-    log = _log(rim)
-    known = [_known(rim, name, log) for name in tables or rim.landing.tables]
+def _said(session: LandingSession, tables: Sequence[str] | None, word: Word) -> Attested:
+    session.control.ensure()
+    source = session.source.watermarks()
+    log = _log(session)
+    known = [_known(session, name, log) for name in tables or session.landing.tables]
     if tables is None:
         known = [k for k in known if k.own is None or k.state.condition is not Condition.PRESENT]
         if not known:
             raise LedgerError(
-                f"every table of landing {rim.landing.name} has its ledger; to set one all the same, name it: "
-                f"`--table {rim.landing.table}`"
+                f"every table of landing {session.landing.name} has its ledger; to set one all the same, name it: "
+                f"`--table {session.landing.table}`"
             )
-    return Attested(tables=tuple(_one(rim, k, source, word) for k in known), marks=source.partitions)
+    return Attested(tables=tuple(_one(session, k, source, word) for k in known), marks=source.partitions)
 
 
-def _one(rim: Rim, known: _Known, source: SourceState, word: Word) -> AttestedTable:
+def _one(session: LandingSession, known: _Known, source: SourceState, word: Word) -> AttestedTable:
     told, starts, covered, others = word(known, source)
     _check(known.name, starts, covered, source)
-    section = new_section(rim, source, starts, covered, origin_position(rim), before=known.own)
+    section = new_section(session, source, starts, covered, origin_position(session), before=known.own)
     return AttestedTable(
         table=known.name,
         word=told,
@@ -253,15 +255,15 @@ def _check(name: str, starts: Mapping[SourcePartition, int], covered: Coverage, 
             raise SourceError(f"{name} cannot hold {p} {s}: the partition {end}; is this the right cluster?")
 
 
-def _known(rim: Rim, name: str, log: _Log) -> _Known:
-    table = rim.tables.load(name)
-    state = read_ledger(table.metadata, rim.landing.branch)
-    return _Known(name=name, table=table, state=state, own=state.section(rim.landing.name, rim.lane), log=log)
+def _known(session: LandingSession, name: str, log: _Log) -> _Known:
+    table = session.tables.load(name)
+    state = read_ledger(table.metadata, session.landing.branch)
+    return _Known(name=name, table=table, state=state, own=state.section(session.landing.name, session.lane), log=log)
 
 
-def _log(rim: Rim) -> _Log:
-    log = rim.control.read(rim.control.partition_for(rim.landing.group_id), None)
-    return _Log(entries=read_entries(log.records, rim.landing.name, rim.lane), begin=log.begin)
+def _log(session: LandingSession) -> _Log:
+    log = session.control.read(session.control.partition_for(session.landing.group_id), None)
+    return _Log(entries=read_entries(log.records, session.landing.name, session.lane), begin=log.begin)
 
 
 def _first(p: SourcePartition, log: _Log, known: int | None) -> int | None:

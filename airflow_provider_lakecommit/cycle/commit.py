@@ -2,10 +2,10 @@
 """The tables of one landing, committed in turns: each alone on its table, none held up by another.
 
 Contract: each table is prepared in one turn and published in another, in the order of the landing. A table goes on when
-the one before it is done, or does not come back within :data:`PATIENCE` seconds; so one that hangs or fails delays no
-other by more than that, and where all is well the durable steps have one order. Work is handed in as an
-:class:`~airflow_provider_lakecommit.committer.desk.Errand` that is about a :class:`TableCommit`; what else is done in a
-turn (an audit) is not known here.
+the one before it is done, or does not come back within :data:`NEXT_TABLE_AFTER` seconds; so one that hangs or fails
+delays no other by more than that, and where all is well the durable steps have one order. Work is handed in as an
+:class:`~airflow_provider_lakecommit.committer.executor.TableTask` that is about a :class:`TableCommit`; what else is
+done in a turn (an audit) is not known here.
 
 Invariants: the cycle is looked up once, with the tables that are known by then; if it is complete nothing is published.
 A table publishes on the newest look there is, and one that came late on a look of its own. The control position moves
@@ -25,19 +25,19 @@ from functools import partial
 from typing import Any, Literal
 from uuid import UUID
 
-from airflow_provider_lakecommit.committer.desk import Committer
-from airflow_provider_lakecommit.committer.pool import ExitError
-from airflow_provider_lakecommit.core.view import CycleState, TableLedger
-from airflow_provider_lakecommit.cycle.past import look_up
+from airflow_provider_lakecommit.committer.blocking_pool import ExitError
+from airflow_provider_lakecommit.committer.executor import Committer
+from airflow_provider_lakecommit.core.state import CycleState, TableLedger
 from airflow_provider_lakecommit.cycle.prepare import PreparedTable, prepare_table
 from airflow_provider_lakecommit.cycle.publish import TablePublisher
 from airflow_provider_lakecommit.cycle.results import CycleTicket, PublishedSnapshot
-from airflow_provider_lakecommit.cycle.rim import Look, Rim
+from airflow_provider_lakecommit.cycle.resume import look_up
+from airflow_provider_lakecommit.cycle.session import FoldedLog, LandingSession
 from airflow_provider_lakecommit.exceptions import ClosedError, LakecommitError
 
-__all__ = ["PATIENCE", "TableCommit", "TableCommits", "own_cycle"]
+__all__ = ["NEXT_TABLE_AFTER", "TableCommit", "TableCommits", "own_cycle"]
 
-PATIENCE = 3.0
+NEXT_TABLE_AFTER = 3.0
 """Seconds that a table of a landing waits for the one before it."""
 
 Step = Literal["prepare", "publish", "trim"]
@@ -45,7 +45,7 @@ Step = Literal["prepare", "publish", "trim"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableCommit:
-    """What an errand is about. ``table`` is known from the step ``publish`` on: its ledger, schema and head."""
+    """What a table task is about. ``table`` is known from the step ``publish`` on: its ledger, schema and head."""
 
     landing: str
     lane: str
@@ -64,11 +64,11 @@ class TableCommits:
     :ivar state: the cycle at the first look
     """
 
-    rim: Rim
+    session: LandingSession
     ticket: CycleTicket
     voided: dict[UUID, str] = field(default_factory=dict)
     failures: dict[str, Exception] = field(default_factory=dict)
-    look: Look | None = None
+    folded: FoldedLog | None = None
     state: CycleState | None = None
     ledgers: dict[str, TableLedger] = field(default_factory=dict)
     _published: dict[str, list[PublishedSnapshot]] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class TableCommits:
 
     @property
     def published(self) -> tuple[PublishedSnapshot, ...]:
-        return tuple(p for name in self.rim.landing.tables for p in self._published.get(name, ()))
+        return tuple(p for name in self.session.landing.tables for p in self._published.get(name, ()))
 
     @property
     def complete(self) -> bool:
@@ -95,16 +95,16 @@ class TableCommits:
         finally:
             _cancel(running)
         found = [_found(each) for each in preparing]
-        self._account(name for name, table in zip(self.rim.landing.tables, found, strict=True) if table is None)
+        self._account(name for name, table in zip(self.session.landing.tables, found, strict=True) if table is None)
         return tuple(table for table in found if table is not None)
 
     async def run(self, committer: Committer) -> None:
         """Prepare and publish every table."""
-        tables = self.rim.landing.tables
+        tables = self.session.landing.tables
         running: list[asyncio.Task[Any]] = []
         try:
             preparing = await self._preparing(committer, running)
-            await asyncio.wait(preparing, timeout=PATIENCE)
+            await asyncio.wait(preparing, timeout=NEXT_TABLE_AFTER)
             publish = [partial(self._publish, committer, n, preparing) for n in range(len(tables))]
             await asyncio.wait(await _in_order(publish, running))
         finally:
@@ -127,7 +127,7 @@ class TableCommits:
         if self._blind is not None:
             raise self._blind
 
-    def look_at(self, known: Sequence[TableLedger]) -> Look:
+    def look_at(self, known: Sequence[TableLedger]) -> FoldedLog:
         """The newest look, of the given tables at least.
 
         :raises LakecommitError: the log cannot be read; then it is not tried again
@@ -136,30 +136,32 @@ class TableCommits:
             if self._blind is not None:
                 raise self._blind
             try:
-                if self.look is None:
-                    look = self.rim.look(known)
-                    self.state = own_cycle(self.rim, self.ticket, look)
-                    self.look = look
-                elif {t.table for t in known} - {t.table for t in self.look.ledgers}:
-                    self.look = self.rim.look([self.ledgers.get(t.table, t) for t in known])
+                if self.folded is None:
+                    folded = self.session.read_state(known)
+                    self.state = own_cycle(self.session, self.ticket, folded)
+                    self.folded = folded
+                elif {t.table for t in known} - {t.table for t in self.folded.ledgers}:
+                    self.folded = self.session.read_state([self.ledgers.get(t.table, t) for t in known])
             except LakecommitError as e:
                 self._blind = e
                 raise
-            return self.look
+            return self.folded
 
     # -- one table ----------------------------------------------------------------------------------------------------
 
     async def _preparing(
         self, committer: Committer, running: list[asyncio.Task[Any]]
     ) -> list[asyncio.Task[PreparedTable | None]]:
-        return await _in_order([partial(self._prepare, committer, n) for n in self.rim.landing.tables], running)
+        return await _in_order([partial(self._prepare, committer, n) for n in self.session.landing.tables], running)
 
     async def _prepare(self, committer: Committer, name: str) -> PreparedTable | None:
         """``None`` if it has no ledger of this lane, or failed."""
         about = self._about(name, "prepare")
         found: PreparedTable | None = None
         with _Kept(self, name):
-            found = await committer.change(self.rim.key(name), partial(prepare_table, self.rim, name), about=about)
+            found = await committer.run_exclusive(
+                self.session.key(name), partial(prepare_table, self.session, name), about=about
+            )
             if found is None:
                 self._done.add(name)
         return found
@@ -173,32 +175,34 @@ class TableCommits:
         if table is None or self._others:
             return
         known = [found for each in preparing if (found := _found(each)) is not None]
-        without = [name for name in self.rim.landing.tables if name not in {t.name for t in known}]
+        without = [name for name in self.session.landing.tables if name not in {t.name for t in known}]
         whole = all(name in self._done for name in without)
         about = self._about(table.name, "publish", table)
         call = partial(self._published_by, table, [t.ledger for t in known], whole)
         with _Kept(self, table.name):
-            await committer.change(self.rim.key(table.name), call, about=about)
+            await committer.run_exclusive(self.session.key(table.name), call, about=about)
             self._done.add(table.name)
 
     def _published_by(self, table: PreparedTable, known: Sequence[TableLedger], whole: bool) -> None:
         """In a thread."""
-        look = self.look_at(known)
+        folded = self.look_at(known)
         if self.complete:
             return
-        publisher = TablePublisher(rim=self.rim, ticket=self.ticket, table=table, whole=whole)
+        publisher = TablePublisher(session=self.session, ticket=self.ticket, table=table, whole=whole)
         try:
-            look = publisher.run(look, self._published.setdefault(table.name, []), self.voided)
+            folded = publisher.run(folded, self._published.setdefault(table.name, []), self.voided)
         finally:
             with self._lock:
                 self.ledgers[table.name] = publisher.table.ledger
         with self._lock:
-            if self.look is None or len(look.ledgers) >= len(self.look.ledgers):
-                self.look = look
+            if self.folded is None or len(folded.ledgers) >= len(self.folded.ledgers):
+                self.folded = folded
 
     def _about(self, name: str, step: Step, table: PreparedTable | None = None) -> TableCommit:
-        landing, commit_id = self.rim.landing.name, self.ticket.commit_id
-        return TableCommit(landing=landing, lane=self.rim.lane, commit_id=commit_id, name=name, step=step, table=table)
+        landing, commit_id = self.session.landing.name, self.ticket.commit_id
+        return TableCommit(
+            landing=landing, lane=self.session.lane, commit_id=commit_id, name=name, step=step, table=table
+        )
 
     def _account(self, names: Iterable[str]) -> None:
         for name in names:
@@ -211,7 +215,7 @@ class TableCommits:
             self._done.add(name)
             return
         if isinstance(error, LakecommitError):
-            self.rim.say(f"{name}: {error}")
+            self.session.log(f"{name}: {error}")
             self.failures[name] = error
             return
         if isinstance(error, Exception):
@@ -235,9 +239,9 @@ class _Kept:
         return True
 
 
-def own_cycle(rim: Rim, ticket: CycleTicket, look: Look) -> CycleState | None:
+def own_cycle(session: LandingSession, ticket: CycleTicket, folded: FoldedLog) -> CycleState | None:
     """The run's cycle. A later cycle may have closed it, so that no ledger needs its part of the log any more."""
-    return look.view.cycles.get(ticket.commit_id) or look_up(rim, ticket)
+    return folded.state.cycles.get(ticket.commit_id) or look_up(session, ticket)
 
 
 def _found(preparing: asyncio.Task[PreparedTable | None]) -> PreparedTable | None:
@@ -254,7 +258,7 @@ async def _in_order(works: Sequence[Callable[[], Any]], running: list[asyncio.Ta
     tasks: list[asyncio.Task[Any]] = []
     for work in works:
         if tasks:
-            await asyncio.wait(tasks, timeout=PATIENCE)
+            await asyncio.wait(tasks, timeout=NEXT_TABLE_AFTER)
         tasks.append(asyncio.create_task(work()))
         running.append(tasks[-1])
     return tasks

@@ -24,8 +24,8 @@ from airflow_provider_lakecommit.core.headroom import (
     threshold_of,
 )
 from airflow_provider_lakecommit.core.offsets import SourcePartition
-from airflow_provider_lakecommit.core.view import View
-from airflow_provider_lakecommit.cycle.rim import Look, Rim
+from airflow_provider_lakecommit.core.state import LandingState
+from airflow_provider_lakecommit.cycle.session import FoldedLog, LandingSession
 from airflow_provider_lakecommit.kafka.source_topic import First, SourceState
 
 __all__ = ["Watch", "ask", "plan_lines", "plan_threshold", "sharpened", "warnings"]
@@ -55,15 +55,22 @@ class Watch:
         return tuple(sorted(known.values(), key=_urgency))
 
 
-def ask(rim: Rim, view: View, source: SourceState, threshold: timedelta, *, patience: float = PLAN_SECONDS) -> Watch:
+def ask(
+    session: LandingSession,
+    landing_state: LandingState,
+    source: SourceState,
+    threshold: timedelta,
+    *,
+    timeout: float = PLAN_SECONDS,
+) -> Watch:
     """Ask about every partition that has unread offsets.
 
-    :param patience: seconds to wait for the topics' settings; none, if :meth:`SourceTopics.ask_retention` was called
+    :param timeout: seconds to wait for the topics' settings; none, if :meth:`SourceTopics.ask_retention` was called
         early enough
     """
-    began, now = time.monotonic(), rim.now()
-    unread = oldest_unread(view, source.partitions)
-    kept = rim.source.retentions(patience) if unread else {}
+    began, now = time.monotonic(), session.now()
+    unread = oldest_unread(landing_state, source.partitions)
+    kept = session.source.retentions(timeout) if unread else {}
     asked = [
         Headroom(
             partition=p,
@@ -80,15 +87,15 @@ def ask(rim: Rim, view: View, source: SourceState, threshold: timedelta, *, pati
         if h.retention is not None
         for t in first_times(h.retention, now, threshold, few=len(asked) <= FEW)
     ]
-    return Watch(began=began, threshold=threshold, asked=asked, answers=rim.source.ask_first_since(times))
+    return Watch(began=began, threshold=threshold, asked=asked, answers=session.source.ask_first_since(times))
 
 
-def plan_threshold(rim: Rim, look: Look) -> timedelta:
+def plan_threshold(session: LandingSession, folded: FoldedLog) -> timedelta:
     """Below which headroom a plan warns: by the landing's timeout, and by how often it ran so far."""
-    return threshold_of(rim.landing.completion_timeout, interval_of(look.entries))
+    return threshold_of(session.landing.completion_timeout, interval_of(folded.entries))
 
 
-def sharpened(rim: Rim, found: Iterable[Headroom], *, seconds: float) -> tuple[Headroom, ...]:
+def sharpened(session: LandingSession, found: Iterable[Headroom], *, seconds: float) -> tuple[Headroom, ...]:
     """Ask on until each is known well enough, or the time is over."""
     deadline = time.monotonic() + seconds
     known = {h.partition: h for h in found}
@@ -96,7 +103,7 @@ def sharpened(rim: Rim, found: Iterable[Headroom], *, seconds: float) -> tuple[H
         times = [(h.partition, t) for h in known.values() if (t := next_time(h)) is not None]
         if not times or time.monotonic() >= deadline:
             break
-        for p, at, first in rim.source.ask_first_since(times)(deadline - time.monotonic()):
+        for p, at, first in session.source.ask_first_since(times)(deadline - time.monotonic()):
             known[p] = known[p].learn(at, first)
     return tuple(sorted(known.values(), key=_urgency))
 
@@ -111,12 +118,12 @@ def warnings(found: Iterable[Headroom], threshold: timedelta) -> tuple[str, ...]
     )
 
 
-def plan_lines(rim: Rim, watch: Watch) -> tuple[str, ...]:
+def plan_lines(session: LandingSession, watch: Watch) -> tuple[str, ...]:
     """For the log of a plan: what is short, which is also said aloud, or else the shortest of all."""
     found = watch.found()
     short = warnings(found, watch.threshold)
     for line in short:
-        rim.say(f"WARNING: {line}")
+        session.log(f"WARNING: {line}")
     return short or tuple(f"{h.partition}: {h}" for h in found[:1])
 
 

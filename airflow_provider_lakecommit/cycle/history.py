@@ -22,8 +22,8 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
 from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, ancestry, read_ledger, tag_name
-from airflow_provider_lakecommit.committer.summary import Kind, has_ledger, record_of, sections_of
-from airflow_provider_lakecommit.cycle.verify import AddedFile, Finding, LandingSnapshot, Level, TableHistory
+from airflow_provider_lakecommit.committer.summary import SnapshotKind, has_ledger, record_of, sections_of
+from airflow_provider_lakecommit.cycle.verify import AddedFile, Finding, LandingSnapshot, Severity, TableHistory
 from airflow_provider_lakecommit.exceptions import TableError, WireError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 
@@ -33,7 +33,7 @@ KEPT_FOR_EVER = (1 << 63) - 1
 
 
 @dataclass(slots=True, kw_only=True)
-class _Reading:
+class _HistoryReading:
     """One table while it is read."""
 
     name: str
@@ -41,10 +41,10 @@ class _Reading:
     problems: list[Finding] = field(default_factory=list)
 
     def wrong(self, text: str, snapshot_id: int | None = None) -> None:
-        self.problems.append(Finding(level=Level.WRONG, table=self.name, snapshot_id=snapshot_id, text=text))
+        self.problems.append(Finding(level=Severity.WRONG, table=self.name, snapshot_id=snapshot_id, text=text))
 
     def note(self, text: str, snapshot_id: int | None = None) -> None:
-        self.problems.append(Finding(level=Level.NOTE, table=self.name, snapshot_id=snapshot_id, text=text))
+        self.problems.append(Finding(level=Severity.NOTE, table=self.name, snapshot_id=snapshot_id, text=text))
 
 
 def read_history(
@@ -57,9 +57,9 @@ def read_history(
     """
     table = tables.find(name)
     if table is None:
-        absent = Finding(level=Level.WRONG, table=name, text="there is no such table")
+        absent = Finding(level=Severity.WRONG, table=name, text="there is no such table")
         return TableHistory(table=name, snapshots=(), whole=True, problems=(absent,))
-    reading = _Reading(name=name, table=table)
+    reading = _HistoryReading(name=name, table=table)
     try:
         state = read_ledger(table.metadata, branch)
     except (WireError, TableError) as e:
@@ -92,7 +92,7 @@ def read_history(
     )
 
 
-def _judge_ledger(reading: _Reading, metadata: TableMetadata, state: LedgerState) -> None:
+def _judge_ledger(reading: _HistoryReading, metadata: TableMetadata, state: LedgerState) -> None:
     match state.condition:
         case Condition.ABSENT:
             reading.note("nothing was landed in this table yet")
@@ -119,13 +119,13 @@ def _judge_ledger(reading: _Reading, metadata: TableMetadata, state: LedgerState
 
 def _begins(first: LandingSnapshot) -> bool:
     """Is this the first landing snapshot that the table ever had?"""
-    return first.record.kind in (Kind.ORIGIN, Kind.INIT) and {name for name, _ in first.sections} == {
+    return first.record.kind in (SnapshotKind.ORIGIN, SnapshotKind.INIT) and {name for name, _ in first.sections} == {
         first.record.landing
     }
 
 
 def _landing_snapshots(
-    reading: _Reading, line: Iterable[Snapshot], entries: Iterable[ManifestEntry]
+    reading: _HistoryReading, line: Iterable[Snapshot], entries: Iterable[ManifestEntry]
 ) -> Iterator[LandingSnapshot]:
     at_head: dict[int, list[AddedFile]] = {}
     for e in entries:
@@ -146,7 +146,7 @@ def _landing_snapshots(
         yield LandingSnapshot(record=record, sections={(s.landing, s.lane): s for s in sections}, files=tuple(files))
 
 
-def _entries(reading: _Reading, snapshot: Snapshot) -> Iterator[ManifestEntry]:
+def _entries(reading: _HistoryReading, snapshot: Snapshot) -> Iterator[ManifestEntry]:
     """The data files that a snapshot holds."""
     io = reading.table.io
     try:
@@ -166,7 +166,7 @@ def _is_local(location: str) -> bool:
     return urlsplit(location).scheme in ("", "file")
 
 
-def _look_for_files(reading: _Reading, io: FileIO, entries: Iterable[ManifestEntry]) -> None:
+def _look_for_files(reading: _HistoryReading, io: FileIO, entries: Iterable[ManifestEntry]) -> None:
     for entry in entries:
         told = entry.data_file
         try:

@@ -25,26 +25,26 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from uuid import UUID
 
-from airflow_provider_lakecommit.committer.desk import CommitterThread
+from airflow_provider_lakecommit.committer.executor import CommitterThread
 from airflow_provider_lakecommit.core.model import Cycle
 from airflow_provider_lakecommit.cycle.close import close_cycle
 from airflow_provider_lakecommit.cycle.open import open_cycle
 from airflow_provider_lakecommit.cycle.results import Closed, GroupResult, GroupTicket, Opened
-from airflow_provider_lakecommit.cycle.rim import Rim, RunIdentity
 from airflow_provider_lakecommit.cycle.run import REPORTED, CycleOutcome, Written, first_of
 from airflow_provider_lakecommit.cycle.secrets import secrets_for
+from airflow_provider_lakecommit.cycle.session import LandingSession, RunIdentity
 from airflow_provider_lakecommit.cycle.write import group_job, group_result
 from airflow_provider_lakecommit.engines.base import EarlierWorkError, Engine
 from airflow_provider_lakecommit.exceptions import LakecommitError, SparkJobError
 from airflow_provider_lakecommit.spark.job import AGAIN, DONE, SliceResult, WindowJob
 
-__all__ = ["MOST_IDLE_CYCLES", "Lander"]
+__all__ = ["MOST_IDLE_CYCLES", "LandingRunner"]
 
 MOST_IDLE_CYCLES = 4
 """Cycles in a row without any progress before a run gives up: one more than it takes to block a range by name."""
 PAUSES = (0.5, 2.0, 5.0)
 """Seconds before the next cycle after one, two, more idle cycles whose reason may pass by itself."""
-HELD_PAUSES = (0.0, 2.0, 10.0, 30.0)
+REFUSED_PAUSES = (0.0, 2.0, 10.0, 30.0)
 """Seconds before the next cycle after one, two, more in a row without an admitted window; after one more the run ends.
 The first costs nothing: that cycle's own commit may have cleared the state.
 """
@@ -55,33 +55,33 @@ Outcome = Sequence[SliceResult] | SparkJobError
 """What an engine knows of a job's slices, or why the job ended early."""
 
 
-class Lander:
+class LandingRunner:
     """The cycles of one run.
 
     :param identify: the identity of the run's n-th cycle
     :param release: tells which open cycles are of dead processes, so that their claims end
-    :param desk: where others commit too; without one, each cycle makes its own
+    :param executor: where others commit too; without one, each cycle makes its own
     :param early: have the engine start while the cycle is opened, also when it then turns out that there is nothing to
         do; for engines that cost next to nothing
     """
 
     def __init__(
         self,
-        rim: Rim,
+        session: LandingSession,
         engine: Engine,
         identify: Callable[[int], RunIdentity],
         *,
         release: Callable[[Cycle], bool] = lambda _: False,
-        desk: CommitterThread | None = None,
+        executor: CommitterThread | None = None,
         early: bool = False,
     ) -> None:
-        self._rim = rim
+        self._session = session
         self._engine = engine
         self._identify = identify
         self._release = release
-        self._desk = desk
+        self._executor = executor
         self._early = early
-        self._say = rim.say
+        self._log = session.log
         self._writing: tuple[GroupTicket, ...] = ()
         self._told_to_stop = False
 
@@ -92,18 +92,18 @@ class Lander:
         :raises LakecommitError: what keeps a cycle from being opened or closed, that none of them moves anything, or
             that the run was told to stop
         """
-        number, idle, held = first, 0, 0
+        number, idle, refused = first, 0, 0
         while True:
             outcome = self.cycle(number)
             yield outcome
             number += 1
             if outcome.final or number - first == most:
                 return
-            held = held + 1 if outcome.put_off and not outcome.closed.published else 0
-            if outcome.put_off:
-                if held > len(HELD_PAUSES):
+            refused = refused + 1 if outcome.deferred and not outcome.closed.published else 0
+            if outcome.deferred:
+                if refused > len(REFUSED_PAUSES):
                     return
-                self._pause(HELD_PAUSES[max(held, 1) - 1])
+                self._pause(REFUSED_PAUSES[max(refused, 1) - 1])
                 continue
             idle = 0 if outcome.progress else idle + 1
             if idle >= MOST_IDLE_CYCLES:
@@ -118,18 +118,18 @@ class Lander:
             never for what became of a job
         """
         self._go_on_or_stop()
-        who, seconds, began = self._identify(number), {}, time.monotonic()
+        run, seconds, began = self._identify(number), {}, time.monotonic()
         starting = _Beside(self._engine.start) if self._early else None
         dead: set[UUID] = set()
         try:
-            opened = open_cycle(self._rim, who, release=lambda cycle: self._released(cycle, dead))
+            opened = open_cycle(self._session, run, release=lambda cycle: self._released(cycle, dead))
         except LakecommitError:
             if starting:
                 starting.wait()
             raise
         seconds["open"] = time.monotonic() - began
         for commit_id in dead:
-            self._say(f"cycle {commit_id} is of a process that is gone: its claims end, what it reported is kept")
+            self._log(f"cycle {commit_id} is of a process that is gone: its claims end, what it reported is kept")
         self._tell(number, opened)
         if opened.finished:
             lacking = tuple(map(str, opened.lacking))
@@ -141,10 +141,10 @@ class Lander:
             if not self._told_to_stop:
                 # The run cannot go on; what others have reported is published all the same. This error tells more.
                 with suppress(LakecommitError):
-                    close_cycle(self._rim, who, opened.ticket, desk=self._desk)
+                    close_cycle(self._session, run, opened.ticket, executor=self._executor)
             raise
         began = time.monotonic()
-        closed = close_cycle(self._rim, who, opened.ticket, desk=self._desk)
+        closed = close_cycle(self._session, run, opened.ticket, executor=self._executor)
         seconds["close"] = time.monotonic() - began
         return CycleOutcome(
             number=number, opened=opened, written=written, closed=closed, seconds=seconds, released=len(dead)
@@ -155,19 +155,19 @@ class Lander:
         self._told_to_stop = True
         self._engine.stop()
 
-    def farewell(self) -> None:
+    def report_interrupted(self) -> None:
         """After an interruption: what is saved, and what will be read again."""
         if self._writing:
             for ticket in self._writing:
                 self._say_what_is_safe(ticket)
-            self._say("what is reported is published by the next run")
+            self._log("what is reported is published by the next run")
         else:
-            self._say("nothing was being written; what is in the tables stays, the next run goes on from there")
+            self._log("nothing was being written; what is in the tables stays, the next run goes on from there")
 
     def _go_on_or_stop(self) -> None:
         if self._told_to_stop:
-            self.farewell()
-            raise SparkJobError(f"landing {self._rim.landing.name} was told to stop")
+            self.report_interrupted()
+            raise SparkJobError(f"landing {self._session.landing.name} was told to stop")
 
     def _pause(self, seconds: float) -> None:
         """Wait, unless told to stop meanwhile."""
@@ -183,14 +183,14 @@ class Lander:
     def _tell(self, number: int, opened: Opened) -> None:
         what = f"cycle {number} ({opened.ticket.commit_id})"
         if not opened.slices:
-            self._say(f"{what}: {opened.plan.reason or opened.note or 'nothing was granted'}")
+            self._log(f"{what}: {opened.plan.reason or opened.note or 'nothing was granted'}")
             return
         records = sum(len(s) for s in opened.slices)
         left = f", {opened.plan.left} left for later" if opened.plan.left else ""
         note = f"; {opened.note}" if opened.note else ""
-        self._say(f"{what}: {records} offsets in {len(opened.slices)} slices, {len(opened.groups)} groups{left}{note}")
+        self._log(f"{what}: {records} offsets in {len(opened.slices)} slices, {len(opened.groups)} groups{left}{note}")
         for line in opened.explain:
-            self._say(f"  {line}")
+            self._log(f"  {line}")
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
@@ -213,7 +213,7 @@ class Lander:
         return sum((self._written(t, jobs[t.group], outcomes.get(t.group, ())) for t in tickets), Written())
 
     def _job(self, ticket: GroupTicket) -> WindowJob | None:
-        return group_job(self._rim.landing, self._rim.control, ticket, self._rim.tables.name)
+        return group_job(self._session.landing, self._session.control, ticket, self._session.tables.name)
 
     def _run_all(self, jobs: dict[int, WindowJob | None], tickets: Sequence[GroupTicket]) -> dict[int, Outcome]:
         """Run the jobs side by side. Where the work of an earlier attempt was waited for in place of a job, it is
@@ -230,7 +230,7 @@ class Lander:
     def _side_by_side(self, jobs: Iterable[WindowJob | None]) -> dict[int, Outcome]:
         todo = [job for job in jobs if job is not None]
         try:
-            secrets = secrets_for(self._rim.tables, self._rim.kafka, todo, say=self._say)
+            secrets = secrets_for(self._session.tables, self._session.kafka, todo, log=self._log)
         except LakecommitError as e:
             return {job.group: SparkJobError(f"the Spark job of group {job.group} did not begin: {e}") for job in todo}
         pool = ThreadPoolExecutor(max_workers=max(1, len(todo)), thread_name_prefix="group")
@@ -258,11 +258,11 @@ class Lander:
         return Written(slices=+before + now, unfinished=tuple(f"not reported: {s}" for s in result.left), died=died)
 
     def _result(self, ticket: GroupTicket) -> GroupResult:
-        return group_result(self._rim.landing, self._rim.control, ticket)
+        return group_result(self._session.landing, self._session.control, ticket)
 
     def _say_what_is_safe(self, ticket: GroupTicket) -> GroupResult:
         result = self._result(ticket)
-        self._say(f"group {ticket.group}: {_safe(result)}")
+        self._log(f"group {ticket.group}: {_safe(result)}")
         return result
 
 

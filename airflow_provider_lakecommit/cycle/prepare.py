@@ -24,8 +24,8 @@ from airflow_provider_lakecommit.committer.ledger import LedgerState, read_ledge
 from airflow_provider_lakecommit.core.log import SliceReported
 from airflow_provider_lakecommit.core.model import LedgerSection, TableTarget
 from airflow_provider_lakecommit.core.offsets import Coverage
-from airflow_provider_lakecommit.core.view import TableLedger
-from airflow_provider_lakecommit.cycle.renew import (
+from airflow_provider_lakecommit.core.state import TableLedger
+from airflow_provider_lakecommit.cycle.epochs import (
     first_offsets,
     joined,
     new_section,
@@ -33,7 +33,7 @@ from airflow_provider_lakecommit.cycle.renew import (
     own_section,
     renewed,
 )
-from airflow_provider_lakecommit.cycle.rim import Rim
+from airflow_provider_lakecommit.cycle.session import LandingSession
 from airflow_provider_lakecommit.cycle.tables import table_of
 from airflow_provider_lakecommit.cycle.targets import check_fit, target_of
 from airflow_provider_lakecommit.cycle.write import read_entries
@@ -83,7 +83,7 @@ class Prepared:
         return tuple(target_of(t.name, t.table, t.ledger.section.epoch) for t in self.tables)
 
 
-def prepare(rim: Rim, source: SourceState, *, dry: bool = False) -> Prepared:
+def prepare(session: LandingSession, source: SourceState, *, dry: bool = False) -> Prepared:
     """Everything a plan needs of the tables.
 
     :param dry: write nothing; what would be made is only thought
@@ -94,77 +94,77 @@ def prepare(rim: Rim, source: SourceState, *, dry: bool = False) -> Prepared:
     :raises SpecWaits: a spec change has to wait for a commit
     """
     out: list[PreparedTable] = []
-    for name in rim.landing.tables:
-        table = table_of(rim, name, dry=dry, before_making=partial(_check_first_run, rim))
-        state = read_ledger(table.metadata, rim.landing.branch)
+    for name in session.landing.tables:
+        table = table_of(session, name, dry=dry, before_making=partial(_check_first_run, session))
+        state = read_ledger(table.metadata, session.landing.branch)
         require_ledger(state, name)
-        _check_alone(rim, name, state, source)
-        if state.section(rim.landing.name, rim.lane) is None:
-            _check_first_run(rim, name)
-            check_fit(rim.landing, target_of(name, table, rim.new_id()))
-            section = _origin(rim, source, out[0].ledger.section if out else None)
-            state = _thought(state, section) if dry else joined(rim, name, table, state, section)
+        _check_alone(session, name, state, source)
+        if state.section(session.landing.name, session.lane) is None:
+            _check_first_run(session, name)
+            check_fit(session.landing, target_of(name, table, session.new_id()))
+            section = _origin(session, source, out[0].ledger.section if out else None)
+            state = _thought(state, section) if dry else joined(session, name, table, state, section)
         elif not dry:
-            state = renewed(rim, name, state, source, out[0].ledger.section if out else None)
-        out.append(prepared_table(rim, name, table, state))
-    _check_cluster(rim, source, out)
+            state = renewed(session, name, state, source, out[0].ledger.section if out else None)
+        out.append(prepared_table(session, name, table, state))
+    _check_cluster(session, source, out)
     return Prepared(tables=tuple(out))
 
 
-def prepare_for_commit(rim: Rim) -> Prepared:
+def prepare_for_commit(session: LandingSession) -> Prepared:
     """The tables that have a ledger of this lane, as they are now; each failure is kept apart."""
     out: list[PreparedTable] = []
     failures: dict[str, Exception] = {}
-    for name in rim.landing.tables:
+    for name in session.landing.tables:
         try:
-            if (found := prepare_table(rim, name)) is not None:
+            if (found := prepare_table(session, name)) is not None:
                 out.append(found)
         except LakecommitError as e:
-            rim.say(f"{name}: {e}")
+            session.log(f"{name}: {e}")
             failures[name] = e
     return Prepared(tables=tuple(out), failures=failures)
 
 
-def prepare_table(rim: Rim, name: str) -> PreparedTable | None:
+def prepare_table(session: LandingSession, name: str) -> PreparedTable | None:
     """A table as it is now, if it has a ledger of this lane.
 
     :raises LakecommitError: it cannot be read, or needs a person
     """
-    table = rim.tables.load(name)
-    state = read_ledger(table.metadata, rim.landing.branch)
+    table = session.tables.load(name)
+    state = read_ledger(table.metadata, session.landing.branch)
     require_ledger(state, name)
-    if state.section(rim.landing.name, rim.lane) is None:
-        _check_first_run(rim, name)
+    if state.section(session.landing.name, session.lane) is None:
+        _check_first_run(session, name)
         return None
-    return prepared_table(rim, name, table, renewed(rim, name, state, None, None))
+    return prepared_table(session, name, table, renewed(session, name, state, None, None))
 
 
-def _origin(rim: Rim, source: SourceState, data: LedgerSection | None) -> LedgerSection:
+def _origin(session: LandingSession, source: SourceState, data: LedgerSection | None) -> LedgerSection:
     """The first section of a lane: at ``start`` for the data table, at the data table's end for one that joins
     later.
     """
     if data is None:
-        starts, control = first_offsets(source.partitions, rim.landing.start), origin_position(rim)
+        starts, control = first_offsets(source.partitions, session.landing.start), origin_position(session)
     else:
         starts = {p: data.end(p) for p in data.starts.keys() | source.partitions.keys()}
         control = data.control
-    return new_section(rim, source, starts, Coverage(), control)
+    return new_section(session, source, starts, Coverage(), control)
 
 
-def remembered(rim: Rim, name: str) -> set[UUID]:
+def remembered(session: LandingSession, name: str) -> set[UUID]:
     """The tables of this name for which the log remembers slices. All partitions are asked: the landing's was another
     one if partitions were added.
     """
-    logs = (rim.control.read(p, None) for p in range(rim.control.describe().partitions))
-    entries = (e for log in logs for e in read_entries(log.records, rim.landing.name, rim.lane))
+    logs = (session.control.read(p, None) for p in range(session.control.describe().partitions))
+    entries = (e for log in logs for e in read_entries(log.records, session.landing.name, session.lane))
     return {t.uuid for e in entries if isinstance(e, SliceReported) for t in e.report.tables if t.table == name}
 
 
-def _check_first_run(rim: Rim, name: str) -> None:
+def _check_first_run(session: LandingSession, name: str) -> None:
     """A table that is missing or without a ledger is a first run only if the log does not remember slices for it."""
-    if uuids := remembered(rim, name):
+    if uuids := remembered(session, name):
         raise LedgerError(
-            f"{name} has no ledger, but the control topic remembers slices of landing {rim.landing.name} for table "
+            f"{name} has no ledger, but the control topic remembers slices of landing {session.landing.name} for table "
             f"{', '.join(str(u) for u in sorted(uuids, key=str))}: it was dropped, renamed or made anew; bring it "
             f"back, or say that it holds what was landed (`lakecommit ledger attest SPEC --from-log`) or where it goes "
             f"on (`lakecommit ledger init SPEC --from OFFSETS`)"
@@ -175,48 +175,48 @@ def _thought(state: LedgerState, section: LedgerSection) -> LedgerState:
     return replace(state, sections=(*state.sections, section))
 
 
-def prepared_table(rim: Rim, name: str, table: Table, state: LedgerState) -> PreparedTable:
+def prepared_table(session: LandingSession, name: str, table: Table, state: LedgerState) -> PreparedTable:
     """A table with the ledger that was read from it.
 
     :raises LedgerError: there is no section of this lane
     """
-    return PreparedTable(name=name, table=table, state=state, ledger=table_ledger(rim, name, state))
+    return PreparedTable(name=name, table=table, state=state, ledger=table_ledger(session, name, state))
 
 
-def ledger_state(rim: Rim, name: str) -> LedgerState | None:
+def ledger_state(session: LandingSession, name: str) -> LedgerState | None:
     """The ledger of a table as it is; ``None``: there is no such table.
 
     :raises CatalogError: the catalog is away
     """
-    table = rim.tables.find(name)
-    return None if table is None else read_ledger(table.metadata, rim.landing.branch)
+    table = session.tables.find(name)
+    return None if table is None else read_ledger(table.metadata, session.landing.branch)
 
 
-def table_ledger(rim: Rim, name: str, state: LedgerState) -> TableLedger:
+def table_ledger(session: LandingSession, name: str, state: LedgerState) -> TableLedger:
     """What the fold needs of a table.
 
     :raises LedgerError: there is no section of this lane
     """
-    others = state.covered(exclude=(rim.landing.name, rim.lane))
-    return TableLedger(table=name, uuid=state.table_uuid, section=own_section(state, rim), others=others)
+    others = state.covered(exclude=(session.landing.name, session.lane))
+    return TableLedger(table=name, uuid=state.table_uuid, section=own_section(state, session), others=others)
 
 
-def _check_alone(rim: Rim, name: str, state: LedgerState, source: SourceState) -> None:
+def _check_alone(session: LandingSession, name: str, state: LedgerState, source: SourceState) -> None:
     """Two landings of one topic into one table would both want every offset of it."""
     for s in state.sections:
         shared = sorted({p.topic for p in s.starts.keys() & source.partitions.keys()})
-        if s.landing != rim.landing.name and shared:
+        if s.landing != session.landing.name and shared:
             raise TableError(
-                f"landing {s.landing} lands {', '.join(shared)} into {name} already, so landing {rim.landing.name} "
+                f"landing {s.landing} lands {', '.join(shared)} into {name} already, so landing {session.landing.name} "
                 f"cannot: give one of them another table"
             )
 
 
-def _check_cluster(rim: Rim, source: SourceState, tables: Iterable[PreparedTable]) -> None:
+def _check_cluster(session: LandingSession, source: SourceState, tables: Iterable[PreparedTable]) -> None:
     for t in tables:
         if t.ledger.section.cluster_id != source.cluster_id:
             raise SourceError(
                 f"{t.name} holds offsets of Kafka cluster {t.ledger.section.cluster_id}, "
-                f"landing {rim.landing.name} now reads cluster {source.cluster_id}: point it back, "
+                f"landing {session.landing.name} now reads cluster {source.cluster_id}: point it back, "
                 f"or start over with `lakecommit ledger init --from earliest`"
             )

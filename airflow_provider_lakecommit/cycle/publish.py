@@ -24,16 +24,16 @@ from pyiceberg.table.metadata import TableMetadata
 from airflow_provider_lakecommit.committer.append import AppendRequest, PublishOutcome, publish
 from airflow_provider_lakecommit.committer.checks import StagedSlice
 from airflow_provider_lakecommit.committer.ledger import landing_snapshots, should_carry, unannounced
-from airflow_provider_lakecommit.committer.marks import carry_forward
+from airflow_provider_lakecommit.committer.ledger_updates import carry_forward
 from airflow_provider_lakecommit.committer.summary import Account, SnapshotRecord
 from airflow_provider_lakecommit.core.log import CycleClosed, Directives
 from airflow_provider_lakecommit.core.model import ControlPosition, LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.core.settle import chunks, settle
-from airflow_provider_lakecommit.core.view import AcceptedSlice, CycleState
+from airflow_provider_lakecommit.core.state import AcceptedSlice, CycleState
 from airflow_provider_lakecommit.cycle.prepare import PreparedTable, prepared_table
 from airflow_provider_lakecommit.cycle.results import CycleTicket, PublishedSnapshot
-from airflow_provider_lakecommit.cycle.rim import Look, Rim
+from airflow_provider_lakecommit.cycle.session import FoldedLog, LandingSession
 from airflow_provider_lakecommit.exceptions import LakecommitError, TableError
 from airflow_provider_lakecommit.iceberg.data_files import to_pyiceberg
 from airflow_provider_lakecommit.wire.events import DataWritten, decode
@@ -54,99 +54,101 @@ last day; a slice's report is younger than its first file, and clocks differ, so
 class TablePublisher:
     """One table's share of a commit. ``whole`` tells whether all tables of the landing could be read."""
 
-    rim: Rim
+    session: LandingSession
     ticket: CycleTicket
     table: PreparedTable
     whole: bool
 
-    def run(self, look: Look, published: list[PublishedSnapshot], voided: dict[UUID, str]) -> Look:
+    def run(self, folded: FoldedLog, published: list[PublishedSnapshot], voided: dict[UUID, str]) -> FoldedLog:
         """Publish; appends to ``published`` and ``voided`` as it goes.
 
         :raises LakecommitError: what the catalog or the table says
         """
-        published.extend(self._announced_before(look))
-        look = self._announce_forgotten(look, published)
+        published.extend(self._announced_before(folded))
+        folded = self._announce_forgotten(folded, published)
         while True:
-            chunk = self._next_chunk(look, voided)
+            chunk = self._next_chunk(folded, voided)
             if not chunk:
                 break
             staged = self._staged(chunk, voided)
             if not staged:
                 continue
-            outcome = publish(self.rim.tables, self._request(look, chunk, staged))
+            outcome = publish(self.session.tables, self._request(folded, chunk, staged))
             for refused in outcome.refused:
                 if refused.void:
                     voided[refused.slice.attempt] = str(refused)
-                    self.rim.say(f"{self.table.name}: voided {refused}")
+                    self.session.log(f"{self.table.name}: voided {refused}")
             if outcome.snapshot_id is not None:
                 found = self._published(outcome, outcome.snapshot_id)
-                self._announce(look, found, outcome.token, voided)
+                self._announce(folded, found, outcome.token, voided)
                 if found.files:
                     published.append(found)
             elif not outcome.already and not any(r.void for r in outcome.refused):
                 break
             self._go_on(outcome)
-            look = self._look(look)
-        self._carry(look)
-        return look
+            folded = self._look(folded)
+        self._carry(folded)
+        return folded
 
     # -- what a crash left ----------------------------------------------------------------------------------------
 
-    def _announced_before(self, look: Look) -> Iterator[PublishedSnapshot]:
+    def _announced_before(self, folded: FoldedLog) -> Iterator[PublishedSnapshot]:
         """Snapshots of this very cycle that an attempt before this one announced: the run still has to tell of them."""
-        own = look.view.cycles.get(self.ticket.commit_id)
+        own = folded.state.cycles.get(self.ticket.commit_id)
         if own is not None:
-            yield from published_before(self.rim, self.table, own, announced=look.view.announced)
+            yield from published_before(self.session, self.table, own, announced=folded.state.announced)
 
-    def _announce_forgotten(self, look: Look, published: list[PublishedSnapshot]) -> Look:
+    def _announce_forgotten(self, folded: FoldedLog, published: list[PublishedSnapshot]) -> FoldedLog:
         """Snapshots of this lane whose COMMIT_TO_TABLE is not in the log."""
-        if not self._forgotten(look):
-            return look
-        look = self._look(look)
-        for record in self._forgotten(look):
-            self.rim.say(
+        if not self._forgotten(folded):
+            return folded
+        folded = self._look(folded)
+        for record in self._forgotten(folded):
+            self.session.log(
                 f"{self.table.name}: snapshot {record.snapshot_id} was published and not announced; doing it now"
             )
             found = self._told(record)
-            self._announce(look, found, record.token, {})
+            self._announce(folded, found, record.token, {})
             if found.files:
                 published.append(found)
-        return look
+        return folded
 
-    def _forgotten(self, look: Look) -> tuple[SnapshotRecord, ...]:
-        return unannounced(self._records(), look.view.announced, look.begin)
+    def _forgotten(self, folded: FoldedLog) -> tuple[SnapshotRecord, ...]:
+        return unannounced(self._records(), folded.state.announced, folded.begin)
 
     def _records(self) -> Iterator[SnapshotRecord]:
-        landing = self.rim.landing
-        return landing_snapshots(self.table.table.metadata, landing.branch, landing=landing.name, lane=self.rim.lane)
+        landing = self.session.landing
+        return landing_snapshots(
+            self.table.table.metadata, landing.branch, landing=landing.name, lane=self.session.lane
+        )
 
     def _told(self, record: SnapshotRecord) -> PublishedSnapshot:
         return snapshot_of(record, self.table.name, record.commit_id or self.ticket.commit_id)
 
     # -- what is settled ------------------------------------------------------------------------------------------
 
-    def _next_chunk(self, look: Look, voided: dict[UUID, str]) -> tuple[AcceptedSlice, ...]:
-        accepted = [a for a in look.view.accepted[self.table.name] if a.report.attempt not in voided]
+    def _next_chunk(self, folded: FoldedLog, voided: dict[UUID, str]) -> tuple[AcceptedSlice, ...]:
+        accepted = [a for a in folded.state.accepted[self.table.name] if a.report.attempt not in voided]
         settlement = settle(accepted, self.table.ledger.section)
         if not settlement.ready:
             return ()
-        if not any(self._matters(s) for s in settlement.ready) and not self._stale(look, settlement.ready):
+        if not any(self._matters(s) for s in settlement.ready) and not self._stale(folded, settlement.ready):
             return ()
-        return chunks(settlement, self.table.name, self.rim.landing.commit_files)[0]
+        return chunks(settlement, self.table.name, self.session.landing.commit_files)[0]
 
     def _matters(self, s: AcceptedSlice) -> bool:
         """Does a slice call for a snapshot of its own: for its files, or because a person gave its records up?"""
         return s.file_count(self.table.name) > 0 or any(r.counts.skipped for r in s.report.spans)
 
-    def _stale(self, look: Look, ready: Sequence[AcceptedSlice]) -> bool:
+    def _stale(self, folded: FoldedLog, ready: Sequence[AcceptedSlice]) -> bool:
         """Has a table without rows been behind for so long that it is brought forward? Where a spec change voids, it
         never is: what is behind then would be judged anew.
         """
-        if self.rim.landing.on_spec_change == "void":
+        if self.session.landing.on_spec_change == "void":
             return True
         oldest = min(ready, key=lambda s: s.offset)
-        cycles = sum(isinstance(e, CycleClosed) and e.offset > oldest.offset for e in look.entries)
-        return cycles >= CARRY_CYCLES or self.rim.now() - oldest.at >= CARRY_AGE
+        cycles = sum(isinstance(e, CycleClosed) and e.offset > oldest.offset for e in folded.entries)
+        return cycles >= CARRY_CYCLES or self.session.now() - oldest.at >= CARRY_AGE
 
     def _staged(self, chunk: Sequence[AcceptedSlice], voided: dict[UUID, str]) -> tuple[StagedSlice, ...]:
         """The chunk with its files, or nothing if one of it had to be voided: then the chunk is chosen anew."""
@@ -157,7 +159,7 @@ class TablePublisher:
             except TableError as e:
                 reason = f"slice {accepted.report.slice_id} ({accepted.coverage}): {e}; its range is read again"
                 voided[accepted.report.attempt] = reason
-                self.rim.say(f"{self.table.name}: voided {reason}")
+                self.session.log(f"{self.table.name}: voided {reason}")
                 return ()
             out.append(StagedSlice.of(accepted.report, self.table.name, files))
         return tuple(out)
@@ -179,38 +181,40 @@ class TablePublisher:
                     f"partition spec {told.spec_id} or schema {told.schema_id} is not of the table any more"
                 )
             files += to_pyiceberg(payload.data_files or (), payload.partition_fields, spec=spec, schema=schema)
-        if self.rim.now() - accepted.at > CHECK_AGE:
+        if self.session.now() - accepted.at > CHECK_AGE:
             io = self.table.table.io
             if gone := next((f.file_path for f in files if not io.new_input(f.file_path).exists()), None):
                 raise TableError(f"its file {gone} was removed by somebody")
         return files
 
-    def _request(self, look: Look, chunk: Sequence[AcceptedSlice], staged: tuple[StagedSlice, ...]) -> AppendRequest:
-        landing, section = self.rim.landing, self.table.ledger.section
+    def _request(
+        self, folded: FoldedLog, chunk: Sequence[AcceptedSlice], staged: tuple[StagedSlice, ...]
+    ) -> AppendRequest:
+        landing, section = self.session.landing, self.table.ledger.section
         records = sum(c.landed + c.rejected + c.filtered for a in chunk for c in (s.counts for s in a.report.spans))
         size = sum(a.report.bytes for a in chunk)
         return AppendRequest(
             table=self.table.name,
             table_uuid=self.table.ledger.uuid,
             landing=landing.name,
-            lane=self.rim.lane,
+            lane=self.session.lane,
             branch=landing.branch,
             commit_id=self.ticket.commit_id,
             slices=staged,
-            control=self._position(look, chunk, section) if self.whole else None,
-            control_end=replace(look.begin, offset=look.end),
+            control=self._position(folded, chunk, section) if self.whole else None,
+            control_end=replace(folded.begin, offset=folded.end),
             record_bytes=max(1, size // records) if records and size else None,
             # With "void" the next plan finds the change, and voids what is left of the old spec.
             spec_version=None if landing.on_spec_change == "void" else landing.spec_version,
             extra={"files": str(sum(len(s.files) for s in staged))},
         )
 
-    def _position(self, look: Look, chunk: Sequence[AcceptedSlice], section: LedgerSection) -> ControlPosition:
+    def _position(self, folded: FoldedLog, chunk: Sequence[AcceptedSlice], section: LedgerSection) -> ControlPosition:
         """From where the log is needed once the chunk is in this table."""
         landed = {(self.table.name, a.report.attempt) for a in chunk}
-        low = look.view.low(without=self.ticket.commit_id, landed=landed)
-        own = look.view.cycles.get(self.ticket.commit_id)
-        starts = [o for o in (low, own.since if own else look.end) if o is not None]
+        low = folded.state.low(without=self.ticket.commit_id, landed=landed)
+        own = folded.state.cycles.get(self.ticket.commit_id)
+        starts = [o for o in (low, own.since if own else folded.end) if o is not None]
         return replace(section.control, read_from=min(starts), low=low)
 
     # -- what is said ---------------------------------------------------------------------------------------------
@@ -227,55 +231,57 @@ class TablePublisher:
             counts=Account.of(r for s in done for r in s.spans).total,
         )
 
-    def _announce(self, look: Look, found: PublishedSnapshot, token: UUID | None, voided: dict[UUID, str]) -> None:
+    def _announce(
+        self, folded: FoldedLog, found: PublishedSnapshot, token: UUID | None, voided: dict[UUID, str]
+    ) -> None:
         if token is None:
             raise LakecommitError(f"snapshot {found.snapshot_id} of {self.table.name} has no token")
         metadata = self.table.table.metadata
-        record = self.rim.sender("commit", found.commit_id).published(
-            self.rim.new_id(),
-            self.rim.now(),
-            table=table_reference(self.rim.tables.name, self.table.name, metadata.table_uuid),
+        record = self.session.sender("commit", found.commit_id).published(
+            self.session.new_id(),
+            self.session.now(),
+            table=table_reference(self.session.tables.name, self.table.name, metadata.table_uuid),
             name=self.table.name,
             snapshot_id=found.snapshot_id,
             token=token,
             coverage=found.coverage,
             directives=Directives(voided=tuple(voided)),
         )
-        self.rim.send("commit", self.ticket.slot, look.partition, [record])
+        self.session.send("commit", self.ticket.slot, folded.partition, [record])
 
     def _go_on(self, outcome: PublishOutcome) -> None:
         """With the table as the commit left it."""
         old = self.table.table
         table = Table(old.name(), outcome.metadata, old.metadata_location, old.io, old.catalog)
-        self.table = prepared_table(self.rim, self.table.name, table, outcome.state)
+        self.table = prepared_table(self.session, self.table.name, table, outcome.state)
 
-    def _look(self, look: Look) -> Look:
-        ledgers = [self.table.ledger if t.table == self.table.name else t for t in look.ledgers]
-        return self.rim.look(ledgers, since=look)
+    def _look(self, folded: FoldedLog) -> FoldedLog:
+        ledgers = [self.table.ledger if t.table == self.table.name else t for t in folded.ledgers]
+        return self.session.read_state(ledgers, since=folded)
 
-    def _carry(self, look: Look) -> None:
-        now_ms = int(self.rim.now().timestamp() * 1000)
+    def _carry(self, folded: FoldedLog) -> None:
+        now_ms = int(self.session.now().timestamp() * 1000)
         if should_carry(self.table.state, self.table.table.metadata, now_ms):
             carry_forward(
-                self.rim.tables,
+                self.session.tables,
                 self.table.name,
-                self.rim.landing.name,
-                self.rim.lane,
-                branch=self.rim.landing.branch,
-                control_end=replace(look.begin, offset=look.end),
+                self.session.landing.name,
+                self.session.lane,
+                branch=self.session.landing.branch,
+                control_end=replace(folded.begin, offset=folded.end),
             )
 
 
 def published_before(
-    rim: Rim, table: PreparedTable, cycle: CycleState, announced: Collection[UUID] | None = None
+    session: LandingSession, table: PreparedTable, cycle: CycleState, announced: Collection[UUID] | None = None
 ) -> tuple[PublishedSnapshot, ...]:
     """A cycle's snapshots with files in a table, oldest first; all, or those among the ``announced`` tokens."""
     ids = {cycle.cycle.commit_id}
-    return snapshots_of(rim, table.name, table.table.metadata, ids, since=cycle.offset, announced=announced)
+    return snapshots_of(session, table.name, table.table.metadata, ids, since=cycle.offset, announced=announced)
 
 
 def snapshots_of(
-    rim: Rim,
+    session: LandingSession,
     name: str,
     metadata: TableMetadata,
     cycles: Collection[UUID],
@@ -288,8 +294,8 @@ def snapshots_of(
     :param since: offset of the control log at which the first of them began: no older snapshot is looked at
     :param announced: only those of these tokens
     """
-    branch, found = rim.landing.branch, []
-    for record in landing_snapshots(metadata, branch, landing=rim.landing.name, lane=rim.lane):
+    branch, found = session.landing.branch, []
+    for record in landing_snapshots(metadata, branch, landing=session.landing.name, lane=session.lane):
         if record.control_end is None or record.control_end.offset < since:
             break
         if record.commit_id is None or record.commit_id not in cycles:

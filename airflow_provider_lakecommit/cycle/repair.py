@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState
-from airflow_provider_lakecommit.committer.marks import set_section
+from airflow_provider_lakecommit.committer.ledger_updates import set_section
 from airflow_provider_lakecommit.core.log import Directives, Raised
 from airflow_provider_lakecommit.core.model import (
     Budget,
@@ -35,7 +35,8 @@ from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
 from airflow_provider_lakecommit.core.planning import Watermark
 from airflow_provider_lakecommit.core.restart import Restart, Word, restart
 from airflow_provider_lakecommit.core.settle import passed_by_all
-from airflow_provider_lakecommit.core.view import Blocked
+from airflow_provider_lakecommit.core.state import Blocked
+from airflow_provider_lakecommit.cycle.epochs import first_offsets, new_section, origin_position
 from airflow_provider_lakecommit.cycle.open import empty_plan, new_cycle, send_start
 from airflow_provider_lakecommit.cycle.prepare import (
     Prepared,
@@ -44,8 +45,7 @@ from airflow_provider_lakecommit.cycle.prepare import (
     remembered,
     table_ledger,
 )
-from airflow_provider_lakecommit.cycle.renew import first_offsets, new_section, origin_position
-from airflow_provider_lakecommit.cycle.rim import Look, Rim, RunIdentity
+from airflow_provider_lakecommit.cycle.session import FoldedLog, LandingSession, RunIdentity
 from airflow_provider_lakecommit.cycle.tables import table_of
 from airflow_provider_lakecommit.exceptions import BlockedRangeError, LedgerError, SourceError
 from airflow_provider_lakecommit.kafka.source_topic import SourceState
@@ -56,7 +56,7 @@ Start = str | Mapping[tuple[str, int], int]
 """``earliest``, ``latest``, or an offset per (topic, partition)."""
 
 
-def ledger_init(rim: Rim, start: Start) -> dict[str, Any]:
+def ledger_init(session: LandingSession, start: Start) -> dict[str, Any]:
     """Set the ledger of every table of the landing, under a new epoch. Where each partition goes on is told by
     :mod:`~airflow_provider_lakecommit.core.restart`. Nothing is written before all tables were asked.
 
@@ -66,27 +66,27 @@ def ledger_init(rim: Rim, start: Start) -> dict[str, Any]:
     :raises TableError: a table is missing and may not be made, or cannot take the rows
     :raises CatalogError: the catalog is away
     """
-    rim.control.ensure()
-    source = rim.source.watermarks()
+    session.control.ensure()
+    source = session.source.watermarks()
     word = _word(source.partitions, start)
-    states = {name: ledger_state(rim, name) for name in rim.landing.tables}
-    passed = _passed(rim, states)
+    states = {name: ledger_state(session, name) for name in session.landing.tables}
+    passed = _passed(session, states)
     settings: dict[str, _Setting] = {}
     data: Restart | None = None
     for name, state in states.items():
-        old = None if state is None else state.section(rim.landing.name, rim.lane)
+        old = None if state is None else state.section(session.landing.name, session.lane)
         if word.offsets.keys() >= source.partitions.keys():
             firsts: Mapping[SourcePartition, int] = {}
         else:
-            firsts = _firsts(rim, name, state, old, source) if data is None else _ends(data, source.partitions)
+            firsts = _firsts(session, name, state, old, source) if data is None else _ends(data, source.partitions)
         settings[name] = _Setting(
             name=name, source=source, word=word, old=old, passed=passed.get(name, Coverage()), firsts=firsts
         )
         found = settings[name].restart(old)
         data = data or found
     for name in settings:
-        table_of(rim, name)
-    return {"ledger": {name: _set(rim, setting) for name, setting in settings.items()}}
+        table_of(session, name)
+    return {"ledger": {name: _set(session, setting) for name, setting in settings.items()}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,27 +110,27 @@ class _Setting:
         return found
 
 
-def _set(rim: Rim, setting: _Setting) -> dict[str, int]:
+def _set(session: LandingSession, setting: _Setting) -> dict[str, int]:
     """By one compare-and-swap that is decided on the section it finds."""
     name = setting.name
     made: list[tuple[LedgerSection, Restart]] = []
-    control = origin_position(rim)
+    control = origin_position(session)
 
     def make(now: LedgerSection | None) -> LedgerSection:
         if made and now is not None and now.epoch == made[-1][0].epoch:
             return now
         found = setting.restart(now)
-        made.append((new_section(rim, setting.source, found.starts, found.covered, control, before=now), found))
+        made.append((new_section(session, setting.source, found.starts, found.covered, control, before=now), found))
         return made[-1][0]
 
-    set_section(rim.tables, name, rim.landing.name, rim.lane, make, branch=rim.landing.branch)
+    set_section(session.tables, name, session.landing.name, session.lane, make, branch=session.landing.branch)
     section, found = made[-1]
     ends = {str(p): section.end(p) for p in sorted(setting.source.partitions)}
-    rim.say(f"{name}: goes on at {', '.join(f'{p} {o}' for p, o in ends.items())}")
+    session.log(f"{name}: goes on at {', '.join(f'{p} {o}' for p, o in ends.items())}")
     if found.given_up:
-        rim.say(f"{name}: gives up {found.given_up}, which it has not landed")
+        session.log(f"{name}: gives up {found.given_up}, which it has not landed")
     if found.back:
-        rim.say(f"{name}: goes back over {found.back}, which are other records now than those it has landed")
+        session.log(f"{name}: goes back over {found.back}, which are other records now than those it has landed")
     return ends
 
 
@@ -150,33 +150,34 @@ def _word(partitions: Mapping[SourcePartition, Watermark], start: Start) -> Word
     return Word(offsets={known[place]: offset for place, offset in start.items()})
 
 
-def _passed(rim: Rim, states: Mapping[str, LedgerState | None]) -> dict[str, Coverage]:
+def _passed(session: LandingSession, states: Mapping[str, LedgerState | None]) -> dict[str, Coverage]:
     """What a table has no rows of, which only the log tells: a table without rows is brought forward rarely. Nothing of
     that is known where a table has no ledger that holds, or the log is another one.
     """
     if not all(
-        s and s.condition is Condition.PRESENT and s.section(rim.landing.name, rim.lane) for s in states.values()
+        s and s.condition is Condition.PRESENT and s.section(session.landing.name, session.lane)
+        for s in states.values()
     ):
         return {}
-    ledgers = [table_ledger(rim, name, state) for name, state in states.items() if state is not None]
-    log = rim.control.describe()
+    ledgers = [table_ledger(session, name, state) for name, state in states.items() if state is not None]
+    log = session.control.describe()
     places = {(t.section.control.cluster_id, t.section.control.topic_id, t.section.control.partition) for t in ledgers}
     if len(places) > 1 or next(iter(places))[:2] != (log.cluster_id, log.topic_id):
         return {}
-    return passed_by_all(rim.look(ledgers).view)
+    return passed_by_all(session.read_state(ledgers).state)
 
 
 def _firsts(
-    rim: Rim, name: str, state: LedgerState | None, old: LedgerSection | None, source: SourceState
+    session: LandingSession, name: str, state: LedgerState | None, old: LedgerSection | None, source: SourceState
 ) -> dict[SourcePartition, int]:
     """Where partitions begin of which the data table's ledger does not tell, as in a plan: a topic that joins, and a
     landing that never ran, where the landing says; a topic that was made anew with its first record. Nobody knows where
     the rows of a ledger that is gone end.
     """
     lost = state is not None and state.condition in (Condition.LOST, Condition.CUT)
-    if old is None and (lost or remembered(rim, name)):
+    if old is None and (lost or remembered(session, name)):
         return {}
-    joined = first_offsets(source.partitions, rim.landing.start)
+    joined = first_offsets(source.partitions, session.landing.start)
     topics = set() if old is None else {p.topic for p in old.starts}
     return {p: mark.start if p.topic in topics else joined[p] for p, mark in source.partitions.items()}
 
@@ -201,7 +202,7 @@ def _check(name: str, found: Restart, marks: Mapping[SourcePartition, Watermark]
 
 
 def unblock(
-    rim: Rim,
+    session: LandingSession,
     partitions: Collection[tuple[str, int]] | None = None,
     *,
     raise_to: Budget | None = None,
@@ -212,11 +213,11 @@ def unblock(
     :param partitions: only those; all that are blocked by default
     :raises BlockedRangeError: nothing is blocked there
     """
-    prepared = prepare_for_commit(rim)
+    prepared = prepare_for_commit(session)
     for failure in prepared.failures.values():
         raise failure
-    look = rim.look(prepared.ledgers)
-    chosen = [b for b in look.view.blocked if _touches(b, partitions)]
+    folded = session.read_state(prepared.ledgers)
+    chosen = [b for b in folded.state.blocked if _touches(b, partitions)]
     coverage = Coverage.of(
         (p, r)
         for b in chosen
@@ -225,17 +226,19 @@ def unblock(
     )
     if not coverage:
         raise BlockedRangeError(
-            f"landing {rim.landing.name}: nothing is blocked there; `lakecommit status` lists what is"
+            f"landing {session.landing.name}: nothing is blocked there; `lakecommit status` lists what is"
         )
-    who = RunIdentity(deployment="person", dag="unblock", run=str(rim.new_id()))
-    cycle = new_cycle(rim, who, look.view)
-    send_start(rim, look.partition, cycle, empty_plan(rim, f"unblock {coverage}"), Directives())
+    run = RunIdentity(deployment="person", dag_id="unblock", run_id=str(session.new_id()))
+    cycle = new_cycle(session, run, folded.state)
+    send_start(session, folded.partition, cycle, empty_plan(session, f"unblock {coverage}"), Directives())
     if skip:
-        _give_up(rim, prepared, look, coverage, cycle)
+        _give_up(session, prepared, folded, coverage, cycle)
     raised = (Raised(coverage=coverage, budget=raise_to),) if raise_to and not skip else ()
-    closed = rim.sender("commit", cycle.commit_id).closed(rim.new_id(), rim.now(), None, Directives(raised=raised))
-    rim.send("commit", cycle.slot, look.partition, [closed])
-    rim.say(f"{'given up' if skip else 'to be read again'}: {coverage}")
+    closed = session.sender("commit", cycle.commit_id).closed(
+        session.new_id(), session.now(), None, Directives(raised=raised)
+    )
+    session.send("commit", cycle.slot, folded.partition, [closed])
+    session.log(f"{'given up' if skip else 'to be read again'}: {coverage}")
     return {"unblocked": {str(p): [[r.start, r.end] for r in s] for p, s in coverage.parts.items()}, "skipped": skip}
 
 
@@ -243,23 +246,25 @@ def _touches(b: Blocked, partitions: Collection[tuple[str, int]] | None) -> bool
     return partitions is None or any((p.topic, p.partition) in partitions for p in b.coverage.parts)
 
 
-def _give_up(rim: Rim, prepared: Prepared, look: Look, coverage: Coverage, cycle: Cycle) -> None:
+def _give_up(session: LandingSession, prepared: Prepared, folded: FoldedLog, coverage: Coverage, cycle: Cycle) -> None:
     """Report each range as done with all of its offsets skipped; the next commit settles it like any other slice."""
-    sender, version = rim.sender("write", cycle.commit_id), rim.landing.spec_version
-    window = window_id(rim.landing.name, rim.lane, version, prepared.epochs, (Span(p, r) for p, r in coverage.items()))
+    sender, version = session.sender("write", cycle.commit_id), session.landing.spec_version
+    window = window_id(
+        session.landing.name, session.lane, version, prepared.epochs, (Span(p, r) for p, r in coverage.items())
+    )
     records = []
     for p, r in coverage.items():
         span = Span(p, r)
         report = SliceReport(
-            slice_id=slice_id(window, (span,), rim.landing.tables),
-            attempt=rim.new_id(),
+            slice_id=slice_id(window, (span,), session.landing.tables),
+            attempt=session.new_id(),
             window_id=window,
             spec_version=version,
             spans=(SpanReport(span=span, counts=Counts(skipped=len(r))),),
             tables=tuple(_untouched(t) for t in prepared.targets),
         )
-        records.append(sender.reported(rim.new_id(), rim.now(), report))
-    rim.send("skip", cycle.slot, look.partition, records)
+        records.append(sender.reported(session.new_id(), session.now(), report))
+    session.send("skip", cycle.slot, folded.partition, records)
 
 
 def _untouched(t: TableTarget) -> TableReport:

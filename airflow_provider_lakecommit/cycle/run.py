@@ -66,14 +66,14 @@ class CycleOutcome:
         """Is there nothing more for this run? Claims that ended with this cycle may be planned by the next, and so may
         a window that was put off.
         """
-        if self.released or self.put_off:
+        if self.released or self.deferred:
             return False
         return self.caught_up or not self.opened.slices
 
     @property
-    def put_off(self) -> bool:
+    def deferred(self) -> bool:
         """Was no window admitted, with something to be read?"""
-        return self.opened.plan.put_off and not self.opened.finished
+        return self.opened.plan.deferred and not self.opened.finished
 
     @property
     def progress(self) -> bool:
@@ -100,21 +100,22 @@ class CycleOutcome:
 class RunOutcome:
     """A run that has ended: its cycles, and the snapshots that earlier attempts of it published.
 
-    ``closed`` is how its newest cycle ended, ``held`` why that one had no window though there was something to be read.
+    ``closed`` is how its newest cycle ended, ``refused`` why that one had no window though there was something to be
+    read.
     """
 
     landing: str
     cycles: int
     closed: Closed
     published: tuple[PublishedSnapshot, ...]
-    held: str | None = None
+    refused: str | None = None
 
     @classmethod
     def of(cls, landing: str, cycles: Sequence[CycleOutcome], before: Sequence[PublishedSnapshot] = ()) -> RunOutcome:
         """Of a run with at least one cycle."""
         published, last = (*before, *(p for c in cycles for p in c.closed.published)), cycles[-1]
-        held = last.opened.plan.reason if last.put_off else None
-        return cls(landing=landing, cycles=len(cycles), closed=last.closed, published=published, held=held)
+        refused = last.opened.plan.reason if last.deferred else None
+        return cls(landing=landing, cycles=len(cycles), closed=last.closed, published=published, refused=refused)
 
     @property
     def whole(self) -> Closed:
@@ -134,8 +135,8 @@ class RunOutcome:
             text += f"; all up to {last.valid_through.isoformat()} is in the tables"
         if last.left:
             text += f"; {last.left} offsets are left for the next run"
-        if self.held:
-            text += f"; no window was planned: {self.held}"
+        if self.refused:
+            text += f"; no window was planned: {self.refused}"
         if last.blocked:
             text += f"; {first_of(last.blocked)} blocked: `lakecommit unblock` says how to go on"
         if last.waiting:

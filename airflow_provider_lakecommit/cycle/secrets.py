@@ -37,11 +37,11 @@ def vended_of(tables: Tables, names: Iterable[str]) -> dict[str, bool]:
 
 
 def secrets_for(
-    tables: Tables, kafka: Mapping[str, Any], jobs: Iterable[WindowJob], *, say: Callable[[str], None]
+    tables: Tables, kafka: Mapping[str, Any], jobs: Iterable[WindowJob], *, log: Callable[[str], None]
 ) -> Secrets:
     """Connection settings for these jobs, as fresh as this call.
 
-    :param say: is told what the tasks have to do without
+    :param log: is told what the tasks have to do without
     :raises CatalogError: the catalog is away, or its keys are about to expire
     :raises TableError: a table is gone
     """
@@ -54,7 +54,7 @@ def secrets_for(
         except CatalogError as e:
             if with_keys:
                 raise
-            say(f"table {name} is written with the storage properties of the connection alone: {e}")
+            log(f"table {name} is written with the storage properties of the connection alone: {e}")
     return Secrets(kafka=kafka, io=tables.io_properties(), tables=storage)
 
 

@@ -20,10 +20,10 @@ from airflow_provider_lakecommit.core.headroom import Headroom, interval_of, thr
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.core.planning import Watermark
 from airflow_provider_lakecommit.core.settle import passed_ends, settle, valid_through
-from airflow_provider_lakecommit.core.view import AcceptedSlice, CycleState, TableLedger, View
+from airflow_provider_lakecommit.core.state import AcceptedSlice, CycleState, LandingState, TableLedger
 from airflow_provider_lakecommit.cycle.headroom import ask, sharpened, warnings
 from airflow_provider_lakecommit.cycle.prepare import ledger_state, table_ledger
-from airflow_provider_lakecommit.cycle.rim import Look, Rim
+from airflow_provider_lakecommit.cycle.session import FoldedLog, LandingSession
 from airflow_provider_lakecommit.exceptions import ControlTopicError
 
 __all__ = ["OpenCycle", "PartitionStatus", "Status", "TableStatus", "read_status", "to_dict"]
@@ -98,7 +98,7 @@ class Status:
 HEADROOM_SECONDS = 5.0
 
 
-def read_status(rim: Rim, every: timedelta | None = None) -> Status:
+def read_status(session: LandingSession, every: timedelta | None = None) -> Status:
     """Look once.
 
     :param every: how often the landing runs, for the warning that its unread offsets may expire; by default what the
@@ -107,52 +107,58 @@ def read_status(rim: Rim, every: timedelta | None = None) -> Status:
     :raises ControlTopicError: the control topic is away
     :raises SourceUnavailableError: the source is away
     """
-    at = rim.now()
-    rim.source.ask_retention()
-    states = [(name, ledger_state(rim, name)) for name in rim.landing.tables]
-    ledgers = [table_ledger(rim, name, state) for name, state in states if state is not None and _section(rim, state)]
-    source = rim.source.watermarks(missing_ok=True)
-    look = _look(rim, ledgers)
-    view = look.view if look else fold((), (), rim.landing.completion_timeout)
-    threshold = threshold_of(rim.landing.completion_timeout, every or (interval_of(look.entries) if look else None))
-    asked = ask(rim, view, source, threshold, patience=HEADROOM_SECONDS).found(HEADROOM_SECONDS)
-    headroom = sharpened(rim, asked, seconds=HEADROOM_SECONDS)
+    at = session.now()
+    session.source.ask_retention()
+    states = [(name, ledger_state(session, name)) for name in session.landing.tables]
+    ledgers = [
+        table_ledger(session, name, state) for name, state in states if state is not None and _section(session, state)
+    ]
+    source = session.source.watermarks(missing_ok=True)
+    folded = _look(session, ledgers)
+    landing_state = folded.state if folded else fold((), (), session.landing.completion_timeout)
+    threshold = threshold_of(
+        session.landing.completion_timeout, every or (interval_of(folded.entries) if folded else None)
+    )
+    asked = ask(session, landing_state, source, threshold, timeout=HEADROOM_SECONDS).found(HEADROOM_SECONDS)
+    headroom = sharpened(session, asked, seconds=HEADROOM_SECONDS)
     left = {h.partition: h for h in headroom}
     by_name = {t.table: t for t in ledgers}
-    reached = [passed_ends(t, view.accepted[t.table], source.partitions) for t in ledgers]
+    reached = [passed_ends(t, landing_state.accepted[t.table], source.partitions) for t in ledgers]
     return Status(
-        landing=rim.landing.name,
+        landing=session.landing.name,
         at=at,
-        tables=tuple(_table(name, state, by_name.get(name), view, source.partitions) for name, state in states),
+        tables=tuple(
+            _table(name, state, by_name.get(name), landing_state, source.partitions) for name, state in states
+        ),
         partitions=tuple(_partition(p, w, reached, left.get(p)) for p, w in sorted(source.partitions.items())),
-        cycles=tuple(OpenCycle(cycle=c, live=c.live(at)) for c in view.open_cycles()),
-        blocked=tuple(f"{b.coverage}: {b.reason}" for b in view.blocked),
-        valid_through=_valid_through(view, reached) if len(ledgers) == len(states) else None,
+        cycles=tuple(OpenCycle(cycle=c, live=c.live(at)) for c in landing_state.open_cycles()),
+        blocked=tuple(f"{b.coverage}: {b.reason}" for b in landing_state.blocked),
+        valid_through=_valid_through(landing_state, reached) if len(ledgers) == len(states) else None,
         missing_topics=source.missing_topics,
         shortest=next(iter(headroom), None),
         warnings=warnings(headroom, threshold),
     )
 
 
-def _look(rim: Rim, ledgers: Sequence[TableLedger]) -> Look | None:
+def _look(session: LandingSession, ledgers: Sequence[TableLedger]) -> FoldedLog | None:
     """Before the first cycle there may be no control topic; afterwards its absence is an error."""
     try:
-        return rim.look(ledgers)
+        return session.read_state(ledgers)
     except ControlTopicError:
         if ledgers:
             raise
         return None
 
 
-def _section(rim: Rim, state: LedgerState) -> bool:
-    return state.section(rim.landing.name, rim.lane) is not None
+def _section(session: LandingSession, state: LedgerState) -> bool:
+    return state.section(session.landing.name, session.lane) is not None
 
 
 def _table(
     name: str,
     state: LedgerState | None,
     ledger: TableLedger | None,
-    view: View,
+    landing_state: LandingState,
     partitions: Iterable[SourcePartition],
 ) -> TableStatus:
     if state is None or ledger is None:
@@ -165,7 +171,7 @@ def _table(
             foreign_since=0,
             ends={},
         )
-    staged: tuple[AcceptedSlice, ...] = tuple(a for a in view.accepted[name] if a.file_count(name))
+    staged: tuple[AcceptedSlice, ...] = tuple(a for a in landing_state.accepted[name] if a.file_count(name))
     return TableStatus(
         table=name,
         condition=str(state.condition),
@@ -197,9 +203,9 @@ def _partition(
     )
 
 
-def _valid_through(view: View, reached: Sequence[Mapping[SourcePartition, int]]) -> datetime | None:
+def _valid_through(landing_state: LandingState, reached: Sequence[Mapping[SourcePartition, int]]) -> datetime | None:
     partitions = reached[0] if reached else {}
-    return valid_through(view.cycles.values(), {p: min(ends[p] for ends in reached) for p in partitions})
+    return valid_through(landing_state.cycles.values(), {p: min(ends[p] for ends in reached) for p in partitions})
 
 
 def to_dict(status: Status) -> dict[str, Any]:

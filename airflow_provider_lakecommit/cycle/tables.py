@@ -21,7 +21,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import SUPPORTED_TABLE_FORMAT_VERSION, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 
-from airflow_provider_lakecommit.cycle.rim import Rim
+from airflow_provider_lakecommit.cycle.session import LandingSession
 from airflow_provider_lakecommit.cycle.targets import check_fit, target_of
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.iceberg.schemas import DEAD_LETTER_SCHEMA, METADATA_TYPES
@@ -31,17 +31,19 @@ from airflow_provider_lakecommit.landing import Landing
 __all__ = ["table_of"]
 
 
-def table_of(rim: Rim, name: str, *, dry: bool = False, before_making: Callable[[str], None] = lambda _: None) -> Table:
+def table_of(
+    session: LandingSession, name: str, *, dry: bool = False, before_making: Callable[[str], None] = lambda _: None
+) -> Table:
     """A table of the landing, made if it is missing and may be made.
 
     :param before_making: called with its name first; raises if it must not be made
     :raises TableError: it is missing, or cannot take the rows
     """
-    landing = rim.landing
-    table = rim.tables.find(name)
+    landing = session.landing
+    table = session.tables.find(name)
     if table is None:
         before_making(name)
-        table = _created(rim, name, dry)
+        table = _created(session, name, dry)
     _check(landing, name, table)
     return table
 
@@ -57,19 +59,19 @@ def _check(landing: Landing, name: str, table: Table) -> None:
         raise TableError(f"dead-letter table {name} lacks {', '.join(missing)}: name another one, or let it be made")
 
 
-def _created(rim: Rim, name: str, dry: bool) -> Table:
-    landing = rim.landing
+def _created(session: LandingSession, name: str, dry: bool) -> Table:
+    landing = session.landing
     if name == landing.table and landing.create is None:
         raise TableError(f"there is no table {name}: create it, or state `create` in landing {landing.name}")
     wanted = _wanted(landing, name)
     imagined = _imagined(name, *wanted)
     _check(landing, name, imagined)
-    check_fit(landing, target_of(name, imagined, rim.new_id()))
+    check_fit(landing, target_of(name, imagined, session.new_id()))
     if dry:
-        rim.say(f"table {name} is missing; a run makes it")
+        session.log(f"table {name} is missing; a run makes it")
         return imagined
-    rim.say(f"table {name} is missing and is made")
-    return rim.tables.create(name, *wanted)
+    session.log(f"table {name} is missing and is made")
+    return session.tables.create(name, *wanted)
 
 
 def _wanted(landing: Landing, name: str) -> tuple[Schema, PartitionSpec, dict[str, str], SortOrder]:

@@ -19,7 +19,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
 from airflow_provider_lakecommit.core.model import TableTarget
-from airflow_provider_lakecommit.core.view import View
+from airflow_provider_lakecommit.core.state import LandingState
 from airflow_provider_lakecommit.landing import Landing
 
 __all__ = ["check_fit", "check_unless_filled", "target_of"]
@@ -58,14 +58,14 @@ def check_fit(landing: Landing, target: TableTarget) -> None:
     check_target(target)
 
 
-def check_unless_filled(landing: Landing, targets: Iterable[TableTarget], view: View) -> None:
+def check_unless_filled(landing: Landing, targets: Iterable[TableTarget], landing_state: LandingState) -> None:
     """:func:`check_fit` for the tables that no finished slice in the log shows to be filled as they are now.
 
     :raises TableError: see there
     """
     shown = [
         replace(target, epoch=_ANY)
-        for cycle in view.cycles.values()
+        for cycle in landing_state.cycles.values()
         if cycle.finished and cycle.plan.spec_version == landing.spec_version
         for target in cycle.plan.targets
     ]

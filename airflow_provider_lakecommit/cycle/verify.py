@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import combinations
 
-from airflow_provider_lakecommit.committer.summary import Kind, SnapshotRecord
+from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord
 from airflow_provider_lakecommit.core.model import Counts, LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet
 from airflow_provider_lakecommit.landing import Landing
@@ -28,7 +28,7 @@ __all__ = [
     "AddedFile",
     "Finding",
     "LandingSnapshot",
-    "Level",
+    "Severity",
     "TableHistory",
     "TableTotals",
     "check_landing",
@@ -39,7 +39,7 @@ __all__ = [
 Sections = Mapping[tuple[str, str], LedgerSection]
 
 
-class Level(StrEnum):
+class Severity(StrEnum):
     """How much a finding says."""
 
     WRONG = "wrong"
@@ -50,7 +50,7 @@ class Level(StrEnum):
 class Finding:
     """One thing that is off, or worth knowing."""
 
-    level: Level
+    level: Severity
     table: str
     text: str
     snapshot_id: int | None = None
@@ -147,7 +147,7 @@ def _between(landing: Landing, data: TableHistory, dead: TableHistory) -> Iterat
     ours, theirs = totals(data, landing.name), totals(dead, landing.name)
     if ours.counts.rejected != theirs.rows:
         text = f"{theirs.rows} rows, while {ours.counts.rejected} records of {data.table} were rejected"
-        yield Finding(level=Level.WRONG, table=dead.table, text=text)
+        yield Finding(level=Severity.WRONG, table=dead.table, text=text)
 
 
 def _ledger(history: TableHistory, landing: str) -> dict[str, LedgerSection]:
@@ -183,7 +183,7 @@ def _sections(before: Sections, s: LandingSnapshot) -> Iterator[str]:
             yield f"the ledger of {name} is gone; the snapshot before held it"
             continue
         own = key == s.key
-        if own and s.record.kind is Kind.INIT:
+        if own and s.record.kind is SnapshotKind.INIT:
             continue
         had, has = before[key].covered if key in before else Coverage(), s.sections[key].covered
         said = s.record.ranges if own else Coverage()
@@ -223,8 +223,8 @@ def _paths(history: TableHistory) -> Iterator[str]:
 
 
 def _wrong(table: str, s: LandingSnapshot, text: str) -> Finding:
-    return Finding(level=Level.WRONG, table=table, snapshot_id=s.record.snapshot_id, text=text)
+    return Finding(level=Severity.WRONG, table=table, snapshot_id=s.record.snapshot_id, text=text)
 
 
 def _of_table(history: TableHistory, text: str) -> Finding:
-    return Finding(level=Level.WRONG, table=history.table, text=text)
+    return Finding(level=Severity.WRONG, table=history.table, text=text)

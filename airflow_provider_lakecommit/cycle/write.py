@@ -14,7 +14,7 @@ from dataclasses import replace
 from airflow_provider_lakecommit.core.fold import fold
 from airflow_provider_lakecommit.core.log import Entry
 from airflow_provider_lakecommit.core.model import Slice
-from airflow_provider_lakecommit.core.view import CycleState, View, granted
+from airflow_provider_lakecommit.core.state import CycleState, LandingState, granted
 from airflow_provider_lakecommit.cycle.results import CycleTicket, GroupResult, GroupTicket
 from airflow_provider_lakecommit.exceptions import ControlTopicError
 from airflow_provider_lakecommit.kafka.control_topic import ControlLog, ControlRecord, ControlTopic
@@ -77,28 +77,30 @@ def group_result(landing: Landing, control: ControlTopic, ticket: GroupTicket) -
 
     :raises ControlTopicError: the cycle's plan is not in the control log any more
     """
-    state, view = _look(landing, control, ticket.cycle)
+    state, landing_state = _look(landing, control, ticket.cycle)
     share = _share(state, ticket.group)
     done = [s for s in share if s.slice_id in state.finished]
     blocked = tuple(
-        f"{b.coverage}: {b.reason}" for b in view.blocked if any(b.coverage.overlaps(s.coverage) for s in share)
+        f"{b.coverage}: {b.reason}"
+        for b in landing_state.blocked
+        if any(b.coverage.overlaps(s.coverage) for s in share)
     )
-    held = view.blocked_coverage | view.recut
+    held = landing_state.blocked_coverage | landing_state.recut
     left = tuple(s for s in share if s.slice_id not in state.finished and not held.overlaps(s.coverage))
     return GroupResult(done=len(done), saved_records=sum(len(s) for s in done), left=left, blocked=blocked)
 
 
-def _look(landing: Landing, control: ControlTopic, ticket: CycleTicket) -> tuple[CycleState, View]:
+def _look(landing: Landing, control: ControlTopic, ticket: CycleTicket) -> tuple[CycleState, LandingState]:
     log = read_decided(control, ticket.partition, ticket.read_from)
-    view = fold(read_entries(log.records, ticket.landing, ticket.lane), (), landing.completion_timeout)
-    state = view.cycles.get(ticket.commit_id)
+    landing_state = fold(read_entries(log.records, ticket.landing, ticket.lane), (), landing.completion_timeout)
+    state = landing_state.cycles.get(ticket.commit_id)
     if state is None:
         raise ControlTopicError(
             f"the plan of cycle {ticket.commit_id} of landing {ticket.landing} is not in partition "
             f"{ticket.partition} of {control.name} from offset {ticket.read_from} on (the log begins at {log.begin}): "
             f"its retention is too short or it was made anew; run the plan task again"
         )
-    return state, view
+    return state, landing_state
 
 
 def _share(state: CycleState, group: int) -> list[Slice]:

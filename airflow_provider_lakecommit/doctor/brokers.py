@@ -18,7 +18,7 @@ from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]  # public, and exported without saying so
 
 from airflow_provider_lakecommit.core.headroom import Retention, duration_text
-from airflow_provider_lakecommit.doctor.finding import Finding, fail, ok, warn
+from airflow_provider_lakecommit.doctor.finding import CheckResult, fail, ok, warn
 from airflow_provider_lakecommit.exceptions import ControlTopicError, LakecommitError
 from airflow_provider_lakecommit.kafka.admin import ClusterAdmin, TopicRights
 from airflow_provider_lakecommit.kafka.config import Trouble, bootstrap_servers, made, redacted
@@ -36,7 +36,7 @@ _READ = (AclOperation.READ, AclOperation.DESCRIBE)
 _WRITE = (*_READ, AclOperation.WRITE)
 
 
-def brokers(landing: Landing, kafka: Mapping[str, Any], every: timedelta | None) -> Iterable[Finding]:
+def brokers(landing: Landing, kafka: Mapping[str, Any], every: timedelta | None) -> Iterable[CheckResult]:
     """All of it.
 
     :param every: how often the landing runs, if that is known
@@ -62,7 +62,7 @@ def brokers(landing: Landing, kafka: Mapping[str, Any], every: timedelta | None)
 
 def _source(
     name: str, rights: TopicRights | None, settings: Mapping[str, str] | None, landing: Landing, every: timedelta | None
-) -> Iterable[Finding]:
+) -> Iterable[CheckResult]:
     check = f"topic {name}"
     if rights is None:
         yield fail(check, "does not exist, or may not be described", "correct `topics`, create it, or grant DESCRIBE")
@@ -72,7 +72,7 @@ def _source(
     yield from _retention(f"retention of {name}", settings, landing, every)
 
 
-def _granted(check: str, rights: TopicRights, wanted: Sequence[AclOperation]) -> Finding:
+def _granted(check: str, rights: TopicRights, wanted: Sequence[AclOperation]) -> CheckResult:
     lacking = [operation.name for operation in wanted if operation not in rights.operations]
     check = f"rights on {check.removeprefix('topic ')}"
     if lacking:
@@ -82,7 +82,7 @@ def _granted(check: str, rights: TopicRights, wanted: Sequence[AclOperation]) ->
 
 def _retention(
     check: str, settings: Mapping[str, str] | None, landing: Landing, every: timedelta | None
-) -> Iterable[Finding]:
+) -> Iterable[CheckResult]:
     if settings is None:
         yield warn(check, "the settings may not be read", "grant DESCRIBE_CONFIGS, so that headroom can be told")
         return
@@ -110,7 +110,7 @@ def _retention(
 
 def _control(
     landing: Landing, admin: ClusterAdmin, rights: TopicRights | None, every: timedelta | None
-) -> Iterable[Finding]:
+) -> Iterable[CheckResult]:
     name = landing.control_topic_name
     check = f"control topic {name}"
     if rights is None:
@@ -131,7 +131,7 @@ def _control(
 
 def _control_settings(
     check: str, settings: Mapping[str, str], rights: TopicRights, landing: Landing, every: timedelta | None
-) -> Iterable[Finding]:
+) -> Iterable[CheckResult]:
     kept, size = Retention.of(settings), int(settings["max.message.bytes"])
     if kept.compacted:
         yield fail(check, f"cleanup.policy={settings['cleanup.policy']}", "set cleanup.policy=delete")
@@ -171,7 +171,7 @@ def _control_settings(
         yield ok(check, f"{rights.replicas} replicas, min.insync.replicas={isr}")
 
 
-def _broker_settings(admin: ClusterAdmin) -> Iterable[Finding]:
+def _broker_settings(admin: ClusterAdmin) -> Iterable[CheckResult]:
     check = "transaction.max.timeout.ms"
     found = admin.broker_settings()
     if found is None or check not in found:
@@ -182,7 +182,7 @@ def _broker_settings(admin: ClusterAdmin) -> Iterable[Finding]:
         yield ok(check, found[check])
 
 
-def _transaction(landing: Landing, kafka: Mapping[str, Any]) -> Iterable[Finding]:
+def _transaction(landing: Landing, kafka: Mapping[str, Any]) -> Iterable[CheckResult]:
     """Register the id, and commit a transaction without a record."""
     check, name, trouble = "transactional id", f"lakecommit-{landing.name}-doctor", Trouble()
     ours = {"transactional.id": name, "transaction.timeout.ms": TRANSACTION_MS, "enable.idempotence": True}

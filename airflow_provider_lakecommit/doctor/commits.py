@@ -26,8 +26,8 @@ from pyiceberg.table.update import (
 )
 
 from airflow_provider_lakecommit.committer.ledger import tag_name
-from airflow_provider_lakecommit.cycle.rim import Rim
-from airflow_provider_lakecommit.doctor.finding import Finding, fail, ok, warn
+from airflow_provider_lakecommit.cycle.session import LandingSession
+from airflow_provider_lakecommit.doctor.finding import CheckResult, fail, ok, warn
 
 __all__ = ["commits"]
 
@@ -36,20 +36,20 @@ NEVER = -2
 """No id of a snapshot."""
 
 
-def commits(rim: Rim, table: Table) -> Iterable[Finding]:
+def commits(session: LandingSession, table: Table) -> Iterable[CheckResult]:
     """What becomes of such requests."""
     check = f"commits to {'.'.join(table.name())}"
-    for what, requirement in _untrue(table.metadata, rim.landing.branch):
+    for what, requirement in _untrue(table.metadata, session.landing.branch):
         try:
-            rim.tables.commit(table, (requirement,), ())
+            session.tables.commit(table, (requirement,), ())
         except CommitFailedException:
             continue
         except (ForbiddenError, UnauthorizedError) as e:
-            yield fail(check, rim.tables.describe(e), "give these credentials the right to commit to the table")
+            yield fail(check, session.tables.describe(e), "give these credentials the right to commit to the table")
         except Exception as e:
             yield warn(
                 check,
-                f"whether {what} is compared cannot be seen: {rim.tables.describe(e)}",
+                f"whether {what} is compared cannot be seen: {session.tables.describe(e)}",
                 "try again; if it stays so, see in the catalog's log why it does not answer with a conflict (409)",
             )
         else:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from airflow_provider_lakecommit.doctor.finding import Finding, fail, ok, warn
+from airflow_provider_lakecommit.doctor.finding import CheckResult, fail, ok, warn
 from airflow_provider_lakecommit.spark.probe import local_view
 
 __all__ = ["compared", "executor"]
@@ -21,7 +21,7 @@ CLOCK_SECONDS = 5.0
 _MUST_MATCH = ("airflow-provider-lakecommit", "pyspark")
 
 
-def executor(look: Mapping[str, Any], began: float, *, tried: bool) -> Iterable[Finding]:
+def executor(look: Mapping[str, Any], began: float, *, tried: bool) -> Iterable[CheckResult]:
     """What a task told, against this host.
 
     :param began: this host's clock when the job was started
@@ -46,7 +46,7 @@ def executor(look: Mapping[str, Any], began: float, *, tried: bool) -> Iterable[
         yield warn("executor storage", "not tried", "it is tried once the table exists and its settings can be sent")
 
 
-def compared(there: Mapping[str, str], here: Mapping[str, str]) -> Iterable[Finding]:
+def compared(there: Mapping[str, str], here: Mapping[str, str]) -> Iterable[CheckResult]:
     """Libraries of a task against those of this host."""
     differ = {name: found for name, found in there.items() if found != here.get(name)}
     for name, found in sorted(differ.items()):

@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from airflow_provider_lakecommit.exceptions import LakecommitError
 
-__all__ = ["Finding", "Level", "fail", "looked", "ok", "warn"]
+__all__ = ["CheckResult", "Level", "fail", "looked", "ok", "warn"]
 
 
 class Level(StrEnum):
@@ -25,7 +25,7 @@ class Level(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class CheckResult:
     """One thing that was looked at: what was seen, and what helps."""
 
     check: str
@@ -34,21 +34,21 @@ class Finding:
     remedy: str = ""
 
 
-def ok(check: str, seen: str) -> Finding:
-    return Finding(check=check, level=Level.OK, seen=seen)
+def ok(check: str, seen: str) -> CheckResult:
+    return CheckResult(check=check, level=Level.OK, seen=seen)
 
 
-def warn(check: str, seen: str, remedy: str) -> Finding:
-    return Finding(check=check, level=Level.WARN, seen=seen, remedy=remedy)
+def warn(check: str, seen: str, remedy: str) -> CheckResult:
+    return CheckResult(check=check, level=Level.WARN, seen=seen, remedy=remedy)
 
 
-def fail(check: str, seen: str, remedy: str) -> Finding:
-    return Finding(check=check, level=Level.FAIL, seen=seen, remedy=remedy)
+def fail(check: str, seen: str, remedy: str) -> CheckResult:
+    return CheckResult(check=check, level=Level.FAIL, seen=seen, remedy=remedy)
 
 
-def looked(check: str, look: Callable[[], Iterable[Finding]]) -> list[Finding]:
+def looked(check: str, look: Callable[[], Iterable[CheckResult]]) -> list[CheckResult]:
     """What a look finds; one that ends in an error has found that."""
-    out: list[Finding] = []
+    out: list[CheckResult] = []
     try:
         out.extend(look())
     except LakecommitError as e:

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
-from airflow_provider_lakecommit.doctor.finding import Finding, fail, ok, warn
+from airflow_provider_lakecommit.doctor.finding import CheckResult, fail, ok, warn
 
 __all__ = ["installed_versions", "java", "memory", "versions"]
 
@@ -30,7 +30,7 @@ def installed_versions() -> dict[str, str]:
     return {name: found for name, _ in _needs() if (found := _installed(name)) is not None}
 
 
-def versions(installed: Mapping[str, str], python: tuple[int, ...] = sys.version_info[:3]) -> Iterable[Finding]:
+def versions(installed: Mapping[str, str], python: tuple[int, ...] = sys.version_info[:3]) -> Iterable[CheckResult]:
     """Python and every distribution that we need, against what this release was made for."""
     text = ".".join(map(str, python))
     if python[:2] >= (3, 11):
@@ -52,7 +52,7 @@ def versions(installed: Mapping[str, str], python: tuple[int, ...] = sys.version
     yield from _librdkafka()
 
 
-def java(master: str | None, environment: Mapping[str, str] = os.environ) -> Iterable[Finding]:
+def java(master: str | None, environment: Mapping[str, str] = os.environ) -> Iterable[CheckResult]:
     """The Java that a session of this host would run on.
 
     :param master: of the session; ``None`` for a Spark Connect server, which has its own
@@ -79,7 +79,7 @@ def java(master: str | None, environment: Mapping[str, str] = os.environ) -> Ite
         yield ok("java", f"Java {told[1]} in {binary}")
 
 
-def memory(master: str | None, conf: Mapping[str, str], free_kb: int | None = None) -> Iterable[Finding]:
+def memory(master: str | None, conf: Mapping[str, str], free_kb: int | None = None) -> Iterable[CheckResult]:
     """Room for a local session: the Java heap, and a Python worker of about half a gigabyte for each slot."""
     if master is None or not master.startswith("local"):
         return
@@ -119,7 +119,7 @@ def _fits(found: str, wanted: str) -> bool:
     return SpecifierSet(wanted).contains(found, prereleases=True)
 
 
-def _librdkafka() -> Iterable[Finding]:
+def _librdkafka() -> Iterable[CheckResult]:
     from confluent_kafka import libversion
 
     yield ok("librdkafka", str(libversion()[0]))

@@ -17,43 +17,43 @@ from pyiceberg.exceptions import ForbiddenError
 from pyiceberg.table import Table
 
 from airflow_provider_lakecommit.committer.ledger import Condition, read_ledger, require_ledger, tag_name
-from airflow_provider_lakecommit.cycle.rim import Rim
+from airflow_provider_lakecommit.cycle.session import LandingSession
 from airflow_provider_lakecommit.cycle.status import read_status
 from airflow_provider_lakecommit.cycle.tables import table_of
 from airflow_provider_lakecommit.cycle.targets import check_fit, target_of
 from airflow_provider_lakecommit.doctor.commits import commits
-from airflow_provider_lakecommit.doctor.finding import Finding, fail, looked, ok, warn
+from airflow_provider_lakecommit.doctor.finding import CheckResult, fail, looked, ok, warn
 from airflow_provider_lakecommit.exceptions import CatalogError, LedgerError, SpecError
 from airflow_provider_lakecommit.iceberg.storage import data_folder
 
 __all__ = ["headroom", "probe_place", "tables"]
 
 
-def tables(rim: Rim) -> tuple[list[Finding], list[Table]]:
+def tables(session: LandingSession) -> tuple[list[CheckResult], list[Table]]:
     """All of it, and the tables that are there."""
     found: list[Table] = []
     try:
-        rim.tables.catalog.list_namespaces()
+        session.tables.catalog.list_namespaces()
     except (CatalogError, SpecError) as e:
         return [fail("catalog", str(e), "correct the connection; no table was looked at")], found
     except ForbiddenError:
-        seen = f"{rim.tables.name}; these credentials may not list its namespaces, which no landing needs"
+        seen = f"{session.tables.name}; these credentials may not list its namespaces, which no landing needs"
     except Exception as e:
-        seen = rim.tables.describe(e)
+        seen = session.tables.describe(e)
         return [fail("catalog", seen, "check that it runs, can be reached, and takes the credentials")], found
     else:
-        seen = rim.tables.name
-    out = [ok("catalog", seen), *_lock(rim.tables.catalog)]
-    for name in rim.landing.tables:
-        out += looked(f"table {name}", lambda name=name: _table(rim, name, found))  # type: ignore[misc]
+        seen = session.tables.name
+    out = [ok("catalog", seen), *_lock(session.tables.catalog)]
+    for name in session.landing.tables:
+        out += looked(f"table {name}", lambda name=name: _table(session, name, found))  # type: ignore[misc]
     for table in found:
-        out += looked(f"commits to {'.'.join(table.name())}", lambda t=table: commits(rim, t))  # type: ignore[misc]
+        out += looked(f"commits to {'.'.join(table.name())}", lambda t=table: commits(session, t))  # type: ignore[misc]
         place = probe_place(table)
         out += looked(f"storage of {'.'.join(table.name())}", lambda t=table, p=place: _storage(t, p))  # type: ignore[misc]
     return out, found
 
 
-def _lock(catalog: Catalog) -> Iterable[Finding]:
+def _lock(catalog: Catalog) -> Iterable[CheckResult]:
     if type(catalog).__module__ == "pyiceberg.catalog.hive":
         yield warn(
             "catalog lock",
@@ -63,20 +63,20 @@ def _lock(catalog: Catalog) -> Iterable[Finding]:
         )
 
 
-def _table(rim: Rim, name: str, found: list[Table]) -> Iterable[Finding]:
+def _table(session: LandingSession, name: str, found: list[Table]) -> Iterable[CheckResult]:
     check = f"table {name}"
-    there = rim.tables.find(name)
+    there = session.tables.find(name)
     # Also says what `create` lacks, and which columns this landing cannot fill.
-    table = table_of(rim, name, dry=True)
+    table = table_of(session, name, dry=True)
     if there is None:
         yield ok(check, "does not exist; the first run makes it as stated, and its storage is looked at after that")
         return
     found.append(there)
     yield ok(check, f"format version {table.format_version}, {len(table.schema().fields)} columns, {table.location()}")
-    state = read_ledger(table.metadata, rim.landing.branch)
-    check_fit(rim.landing, target_of(name, table, rim.new_id()))
-    yield ok(f"layout of {name}", f"branch {rim.landing.branch}, partitioned by {_partitioning(table)}")
-    yield from _ledger(rim, name, table)
+    state = read_ledger(table.metadata, session.landing.branch)
+    check_fit(session.landing, target_of(name, table, session.new_id()))
+    yield ok(f"layout of {name}", f"branch {session.landing.branch}, partitioned by {_partitioning(table)}")
+    yield from _ledger(session, name, table)
     if state.foreign_since:
         yield ok(f"ledger of {name}", f"{state.foreign_since} snapshots of others since")
 
@@ -85,14 +85,14 @@ def _partitioning(table: Table) -> str:
     return ", ".join(f"{f.name} ({f.transform})" for f in table.spec().fields) or "nothing"
 
 
-def _ledger(rim: Rim, name: str, table: Table) -> Iterable[Finding]:
-    check, state = f"ledger of {name}", read_ledger(table.metadata, rim.landing.branch)
+def _ledger(session: LandingSession, name: str, table: Table) -> Iterable[CheckResult]:
+    check, state = f"ledger of {name}", read_ledger(table.metadata, session.landing.branch)
     try:
         require_ledger(state, name)
     except LedgerError as e:
         yield fail(check, f"{state.condition}: {state.reason}", str(e).partition(": ")[2] or "see the message")
         return
-    own = state.section(rim.landing.name, rim.lane)
+    own = state.section(session.landing.name, session.lane)
     if state.condition is Condition.ROLLED_BACK:
         yield warn(
             check,
@@ -104,11 +104,11 @@ def _ledger(rim: Rim, name: str, table: Table) -> Iterable[Finding]:
         yield ok(check, "nothing of this landing is in the table yet")
     else:
         yield ok(check, f"present in snapshot {state.snapshot_id}, {len(own.covered)} offsets landed")
-    tag = table.metadata.refs.get(tag_name(rim.landing.branch))
+    tag = table.metadata.refs.get(tag_name(session.landing.branch))
     if tag is not None and tag.max_ref_age_ms is None:
         yield warn(
             check,
-            f"tag {tag_name(rim.landing.branch)} has no age of its own: it expires by the table's property",
+            f"tag {tag_name(session.landing.branch)} has no age of its own: it expires by the table's property",
             "land once: each landing sets it anew",
         )
 
@@ -118,7 +118,7 @@ def probe_place(table: Table) -> str:
     return f"{data_folder(table)}/.lakecommit-probe-{uuid4()}"
 
 
-def _storage(table: Table, place: str) -> Iterable[Finding]:
+def _storage(table: Table, place: str) -> Iterable[CheckResult]:
     """The steps of :func:`~airflow_provider_lakecommit.spark.probe.try_storage`, from here."""
     from airflow_provider_lakecommit.spark.probe import try_storage
 
@@ -129,9 +129,9 @@ def _storage(table: Table, place: str) -> Iterable[Finding]:
         yield ok(check, "a file was written, read and deleted from here")
 
 
-def headroom(rim: Rim, every: timedelta | None) -> Iterable[Finding]:
+def headroom(session: LandingSession, every: timedelta | None) -> Iterable[CheckResult]:
     """How long the unread offsets are kept, and what waits for a person."""
-    check, status = "headroom", read_status(rim, every)
+    check, status = "headroom", read_status(session, every)
     yield from (warn(check, text, "land now; then land more often, or raise retention.ms") for text in status.warnings)
     if not status.warnings:
         seen = f"{status.shortest.partition}: {status.shortest}" if status.shortest else "everything is landed"

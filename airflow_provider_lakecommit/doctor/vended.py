@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from airflow_provider_lakecommit.cycle.secrets import LEAST_SECONDS
-from airflow_provider_lakecommit.doctor.finding import Finding, fail, ok, warn
+from airflow_provider_lakecommit.doctor.finding import CheckResult, fail, ok, warn
 from airflow_provider_lakecommit.iceberg.storage import TableStorage, clock
 
 __all__ = ["SHORT_SECONDS", "vended"]
@@ -19,7 +19,7 @@ SHORT_SECONDS = 900.0
 _LONGER = "have the catalog hand out credentials that hold as long as a window takes to write"
 
 
-def vended(storage: TableStorage, name: str, now: float) -> Iterable[Finding]:
+def vended(storage: TableStorage, name: str, now: float) -> Iterable[CheckResult]:
     """What is handed out with a table.
 
     :param now: seconds since the epoch

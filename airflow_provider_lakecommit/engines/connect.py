@@ -31,9 +31,9 @@ from airflow_provider_lakecommit.engines.base import EarlierWorkError
 from airflow_provider_lakecommit.engines.connect_client import (
     MAP_IN_ARROW,
     ConnectClient,
-    ConnectError,
     ConnectUrl,
-    Kind,
+    FailureKind,
+    SparkConnectError,
 )
 from airflow_provider_lakecommit.engines.package import package_digest, package_zip
 from airflow_provider_lakecommit.exceptions import SparkJobError, SpecError
@@ -111,7 +111,7 @@ class ConnectEngine:
         """
         with self._lock, self._told():
             if self._client is not None:
-                with suppress(ConnectError):
+                with suppress(SparkConnectError):
                     if PACKAGE_KEY in self._client.settings(PACKAGE_KEY):
                         return
                 self._client.close()
@@ -160,9 +160,9 @@ class ConnectEngine:
                 if PACKAGE_KEY not in client.settings(PACKAGE_KEY):
                     self._furnish(client)
                 return client
-            except ConnectError as e:
+            except SparkConnectError as e:
                 client.close()
-                if e.kind is not Kind.SESSION_OVER:
+                if e.kind is not FailureKind.SESSION_OVER:
                     raise
         raise SparkJobError(f"{self._url} has closed {MOST_SESSIONS} sessions of {self._name}: restart it")
 
@@ -177,13 +177,13 @@ class ConnectEngine:
         run = _run(job, place.number)
         try:
             self._wait(run, lambda: self._calls.listen(run.operation))
-        except ConnectError as e:
-            if self._stopped or e.kind in (Kind.AWAY, Kind.REFUSED, Kind.TAKEN_OVER):
+        except SparkConnectError as e:
+            if self._stopped or e.kind in (FailureKind.AWAY, FailureKind.REFUSED, FailureKind.TAKEN_OVER):
                 raise
-            if e.kind in (Kind.UNKNOWN, Kind.OVER):
+            if e.kind in (FailureKind.UNKNOWN, FailureKind.OVER):
                 return None
             # It was cancelled, or failed, or cannot be listened to. Should it still run, it would only be in the way.
-            with suppress(ConnectError):
+            with suppress(SparkConnectError):
                 self._calls.interrupt(run.operation)
         mine = {str(s) for s in job.plan.slices}
         results = [r for r in run.results if r.slice in mine]
@@ -202,10 +202,10 @@ class ConnectEngine:
             run = _run(job, number)
             try:
                 self._wait(run, partial(self._calls.execute, run.operation, plan, tags))
-            except ConnectError as e:
-                if e.kind is Kind.OVER and not run.results:
+            except SparkConnectError as e:
+                if e.kind is FailureKind.OVER and not run.results:
                     continue
-                if e.kind not in (Kind.AWAY, Kind.TAKEN_OVER):
+                if e.kind not in (FailureKind.AWAY, FailureKind.TAKEN_OVER):
                     self._finish(run, complete=False)
                 raise
             self._finish(run, complete=all(r.status in SETTLED for r in run.results))
@@ -220,7 +220,7 @@ class ConnectEngine:
                 raise SparkJobError("it was told to stop before it began")
             self._calls.set({run.key: str(_Place(run.number, self._attempt))})
             self._follow(run, begin())
-        except ConnectError:
+        except SparkConnectError:
             raise
         except BaseException:
             self._interrupt(run)
@@ -242,17 +242,17 @@ class ConnectEngine:
                     if self._stopped:
                         # It may have been too early for the server to know the operation when it was told.
                         raise SparkJobError("it was told to stop")
-            except ConnectError as e:
+            except SparkConnectError as e:
                 now = time.monotonic()
                 lost_at = lost_at or now
-                if e.kind is not Kind.AWAY or self._stopped or now - lost_at > RECONNECT_SECONDS:
+                if e.kind is not FailureKind.AWAY or self._stopped or now - lost_at > RECONNECT_SECONDS:
                     raise
                 time.sleep(RECONNECT_PAUSE)
             results = self._calls.listen(run.operation, after=last)
 
     def _finish(self, run: _Run, *, complete: bool) -> None:
         """After its end: let the server forget the operation, and later attempts know that nothing runs."""
-        with suppress(ConnectError):
+        with suppress(SparkConnectError):
             if complete:
                 self._calls.unset(run.key)
             else:
@@ -265,7 +265,7 @@ class ConnectEngine:
 
     def _interrupt(self, run: _Run) -> None:
         """End an operation that still is ours."""
-        with suppress(ConnectError, SparkJobError):
+        with suppress(SparkConnectError, SparkJobError):
             place = self._place(run.key)
             if place is not None and place.attempt == self._attempt:
                 self._calls.interrupt(run.operation)
@@ -284,22 +284,22 @@ class ConnectEngine:
     def _told(self, what: str = "") -> Iterator[None]:
         try:
             yield
-        except ConnectError as e:
+        except SparkConnectError as e:
             text = f"{what}: {_why(e)}" if what else _why(e)
-            raise (SpecError if e.kind is Kind.REFUSED else SparkJobError)(text) from e
+            raise (SpecError if e.kind is FailureKind.REFUSED else SparkJobError)(text) from e
 
 
-def _why(error: ConnectError) -> str:
+def _why(error: SparkConnectError) -> str:
     match error.kind:
-        case Kind.AWAY:
+        case FailureKind.AWAY:
             return f"the Spark Connect server cannot be reached ({error}): start it, or correct host and port"
-        case Kind.REFUSED:
+        case FailureKind.REFUSED:
             return f"the Spark Connect server refuses the connection ({error}): check token, use_ssl and port"
-        case Kind.UNKNOWN | Kind.OVER | Kind.SESSION_OVER:
+        case FailureKind.UNKNOWN | FailureKind.OVER | FailureKind.SESSION_OVER:
             return f"the server has given it up, or was restarted ({error}): the next attempt does the rest"
-        case Kind.TAKEN_OVER:
+        case FailureKind.TAKEN_OVER:
             return "another attempt of the same task has taken it over"
-        case Kind.CANCELLED:
+        case FailureKind.CANCELLED:
             return "it was told to stop"
         case _:
             return str(error)

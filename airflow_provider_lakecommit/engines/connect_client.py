@@ -2,9 +2,9 @@
 """Calls to one session of a Spark Connect server.
 
 Contract: a :class:`ConnectClient` belongs to one session id, which the server makes on the first call. Every failed
-call is a :class:`ConnectError` with one line of text and its kind, so that callers decide by kinds and never by texts.
-An *operation* is a plan that the server runs under an id of our choice: it goes on when nobody listens, and whoever
-knows the id may listen from its first result on, again, because nothing is released before :meth:`release`. One
+call is a :class:`SparkConnectError` with one line of text and its kind, so that callers decide by kinds and never by
+texts. An *operation* is a plan that the server runs under an id of our choice: it goes on when nobody listens, and
+whoever knows the id may listen from its first result on, again, because nothing is released before :meth:`release`. One
 listener at a time: a newer one ends the older with the kind ``TAKEN_OVER``.
 
 The token of the connection is sent as the standard clients send it, and never over a network unencrypted.
@@ -26,7 +26,7 @@ from uuid import UUID
 from airflow_provider_lakecommit.engines.connect_protocol import METHODS, message
 from airflow_provider_lakecommit.exceptions import SpecError
 
-__all__ = ["ConnectClient", "ConnectError", "ConnectUrl", "Kind", "Result"]
+__all__ = ["ConnectClient", "ConnectUrl", "FailureKind", "Result", "SparkConnectError"]
 
 SERVICE = "/spark.connect.SparkConnectService/"
 DEFAULT_PORT = 15002
@@ -45,7 +45,7 @@ TOLD = 400
 _OURS = ("user_id", "token", "use_ssl", "user_agent", "session_id")
 
 
-class Kind(Enum):
+class FailureKind(Enum):
     """What a failed call means."""
 
     AWAY = "the server cannot be reached"
@@ -60,24 +60,24 @@ class Kind(Enum):
 
 
 _KINDS = {
-    "INVALID_HANDLE.OPERATION_NOT_FOUND": Kind.UNKNOWN,
-    "INVALID_HANDLE.SESSION_NOT_FOUND": Kind.UNKNOWN,
-    "INVALID_HANDLE.OPERATION_ABANDONED": Kind.OVER,
-    "INVALID_CURSOR.POSITION_NOT_AVAILABLE": Kind.OVER,
-    "INVALID_CURSOR.POSITION_NOT_FOUND": Kind.OVER,
-    "INVALID_HANDLE.OPERATION_ALREADY_EXISTS": Kind.EXISTS,
-    "INVALID_CURSOR.DISCONNECTED": Kind.TAKEN_OVER,
-    "INVALID_HANDLE.SESSION_CLOSED": Kind.SESSION_OVER,
-    "INVALID_HANDLE.SESSION_CHANGED": Kind.SESSION_OVER,
-    "OPERATION_CANCELED": Kind.CANCELLED,
+    "INVALID_HANDLE.OPERATION_NOT_FOUND": FailureKind.UNKNOWN,
+    "INVALID_HANDLE.SESSION_NOT_FOUND": FailureKind.UNKNOWN,
+    "INVALID_HANDLE.OPERATION_ABANDONED": FailureKind.OVER,
+    "INVALID_CURSOR.POSITION_NOT_AVAILABLE": FailureKind.OVER,
+    "INVALID_CURSOR.POSITION_NOT_FOUND": FailureKind.OVER,
+    "INVALID_HANDLE.OPERATION_ALREADY_EXISTS": FailureKind.EXISTS,
+    "INVALID_CURSOR.DISCONNECTED": FailureKind.TAKEN_OVER,
+    "INVALID_HANDLE.SESSION_CLOSED": FailureKind.SESSION_OVER,
+    "INVALID_HANDLE.SESSION_CHANGED": FailureKind.SESSION_OVER,
+    "OPERATION_CANCELED": FailureKind.CANCELLED,
 }
 """By the error classes that Spark puts before its texts."""
 
 
-class ConnectError(Exception):
+class SparkConnectError(Exception):
     """A call that failed."""
 
-    def __init__(self, kind: Kind, text: str) -> None:
+    def __init__(self, kind: FailureKind, text: str) -> None:
         super().__init__(text)
         self.kind = kind
 
@@ -187,7 +187,7 @@ class ConnectClient:
         """
         answer = self._call("AddArtifacts", self._artifact(f"pyfiles/{name}", content), sends_stream=True)
         if not all(summary.is_crc_successful for summary in answer.artifacts):
-            raise ConnectError(Kind.FAILED, f"{name} did not arrive whole at {self.url}")
+            raise SparkConnectError(FailureKind.FAILED, f"{name} did not arrive whole at {self.url}")
 
     # -- operations ---------------------------------------------------------------------------------------------------
 
@@ -252,7 +252,7 @@ class ConnectClient:
         except grpc.RpcError as e:
             raise self._error(e) from e
         except ValueError as e:
-            raise ConnectError(Kind.AWAY, f"{self.url}: {e}") from e
+            raise SparkConnectError(FailureKind.AWAY, f"{self.url}: {e}") from e
 
     def _results(self, method: str, request: Any) -> Iterator[Result]:
         import grpc
@@ -285,20 +285,20 @@ class ConnectClient:
                 self._channel = grpc.insecure_channel(self.url.endpoint, options=options)
         return self._channel
 
-    def _error(self, error: Any) -> ConnectError:
+    def _error(self, error: Any) -> SparkConnectError:
         import grpc
 
         code, text = error.code(), str(error.details() or "")
         found = re.match(r"\s*\[([A-Z_.]+)\]", text)
         if found and found[1] in _KINDS:
-            return ConnectError(_KINDS[found[1]], one_line(text))
+            return SparkConnectError(_KINDS[found[1]], one_line(text))
         if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED):
-            return ConnectError(Kind.AWAY, f"{self.url}: {one_line(text)}")
+            return SparkConnectError(FailureKind.AWAY, f"{self.url}: {one_line(text)}")
         if code in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED):
-            return ConnectError(Kind.REFUSED, f"{self.url}: {one_line(text)}")
+            return SparkConnectError(FailureKind.REFUSED, f"{self.url}: {one_line(text)}")
         if code is grpc.StatusCode.UNIMPLEMENTED:
-            return ConnectError(Kind.REFUSED, f"{self.url} is no Spark Connect server: {one_line(text)}")
-        return ConnectError(Kind.FAILED, one_line(text) or str(code))
+            return SparkConnectError(FailureKind.REFUSED, f"{self.url} is no Spark Connect server: {one_line(text)}")
+        return SparkConnectError(FailureKind.FAILED, one_line(text) or str(code))
 
 
 def _stub(kind: Any, method: str) -> Any:

@@ -103,14 +103,14 @@ class SparkSection:
 
 
 def engine_of(
-    section: SparkSection, landing: str, *, say: Callable[[str], None], on_start: Callable[[], None]
+    section: SparkSection, landing: str, *, log: Callable[[str], None], on_start: Callable[[], None]
 ) -> Engine:
     """The engine that a spec asks for; nothing is started or contacted.
 
     :raises SpecError: `remote` is no address of a Spark Connect server
     """
     if section.remote is None:
-        return LocalSpark(section, say=say, on_start=on_start)
+        return LocalSpark(section, log=log, on_start=on_start)
     from airflow_provider_lakecommit.engines.connect import ConnectEngine
 
     return ConnectEngine(section.remote, deployment=CLI, landing=landing)
@@ -143,9 +143,9 @@ class LocalSpark:
     :param on_start: told after each start: Spark takes over the handling of interrupts
     """
 
-    def __init__(self, section: SparkSection, *, say: Callable[[str], None], on_start: Callable[[], None]) -> None:
+    def __init__(self, section: SparkSection, *, log: Callable[[str], None], on_start: Callable[[], None]) -> None:
         self._section = section
-        self._say = say
+        self._log = log
         self._on_start = on_start
         self._session: SparkSession | None = None
         self._folder: Path | None = None
@@ -159,7 +159,7 @@ class LocalSpark:
         if self._session is not None and _answers(self._session):
             return
         if self._session is not None:
-            self._say("the Spark session is gone; starting another one")
+            self._log("the Spark session is gone; starting another one")
             self._drop()
         self._session = self._new()
         self._on_start()

@@ -46,7 +46,7 @@ from pyiceberg.types import (
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.formats.octets import UUID_READING, octet_reading
 from airflow_provider_lakecommit.formats.reading import Convert, Reading
-from airflow_provider_lakecommit.formats.rules import OCTETS, Rules
+from airflow_provider_lakecommit.formats.rules import OCTETS, ColumnRules
 from airflow_provider_lakecommit.formats.times import TEMPORAL, time_reading
 from airflow_provider_lakecommit.landing_checks import ENCODINGS
 from airflow_provider_lakecommit.parquet.arrow_types import arrow_field
@@ -130,7 +130,7 @@ def columns_of(
     :param encodings: how bytes are written as text, by column path
     :raises TableError: naming every column or rule that cannot be served
     """
-    rules = Rules.of(schema, timestamps, encodings or {})
+    rules = ColumnRules.of(schema, timestamps, encodings or {})
     columns = [_column(f, f.name, f"/{f.name}", rules) for f in schema.fields if f.name not in skip]
     if not columns:
         rules.wrong.append("the table has no column to fill from the records; add one")
@@ -139,7 +139,7 @@ def columns_of(
     return tuple(columns)
 
 
-def _column(field_: NestedField, path: str, parsed_at: str, rules: Rules) -> Column:
+def _column(field_: NestedField, path: str, parsed_at: str, rules: ColumnRules) -> Column:
     kind = field_.field_type
     target = arrow_field(field_)
     children: tuple[Column, ...] = ()
@@ -171,7 +171,7 @@ def _column(field_: NestedField, path: str, parsed_at: str, rules: Rules) -> Col
     )
 
 
-def _reading(field_: NestedField, target: pa.Field, path: str, rules: Rules) -> Reading:
+def _reading(field_: NestedField, target: pa.Field, path: str, rules: ColumnRules) -> Reading:
     """How a scalar is read; one that cannot be is told to ``rules.wrong``."""
     kind = field_.field_type
     if isinstance(kind, TEMPORAL):

@@ -22,10 +22,10 @@ from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.exceptions import SpecError, TableError
 from airflow_provider_lakecommit.formats.decode_json import JsonDecoder
-from airflow_provider_lakecommit.formats.sampled import Node, Observed
+from airflow_provider_lakecommit.formats.sampled import Node, SampledValues
 from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec
 
-__all__ = ["Column", "infer", "schema_of"]
+__all__ = ["InferredColumn", "infer", "schema_of"]
 
 LONG = 2**63
 MAX_DIGITS = 38
@@ -38,7 +38,7 @@ _YEARS = (946_684_800, 4_102_444_800)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
+class InferredColumn:
     """A column as `create` has it, and what is to be said about it. Without ``type`` it is left out, with the notes."""
 
     name: str
@@ -58,12 +58,12 @@ class _Notes:
     examples: bool
     said: list[str] = field(default_factory=list)
 
-    def say(self, path: str, text: str, node: Node | None = None) -> None:
+    def log(self, path: str, text: str, node: Node | None = None) -> None:
         shown = f", such as {json.dumps(node.texts[0])}" if self.examples and node is not None and node.texts else ""
         self.said.append(f"{path}: {text}{shown}")
 
 
-def infer(found: Observed, *, examples: bool = False) -> list[Column]:
+def infer(found: SampledValues, *, examples: bool = False) -> list[InferredColumn]:
     """The columns for what was seen, in the order in which they were seen first.
 
     :param examples: show values in the notes
@@ -71,19 +71,19 @@ def infer(found: Observed, *, examples: bool = False) -> list[Column]:
     return [_column(name, node, examples) for name, node in found.root.fields.items()]
 
 
-def schema_of(columns: Iterable[Column]) -> Schema | None:
+def schema_of(columns: Iterable[InferredColumn]) -> Schema | None:
     """The schema of the columns that have a type; ``None`` if there is none."""
     told = [c.to_dict() for c in columns if c.type is not None]
     return create_from_spec({"schema": told})[0] if told else None
 
 
-def _column(name: str, node: Node, examples: bool) -> Column:
+def _column(name: str, node: Node, examples: bool) -> InferredColumn:
     notes = _Notes(examples)
     kind = _type(node, name, notes)
     if kind is not None and (why := _unusable(name, kind)):
-        notes.say(name, f"left out: {why}")
+        notes.log(name, f"left out: {why}")
         kind = None
-    return Column(name=name, type=kind, required=kind is not None and node.always, notes=tuple(notes.said))
+    return InferredColumn(name=name, type=kind, required=kind is not None and node.always, notes=tuple(notes.said))
 
 
 def _unusable(name: str, kind: Any) -> str:
@@ -100,7 +100,7 @@ def _type(node: Node, path: str, notes: _Notes) -> Any:
     kind = _kind(node, path, notes)
     match kind:
         case None:
-            notes.say(path, f"left out: null in all {node.seen} values" if node.seen else "left out: always empty")
+            notes.log(path, f"left out: null in all {node.seen} values" if node.seen else "left out: always empty")
             return None
         case "object":
             return _struct(node, path, notes)
@@ -125,7 +125,7 @@ def _kind(node: Node, path: str, notes: _Notes) -> str | None:
     for kind in sorted(counts.keys() - {most}):
         names = ("int", "fraction") if kind == "number" else (kind,)
         places = [place for name in names for place in node.places.get(name, ())]
-        notes.say(
+        notes.log(
             path,
             f"{counts[most]} values are of kind {most}, {counts[kind]} of kind {kind}, which are rejected "
             f"({', '.join(places)})",
@@ -141,14 +141,14 @@ def _struct(node: Node, path: str, notes: _Notes) -> Any:
             required = {"required": True} if inner.always else {}
             parts.append({"name": name, "type": kind, **required})
     if not parts:
-        notes.say(path, "left out: no field of it has a type")
+        notes.log(path, "left out: no field of it has a type")
         return None
     objects = node.kinds["object"]
     present = sum(inner.seen for inner in node.fields.values())
     if len(node.fields) >= MAP_KEYS and present < objects * len(node.fields) / 2:
         types = {json.dumps(part["type"]) for part in parts}
         value = types.pop() if len(types) == 1 else "…"
-        notes.say(
+        notes.log(
             path,
             f"{len(node.fields)} different keys in {objects} objects: is it a map? "
             f"{{map: {{key: string, value: {value}}}}}",
@@ -159,7 +159,7 @@ def _struct(node: Node, path: str, notes: _Notes) -> Any:
 def _list(node: Node, path: str, notes: _Notes) -> Any:
     inner = node.elements
     if inner is None or not inner.seen:
-        notes.say(path, "left out: always an empty list")
+        notes.log(path, "left out: always an empty list")
         return None
     kind = _type(inner, f"{path}.element", notes)
     required = {"required": True} if inner.always else {}
@@ -170,7 +170,7 @@ def _text(node: Node, path: str, notes: _Notes) -> str:
     texts = list(dict.fromkeys(node.texts))
     for kind in _TEXT_TYPES:
         if all(len(text) >= 8 for text in texts) and _all_are(texts, kind):
-            notes.say(
+            notes.log(
                 path, f"all {len(node.texts)} sampled texts are of type {kind}; `string` takes any other too", node
             )
             return kind
@@ -191,16 +191,16 @@ def _number(node: Node, path: str, notes: _Notes) -> str:
     exact = f"decimal({max(told.whole + told.scale, 1)}, {told.scale})"
     if "fraction" in node.kinds:
         if told.whole + told.scale <= MAX_DIGITS:
-            notes.say(path, f"{exact} would hold all sampled values exactly; a double is the nearest binary fraction")
+            notes.log(path, f"{exact} would hold all sampled values exactly; a double is the nearest binary fraction")
         return "double"
     if not -LONG <= low <= high < LONG:
         if told.whole <= MAX_DIGITS:
-            notes.say(path, "some whole numbers are beyond a long")
+            notes.log(path, "some whole numbers are beyond a long")
             return f"decimal({MAX_DIGITS}, 0)"
-        notes.say(path, "some whole numbers are beyond every exact type; a double rounds them")
+        notes.log(path, "some whole numbers are beyond every exact type; a double rounds them")
         return "double"
     for rule, unit in _EPOCHS:
         if _YEARS[0] * unit <= low <= high < _YEARS[1] * unit:
             kind = "timestamptz_ns" if rule == "epoch_nanos" else "timestamptz"
-            notes.say(path, f"may be a time: if so, type {kind} and `timestamps: {{{json.dumps(path)}: {rule}}}`")
+            notes.log(path, f"may be a time: if so, type {kind} and `timestamps: {{{json.dumps(path)}: {rule}}}`")
     return "long"

@@ -16,14 +16,14 @@ from pyiceberg.types import BinaryType, FixedType, IcebergType
 
 from airflow_provider_lakecommit.formats.times import rule_problem
 
-__all__ = ["OCTETS", "Rules"]
+__all__ = ["OCTETS", "ColumnRules"]
 
 OCTETS = (BinaryType, FixedType)
 """Types that need an encoding."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class ColumnRules:
     """Rules of dates and times, and encodings of bytes, by field id."""
 
     times: dict[int, str] = field(default_factory=dict)
@@ -31,7 +31,7 @@ class Rules:
     wrong: list[str] = field(default_factory=list)
 
     @classmethod
-    def of(cls, schema: Schema, timestamps: Mapping[str, str], encodings: Mapping[str, str]) -> Rules:
+    def of(cls, schema: Schema, timestamps: Mapping[str, str], encodings: Mapping[str, str]) -> ColumnRules:
         """Those declared by column path."""
         rules = cls()
         rules._add("timestamps", schema, timestamps, rules.times, rule_problem)

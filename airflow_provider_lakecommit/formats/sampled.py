@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-__all__ = ["MAX_PLACES", "Node", "Numbers", "Observed", "observe"]
+__all__ = ["MAX_PLACES", "Node", "Numbers", "SampledValues", "sample_values"]
 
 MAX_PLACES = 3
 MAX_DEPTH = 60
@@ -97,7 +97,7 @@ class Node:
 
 
 @dataclass(slots=True)
-class Observed:
+class SampledValues:
     """A sample. ``refused`` counts values that give no row whatever the schema, by why, with their first places."""
 
     root: Node
@@ -110,9 +110,9 @@ class Observed:
         self.refused[why] = (count + 1, places if len(places) >= MAX_PLACES else [*places, place])
 
 
-def observe(sample: Iterable[tuple[str, bytes | None]]) -> Observed:
+def sample_values(sample: Iterable[tuple[str, bytes | None]]) -> SampledValues:
     """Look at record values, each with its place (``orders[3]@17``)."""
-    found = Observed(root=Node())
+    found = SampledValues(root=Node())
     for place, value in sample:
         found.values += 1
         if value is None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_provider_lakecommit.core.model import Cycle
-    from airflow_provider_lakecommit.cycle.rim import Rim, RunIdentity
+    from airflow_provider_lakecommit.cycle.session import LandingSession, RunIdentity
 
 __all__ = ["CLOSED", "CYCLE", "EXPLAIN", "FAILURE", "LandingTask", "is_cleared", "landing_of", "no_retry_in_vain"]
 
@@ -58,39 +58,39 @@ class LandingTask(BaseOperator):
         self.landing = landing_of(landing)
 
     @contextmanager
-    def rim(self) -> Iterator[Rim]:
+    def session(self) -> Iterator[LandingSession]:
         """The landing's connections, open until the end of the block."""
-        from airflow_provider_lakecommit.cycle.rim import Rim
+        from airflow_provider_lakecommit.cycle.session import LandingSession
         from airflow_provider_lakecommit.hooks.connections import catalog_properties, kafka_settings
 
         landing = Settings.read().complete(self.landing)
         kafka, catalog = kafka_settings(landing.kafka_config_id), catalog_properties(landing.iceberg_conn_id)
-        with Rim.connect(landing, kafka, catalog, say=self.log.info) as rim:
-            yield rim
+        with LandingSession.connect(landing, kafka, catalog, log=self.log.info) as session:
+            yield session
 
     @staticmethod
     def identity(context: Context) -> RunIdentity:
         """Whose cycle it is."""
-        from airflow_provider_lakecommit.cycle.rim import RunIdentity
+        from airflow_provider_lakecommit.cycle.session import RunIdentity
 
         ti = context["ti"]
         return RunIdentity(
-            deployment=Settings.read().deployment_id, dag=ti.dag_id, run=ti.run_id, attempt=str(ti.try_number)
+            deployment=Settings.read().deployment_id, dag_id=ti.dag_id, run_id=ti.run_id, attempt=str(ti.try_number)
         )
 
-    def gone(self, context: Context, rim: Rim) -> Callable[[Cycle], bool]:
+    def abandoned(self, context: Context, session: LandingSession) -> Callable[[Cycle], bool]:
         """Tells cycles whose DAG run has ended or was deleted, so that nobody works on what they claim.
 
         Asked of Airflow for cycles of this deployment's runs only, and never of the own run. Whatever cannot be told is
         taken for alive: its claim then ends by its deadline.
         """
-        from airflow_provider_lakecommit.cycle.rim import RunIdentity, cycle_id_of
+        from airflow_provider_lakecommit.cycle.session import RunIdentity, cycle_id_of
 
         ti, deployment = context["ti"], Settings.read().deployment_id
 
         def is_gone(cycle: Cycle) -> bool:
-            who = RunIdentity(deployment=deployment, dag=cycle.dag, run=cycle.run, number=cycle.number)
-            if (cycle.dag, cycle.run) == (ti.dag_id, ti.run_id) or cycle_id_of(rim, who) != cycle.commit_id:
+            run = RunIdentity(deployment=deployment, dag_id=cycle.dag, run_id=cycle.run, number=cycle.number)
+            if (cycle.dag, cycle.run) == (ti.dag_id, ti.run_id) or cycle_id_of(session, run) != cycle.commit_id:
                 return False
             try:
                 known = ti.get_dr_count(dag_id=cycle.dag, run_ids=[cycle.run])

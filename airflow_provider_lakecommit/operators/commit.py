@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Asset, Context
 
-    from airflow_provider_lakecommit.cycle.many import Abreast
+    from airflow_provider_lakecommit.cycle.concurrent import ConcurrentLandings
     from airflow_provider_lakecommit.cycle.results import Closed, CycleTicket
-    from airflow_provider_lakecommit.cycle.rim import RunIdentity
+    from airflow_provider_lakecommit.cycle.session import RunIdentity
     from airflow_provider_lakecommit.landing import Landing
 
 __all__ = ["LakeCommitOperator"]
@@ -114,8 +114,8 @@ class LakeCommitOperator(LandingTask):
         retell = retry and not is_cleared(context["ti"], self.retries or 0)
         with no_retry_in_vain():
             try:
-                with self.rim() as rim:
-                    return close_cycle(rim, self.identity(context), ticket, retry=retry, retell=retell)
+                with self.session() as session:
+                    return close_cycle(session, self.identity(context), ticket, retry=retry, retell=retell)
             except Exception as e:
                 context["ti"].xcom_push(CLOSED, {FAILURE: f"{type(e).__name__}: {e}"})
                 raise
@@ -161,46 +161,46 @@ class LakeCommitOperator(LandingTask):
         return told
 
     def _close_all(self, context: Context) -> Mapping[str, Closed | BaseException]:
-        from airflow_provider_lakecommit.cycle.many import Abreast
+        from airflow_provider_lakecommit.cycle.concurrent import ConcurrentLandings
 
-        who, retry, settings = self.identity(context), self.is_retry(context), Settings.read()
+        run, retry, settings = self.identity(context), self.is_retry(context), Settings.read()
         retell = retry and not is_cleared(context["ti"], self.retries or 0)
         plans = zip(self.landings, self.plan_task_ids, strict=True)
         tickets = {landing.name: self._ticket(context, plan) for landing, plan in plans}
         asking = threading.Lock()
-        with Abreast() as abreast:
+        with ConcurrentLandings() as concurrent:
 
             def close(landing: Landing) -> Closed:
-                return self._close_one(abreast, asking, landing, who, tickets[landing.name], retry, retell)
+                return self._close_one(concurrent, asking, landing, run, tickets[landing.name], retry, retell)
 
-            return abreast.run({each.name: partial(close, settings.complete(each)) for each in self.landings})
+            return concurrent.run({each.name: partial(close, settings.complete(each)) for each in self.landings})
 
     def _close_one(
         self,
-        abreast: Abreast,
+        concurrent: ConcurrentLandings,
         asking: threading.Lock,
         landing: Landing,
-        who: RunIdentity,
+        run: RunIdentity,
         ticket: CycleTicket | None,
         retry: bool,
         retell: bool,
     ) -> Closed:
         """In a thread. Airflow is asked for connections by one at a time."""
         from airflow_provider_lakecommit.cycle.close import close_cycle
-        from airflow_provider_lakecommit.cycle.rim import Rim
+        from airflow_provider_lakecommit.cycle.session import LandingSession
         from airflow_provider_lakecommit.hooks.connections import kafka_settings, stated_properties
         from airflow_provider_lakecommit.iceberg.catalog import Tables
 
         conn_id = landing.iceberg_conn_id
         with asking:
             kafka = kafka_settings(landing.kafka_config_id)
-            tables = abreast.tables(conn_id, lambda: Tables(stated_properties(conn_id), conn_id))
+            tables = concurrent.tables(conn_id, lambda: Tables(stated_properties(conn_id), conn_id))
 
-        def say(line: str) -> None:
+        def log(line: str) -> None:
             self.log.info("%s: %s", landing.name, line)
 
-        with abreast.rim(lambda: Rim.connect(landing, kafka, {}, say=say, tables=tables)) as rim:
-            return close_cycle(rim, who, ticket, retry=retry, retell=retell, desk=abreast.desk)
+        with concurrent.session(lambda: LandingSession.connect(landing, kafka, {}, log=log, tables=tables)) as session:
+            return close_cycle(session, run, ticket, retry=retry, retell=retell, executor=concurrent.executor)
 
 
 def _distinct(landings: Sequence[Landing]) -> tuple[Landing, ...]:

@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from airflow.sdk import Asset, Context
 
     from airflow_provider_lakecommit.core.model import Cycle
-    from airflow_provider_lakecommit.cycle.loop import Lander
+    from airflow_provider_lakecommit.cycle.loop import LandingRunner
     from airflow_provider_lakecommit.cycle.results import Closed
-    from airflow_provider_lakecommit.cycle.rim import Rim, RunIdentity
+    from airflow_provider_lakecommit.cycle.session import LandingSession, RunIdentity
     from airflow_provider_lakecommit.engines.base import Engine
     from airflow_provider_lakecommit.landing import Landing
 
@@ -93,7 +93,7 @@ class KafkaToIcebergOperator(LandingTask):
         self.spark_conf = spark_conf
         self.max_cycles = max_cycles
         self._engine: Engine | None = None
-        self._lander: Lander | None = None
+        self._lander: LandingRunner | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Land until caught up."""
@@ -101,8 +101,8 @@ class KafkaToIcebergOperator(LandingTask):
             with no_retry_in_vain():
                 # Before anything else, so that a kill finds it however early it comes.
                 self._engine = self._make_engine()
-                with self.rim() as rim:
-                    whole = self._run(rim, self._engine, context)
+                with self.session() as session:
+                    whole = self._run(session, self._engine, context)
         except Exception as e:
             context["ti"].xcom_push(CLOSED, {FAILURE: f"{type(e).__name__}: {e}"})
             raise
@@ -123,29 +123,29 @@ class KafkaToIcebergOperator(LandingTask):
 
     # -- the run ------------------------------------------------------------------------------------------------------
 
-    def _run(self, rim: Rim, engine: Engine, context: Context) -> Closed:
-        from airflow_provider_lakecommit.cycle.loop import Lander
-        from airflow_provider_lakecommit.cycle.past import cycles_of, published_by
+    def _run(self, session: LandingSession, engine: Engine, context: Context) -> Closed:
+        from airflow_provider_lakecommit.cycle.loop import LandingRunner
+        from airflow_provider_lakecommit.cycle.resume import cycles_of, published_by
         from airflow_provider_lakecommit.cycle.run import RunOutcome
 
-        who = self.identity(context)
-        earlier = cycles_of(rim, who) if self.is_retry(context) else None
-        before = published_by(rim, earlier) if earlier else ()
+        identity = self.identity(context)
+        earlier = cycles_of(session, identity) if self.is_retry(context) else None
+        before = published_by(session, earlier) if earlier else ()
         if earlier and earlier.finished(self.max_cycles):
             if is_cleared(context["ti"], self.retries or 0) or not before:
                 return replace(earlier.to_closed(self.landing.table, ()), finished=True, note=str(earlier))
             self.log.info("all is done already, and no event has told so: %s", earlier)
             return earlier.to_closed(self.landing.table, before)
-        self._lander = lander = Lander(
-            rim,
+        self._lander = runner = LandingRunner(
+            session,
             engine,
-            lambda number: replace(who, number=number),
-            release=lambda cycle: is_over(cycle, who, rim, context["ti"]),
+            lambda number: replace(identity, number=number),
+            release=lambda cycle: is_over(cycle, identity, session, context["ti"]),
             early=True,
         )
         outcomes = []
         try:
-            for outcome in lander.cycles(earlier.number if earlier else 0, self.max_cycles):
+            for outcome in runner.cycles(earlier.number if earlier else 0, self.max_cycles):
                 self.log.info("%s", outcome)
                 outcomes.append(outcome)
         except Exception:
@@ -153,7 +153,7 @@ class KafkaToIcebergOperator(LandingTask):
         except BaseException:
             # A timeout passes through here and not through the ordinary end.
             with suppress(LakecommitError):
-                lander.farewell()
+                runner.report_interrupted()
             raise
         run = RunOutcome.of(self.landing.name, outcomes, before)
         self.log.info("%s", run)
@@ -192,16 +192,16 @@ class KafkaToIcebergOperator(LandingTask):
         self.log.info("%s", outcome.reason)
 
 
-def is_over(cycle: Cycle, who: RunIdentity, rim: Rim, ti: Any) -> bool:
+def is_over(cycle: Cycle, identity: RunIdentity, session: LandingSession, ti: Any) -> bool:
     """Is a cycle one of another run of this DAG, in this Airflow, whose task has ended for good? Then nobody works for
     it any more, and its claims would only hold this run off.
     """
-    from airflow_provider_lakecommit.cycle.rim import cycle_id_of
+    from airflow_provider_lakecommit.cycle.session import cycle_id_of
 
-    theirs = replace(who, run=cycle.run, number=cycle.number)
-    if cycle.run == who.run or cycle.commit_id != cycle_id_of(rim, theirs):
+    theirs = replace(identity, run_id=cycle.run, number=cycle.number)
+    if cycle.run == identity.run_id or cycle.commit_id != cycle_id_of(session, theirs):
         return False
-    states = ti.get_task_states(dag_id=who.dag, run_ids=[cycle.run]).get(cycle.run, {})
+    states = ti.get_task_states(dag_id=identity.dag_id, run_ids=[cycle.run]).get(cycle.run, {})
     own = ti.task_id if ti.map_index < 0 else f"{ti.task_id}_{ti.map_index}"
     # A run that was deleted, or had no such task yet, is over when nothing of it can run any more.
     return all(state in OVER for state in ([states[own]] if own in states else states.values()))

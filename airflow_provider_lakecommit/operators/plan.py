@@ -40,14 +40,14 @@ class PlanWindowOperator(LandingTask):
         """Open or continue the cycle."""
         from airflow_provider_lakecommit.cycle.open import open_cycle
 
-        who, again = self.identity(context), self.is_retry(context)
-        with no_retry_in_vain(), self.rim() as rim:
-            gone = self.gone(context, rim)
-            opened = open_cycle(rim, who, retry=again, release=gone)
+        run, again = self.identity(context), self.is_retry(context)
+        with no_retry_in_vain(), self.session() as session:
+            abandoned = self.abandoned(context, session)
+            opened = open_cycle(session, run, retry=again, release=abandoned)
             while opened.finished and (opened.lacking or not again):
                 self.log.info("%s; this run goes on as a further cycle", opened.note)
-                who = replace(who, number=who.number + 1)
-                opened = open_cycle(rim, who, retry=again, release=gone)
+                run = replace(run, number=run.number + 1)
+                opened = open_cycle(session, run, retry=again, release=abandoned)
         context["ti"].xcom_push(CYCLE, opened.ticket.to_dict())
         context["ti"].xcom_push(EXPLAIN, list(opened.explain))
         self._tell(opened)

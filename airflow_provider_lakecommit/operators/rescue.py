@@ -24,7 +24,7 @@ from airflow_provider_lakecommit.operators.base import no_retry_in_vain
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_provider_lakecommit.connector.rescue import TableReport
+    from airflow_provider_lakecommit.connector.rescue import RescueReport
 
 __all__ = ["RescueOperator"]
 
@@ -88,7 +88,7 @@ class RescueOperator(BaseOperator):
                 )
         return [report.to_dict() for report in reports]
 
-    def _reports(self) -> Sequence[TableReport]:
+    def _reports(self) -> Sequence[RescueReport]:
         from airflow_provider_lakecommit.connector.rescue import rescue
         from airflow_provider_lakecommit.connector.stopped import check_stopped
         from airflow_provider_lakecommit.hooks.connections import catalog_properties, kafka_settings
@@ -110,7 +110,7 @@ class RescueOperator(BaseOperator):
             commit=self.commit,
         )
 
-    def _tell(self, report: TableReport) -> None:
+    def _tell(self, report: RescueReport) -> None:
         for j in report.judged:
             if j.fate is not Fate.COMMITTED:
                 self.log.info("%s: %s %s (%s rows): %s", report.table, j.fate, j.file.path, j.file.rows, j.reason)

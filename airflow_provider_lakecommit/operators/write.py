@@ -174,7 +174,7 @@ class WriteWindowOperator(LandingTask):
 
         from airflow_provider_lakecommit.cycle.secrets import secrets_for
 
-        secrets = secrets_for(tables, kafka, [job], say=self.log.warning)
+        secrets = secrets_for(tables, kafka, [job], log=self.log.warning)
         for storage in secrets.tables.values():
             for value in storage.secrets:
                 mask_secret(value)

@@ -61,7 +61,7 @@ class Dealt:
         return np.diff(self.starts)
 
 
-class _Place(PartitionKey):
+class _FieldPlace(PartitionKey):
     """A partition whose values are in a manifest's form already."""
 
     @cached_property
@@ -93,7 +93,7 @@ class Partitioning:
         if not self._fields:
             return None
         values = [PartitionFieldValue(f, v) for f, v in zip(self._spec.fields, key, strict=True)]
-        return _Place(values, self._spec, self._schema)
+        return _FieldPlace(values, self._spec, self._schema)
 
     def deal(self, table: pa.Table) -> Dealt:
         """The rows of *table* by partition; partitions come in no particular order."""

@@ -28,13 +28,13 @@ from airflow_provider_lakecommit.core.model import group_id
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.operators.base import no_retry_in_vain
 from airflow_provider_lakecommit.settings import Settings
-from airflow_provider_lakecommit.stall.guard import CALM, HELD, MOST_CYCLES, Answer, Guard, Ruling
-from airflow_provider_lakecommit.stall.verdict import Rules, Verdict
+from airflow_provider_lakecommit.stall.guard import CALM, HELD, MOST_CYCLES, Guard, GuardAnswer, Ruling
+from airflow_provider_lakecommit.stall.verdict import StallRules, Verdict
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_provider_lakecommit.stall.watch import Place
+    from airflow_provider_lakecommit.stall.watch import WatchedTopic
 
 __all__ = ["RULING", "StalledCommitSensor"]
 
@@ -52,7 +52,7 @@ SPANS = ("max_valid_through_age", "fail_after", "look_back")
 class _Target:
     """Which group is watched, where, by which guard."""
 
-    place: Place
+    place: WatchedTopic
     group: str
     kafka_config_id: str
     guard: Guard
@@ -143,11 +143,11 @@ class StalledCommitSensor(BaseSensorOperator):
             return
         ruling, target = self._look()
         context["ti"].xcom_push(RULING, ruling.to_dict())
-        _say(context, f"{target.group}: {ruling}")
-        if ruling.answer is Answer.GO:
+        _log(context, f"{target.group}: {ruling}")
+        if ruling.answer is GuardAnswer.GO:
             self.log.log(_level(ruling), "%s: %s", target.group, ruling)
             return
-        if ruling.answer is Answer.FAIL or self.on_stall == "fail":
+        if ruling.answer is GuardAnswer.FAIL or self.on_stall == "fail":
             raise AirflowFailException(f"{target.group}: {ruling}")
         if self.on_stall == "skip":
             raise AirflowSkipException(f"{target.group}: {ruling}")
@@ -157,10 +157,10 @@ class StalledCommitSensor(BaseSensorOperator):
     def poke(self, context: Context) -> bool:
         """One look, for a wait in the worker."""
         ruling, target = self._look()
-        _say(context, f"{target.group}: {ruling}")
-        if ruling.answer is Answer.FAIL:
+        _log(context, f"{target.group}: {ruling}")
+        if ruling.answer is GuardAnswer.FAIL:
             raise AirflowFailException(f"{target.group}: {ruling}")
-        if ruling.answer is Answer.GO:
+        if ruling.answer is GuardAnswer.GO:
             self.log.log(_level(ruling), "%s: %s", target.group, ruling)
             return True
         first = context["ti"].get_first_reschedule_date(context) is None if self.reschedule else not self._waits
@@ -174,14 +174,14 @@ class StalledCommitSensor(BaseSensorOperator):
         from airflow_provider_lakecommit.triggers.stalled_commits import TIMED_OUT
 
         if event == "success":
-            _say(context, "commits come through")
+            _log(context, "commits come through")
             return
         if event == "skipped":
-            raise AirflowSkipException(_say(context, "commits did not come through in time"))
+            raise AirflowSkipException(_log(context, "commits did not come through in time"))
         if event["how"] == TIMED_OUT:
             late = f"commits did not come through within {timedelta(seconds=self.timeout)}: {event['reason']}"
-            raise AirflowSensorTimeout(_say(context, late))
-        raise AirflowFailException(_say(context, event["reason"]))
+            raise AirflowSensorTimeout(_log(context, late))
+        raise AirflowFailException(_log(context, event["reason"]))
 
     # -- how ----------------------------------------------------------------------------------------------------------
 
@@ -198,7 +198,7 @@ class StalledCommitSensor(BaseSensorOperator):
 
     def _target(self) -> _Target:
         """:raises LakecommitError: the connector cannot be asked"""
-        from airflow_provider_lakecommit.stall.watch import Place
+        from airflow_provider_lakecommit.stall.watch import WatchedTopic
 
         topic, group, kafka, interval, completion = self.control_topic, self.control_group_id, None, None, COMPLETION
         if self.connector is not None:
@@ -214,13 +214,13 @@ class StalledCommitSensor(BaseSensorOperator):
         elif self.landing is not None:
             topic, group = topic or Settings.read().control_topic, group_id(self.landing)
         return _Target(
-            place=Place(
+            place=WatchedTopic(
                 topic=str(topic), completion_timeout=completion.total_seconds(), since=_seconds(self.look_back)
             ),
             group=str(group),
             kafka_config_id=self.kafka_config_id or kafka or "kafka_default",
             guard=Guard(
-                rules=Rules(
+                rules=StallRules(
                     landing=self.landing is not None,
                     stalled_cycles=self.stalled_cycles,
                     only_cycles=self.only_cycles,
@@ -268,7 +268,7 @@ class StalledCommitSensor(BaseSensorOperator):
         self.defer(trigger=trigger, method_name="execute_complete", timeout=timedelta(seconds=self.timeout) + BACKSTOP)
 
 
-def _say(context: Context, text: str) -> str:
+def _log(context: Context, text: str) -> str:
     """For callbacks: Airflow gives them no exception of a skip, and none is there when a wait begins or ends well."""
     cast("dict[str, Any]", context)["reason"] = text
     return text

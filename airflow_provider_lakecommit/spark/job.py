@@ -252,11 +252,11 @@ def run_task(job: WindowJob, secrets: Secrets, index: int) -> SliceResult:
     except Exception as e:
         detail = secrets.without(f"{type(e).__name__}: {e}")
         if not isinstance(e, LakecommitError):
-            _say(secrets.without(traceback.format_exc()))
+            _log(secrets.without(traceback.format_exc()))
         if not isinstance(e, _Expired) and (expired := secrets.expired(work.tables, time.time())):
             detail = f"{detail}; {expired}: {FRESH_KEYS}"
         result = SliceResult(slice=str(work), status=AGAIN, detail=detail)
-    _say(f"{result} in {time.monotonic() - began:.1f} s")
+    _log(f"{result} in {time.monotonic() - began:.1f} s")
     return result
 
 
@@ -277,7 +277,7 @@ def _run(job: WindowJob, secrets: Secrets, index: int, work: Slice) -> SliceResu
                 SliceWork(landing=job.landing, slice=work, targets=job.plan.targets, attempt=attempt),
                 secrets.kafka,
                 secrets.io_of,
-                progress=_say,
+                progress=_log,
                 should_stop=lambda: False,
             )
         except LakecommitError as e:
@@ -347,6 +347,6 @@ def _send_failure(
     writer.send([(r.key, r.value, r.headers) for r in records])
 
 
-def _say(text: str) -> None:
+def _log(text: str) -> None:
     """Progress for the log of whoever started Spark: workers' standard error goes there."""
     print(text, file=sys.stderr, flush=True)

@@ -40,11 +40,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         results = _run(options.job, options.secrets)
     except Exception as e:
-        _say(f"the Spark job died: {type(e).__name__}: {e}")
+        _log(f"the Spark job died: {type(e).__name__}: {e}")
         return 1
     for result in results:
-        _say(str(result))
-    _say(_summary(results))
+        _log(str(result))
+    _log(_summary(results))
     return 0 if all(result.status in HARMLESS for result in results) else 1
 
 
@@ -85,7 +85,7 @@ def _stop(number: int, frame: object) -> NoReturn:
     os._exit(STOPPED)
 
 
-def _say(text: str) -> None:
+def _log(text: str) -> None:
     print(text, flush=True)
 
 

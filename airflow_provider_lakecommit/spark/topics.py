@@ -37,13 +37,13 @@ NOT_THERE = {
 }
 
 
-def check_topics(admin: AdminClient, spans: Sequence[Span], patience: float, heard: Callable[[], str | None]) -> None:
+def check_topics(admin: AdminClient, spans: Sequence[Span], timeout: float, heard: Callable[[], str | None]) -> None:
     """Compare the topics of the spans with what the brokers say.
 
-    :param patience: seconds for an answer
+    :param timeout: seconds for an answer
     :param heard: the last error of the clients, for the message
     """
-    topics = _describe(admin, sorted({s.partition.topic for s in spans}), patience, heard)
+    topics = _describe(admin, sorted({s.partition.topic for s in spans}), timeout, heard)
     for span in spans:
         p, topic = span.partition, topics[span.partition.topic]
         topic_id = topic_id_text(topic.topic_id)
@@ -58,25 +58,25 @@ def check_topics(admin: AdminClient, spans: Sequence[Span], patience: float, hea
             )
 
 
-def _describe(admin: AdminClient, names: list[str], patience: float, heard: Callable[[], str | None]) -> dict[str, Any]:
+def _describe(admin: AdminClient, names: list[str], timeout: float, heard: Callable[[], str | None]) -> dict[str, Any]:
     """What the brokers say. A broker that lags behind the others does not know a new topic for a moment."""
     deadline = time.monotonic() + LAG_SECONDS
     while True:
         try:
-            told = admin.describe_topics(TopicCollection(names), request_timeout=patience)
-            return {name: future.result(patience + 1) for name, future in told.items()}
+            told = admin.describe_topics(TopicCollection(names), request_timeout=timeout)
+            return {name: future.result(timeout + 1) for name, future in told.items()}
         except KafkaException as e:
             error: KafkaError = e.args[0]
             if error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART or time.monotonic() > deadline:
-                raise _not_described(names, error, patience, heard()) from e
+                raise _not_described(names, error, timeout, heard()) from e
         time.sleep(LAG_PAUSE)
 
 
-def _not_described(names: Sequence[str], error: KafkaError, patience: float, heard: str | None) -> Exception:
+def _not_described(names: Sequence[str], error: KafkaError, timeout: float, heard: str | None) -> Exception:
     if error.code() in NOT_THERE:
         return SourceError(f"topics {', '.join(names)}: {error.str()}; is the topic there, and may we read it?")
     why = f" ({heard})" if heard else ""
     return SourceUnavailableError(
-        f"the brokers did not describe the topics {', '.join(names)} in {patience:.0f} s: {error.str()}{why}; check "
+        f"the brokers did not describe the topics {', '.join(names)} in {timeout:.0f} s: {error.str()}{why}; check "
         "bootstrap.servers and the credentials"
     )

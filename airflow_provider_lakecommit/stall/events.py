@@ -14,7 +14,7 @@ from typing import Any
 from airflow_provider_lakecommit.core.admission import PENDING
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.exceptions import WireError
-from airflow_provider_lakecommit.stall.verdict import Kind, Seen
+from airflow_provider_lakecommit.stall.verdict import EventKind, Seen
 from airflow_provider_lakecommit.wire import headers as h
 from airflow_provider_lakecommit.wire.coverage import coverage_from_json, spans_from_json
 from airflow_provider_lakecommit.wire.envelope import DAMAGE
@@ -33,11 +33,11 @@ from airflow_provider_lakecommit.wire.plan import time_from_json
 __all__ = ["seen_of"]
 
 _KINDS = {
-    int(PayloadType.START_COMMIT): Kind.START,
-    int(PayloadType.DATA_WRITTEN): Kind.WRITTEN,
-    int(PayloadType.DATA_COMPLETE): Kind.ANSWERED,
-    int(PayloadType.COMMIT_TO_TABLE): Kind.PUBLISHED,
-    int(PayloadType.COMMIT_COMPLETE): Kind.COMPLETED,
+    int(PayloadType.START_COMMIT): EventKind.START,
+    int(PayloadType.DATA_WRITTEN): EventKind.WRITTEN,
+    int(PayloadType.DATA_COMPLETE): EventKind.ANSWERED,
+    int(PayloadType.COMMIT_TO_TABLE): EventKind.PUBLISHED,
+    int(PayloadType.COMMIT_COMPLETE): EventKind.COMPLETED,
 }
 
 
@@ -70,7 +70,7 @@ def seen_of(
         told = h.find(headers) if headers else None
         if told is not None:
             seen = _ours(seen, told, completion_timeout)
-        elif bodies and kind is not Kind.START:
+        elif bodies and kind is not EventKind.START:
             seen = _body(seen, value)
     except (WireError, *DAMAGE):
         return None

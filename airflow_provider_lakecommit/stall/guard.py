@@ -16,9 +16,9 @@ from enum import StrEnum
 from typing import Any
 
 from airflow_provider_lakecommit.stall.state import remembered
-from airflow_provider_lakecommit.stall.verdict import Finding, Rules, State, Verdict, judge
+from airflow_provider_lakecommit.stall.verdict import Diagnosis, StallRules, State, Verdict, judge
 
-__all__ = ["CALM", "HELD", "MOST_CYCLES", "STALE", "Answer", "Guard", "Ruling", "rule"]
+__all__ = ["CALM", "HELD", "MOST_CYCLES", "STALE", "Guard", "GuardAnswer", "Ruling", "rule"]
 
 HELD = frozenset({Verdict.DEAD, Verdict.STALLED})
 """Verdicts that hold, unless others are named."""
@@ -30,7 +30,7 @@ STALE = "stale"
 """What is told in place of a verdict when the table is too old, though commits come through."""
 
 
-class Answer(StrEnum):
+class GuardAnswer(StrEnum):
     """What is to be done."""
 
     GO = "go"
@@ -49,7 +49,7 @@ class Guard:
     :param fail_after: fail when a hold has lasted longer
     """
 
-    rules: Rules = field(default_factory=Rules)
+    rules: StallRules = field(default_factory=StallRules)
     hold: frozenset[Verdict] = HELD
     unknown_holds: bool = False
     max_age: float | None = None
@@ -62,7 +62,7 @@ class Ruling:
     the epoch.
     """
 
-    answer: Answer
+    answer: GuardAnswer
     verdict: str
     reason: str
     clears: str = ""
@@ -70,7 +70,7 @@ class Ruling:
     evidence: Mapping[str, object] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        clears = f"; cleared by {self.clears}" if self.clears and self.answer is not Answer.GO else ""
+        clears = f"; cleared by {self.clears}" if self.clears and self.answer is not GuardAnswer.GO else ""
         return f"{self.verdict.upper()}: {self.reason}{clears}"
 
     def to_dict(self) -> dict[str, Any]:
@@ -83,19 +83,19 @@ def rule(state: State, now: float, guard: Guard) -> Ruling:
     """What a guard does at ``now``, in seconds of the epoch."""
     found = judge(state, now, guard.rules)
     held = found.verdict in guard.hold or (found.verdict is Verdict.UNKNOWN and guard.unknown_holds)
-    told = _told(found, _since(found, state, guard.rules), Answer.HOLD if held else Answer.GO)
+    told = _told(found, _since(found, state, guard.rules), GuardAnswer.HOLD if held else GuardAnswer.GO)
     if not held and guard.max_age is not None:
         told = _aged(told, state, now, guard, guard.max_age)
-    if told.answer is not Answer.HOLD or guard.fail_after is None or told.since is None:
+    if told.answer is not GuardAnswer.HOLD or guard.fail_after is None or told.since is None:
         return told
     lasted = now - told.since
     if lasted <= guard.fail_after:
         return told
     reason = f"{told.reason}; for {_span(lasted)}, which is more than the {_span(guard.fail_after)} it may last"
-    return replace(told, answer=Answer.FAIL, reason=reason)
+    return replace(told, answer=GuardAnswer.FAIL, reason=reason)
 
 
-def _told(found: Finding, since: float | None, answer: Answer) -> Ruling:
+def _told(found: Diagnosis, since: float | None, answer: GuardAnswer) -> Ruling:
     return Ruling(
         answer=answer,
         verdict=found.verdict.value,
@@ -106,7 +106,7 @@ def _told(found: Finding, since: float | None, answer: Answer) -> Ruling:
     )
 
 
-def _since(found: Finding, state: State, rules: Rules) -> float | None:
+def _since(found: Diagnosis, state: State, rules: StallRules) -> float | None:
     """Since when it is so. Of a long stall the state has forgotten the first cycles, but not the last complete one."""
     if found.verdict is Verdict.STALLED and len(state.begun) >= remembered(rules):
         return state.completed_at or found.since
@@ -120,12 +120,14 @@ def _aged(told: Ruling, state: State, now: float, guard: Guard, max_age: float) 
         if not guard.unknown_holds:
             return told
         reason = f"no valid-through time was seen; {told.reason}"
-        return Ruling(answer=Answer.HOLD, verdict=STALE, reason=reason, clears="a COMMIT_COMPLETE with such a time")
+        return Ruling(
+            answer=GuardAnswer.HOLD, verdict=STALE, reason=reason, clears="a COMMIT_COMPLETE with such a time"
+        )
     age = now - through
     if age <= max_age:
         return told
     return Ruling(
-        answer=Answer.HOLD,
+        answer=GuardAnswer.HOLD,
         verdict=STALE,
         reason=f"the table is valid through {_iso(through)}, {_span(age)} ago, and may be {_span(max_age)} old; "
         f"{told.reason}",

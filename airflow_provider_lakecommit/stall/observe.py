@@ -12,21 +12,21 @@ from dataclasses import replace
 
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.stall.state import (
-    Announced,
-    Answer,
     Begun,
     Done,
-    Kind,
+    EventKind,
     Partition,
     PassedOver,
-    Rules,
+    PendingFiles,
     Seen,
+    StallRules,
     State,
     Table,
+    WorkerAnswer,
     items,
     merged,
-    patience,
     remembered,
+    silence_limit,
     waiting,
 )
 
@@ -38,12 +38,12 @@ SENDERS = 4
 """START_COMMITs whose senders are compared."""
 
 
-def observe(state: State, seen: Seen, rules: Rules) -> State:
+def observe(state: State, seen: Seen, rules: StallRules) -> State:
     """The state after one more event."""
     return _OBSERVE[seen.kind](state, seen, rules)
 
 
-def _start(state: State, seen: Seen, rules: Rules) -> State:
+def _start(state: State, seen: Seen, rules: StallRules) -> State:
     known = next((b for b in state.begun if b.commit == seen.commit), None)
     if known is not None:
         # Said again: a commit attempt of it failed, or its run was started anew.
@@ -85,7 +85,7 @@ def _start(state: State, seen: Seen, rules: Rules) -> State:
     )
 
 
-def _written(state: State, seen: Seen, _rules: Rules) -> State:
+def _written(state: State, seen: Seen, _rules: StallRules) -> State:
     if seen.table is None or not seen.files:
         return state
     table = (seen.table, seen.table_id)
@@ -93,21 +93,21 @@ def _written(state: State, seen: Seen, _rules: Rules) -> State:
     if done is not None and done.commit == seen.commit and table in done.tables and (done.full or seen.at < done.at):
         # Of another control partition, and read after the snapshot that has it; its sender's clock may be ahead.
         return state
-    one = Announced(table=table, commit=seen.commit, files=seen.files, at=seen.at, starts=state.starts)
+    one = PendingFiles(table=table, commit=seen.commit, files=seen.files, at=seen.at, starts=state.starts)
     return state._replace(journal=(one, state.journal), noted=state.noted + one.files)
 
 
-def _answered(state: State, seen: Seen, _rules: Rules) -> State:
+def _answered(state: State, seen: Seen, _rules: StallRules) -> State:
     if seen.blocked is not None and seen.covers:
         known = any(reason == seen.blocked and not seen.covers - c for c, reason in state.blocked)
         return state if known else state._replace(blocked=(*state.blocked, (seen.covers, seen.blocked)))
     if seen.partitions is None:
         return state if state.only_heads else state._replace(only_heads=True)
-    one = Answer(commit=seen.commit, at=seen.at, partitions=seen.partitions, timed=seen.timed)
+    one = WorkerAnswer(commit=seen.commit, at=seen.at, partitions=seen.partitions, timed=seen.timed)
     return state._replace(answers=(one, state.answers))
 
 
-def _published(state: State, seen: Seen, _rules: Rules) -> State:
+def _published(state: State, seen: Seen, _rules: StallRules) -> State:
     state = state._replace(last=_later(state.last, seen.at), blocked=_settled(state.blocked, seen.covers))
     if seen.table is None:
         return state
@@ -118,7 +118,7 @@ def _published(state: State, seen: Seen, _rules: Rules) -> State:
     return state._replace(journal=(table, state.journal), over=over if len(over) < len(state.over) else state.over)
 
 
-def _completed(state: State, seen: Seen, rules: Rules) -> State:
+def _completed(state: State, seen: Seen, rules: StallRules) -> State:
     cycle = next((b for b in state.begun if b.commit == seen.commit), None)
     state = state._replace(
         begun=_still_open(state.begun, cycle) if rules.landing else (),
@@ -131,7 +131,7 @@ def _completed(state: State, seen: Seen, rules: Rules) -> State:
     return state if rules.landing else _worked_in(state, seen, rules, cycle)
 
 
-def _worked_in(state: State, seen: Seen, rules: Rules, cycle: Begun | None) -> State:
+def _worked_in(state: State, seen: Seen, rules: StallRules, cycle: Begun | None) -> State:
     """What a connector's complete cycle says of answers and files."""
     answers = tuple(items(state.answers))
     # Only a cycle that waited for all tells a time, if each partition has one to tell.
@@ -141,12 +141,12 @@ def _worked_in(state: State, seen: Seen, rules: Rules, cycle: Begun | None) -> S
     heard = state.heard if answered <= state.heard else state.heard | answered
     announced = waiting(state)
 
-    def was_read(a: Announced) -> bool:
+    def was_read(a: PendingFiles) -> bool:
         return (cycle is not None and a.starts < cycle.number) or (everybody and a.commit == seen.commit)
 
     # Where the log begins in the midst of a cycle nobody knows what became of that cycle's files.
     read = [a for a in announced if was_read(a) and (a.starts or a.commit == seen.commit)]
-    published = frozenset(item for item in items(state.journal) if not isinstance(item, Announced))
+    published = frozenset(item for item in items(state.journal) if not isinstance(item, PendingFiles))
     return state._replace(
         senders=state.senders or (seen.sender or b"",),
         answers=None,
@@ -171,11 +171,11 @@ def _worked_in(state: State, seen: Seen, rules: Rules, cycle: Begun | None) -> S
 
 
 _OBSERVE = {
-    Kind.START: _start,
-    Kind.WRITTEN: _written,
-    Kind.ANSWERED: _answered,
-    Kind.PUBLISHED: _published,
-    Kind.COMPLETED: _completed,
+    EventKind.START: _start,
+    EventKind.WRITTEN: _written,
+    EventKind.ANSWERED: _answered,
+    EventKind.PUBLISHED: _published,
+    EventKind.COMPLETED: _completed,
 }
 
 
@@ -184,7 +184,7 @@ def _later(known: float | None, at: float) -> float:
     return at if known is None or at > known else known
 
 
-def _kept(begun: tuple[Begun, ...], rules: Rules) -> tuple[Begun, ...]:
+def _kept(begun: tuple[Begun, ...], rules: StallRules) -> tuple[Begun, ...]:
     """Not more than tell how many have failed; those that have not, and are oldest, go first."""
     spare = len(begun) - remembered(rules)
     if spare <= 0:
@@ -193,7 +193,7 @@ def _kept(begun: tuple[Begun, ...], rules: Rules) -> tuple[Begun, ...]:
     return tuple(b for b in begun if b not in going)[-remembered(rules) :]
 
 
-def _passed_by(state: State, seen: Seen, rules: Rules) -> tuple[Begun, ...]:
+def _passed_by(state: State, seen: Seen, rules: StallRules) -> tuple[Begun, ...]:
     """The open cycles, as the next one begins."""
     if rules.landing:
         return tuple(
@@ -247,17 +247,17 @@ def _missing(state: State, answered: frozenset[Partition], everybody: bool) -> t
 
 
 def _unheard(
-    state: State, missing: Mapping[Partition, int], heard: frozenset[Partition], rules: Rules
+    state: State, missing: Mapping[Partition, int], heard: frozenset[Partition], rules: StallRules
 ) -> tuple[Partition, ...]:
     late = [(p, n) for p, n in missing.items() if n >= rules.unanswered_cycles]
     if not late:
         return ()
-    limit, first = (patience(state, rules, starting=starting) for starting in (False, True))
+    limit, first = (silence_limit(state, rules, starting=starting) for starting in (False, True))
     return tuple(p for p, n in late if n >= (limit if p in heard else first))
 
 
 def _partial(
-    state: State, seen: Seen, cycle: Begun | None, answers: tuple[Answer, ...], missing: Mapping[Partition, int]
+    state: State, seen: Seen, cycle: Begun | None, answers: tuple[WorkerAnswer, ...], missing: Mapping[Partition, int]
 ) -> int:
     """How many complete cycles in a row waited for somebody of whom nothing was ever heard.
 
@@ -278,7 +278,7 @@ def _partial(
 
 
 def _passed_over(
-    state: State, seen: Seen, read: list[Announced], published: set[str], written: set[Table], rules: Rules
+    state: State, seen: Seen, read: list[PendingFiles], published: set[str], written: set[Table], rules: StallRules
 ) -> dict[Table, PassedOver]:
     """Tables with files that were passed over. Those of a table that nobody writes to since there is another
     coordinator go: it was taken out of the connector. So do those of a table whose name has another one now, with

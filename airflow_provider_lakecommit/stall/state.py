@@ -19,22 +19,22 @@ from airflow_provider_lakecommit.core.offsets import Coverage
 __all__ = [
     "HANDOVER",
     "STARTING",
-    "Announced",
-    "Answer",
     "Begun",
     "Chain",
     "Done",
-    "Kind",
+    "EventKind",
     "Partition",
     "PassedOver",
-    "Rules",
+    "PendingFiles",
     "Seen",
+    "StallRules",
     "State",
     "Table",
+    "WorkerAnswer",
     "items",
     "merged",
-    "patience",
     "remembered",
+    "silence_limit",
     "waiting",
 ]
 
@@ -50,7 +50,7 @@ KEPT_CYCLES = 4
 """How many times as many open cycles are remembered as make a stall."""
 
 
-class Kind(StrEnum):
+class EventKind(StrEnum):
     """The five events of the protocol."""
 
     START = "START_COMMIT"
@@ -70,7 +70,7 @@ class Seen(NamedTuple):
     could not be done for; any other event that ``covers`` a range settles it.
     """
 
-    kind: Kind
+    kind: EventKind
     at: float
     commit: bytes
     sender: bytes | None = None
@@ -89,7 +89,7 @@ class Seen(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class StallRules:
     """What is an alarm.
 
     :param landing: judge as a landing, not as a connector
@@ -130,7 +130,7 @@ class Begun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class WorkerAnswer:
     """What one DATA_COMPLETE says."""
 
     commit: bytes
@@ -140,7 +140,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Announced:
+class PendingFiles:
     """Files of one table that wait for its snapshot. ``starts`` is how many START_COMMITs had been seen before them."""
 
     table: Table
@@ -208,7 +208,7 @@ class State(NamedTuple):
     heard: frozenset[Partition] = frozenset()
     journal: Chain = None
     noted: int = 0
-    waiting: tuple[Announced, ...] = ()
+    waiting: tuple[PendingFiles, ...] = ()
     over: Mapping[Table, PassedOver] = MappingProxyType({})
     lost_files: int = 0
     done: Done | None = None
@@ -229,12 +229,12 @@ class State(NamedTuple):
         return self.noted + sum(a.files for a in self.waiting)
 
 
-def remembered(rules: Rules) -> int:
+def remembered(rules: StallRules) -> int:
     """How many open cycles a state holds at most."""
     return max(rules.stalled_cycles, 1) * KEPT_CYCLES
 
 
-def patience(state: State, rules: Rules, *, starting: bool) -> int:
+def silence_limit(state: State, rules: StallRules, *, starting: bool) -> int:
     """How many complete cycles in a row may pass without an answer before that is an alarm; ``starting`` is of those
     who have not answered the coordinator yet. More of them where they are quick: a handover takes as long as it takes.
     """
@@ -260,19 +260,19 @@ def merged(answers: Chain) -> Chain:
         if those:
             partitions = frozenset[Partition]().union(*(a.partitions for a in those))
             timed, at = all(a.timed for a in those), max(a.at for a in those)
-            out = (Answer(commit=those[0].commit, at=at, partitions=partitions, timed=timed), out)
+            out = (WorkerAnswer(commit=those[0].commit, at=at, partitions=partitions, timed=timed), out)
     return out
 
 
-def waiting(state: State) -> tuple[Announced, ...]:
+def waiting(state: State) -> tuple[PendingFiles, ...]:
     """What waits, with the journal worked in: at most two entries a table, one of them of the newest cycle."""
     if state.journal is None:
         return state.waiting
-    tables: dict[Table, list[Announced]] = {}
+    tables: dict[Table, list[PendingFiles]] = {}
     for a in state.waiting:
         tables.setdefault(a.table, []).append(a)
     for item in reversed(list(items(state.journal))):
-        if not isinstance(item, Announced):
+        if not isinstance(item, PendingFiles):
             for table in [t for t in tables if t[0] == item[0]] if item[1] is None else [item, (item[0], None)]:
                 tables.pop(table, None)
             continue

@@ -46,21 +46,21 @@ from airflow_provider_lakecommit.stall.state import (
     HANDOVER,
     STARTING,
     Begun,
-    Kind,
-    Rules,
+    EventKind,
     Seen,
+    StallRules,
     State,
     Table,
     items,
-    patience,
     remembered,
+    silence_limit,
 )
 
 __all__ = [
-    "Finding",
-    "Kind",
-    "Rules",
+    "Diagnosis",
+    "EventKind",
     "Seen",
+    "StallRules",
     "State",
     "Table",
     "Verdict",
@@ -72,7 +72,7 @@ ALL_CUT = 2
 """How many times as many cycles that rebalances cut off make a stall all the same."""
 SETTLED = 3
 """Intervals that have been seen of a connector that does not start up any more."""
-PATIENCE = 10
+UNKNOWN_FACTOR = 10
 """How many times as long a coordinator may be silent whose own interval nobody knows, and that owes nothing."""
 NAMED = 20
 """Partitions that evidence names."""
@@ -92,7 +92,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Diagnosis:
     """A verdict with what it rests on. ``since`` is in seconds of the epoch; ``clears`` is the event that ends it, or
     what a person has to do.
     """
@@ -104,7 +104,7 @@ class Finding:
     evidence: Mapping[str, object] = field(default_factory=dict)
 
 
-def judge(state: State, now: float, rules: Rules) -> Finding:
+def judge(state: State, now: float, rules: StallRules) -> Diagnosis:
     """How commits are doing at ``now``, in seconds of the epoch."""
     cycles = _cycles(state, rules)
     stalled = cycles if cycles is not None and cycles.verdict is Verdict.STALLED else None
@@ -117,7 +117,7 @@ def judge(state: State, now: float, rules: Rules) -> Finding:
     return found or _calm(state)
 
 
-def _cycles(state: State, rules: Rules) -> Finding | None:
+def _cycles(state: State, rules: StallRules) -> Diagnosis | None:
     if rules.landing:
         return _failing(_failed(state.begun), state, rules)
     if rules.only_cycles:
@@ -135,7 +135,7 @@ def _cycles(state: State, rules: Rules) -> Finding | None:
     return _in_a_row(counted, "began and did not complete", state, rules)
 
 
-def _failing(failed: tuple[Begun, ...], state: State, rules: Rules) -> Finding | None:
+def _failing(failed: tuple[Begun, ...], state: State, rules: StallRules) -> Diagnosis | None:
     """A landing's cycles that failed; the newest in a row of one kind: for the data table as well, or beside it."""
     if not failed:
         return None
@@ -152,11 +152,11 @@ def _failing(failed: tuple[Begun, ...], state: State, rules: Rules) -> Finding |
     return replace(found, verdict=Verdict.SLOWING)
 
 
-def _in_a_row(row: tuple[Begun, ...], what: str, state: State, rules: Rules) -> Finding:
+def _in_a_row(row: tuple[Begun, ...], what: str, state: State, rules: StallRules) -> Diagnosis:
     count = len(row)
     last = next((b.failed for b in reversed(row) if b.failed), None)
     more = " or more" if count >= remembered(rules) else ""
-    return Finding(
+    return Diagnosis(
         verdict=Verdict.STALLED if count >= rules.stalled_cycles else Verdict.SLOWING,
         reason=f"{count}{more} {'cycle' if count == 1 else 'cycles in a row'} {what}"
         f"{f'; the last one: {last}' if last else ''}",
@@ -175,20 +175,20 @@ def _failed(begun: tuple[Begun, ...]) -> tuple[Begun, ...]:
     return tuple(b for b in begun if b.failed or b in overdue)
 
 
-def _silence(state: State, now: float, rules: Rules) -> Finding | None:
+def _silence(state: State, now: float, rules: StallRules) -> Diagnosis | None:
     interval = rules.interval or (state.interval if len(state.intervals) >= rules.learned else None)
     if state.last is None or interval is None:
         return None
     silent = now - state.last
     # One that came anew may have come with another interval.
     unknown = rules.interval is None and not state.begun and len(set(state.senders[-2:])) > 1
-    limit = rules.silent_intervals * interval * (PATIENCE if unknown else 1)
+    limit = rules.silent_intervals * interval * (UNKNOWN_FACTOR if unknown else 1)
     # The first coordinators of a connector that starts follow each other, and each takes its time.
     handover = HANDOVER * (1 if len(state.intervals) >= SETTLED else STARTING)
     if silent <= (limit if rules.interval is not None else max(limit, handover)):
         return None
     count = len(state.begun)
-    return Finding(
+    return Diagnosis(
         verdict=Verdict.DEAD,
         reason=f"the coordinator is silent for {silent:.0f} s and begins a cycle every {interval:.0f} s; "
         f"{count or 'no'} {'cycle is' if count == 1 else 'cycles are'} open",
@@ -198,11 +198,11 @@ def _silence(state: State, now: float, rules: Rules) -> Finding | None:
     )
 
 
-def _split(state: State) -> Finding | None:
+def _split(state: State) -> Diagnosis | None:
     s = state.senders
     if not any(s[middle] != s[-1] and s[-1] in s[:middle] for middle in range(1, len(s) - 1)):
         return None
-    return Finding(
+    return Diagnosis(
         verdict=Verdict.SPLIT,
         reason=f"{len(set(s))} coordinators take turns in starting cycles",
         clears="one of them alone: restart the connector",
@@ -211,11 +211,11 @@ def _split(state: State) -> Finding | None:
     )
 
 
-def _losing(state: State, rules: Rules) -> Finding | None:
+def _losing(state: State, rules: StallRules) -> Diagnosis | None:
     if state.over:
         tables = sorted({name for name, _ in state.over})
         files = sum(p.files for p in state.over.values())
-        return Finding(
+        return Diagnosis(
             verdict=Verdict.LOSING,
             reason=f"{files} files announced for {', '.join(tables)} were passed over by complete cycles",
             clears="a snapshot of the table: is it there, and the one that the files were written for? If it is not "
@@ -228,7 +228,7 @@ def _losing(state: State, rules: Rules) -> Finding | None:
         unheard = tuple(set(unheard).difference(*(a.partitions for a in items(state.answers))))
     if unheard:
         cycles = min(state.missing[p] for p in unheard)
-        return Finding(
+        return Diagnosis(
             verdict=Verdict.LOSING,
             reason=f"{len(unheard)} of {len(state.missing)} partitions were not answered for in {cycles} complete "
             "cycles",
@@ -236,16 +236,20 @@ def _losing(state: State, rules: Rules) -> Finding | None:
             since=state.completed_at,
             evidence={"cycles": cycles, "partitions": [f"{topic}[{n}]" for topic, n in sorted(unheard)[:NAMED]]},
         )
-    if not state.missing and state.answers is None and 0 < state.unanswered >= patience(state, rules, starting=True):
-        return Finding(
+    if (
+        not state.missing
+        and state.answers is None
+        and 0 < state.unanswered >= silence_limit(state, rules, starting=True)
+    ):
+        return Diagnosis(
             verdict=Verdict.LOSING,
             reason=f"{state.unanswered} cycles completed without an answer of any task",
             clears="an answer: restart the connector's tasks, or resume it if it is paused",
             since=state.completed_at,
             evidence={"cycles": state.unanswered},
         )
-    if 0 < state.partial >= patience(state, rules, starting=False) and not _news(state):
-        return Finding(
+    if 0 < state.partial >= silence_limit(state, rules, starting=False) and not _news(state):
+        return Diagnosis(
             verdict=Verdict.LOSING,
             reason=f"{state.partial} cycles completed without waiting for all: there are partitions that nobody ever "
             "answered for",
@@ -261,11 +265,11 @@ def _news(state: State) -> bool:
     return any(p not in state.missing for a in items(state.answers) for p in a.partitions)
 
 
-def _blocked(state: State) -> Finding | None:
+def _blocked(state: State) -> Diagnosis | None:
     if not state.blocked:
         return None
     ranges = [str(coverage) for coverage, _ in state.blocked]
-    return Finding(
+    return Diagnosis(
         verdict=Verdict.BLOCKED,
         reason=f"{len(ranges)} ranges need a hand: "
         + "; ".join(f"{coverage}: {reason}" for coverage, reason in state.blocked[:NAMED]),
@@ -274,11 +278,11 @@ def _blocked(state: State) -> Finding | None:
     )
 
 
-def _calm(state: State) -> Finding:
+def _calm(state: State) -> Diagnosis:
     evidence = {"completed": state.completed, "open_cycles": len(state.begun), "interval_s": state.interval}
     if state.completed:
         reason = f"cycles complete, {state.completed} so far"
-        return Finding(verdict=Verdict.HEALTHY, reason=reason, since=state.completed_at, evidence=evidence)
+        return Diagnosis(verdict=Verdict.HEALTHY, reason=reason, since=state.completed_at, evidence=evidence)
     reason = "no event was seen" if state.last is None else "no COMMIT_COMPLETE was seen so far"
     clears = "a COMMIT_COMPLETE, or enough cycles without one"
-    return Finding(verdict=Verdict.UNKNOWN, reason=reason, clears=clears, evidence=evidence)
+    return Diagnosis(verdict=Verdict.UNKNOWN, reason=reason, clears=clears, evidence=evidence)

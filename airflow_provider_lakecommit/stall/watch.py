@@ -22,15 +22,15 @@ from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
 from airflow_provider_lakecommit.kafka.control_watch import ControlRecord, ControlWatch
 from airflow_provider_lakecommit.stall.events import seen_of
 from airflow_provider_lakecommit.stall.guard import MOST_CYCLES, Guard, Ruling, rule
-from airflow_provider_lakecommit.stall.verdict import Kind, Rules, State, observe
+from airflow_provider_lakecommit.stall.verdict import EventKind, StallRules, State, observe
 from airflow_provider_lakecommit.wire.headers import HEADER
 
-__all__ = ["CommitWatch", "Commits", "Group", "Place", "commits_of"]
+__all__ = ["CommitWatch", "Commits", "Group", "WatchedTopic", "commits_of"]
 
 AWAY_SECONDS = 30.0
 TICK_SECONDS = 5.0
 """At the latest after which there is a state, changed or not: who came later waits for it, and so do deadlines."""
-TELLING = frozenset({Kind.START, Kind.COMPLETED})
+TELLING = frozenset({EventKind.START, EventKind.COMPLETED})
 """Events after which there is a state at once. There are many of the others, and they change no cycle."""
 AT_ONCE = 0.5
 RETRY_SECONDS = 2.0
@@ -38,11 +38,11 @@ SETTLE_SECONDS = 5.0
 """After brokers were away: what was sent meanwhile comes first, so that nobody is taken for silent."""
 
 # One state serves guards with different rules, so it remembers enough for any.
-_FOLD = Rules(stalled_cycles=MOST_CYCLES)
+_FOLD = StallRules(stalled_cycles=MOST_CYCLES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class WatchedTopic:
     """What is watched, and how. Two equal ones can be watched together.
 
     :param completion_timeout: seconds after which an open cycle of a landing has failed
@@ -94,7 +94,7 @@ class Commits:
 class _Fold:
     """The groups of a topic, from record to record."""
 
-    def __init__(self, place: Place, only: str | None = None) -> None:
+    def __init__(self, place: WatchedTopic, only: str | None = None) -> None:
         self._place = place
         self._only = only
         self._groups: dict[str, Group] = {}
@@ -123,20 +123,25 @@ class _Fold:
 
 
 def commits_of(
-    kafka: Mapping[str, Any], place: Place, group: str, *, missing_ok: bool = False, patience: float = AWAY_SECONDS
+    kafka: Mapping[str, Any],
+    place: WatchedTopic,
+    group: str,
+    *,
+    missing_ok: bool = False,
+    timeout: float = AWAY_SECONDS,
 ) -> Commits:
     """One look at one group, for which the topic is read once to its end.
 
     :param missing_ok: a topic that is not there is one in which nothing was said, as before a first landing
-    :param patience: seconds after which brokers that do not answer are given up
+    :param timeout: seconds after which brokers that do not answer are given up
     :raises ControlTopicError: the topic does not exist, or its brokers do not answer
     """
     if missing_ok:
-        with ControlTopic(place.topic, kafka, patience) as topic:
+        with ControlTopic(place.topic, kafka, timeout) as topic:
             if not topic.exists():
                 return Commits(groups={})
     fold = _Fold(place, only=group)
-    with ControlWatch(place.topic, kafka, since=place.since, timeout=patience) as watch:
+    with ControlWatch(place.topic, kafka, since=place.since, timeout=timeout) as watch:
         heard = time.monotonic()
         while True:
             batch = watch.poll(AT_ONCE)
@@ -146,8 +151,8 @@ def commits_of(
                 return Commits(groups=fold.groups())
             if batch.records:
                 heard = time.monotonic()
-            elif time.monotonic() - heard > patience:
-                raise watch.away(patience)
+            elif time.monotonic() - heard > timeout:
+                raise watch.away(timeout)
 
 
 class CommitWatch:
@@ -157,7 +162,7 @@ class CommitWatch:
     :param interval: seconds in which changes are gathered
     """
 
-    def __init__(self, place: Place, settings: Callable[[], Mapping[str, Any]], interval: float = 1.0) -> None:
+    def __init__(self, place: WatchedTopic, settings: Callable[[], Mapping[str, Any]], interval: float = 1.0) -> None:
         self._place = place
         self._settings = settings
         self._interval = interval

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
-from airflow_provider_lakecommit.core.backlog import Limits
+from airflow_provider_lakecommit.core.backlog import BacklogLimits
 from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError
 from airflow_provider_lakecommit.landing import Landing
 
@@ -62,12 +62,12 @@ class BacklogTrigger(BaseEventTrigger):
         self.topics = list(declared.topic_names) if declared else list(topics or ())
         self.control_topic = control_topic or (declared.control_topic if declared else None)
         self.kafka_config_id = kafka_config_id or (declared.kafka_config_id if declared else "kafka_default")
-        self.limits = Limits(rows=rows, bytes=bytes, age=age)
+        self.limits = BacklogLimits(rows=rows, bytes=bytes, age=age)
         self.interval = interval
         self.again = again
         if not self.topics:
             raise SpecError(f"a backlog of landing {self.landing!r}: topics are needed where only its name is given")
-        if self.limits == Limits():
+        if self.limits == BacklogLimits():
             raise SpecError(f"a backlog of landing {self.landing!r}: one of rows, bytes and age is needed")
 
     def serialize(self) -> tuple[str, dict[str, Any]]:

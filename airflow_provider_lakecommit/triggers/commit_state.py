@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.triggers.base import TriggerEvent
 
 from airflow_provider_lakecommit.stall.guard import CALM, Guard
-from airflow_provider_lakecommit.stall.verdict import Rules, Verdict
+from airflow_provider_lakecommit.stall.verdict import StallRules, Verdict
 from airflow_provider_lakecommit.triggers.control_topic import ControlTopicTrigger
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class CommitStateTrigger(ControlTopicTrigger):
 
     async def filter_shared_stream(self, shared_stream: AsyncIterator[Commits]) -> AsyncIterator[TriggerEvent]:
         """One event per transition, for ever."""
-        guard = Guard(rules=Rules(stalled_cycles=self.stalled_cycles, interval=self.interval))
+        guard = Guard(rules=StallRules(stalled_cycles=self.stalled_cycles, interval=self.interval))
         told = await self._recall()
         async for commits in shared_stream:
             if commits.groups is None or commits.trouble is not None:

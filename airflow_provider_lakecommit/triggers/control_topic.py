@@ -99,7 +99,9 @@ class ControlTopicTrigger(BaseEventTrigger):
 
 def _watch(kwargs: Mapping[str, Any]) -> CommitWatch:
     from airflow_provider_lakecommit.hooks.connections import kafka_settings
-    from airflow_provider_lakecommit.stall.watch import CommitWatch, Place
+    from airflow_provider_lakecommit.stall.watch import CommitWatch, WatchedTopic
 
-    place = Place(topic=kwargs["control_topic"], completion_timeout=kwargs["completion_timeout"], since=kwargs["since"])
+    place = WatchedTopic(
+        topic=kwargs["control_topic"], completion_timeout=kwargs["completion_timeout"], since=kwargs["since"]
+    )
     return CommitWatch(place, lambda: kafka_settings(kwargs["kafka_config_id"]))

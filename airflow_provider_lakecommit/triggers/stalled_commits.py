@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import TaskSkippedEvent, TaskSuccessEvent, TriggerEvent
 
-from airflow_provider_lakecommit.stall.guard import Answer, Guard
-from airflow_provider_lakecommit.stall.verdict import Rules, Verdict
+from airflow_provider_lakecommit.stall.guard import Guard, GuardAnswer
+from airflow_provider_lakecommit.stall.verdict import StallRules, Verdict
 from airflow_provider_lakecommit.triggers.control_topic import ControlTopicTrigger
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def guard_to_json(guard: Guard) -> dict[str, Any]:
 def guard_from_json(values: Mapping[str, Any]) -> Guard:
     """The guard again."""
     return Guard(
-        rules=Rules(
+        rules=StallRules(
             landing=values["landing"],
             stalled_cycles=values["stalled_cycles"],
             only_cycles=values["only_cycles"],
@@ -102,13 +102,13 @@ class StalledCommitTrigger(ControlTopicTrigger):
         async for commits in shared_stream:
             now = time.time()
             ruling = self._ruling(commits)
-            if ruling is not None and ruling.answer is Answer.GO:
+            if ruling is not None and ruling.answer is GuardAnswer.GO:
                 await asyncio.sleep(random.uniform(0, self.jitter))
                 # Airflow logs that it fired; one line more of each of thousands would delay them all.
                 self.log.debug("%s: %s", self.control_group_id, ruling)
                 yield TaskSuccessEvent()
                 return
-            how = FAILED if ruling is not None and ruling.answer is Answer.FAIL else None
+            how = FAILED if ruling is not None and ruling.answer is GuardAnswer.FAIL else None
             if how is None and now >= self.deadline:
                 how = TIMED_OUT
             if how is not None:

@@ -54,7 +54,7 @@ def budget_from_json(values: Any) -> Budget | None:
 
 
 def plan_to_json(plan: Plan) -> dict[str, Any]:
-    rare: dict[str, Any] = {} if plan.held is None else {"held": plan.held}
+    rare: dict[str, Any] = {} if plan.refused is None else {"held": plan.refused}
     rare |= {"vended": dict(plan.vended)} if plan.vended else {}
     return rare | {
         "landing": plan.landing,
@@ -85,7 +85,7 @@ def plan_from_json(values: dict[str, Any]) -> Plan:
             asked_at=time_from_json(values["asked_at"]),
             left=number(values["left"]),
             reason=None if values["reason"] is None else text(values["reason"]),
-            held=None if values.get("held") is None else text(values["held"]),
+            refused=None if values.get("held") is None else text(values["held"]),
             vended={text(t): keys is True for t, keys in values.get("vended", {}).items()},
         )
     except DAMAGE as e:

@@ -78,12 +78,12 @@ class EffectsDirective(TableDirective):
 
     def rst(self) -> Iterable[str]:
         kinds = {m.entry: m for m in messages()}
-        view = {f.name for f in dataclasses.fields(load("core.view:View"))}
+        landing_state = {f.name for f in dataclasses.fields(load("core.state:LandingState"))}
         rows = []
         for entry, effect in effects().items():
             if entry not in kinds:
                 raise MissingError(f"the fold takes {entry}, which is no message of the protocol")
-            changes = ", ".join(code(name) for name in sorted(effect.changes & view))
+            changes = ", ".join(code(name) for name in sorted(effect.changes & landing_state))
             said = changes or "nothing by itself"
             rows.append((f"{code(entry)} ({kinds[entry].event})", said, "yes" if effect.directives else "no"))
         return table(("entry", "what it may change", "carries directives"), rows)

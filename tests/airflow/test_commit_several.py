@@ -20,8 +20,8 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from pyiceberg.catalog.sql import SqlCatalog
 
 from airflow_provider_lakecommit.assets import asset_of
-from airflow_provider_lakecommit.committer import desk
-from airflow_provider_lakecommit.committer.desk import Errand
+from airflow_provider_lakecommit.committer import executor
+from airflow_provider_lakecommit.committer.executor import TableTask
 from airflow_provider_lakecommit.cycle.results import Opened
 from airflow_provider_lakecommit.exceptions import LakecommitError, TableError
 from airflow_provider_lakecommit.operators.base import CLOSED, FAILURE
@@ -133,13 +133,13 @@ def test_a_landing_that_fails_fails_the_task_by_name_and_the_next_attempt_tells_
 def test_an_audit_before_the_commit_needs_no_change_of_the_operator(
     worlds: dict[str, World], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def audit(errand: Errand, go_on: Callable[[], Awaitable[Any]]) -> Any:
-        about: Any = errand.about
+    async def audit(task: TableTask, go_on: Callable[[], Awaitable[Any]]) -> Any:
+        about: Any = task.about
         if (about.step, about.name) == ("publish", "shop.a"):
             raise TableError("the audit found something")
         return await go_on()
 
-    monkeypatch.setattr(desk, "STAGES", (audit,))
+    monkeypatch.setattr(executor, "INTERCEPTORS", (audit,))
     attempt = Attempt(worlds=worlds, opened=written(worlds))
     with pytest.raises(AirflowFailException, match="1 of 3 landings failed: a: TableError: the audit found something"):
         attempt.run()

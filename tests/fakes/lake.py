@@ -22,8 +22,8 @@ from pyiceberg.types import LongType, NestedField, StringType
 from airflow_provider_lakecommit.committer.append import AppendRequest, PublishOutcome, publish
 from airflow_provider_lakecommit.committer.checks import StagedSlice
 from airflow_provider_lakecommit.committer.ledger import LedgerState, read_ledger
-from airflow_provider_lakecommit.committer.lookup import Patience
-from airflow_provider_lakecommit.committer.marks import join_table
+from airflow_provider_lakecommit.committer.ledger_updates import join_table
+from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
 from airflow_provider_lakecommit.core.model import LIVE, ControlPosition, Counts, LedgerSection, Span, SpanReport
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
 from airflow_provider_lakecommit.iceberg.catalog import Tables
@@ -125,8 +125,8 @@ class Clock:
         self.slept += 1
         self.during()
 
-    def patience(self, **changes: Any) -> Patience:
-        return Patience(clock=lambda: self.now, sleep=self.sleep, **changes)
+    def retry_policy(self, **changes: Any) -> RetryPolicy:
+        return RetryPolicy(clock=lambda: self.now, sleep=self.sleep, **changes)
 
 
 @dataclass
@@ -164,7 +164,7 @@ class Lake:
 
     def join(self, wanted: LedgerSection | None = None, branch: str = "main") -> LedgerSection:
         wanted = wanted or section()
-        state = join_table(self.tables, self.name, wanted, branch=branch, patience=self.clock.patience())
+        state = join_table(self.tables, self.name, wanted, branch=branch, retry_policy=self.clock.retry_policy())
         found = state.section(wanted.landing, wanted.lane)
         assert found is not None
         return found
@@ -179,8 +179,8 @@ class Lake:
         }
         return AppendRequest(**{**values, **changes})
 
-    def publish(self, request: AppendRequest, **patience: Any) -> PublishOutcome:
-        return publish(self.tables, request, patience=self.clock.patience(**patience))
+    def publish(self, request: AppendRequest, **retry_policy: Any) -> PublishOutcome:
+        return publish(self.tables, request, retry_policy=self.clock.retry_policy(**retry_policy))
 
     def append_foreign(self, rows: int = 1) -> int:
         """Somebody else appends a file."""

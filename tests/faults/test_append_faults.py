@@ -12,8 +12,8 @@ import pytest
 from airflow_provider_lakecommit.committer.append import PublishOutcome, publish
 from airflow_provider_lakecommit.committer.checks import Grounds
 from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, landing_snapshots
-from airflow_provider_lakecommit.committer.lookup import Patience
-from airflow_provider_lakecommit.committer.marks import carry_forward, join_table, renew_epochs
+from airflow_provider_lakecommit.committer.ledger_updates import carry_forward, join_table, renew_epochs
+from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
 from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError
 from tests.fakes.catalog import Fault
@@ -22,7 +22,7 @@ from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.faults
 
-REAL = Patience(seconds=60, first_wait=0.01, longest_wait=0.2)
+REAL = RetryPolicy(seconds=60, first_wait=0.01, longest_wait=0.2)
 
 
 @pytest.fixture
@@ -281,14 +281,14 @@ def test_an_origin_is_made_once_whatever_is_answered(lake: Lake, fault: Fault) -
 @pytest.mark.parametrize("fault", [Fault.LYING_CONFLICT, Fault.LOST_ANSWER, Fault.NOT_APPLIED])
 def test_a_new_epoch_is_made_once_whatever_is_answered(lake: Lake, ours: LedgerSection, fault: Fault) -> None:
     lake.catalog.faults.append(fault)
-    state = renew_epochs(lake.tables, lake.name, "orders", "live", force=True, patience=lake.clock.patience())
+    state = renew_epochs(lake.tables, lake.name, "orders", "live", force=True, retry_policy=lake.clock.retry_policy())
     assert len(list(landing_snapshots(lake.load().metadata))) == 2
     assert lake.state().sections == state.sections != (ours,)
 
 
 def test_a_ledger_is_carried_once_whatever_is_answered(lake: Lake, ours: LedgerSection) -> None:
     lake.catalog.faults.append(Fault.LYING_CONFLICT)
-    carry_forward(lake.tables, lake.name, "orders", "live", patience=lake.clock.patience())
+    carry_forward(lake.tables, lake.name, "orders", "live", retry_policy=lake.clock.retry_policy())
     assert len(list(landing_snapshots(lake.load().metadata))) == 2
 
 
@@ -300,7 +300,7 @@ def test_an_epoch_that_somebody_else_renewed_meanwhile_is_new_enough(lake: Lake,
         renew_epochs(other.tables, other.name, "orders", "live", force=True)
 
     lake.clock.during = renew
-    state = renew_epochs(lake.tables, lake.name, "orders", "live", force=True, patience=lake.clock.patience())
+    state = renew_epochs(lake.tables, lake.name, "orders", "live", force=True, retry_policy=lake.clock.retry_policy())
     assert state.sections == other.state().sections != (ours,)
     assert len(list(landing_snapshots(lake.load().metadata))) == 2
 
@@ -341,7 +341,7 @@ class Racers:
 
 def publisher(*slices):
     def run(lake: Lake) -> PublishOutcome:
-        return publish(lake.tables, lake.request(*slices), patience=REAL)
+        return publish(lake.tables, lake.request(*slices), retry_policy=REAL)
 
     return run
 
@@ -376,7 +376,7 @@ def test_two_that_race_with_disjoint_slices_both_publish(lake: Lake, ours: Ledge
 
 def test_of_two_origins_that_race_one_is_made_and_both_read_it(lake: Lake, tmp_path: Path) -> None:
     def join(one: Lake) -> LedgerState:
-        return join_table(one.tables, one.name, section(epoch=uuid4()), patience=REAL)
+        return join_table(one.tables, one.name, section(epoch=uuid4()), retry_policy=REAL)
 
     results = Racers(tmp_path).run(join, join)
     assert results[0].sections == results[1].sections == lake.state().sections
@@ -389,7 +389,7 @@ def test_a_rollback_that_two_find_gets_one_new_epoch(lake: Lake, ours: LedgerSec
     lake.load().manage_snapshots().rollback_to_snapshot(head).commit()
 
     def renew(one: Lake) -> LedgerState:
-        return renew_epochs(one.tables, one.name, "orders", "live", patience=REAL)
+        return renew_epochs(one.tables, one.name, "orders", "live", retry_policy=REAL)
 
     results = Racers(tmp_path).run(renew, renew)
     assert results[0].sections == results[1].sections == lake.state().sections

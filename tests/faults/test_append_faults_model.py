@@ -15,7 +15,7 @@ from pyiceberg.exceptions import CommitFailedException
 
 from airflow_provider_lakecommit.committer.append import AppendRequest
 from airflow_provider_lakecommit.committer.ledger import Condition, ancestry, landing_snapshots
-from airflow_provider_lakecommit.committer.marks import renew_epochs
+from airflow_provider_lakecommit.committer.ledger_updates import renew_epochs
 from airflow_provider_lakecommit.exceptions import CommitUnknownError
 from tests.fakes.catalog import Fault
 from tests.fakes.lake import Lake, at, section, staged

@@ -21,7 +21,7 @@ from airflow_provider_lakecommit.core.model import LIVE
 from airflow_provider_lakecommit.cycle.attest import Attested, attest, from_log, from_offsets, from_snapshot
 from airflow_provider_lakecommit.cycle.history import read_history
 from airflow_provider_lakecommit.cycle.repair import ledger_init
-from airflow_provider_lakecommit.cycle.verify import Level, check_landing
+from airflow_provider_lakecommit.cycle.verify import Severity, check_landing
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError, SpecError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.landing import LandingSpec
@@ -73,10 +73,10 @@ def remade(world: World) -> None:
     catalog.create_table(ROWS, schema=schema, partition_spec=spec).append(rows)
 
 
-def say(world: World, look_up: Callable[..., Attested], *told: object) -> Attested:
-    with world.rim() as rim:
-        said = look_up(rim, *told)
-        attest(rim, said)
+def attested(world: World, look_up: Callable[..., Attested], *told: object) -> Attested:
+    with world.session() as session:
+        said = look_up(session, *told)
+        attest(session, said)
     return said
 
 
@@ -88,7 +88,7 @@ def goes_on(world: World, produce: Produce, expected: Counter[int]) -> None:
     histories = [
         read_history(Tables(world.catalog), t, "main", progress=world.lines.append) for t in world.landing.tables
     ]
-    wrong = [f for f in check_landing(world.landing, histories) if f.level is Level.WRONG]
+    wrong = [f for f in check_landing(world.landing, histories) if f.level is Severity.WRONG]
     assert wrong == []
 
 
@@ -100,12 +100,12 @@ def test_a_ledger_that_was_cut_off_is_taken_from_its_snapshot(make_world: Make, 
     with pytest.raises(LedgerError, match=rf"cut.*`lakecommit ledger attest SPEC --snapshot {kept}`"):
         world.open("refused")
     before = state(world)
-    with world.rim() as rim:
-        said = from_snapshot(rim, kept)
+    with world.session() as session:
+        said = from_snapshot(session, kept)
     assert state(world) == before, "looking up writes nothing"
     (shown,) = said.tables
     assert (len(shown.section.covered), len(shown.again), len(shown.unsaid)) == (60, 0, 0)
-    say(world, from_snapshot, kept)
+    attested(world, from_snapshot, kept)
     assert state(world).condition is Condition.PRESENT
     summary = table(world).current_snapshot().summary  # type: ignore[union-attr]
     assert summary is not None
@@ -121,7 +121,7 @@ def test_other_landings_of_the_table_come_back_with_the_snapshot(make_world: Mak
     other.run()
     world.run()
     epoch = state(other).section("other", LIVE).epoch  # type: ignore[union-attr]
-    say(world, from_snapshot, cut(world))
+    attested(world, from_snapshot, cut(world))
     section = state(other).section("other", LIVE)
     assert section is not None
     assert section.epoch != epoch, "what was pending of it cannot be committed"
@@ -139,7 +139,7 @@ def test_a_table_that_was_migrated_is_attested_from_the_log(make_world: Make, pr
     remade(world)
     with pytest.raises(LedgerError, match=r"`lakecommit ledger attest SPEC --from-log`"):
         world.open("refused")
-    said = say(world, from_log)
+    said = attested(world, from_log)
     assert [t.table for t in said.tables] == [ROWS], "the dead letters have their ledger"
     assert not said.tables[0].unsaid
     goes_on(world, produce, Counter(range(100)))
@@ -155,19 +155,24 @@ def test_a_log_that_was_cut_cannot_vouch_for_what_it_forgot(
     produce(world.landing.topics, records(20, 20), partition=1)
     world.run()
     remade(world)
-    with world.rim() as rim:
-        read = rim.control.read
-        log = read(rim.control.partition_for(rim.landing.group_id), None)
+    with world.session() as session:
+        read = session.control.read
+        log = read(session.control.partition_for(session.landing.group_id), None)
         late = [r for r in log.records if r.offset > log.records[len(log.records) // 2].offset]
         monkeypatch.setattr(
-            rim.control, "read", lambda p, start=None, **k: replace(read(p, start, **k), records=tuple(late), begin=9)
+            session.control,
+            "read",
+            lambda p, start=None, **k: replace(read(p, start, **k), records=tuple(late), begin=9),
         )
         with pytest.raises(LedgerError, match=r"was cut by its retention.*\[0\].*--at"):
-            from_log(rim)
+            from_log(session)
     topic = str(world.landing.topics)
-    with world.rim() as rim, pytest.raises(LedgerError, match=rf"no ledger that tells of {topic}\[1\]: name them too"):
-        from_offsets(rim, {(topic, 0): 20})
-    say(world, from_offsets, {(topic, 0): 20, (topic, 1): 20})
+    with (
+        world.session() as session,
+        pytest.raises(LedgerError, match=rf"no ledger that tells of {topic}\[1\]: name them too"),
+    ):
+        from_offsets(session, {(topic, 0): 20})
+    attested(world, from_offsets, {(topic, 0): 20, (topic, 1): 20})
     goes_on(world, produce, Counter(range(40)))
 
 
@@ -177,9 +182,9 @@ def test_rows_that_somebody_deleted_are_read_again_from_where_a_person_says(make
     produce(topic, records(0, 60))
     world.run()
     table(world).delete(GreaterThanOrEqual("id", 25))
-    with world.rim() as rim, pytest.raises(LedgerError, match=rf"has its ledger.*--table {ROWS}"):
-        from_offsets(rim, {(topic, 0): 25})
-    said = say(world, from_offsets, {(topic, 0): 25}, [ROWS])
+    with world.session() as session, pytest.raises(LedgerError, match=rf"has its ledger.*--table {ROWS}"):
+        from_offsets(session, {(topic, 0): 25})
+    said = attested(world, from_offsets, {(topic, 0): 25}, [ROWS])
     assert str(said.tables[0].again) == f"{topic}[0] [25, 60)"
     goes_on(world, produce, Counter(range(60)))
 
@@ -199,7 +204,7 @@ def test_a_rollback_whose_rows_are_there_all_the_same_is_not_read_again(make_wor
     found.manage_snapshots().rollback_to_snapshot(first).commit()
     table(world).overwrite(rows)
     assert state(world).condition is Condition.ROLLED_BACK
-    say(world, from_snapshot, newest)
+    attested(world, from_snapshot, newest)
     assert state(world).condition is Condition.PRESENT
     goes_on(world, produce, Counter(range(60)))
 
@@ -209,12 +214,12 @@ def test_a_ledger_that_changed_since_it_was_looked_up_is_not_overwritten(make_wo
     topic = str(world.landing.topics)
     produce(topic, records(0, 20))
     world.run()
-    with world.rim() as rim:
-        said = from_offsets(rim, {(topic, 0): 10}, [ROWS])
+    with world.session() as session:
+        said = from_offsets(session, {(topic, 0): 10}, [ROWS])
         produce(topic, records(20, 20))
         world.run()
         with pytest.raises(LedgerError, match="a run is under way; look again"):
-            attest(rim, said)
+            attest(session, said)
     goes_on(world, produce, Counter(range(40)))
 
 
@@ -226,23 +231,23 @@ def test_words_that_cannot_be_true_are_refused(make_world: Make, produce: Produc
     landed = state(world).snapshot_id
     odd = foreign(world, -1)
     elsewhere = make_world(partitions=1, dead_letter_table=None)
-    with world.rim() as rim:
+    with world.session() as session:
         with pytest.raises(LedgerError, match=rf"no table .* has a snapshot 5; .*{landed}"):
-            from_snapshot(rim, 5)
+            from_snapshot(session, 5)
         with pytest.raises(LedgerError, match=rf"snapshot {odd} .*holds no ledger.*{landed}"):
-            from_snapshot(rim, odd)
+            from_snapshot(session, odd)
         with pytest.raises(SourceError, match=r"\[0\] \[0, 21\): the partition ends at 20"):
-            from_offsets(rim, {(topic, 0): 21}, [ROWS])
+            from_offsets(session, {(topic, 0): 21}, [ROWS])
         with pytest.raises(SourceError, match=r"\[7\]: the source has no such partition"):
-            from_offsets(rim, {(topic, 7): 1}, [ROWS])
+            from_offsets(session, {(topic, 7): 1}, [ROWS])
     assert landed is not None
-    with elsewhere.rim() as rim, pytest.raises(SourceError, match="a topic made anew are other records"):
-        from_snapshot(rim, landed)
+    with elsewhere.session() as session, pytest.raises(SourceError, match="a topic made anew are other records"):
+        from_snapshot(session, landed)
     never = make_world(partitions=1, dead_letter_table=None, name="never", table="shop.never")
-    with never.rim() as rim:
-        ledger_init(rim, "latest")
+    with never.session() as session:
+        ledger_init(session, "latest")
         with pytest.raises(LedgerError, match=r"remembers no commit .*--at"):
-            from_log(rim, ["shop.never"])
+            from_log(session, ["shop.never"])
 
 
 def test_the_command_shows_first_and_writes_only_with_yes(

@@ -16,20 +16,20 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from airflow_provider_lakecommit.committer import swap
 from airflow_provider_lakecommit.committer.ledger import landing_snapshots
-from airflow_provider_lakecommit.committer.lookup import Patience
+from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
 from airflow_provider_lakecommit.committer.summary import SnapshotRecord
 from airflow_provider_lakecommit.core.log import CommitFailed, CycleClosed, CycleOpened, Entry
 from airflow_provider_lakecommit.core.model import LIVE
 from airflow_provider_lakecommit.core.pressure import Pending, pressure_of
 from airflow_provider_lakecommit.cycle import loop
-from airflow_provider_lakecommit.cycle.loop import Lander
+from airflow_provider_lakecommit.cycle.loop import LandingRunner
 from airflow_provider_lakecommit.cycle.prepare import prepare_for_commit
 from airflow_provider_lakecommit.cycle.results import Closed
 from airflow_provider_lakecommit.cycle.run import RunOutcome
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError, LakecommitError
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob, run_task
 from airflow_provider_lakecommit.stall.events import seen_of
-from airflow_provider_lakecommit.stall.verdict import Rules, State, Verdict, judge, observe
+from airflow_provider_lakecommit.stall.verdict import StallRules, State, Verdict, judge, observe
 from airflow_provider_lakecommit.wire.records import read_entry
 from tests.support.world import Killed, World, deaths, records
 
@@ -74,8 +74,8 @@ class Outage:
 
     def said(self) -> list[tuple[Entry, int]]:
         """What the landing's log holds, with the bytes of each record."""
-        with self.world.rim() as rim:
-            found = [(read_entry(r, self.world.landing.name, LIVE), r) for r in rim.control.read_all()]
+        with self.world.session() as session:
+            found = [(read_entry(r, self.world.landing.name, LIVE), r) for r in session.control.read_all()]
         return [
             (e, len(r.value or b"") + len(r.key or b"") + sum(len(k) + len(v) for k, v in r.headers))
             for e, r in found
@@ -84,15 +84,15 @@ class Outage:
 
     def pending(self) -> dict[str, Pending]:
         """By the log and the tables, which must be there."""
-        with self.world.rim() as rim:
-            look = rim.look(prepare_for_commit(rim).ledgers)
-            return dict(pressure_of(look.view, rim.now()).pending)
+        with self.world.session() as session:
+            look = session.read_state(prepare_for_commit(session).ledgers)
+            return dict(pressure_of(look.state, session.now()).pending)
 
     def verdict(self) -> Verdict:
         """Of an observer of the control topic."""
-        state, rules = State(), Rules(landing=True)
-        with self.world.rim() as rim:
-            for r in rim.control.read_all():
+        state, rules = State(), StallRules(landing=True)
+        with self.world.session() as session:
+            for r in session.control.read_all():
                 if (found := seen_of(r.value, key=r.key, headers=r.headers)) is not None:
                     state = observe(state, found[1], rules)
         return judge(state, 0.0, rules).verdict
@@ -116,7 +116,7 @@ def make_outage(make_world: Make, produce: Produce, tmp_path: Path) -> Callable[
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """One request per commit; whatever becomes of it is looked up once."""
-    monkeypatch.setattr(swap, "Patience", partial(Patience, seconds=0.0))
+    monkeypatch.setattr(swap, "RetryPolicy", partial(RetryPolicy, seconds=0.0))
 
 
 @contextmanager
@@ -136,8 +136,8 @@ def refusing(table: str = "") -> Iterator[None]:
 
 def append_records(world: World) -> list[SnapshotRecord]:
     """The landing snapshots with files, oldest first."""
-    with world.rim() as rim:
-        metadata = rim.tables.load(world.landing.table).metadata
+    with world.session() as session:
+        metadata = session.tables.load(world.landing.table).metadata
     found = landing_snapshots(metadata, "main", landing=world.landing.name, lane=LIVE)
     return [r for r in reversed(list(found)) if int(r.extra.get("files", 0))]
 
@@ -162,8 +162,8 @@ def test_an_outage_of_the_catalog_under_steady_load(make_outage: Callable[..., O
             outage.load()
             opened = world.open(f"dark-{n}")
             assert opened.slices == ()
-            assert opened.plan.held == "catalog away"
-            assert opened.plan.put_off
+            assert opened.plan.refused == "catalog away"
+            assert opened.plan.deferred
             assert "cleared by the catalog's return" in str(opened.plan.reason)
             with pytest.raises(CatalogError):
                 world.close(f"dark-{n}", opened)
@@ -176,7 +176,7 @@ def test_an_outage_of_the_catalog_under_steady_load(make_outage: Callable[..., O
     outage.load()
     stalled = cycles >= world.landing.stalled_cycles
     opened = world.open("first")
-    assert (opened.plan.held == "stalled") is stalled
+    assert (opened.plan.refused == "stalled") is stalled
     assert bool(opened.slices) is not stalled
     world.write(opened)
     closed = world.close("first", opened)
@@ -205,7 +205,7 @@ def test_a_catalog_that_can_be_read_and_takes_no_commit(make_outage: Callable[..
             outage.load()
             opened = world.open(f"dark-{n}")
             windows += bool(opened.slices)
-            held.append(opened.plan.held)
+            held.append(opened.plan.refused)
             world.write(opened)
             with pytest.raises(CommitUnknownError):
                 world.close(f"dark-{n}", opened)
@@ -239,7 +239,7 @@ def test_what_is_pending_stays_within_its_budget(
         for n in range(6):
             outage.load()
             opened = world.open(f"dark-{n}")
-            states.add(opened.plan.held)
+            states.add(opened.plan.refused)
             world.write(opened)
             with suppress(LakecommitError):
                 world.close(f"dark-{n}", opened)
@@ -262,7 +262,7 @@ def test_slowing_down_makes_windows_smaller_and_rarer(make_outage: Callable[...,
         for n in range(6):
             outage.load()
             opened = world.open(f"dark-{n}")
-            sizes.append((sum(len(s) for s in opened.slices), opened.plan.held))
+            sizes.append((sum(len(s) for s in opened.slices), opened.plan.refused))
             world.write(opened)
             with suppress(LakecommitError):
                 world.close(f"dark-{n}", opened)
@@ -287,7 +287,7 @@ def test_a_table_that_fails_alone_stops_nobody_until_its_budget_is_full(
             outage.load()
             outage.produce(world.landing.topics, [("x", "no json")])
             opened = world.open(f"half-{n}")
-            held.append(opened.plan.held)
+            held.append(opened.plan.refused)
             world.write(opened)
             with suppress(CommitUnknownError):
                 world.close(f"half-{n}", opened)
@@ -403,10 +403,10 @@ class Tasks:
 
 def land(world: World, run: str, first: int = 0) -> tuple[RunOutcome, list[str | None]]:
     """A run until it ends by itself, and what held each of its cycles."""
-    with world.rim() as rim:
-        who = world.who(run)
-        outcomes = list(Lander(rim, Tasks(), lambda n: replace(who, number=n)).cycles(first))
-    return RunOutcome.of(world.landing.name, outcomes), [o.opened.plan.held for o in outcomes]
+    with world.session() as session:
+        run_identity = world.run_identity(run)
+        outcomes = list(LandingRunner(session, Tasks(), lambda n: replace(run_identity, number=n)).cycles(first))
+    return RunOutcome.of(world.landing.name, outcomes), [o.opened.plan.refused for o in outcomes]
 
 
 def test_a_run_after_an_outage_drains_and_then_lands_all_there_is(make_outage: Callable[..., Outage]) -> None:
@@ -421,7 +421,7 @@ def test_a_run_after_an_outage_drains_and_then_lands_all_there_is(make_outage: C
                 land(world, f"dark-{n}")
     run, held = land(world, "after")
     assert held == ["stalled", None]
-    assert run.held is None
+    assert run.refused is None
     outage.check()
 
 
@@ -449,10 +449,10 @@ def test_a_run_that_is_not_admitted_waits_longer_each_time_and_says_what_clears_
     under_way = world.open("under way", release=False)
     outage.load()
     waits: list[float] = []
-    monkeypatch.setattr(Lander, "_pause", lambda self, seconds: waits.append(seconds))
+    monkeypatch.setattr(LandingRunner, "_pause", lambda self, seconds: waits.append(seconds))
     run, held = land(world, "after")
-    assert held == ["open cycles"] * (len(loop.HELD_PAUSES) + 1)
-    assert waits == [*loop.HELD_PAUSES]
+    assert held == ["open cycles"] * (len(loop.REFUSED_PAUSES) + 1)
+    assert waits == [*loop.REFUSED_PAUSES]
     assert waits == sorted(waits)
     assert run.published == ()
     assert run.closed.left == LOAD

@@ -35,8 +35,8 @@ def test_the_first_window_is_cut_by_the_bytes_of_its_records(
     landing = Landing(name="big", topics=topic, table="shop.rows", create=SCHEMA, control_topic=control_topic)
     world = World(landing=landing, kafka={"bootstrap.servers": bootstrap}, catalog=catalog_in(tmp_path))
 
-    with world.rim() as rim:
-        planned = [span for each in preview(rim).slices for span in each.spans]
+    with world.session() as session:
+        planned = [span for each in preview(session).slices for span in each.spans]
     assert sorted(len(s) for s in planned if s.partition.partition == 0) == [10, 10, 10, 10]
     assert [len(s) for s in planned if s.partition.partition == 1] == [8]
 

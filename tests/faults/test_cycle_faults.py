@@ -30,8 +30,8 @@ Produce = Callable[..., list[tuple[int, int]]]
 
 
 def _table(world: World) -> Table:
-    with world.rim() as rim:
-        return rim.tables.load(world.landing.table)
+    with world.session() as session:
+        return session.tables.load(world.landing.table)
 
 
 def test_two_runs_that_plan_at_once_share_what_is_missing(make_world: Make, produce: Produce) -> None:
@@ -104,10 +104,10 @@ def test_offsets_that_retention_removed_are_an_error_until_a_person_decides(
     admin.delete_records([TopicPartition(topic, 0, 80)])[TopicPartition(topic, 0, 80)].result(30)
     with pytest.raises(SourceError, match=r"removed.*\[50, 80\).*ledger init"):
         world.open("a")
-    with world.rim() as rim:
+    with world.session() as session:
         with pytest.raises(SourceError, match=r"\[0\] ends at 100, and not at 101 or later: nothing is changed"):
-            ledger_init(rim, {(topic, 0): 101})
-        ledger_init(rim, "earliest")
+            ledger_init(session, {(topic, 0): 101})
+        ledger_init(session, "earliest")
     world.settle()
     world.check(Counter([*range(50), *range(80, 100)]))
 
@@ -186,12 +186,12 @@ def test_a_dropped_and_remade_table_is_no_first_run_while_the_log_remembers(make
     world = make_world(dead_letter_table=None)
     produce(world.landing.topics, records(0, 30))
     world.run()
-    with world.rim() as rim:
-        rim.tables.catalog.drop_table(world.landing.table)
+    with world.session() as session:
+        session.tables.catalog.drop_table(world.landing.table)
     with pytest.raises(LedgerError, match="ledger init"):
         world.open("a")
-    with world.rim() as rim:
-        ledger_init(rim, "earliest")
+    with world.session() as session:
+        ledger_init(session, "earliest")
     world.settle()
     world.check(Counter(range(30)))
 
@@ -210,8 +210,8 @@ def test_a_range_over_its_budget_blocks_its_partition_only_until_it_is_unblocked
     assert len(blocked.blocked) == 1
     assert "dead_letter_max_records" in blocked.blocked[0]
     world.check(Counter(range(10, 20)))
-    with world.rim() as rim:
-        unblock(rim, skip=True)
+    with world.session() as session:
+        unblock(session, skip=True)
     world.settle()
     produce(topic, records(20, 5), partition=0)
     world.settle()
@@ -221,9 +221,9 @@ def test_a_range_over_its_budget_blocks_its_partition_only_until_it_is_unblocked
 def test_a_preview_before_the_first_run_plans_without_making_a_table(make_world: Make, produce: Produce) -> None:
     world = make_world()
     produce(world.landing.topics, records(0, 50))
-    with world.rim() as rim:
-        seen = preview(rim)
-        assert rim.tables.find(world.landing.table) is None
+    with world.session() as session:
+        seen = preview(session)
+        assert session.tables.find(world.landing.table) is None
     assert sum(len(s) for s in seen.slices) == 50
     assert sum(" for shop.rows" in line for line in seen.explain) == 2
 
@@ -258,12 +258,12 @@ def test_offsets_that_a_person_gave_up_are_in_the_ledger_after_the_next_run(make
     world = make_world(partitions=1, dead_letter_max_records=0)
     produce(world.landing.topics, ["no json"] * 3)
     world.run()
-    with world.rim() as rim:
-        unblock(rim, skip=True)
+    with world.session() as session:
+        unblock(session, skip=True)
     world.run()
-    with world.rim() as rim:
-        assert read_status(rim).lag == 0
-        records_of = landing_snapshots(rim.tables.load(world.landing.table).metadata)
+    with world.session() as session:
+        assert read_status(session).lag == 0
+        records_of = landing_snapshots(session.tables.load(world.landing.table).metadata)
         assert next(records_of).accounting.total.skipped == 3
 
 

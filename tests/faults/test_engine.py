@@ -43,7 +43,7 @@ class EngineMess:
     """Statements, or what makes them from the world; ``cure`` as in :class:`tests.support.messes.Mess`."""
 
     name: str
-    say: Callable[[World], Iterable[str]]
+    log: Callable[[World], Iterable[str]]
     cure: Cure | None = None
     adds: tuple[int, ...] = ()
     removes: tuple[int, ...] = ()
@@ -61,13 +61,13 @@ def line(world: World) -> list[int]:
 def then_expire(*statements: str) -> Callable[[World], Iterable[str]]:
     """Statements, and then the expiry of everything older than the end of the last one."""
 
-    def say(_: World) -> Iterator[str]:
+    def log(_: World) -> Iterator[str]:
         yield from statements
         time.sleep(0.01)
         when = f"TIMESTAMP '{datetime.now(UTC):%Y-%m-%d %H:%M:%S.%f}'"
         yield f"{CALL}expire_snapshots(table => 'shop.rows', older_than => {when}, retain_last => 1)"
 
-    return say
+    return log
 
 
 def pick_again(world: World) -> Iterable[str]:
@@ -80,12 +80,12 @@ def pick_again(world: World) -> Iterable[str]:
 
 
 MESSES = (
-    EngineMess(name="insert", say=says(INSERT.format(ROWS)), adds=FOREIGN),
-    EngineMess(name="delete", say=says(f"DELETE FROM {ROWS} WHERE id < 10"), removes=tuple(range(10))),
-    EngineMess(name="update", say=says(f"UPDATE {ROWS} SET name = 'changed' WHERE id < 10")),
+    EngineMess(name="insert", log=says(INSERT.format(ROWS)), adds=FOREIGN),
+    EngineMess(name="delete", log=says(f"DELETE FROM {ROWS} WHERE id < 10"), removes=tuple(range(10))),
+    EngineMess(name="update", log=says(f"UPDATE {ROWS} SET name = 'changed' WHERE id < 10")),
     EngineMess(
         name="merge",
-        say=says(
+        log=says(
             f"MERGE INTO {ROWS} t USING (SELECT explode(array(1, 2, 900)) AS id) s ON t.id = s.id "
             "WHEN MATCHED THEN UPDATE SET name = 'merged' WHEN NOT MATCHED THEN INSERT (id, name) VALUES (s.id, 'new')"
         ),
@@ -93,52 +93,52 @@ MESSES = (
     ),
     EngineMess(
         name="rewrite_data_files",
-        say=says(f"{CALL}rewrite_data_files(table => 'shop.rows', options => map('rewrite-all', 'true'))"),
+        log=says(f"{CALL}rewrite_data_files(table => 'shop.rows', options => map('rewrite-all', 'true'))"),
     ),
-    EngineMess(name="rewrite_manifests", say=says(f"{CALL}rewrite_manifests('shop.rows')")),
-    EngineMess(name="expire_snapshots", say=then_expire()),
+    EngineMess(name="rewrite_manifests", log=says(f"{CALL}rewrite_manifests('shop.rows')")),
+    EngineMess(name="expire_snapshots", log=then_expire()),
     EngineMess(
         name="compaction, then expiry",
-        say=then_expire(f"{CALL}rewrite_data_files(table => 'shop.rows', options => map('rewrite-all', 'true'))"),
+        log=then_expire(f"{CALL}rewrite_data_files(table => 'shop.rows', options => map('rewrite-all', 'true'))"),
     ),
     EngineMess(
         name="two writes, then expiry",
-        say=then_expire(INSERT.format(ROWS), f"INSERT INTO {ROWS} (id) VALUES (990)"),
+        log=then_expire(INSERT.format(ROWS), f"INSERT INTO {ROWS} (id) VALUES (990)"),
         cure=messes.AT_THE_TAG,
         adds=(*FOREIGN, 990),
     ),
-    EngineMess(name="rollback", say=lambda w: (f"{CALL}rollback_to_snapshot('shop.rows', {line(w)[1]})",)),
-    EngineMess(name="set_current", say=lambda w: (f"{CALL}set_current_snapshot('shop.rows', {line(w)[-1]})",)),
-    EngineMess(name="rollback and cherry-pick", say=pick_again),
+    EngineMess(name="rollback", log=lambda w: (f"{CALL}rollback_to_snapshot('shop.rows', {line(w)[1]})",)),
+    EngineMess(name="set_current", log=lambda w: (f"{CALL}set_current_snapshot('shop.rows', {line(w)[-1]})",)),
+    EngineMess(name="rollback and cherry-pick", log=pick_again),
     EngineMess(
         name="fast_forward",
-        say=says(
+        log=says(
             f"ALTER TABLE {ROWS} CREATE BRANCH side",
             INSERT.format(f"{ROWS}.branch_side"),
             f"{CALL}fast_forward('shop.rows', 'main', 'side')",
         ),
         adds=FOREIGN,
     ),
-    EngineMess(name="tag dropped", say=says(f"ALTER TABLE {ROWS} DROP TAG `lakecommit-main`")),
+    EngineMess(name="tag dropped", log=says(f"ALTER TABLE {ROWS} DROP TAG `lakecommit-main`")),
     EngineMess(
         name="replace as select",
-        say=says(f"REPLACE TABLE {ROWS} USING iceberg AS SELECT * FROM {ROWS}"),
+        log=says(f"REPLACE TABLE {ROWS} USING iceberg AS SELECT * FROM {ROWS}"),
         cure=messes.AT_THE_TAG,
     ),
     EngineMess(
         name="create or replace",
-        say=says(
+        log=says(
             f"CREATE OR REPLACE TABLE {ROWS} (id bigint NOT NULL, name string, n int) USING iceberg "
             "PARTITIONED BY (bucket(4, id))"
         ),
         cure=messes.ANEW,
     ),
-    EngineMess(name="partition field added", say=says(f"ALTER TABLE {ROWS} ADD PARTITION FIELD truncate(1, name)")),
-    EngineMess(name="partition field dropped", say=says(f"ALTER TABLE {ROWS} DROP PARTITION FIELD bucket(2, id)")),
-    EngineMess(name="ordered", say=says(f"ALTER TABLE {ROWS} WRITE ORDERED BY name")),
+    EngineMess(name="partition field added", log=says(f"ALTER TABLE {ROWS} ADD PARTITION FIELD truncate(1, name)")),
+    EngineMess(name="partition field dropped", log=says(f"ALTER TABLE {ROWS} DROP PARTITION FIELD bucket(2, id)")),
+    EngineMess(name="ordered", log=says(f"ALTER TABLE {ROWS} WRITE ORDERED BY name")),
     EngineMess(
         name="columns changed",
-        say=says(
+        log=says(
             f"ALTER TABLE {ROWS} ADD COLUMN added struct<a: int>",
             f"ALTER TABLE {ROWS} ALTER COLUMN n TYPE bigint",
             f"ALTER TABLE {ROWS} RENAME COLUMN name TO title",
@@ -171,7 +171,7 @@ def test_what_another_engine_does_between_two_steps(
     produce(topic, records(40, 60))
 
     def act() -> None:
-        for statement in mess.say(world):
+        for statement in mess.log(world):
             engine.sql(world.catalog, statement)
 
     interrupted_cycle(world, step, act)

@@ -119,14 +119,14 @@ def test_a_committer_that_wakes_up_between_staging_and_its_request_doubles_nothi
     produce(world.landing.topics, records(40, 60))
     opened = world.open("frozen")
     world.write(opened)
-    with world.rim() as rim:
-        parent = rim.tables.load(TABLE).metadata.current_snapshot_id
+    with world.session() as session:
+        parent = session.tables.load(TABLE).metadata.current_snapshot_id
     with frozen("close", world, opened):
         produce(world.landing.topics, records(100, 20))
         world.settle()
         if rolled_back:
-            with world.rim() as rim:
-                rim.tables.load(TABLE).manage_snapshots().rollback_to_snapshot(parent).commit()
+            with world.session() as session:
+                session.tables.load(TABLE).manage_snapshots().rollback_to_snapshot(parent).commit()
     produce(world.landing.topics, records(120, 20))
     world.settle()
     world.check(Counter(range(140)))

@@ -16,14 +16,14 @@ from typing import Any
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from airflow_provider_lakecommit.committer import desk
-from airflow_provider_lakecommit.committer.desk import Errand
+from airflow_provider_lakecommit.committer import executor
+from airflow_provider_lakecommit.committer.executor import TableTask
 from airflow_provider_lakecommit.cycle import commit
 from airflow_provider_lakecommit.cycle.close import close_cycle
 from airflow_provider_lakecommit.cycle.commit import TableCommit
-from airflow_provider_lakecommit.cycle.many import Abreast
+from airflow_provider_lakecommit.cycle.concurrent import ConcurrentLandings
 from airflow_provider_lakecommit.cycle.results import Closed, Opened
-from airflow_provider_lakecommit.cycle.rim import Rim
+from airflow_provider_lakecommit.cycle.session import LandingSession
 from airflow_provider_lakecommit.exceptions import CatalogError, TableError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from tests.support.waiting import PATIENCE, until
@@ -109,7 +109,7 @@ def in_thread(work: Callable[[], object]) -> tuple[threading.Thread, list[Any]]:
 def test_a_table_that_hangs_holds_up_no_other_of_its_landing(
     make_world: Make, produce: Produce, faults: Faults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(commit, "PATIENCE", 0.05)
+    monkeypatch.setattr(commit, "NEXT_TABLE_AFTER", 0.05)
     world, opened = written(make_world(), produce)
     faults.hangs.add("shop.rows")
     thread, ended = in_thread(lambda: world.close("a", opened))
@@ -131,8 +131,8 @@ def test_a_stage_added_before_the_commit_is_passed_and_callers_do_not_know(
     passed: list[tuple[str, str]] = []
     refused = {"shop.rows"}
 
-    async def audit(errand: Errand, go_on: Callable[[], Awaitable[Any]]) -> Any:
-        about = errand.about
+    async def audit(task: TableTask, go_on: Callable[[], Awaitable[Any]]) -> Any:
+        about = task.about
         assert isinstance(about, TableCommit)
         passed.append((about.step, about.name))
         if about.step == "publish":
@@ -142,7 +142,7 @@ def test_a_stage_added_before_the_commit_is_passed_and_callers_do_not_know(
         return await go_on()
 
     world, opened = written(make_world(), produce)
-    monkeypatch.setattr(desk, "STAGES", (audit,))
+    monkeypatch.setattr(executor, "INTERCEPTORS", (audit,))
     with pytest.raises(TableError, match=r"the audit of shop\.rows found something"):
         world.close("a", opened)
     assert (world.rows(), len(world.rows("shop.dead"))) == ([], 1)
@@ -155,7 +155,7 @@ def test_a_stage_added_before_the_commit_is_passed_and_callers_do_not_know(
 def test_what_ends_the_thread_of_one_table_is_raised_when_the_other_is_done(
     make_world: Make, produce: Produce, faults: Faults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(commit, "PATIENCE", 0.05)
+    monkeypatch.setattr(commit, "NEXT_TABLE_AFTER", 0.05)
     world, opened = written(make_world(), produce)
     faults.hangs.add("shop.rows")
     faults.raises["shop.dead"] = SystemExit(7)
@@ -217,12 +217,12 @@ def test_who_is_interrupted_leaves_and_what_hangs_does_nothing_more_when_it_come
     assert told.rows == 20
 
 
-def work_of(abreast: Abreast, world: World, opened: Any, ended: list[str]) -> Callable[[], Closed]:
+def work_of(concurrent: ConcurrentLandings, world: World, opened: Any, ended: list[str]) -> Callable[[], Closed]:
     def close() -> Closed:
-        tables = abreast.tables("lake", lambda: Tables(world.catalog))
-        make = partial(Rim.connect, world.landing, world.kafka, {}, say=world.lines.append, tables=tables)
-        with abreast.rim(make) as rim:
-            closed = close_cycle(rim, world.who("a"), opened.ticket, desk=abreast.desk)
+        tables = concurrent.tables("lake", lambda: Tables(world.catalog))
+        make = partial(LandingSession.connect, world.landing, world.kafka, {}, log=world.lines.append, tables=tables)
+        with concurrent.session(make) as session:
+            closed = close_cycle(session, world.run_identity("a"), opened.ticket, executor=concurrent.executor)
         ended.append(world.landing.table)
         return closed
 
@@ -244,9 +244,9 @@ def test_of_many_landings_one_that_hangs_and_one_that_fails_hold_up_no_other(
     ended: list[str] = []
 
     def run() -> dict[str, Closed | BaseException]:
-        with Abreast(threads=2, patience=0.2) as abreast:
-            return abreast.run(
-                {w.landing.name: work_of(abreast, w, o, ended) for w, o in zip(worlds, opened, strict=True)}
+        with ConcurrentLandings(threads=2, slow_after=0.2) as concurrent:
+            return concurrent.run(
+                {w.landing.name: work_of(concurrent, w, o, ended) for w, o in zip(worlds, opened, strict=True)}
             )
 
     thread, result = in_thread(run)

@@ -33,19 +33,19 @@ DEAD = "shop.dead"
 
 def init(world: World, **offsets: int) -> None:
     """``p0=40``: partition 0 goes on at offset 40."""
-    with world.rim() as rim:
-        ledger_init(rim, {(world.landing.topics, int(p[1:])): offset for p, offset in offsets.items()})
+    with world.session() as session:
+        ledger_init(session, {(world.landing.topics, int(p[1:])): offset for p, offset in offsets.items()})
 
 
 def planned(world: World) -> str:
     """What a cycle would read now."""
-    with world.rim() as rim:
-        return str(preview(rim).plan.coverage).replace(world.landing.topics, "")
+    with world.session() as session:
+        return str(preview(session).plan.coverage).replace(world.landing.topics, "")
 
 
 def landed(world: World) -> list[int | None]:
-    with world.rim() as rim:
-        return [p.landed for p in read_status(rim).partitions]
+    with world.session() as session:
+        return [p.landed for p in read_status(session).partitions]
 
 
 @pytest.mark.campaign
@@ -104,8 +104,8 @@ def test_a_partition_that_was_added_and_landed_is_not_read_again(
     world.settle()
     newcomer.produce(topic, records(300, 20), partition=2)
     for start in ("earliest", {(topic, 0): 20}, "earliest"):
-        with world.rim() as rim:
-            ledger_init(rim, start)
+        with world.session() as session:
+            ledger_init(session, start)
         assert planned(world) == "[2] [20, 40)"
     world.settle()
     world.check(Counter([*range(20), *range(100, 120), *range(200, 220), *range(300, 320)]))
@@ -162,8 +162,8 @@ def test_a_loss_in_another_partition_is_still_told(make_world: Make, produce: Pr
     with pytest.raises(SourceError, match=r"removed.*\[1\] \[20, 30\).*ledger init"):
         world.settle()
     world.lines.clear()
-    with world.rim() as rim:
-        ledger_init(rim, "earliest")
+    with world.session() as session:
+        ledger_init(session, "earliest")
     assert any(f"{TABLE}: gives up {topic}[1] [20, 30)" in line for line in world.lines)
     world.settle()
     world.check(Counter([*range(20), *range(30, 40), *range(100, 120), *range(130, 140)]))
@@ -206,8 +206,8 @@ def test_a_dead_letter_table_that_is_gone_goes_on_with_the_data_table_where_noth
     for p in range(2):
         produce(topic, [("bad", f"no json {p}"), *records(100 * p, 20)], partition=p)
     world.settle()
-    with world.rim() as rim:
-        rim.tables.catalog.drop_table(DEAD)
+    with world.session() as session:
+        session.tables.catalog.drop_table(DEAD)
     init(world, p0=0)
     assert planned(world) == "[0] [0, 21)"
     world.settle()

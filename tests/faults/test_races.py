@@ -21,13 +21,13 @@ import pytest
 from airflow_provider_lakecommit.committer.append import AppendRequest, PublishOutcome, publish
 from airflow_provider_lakecommit.committer.checks import StagedSlice
 from airflow_provider_lakecommit.committer.ledger import landing_snapshots
-from airflow_provider_lakecommit.committer.lookup import Patience
+from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
 from tests.fakes.lake import Lake, section, staged
 from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.faults
 
-REAL = Patience(seconds=120, requests=200, first_wait=0.005, longest_wait=0.1)
+REAL = RetryPolicy(seconds=120, requests=200, first_wait=0.005, longest_wait=0.1)
 RACERS = 3
 RACES = 25
 LENGTH = 5
@@ -76,7 +76,7 @@ class Field:
 
             lake.catalog.before_commit = wait
             try:
-                outcomes[n] = publish(lake.tables, requests[n], patience=REAL)
+                outcomes[n] = publish(lake.tables, requests[n], retry_policy=REAL)
             except BaseException as e:
                 outcomes[n] = e
 
@@ -124,7 +124,7 @@ def _commit_all(path: Path, seed: int, commit_id: UUID, slices: list[StagedSlice
     while left:
         n = chance.randint(1, 4)
         chunk, left = left[:n], left[n:]
-        outcome = publish(lake.tables, replace(lake.request(*chunk), commit_id=commit_id), patience=REAL)
+        outcome = publish(lake.tables, replace(lake.request(*chunk), commit_id=commit_id), retry_policy=REAL)
         assert len(outcome.published) + len(outcome.already) == len(chunk), outcome.refused
 
 

@@ -12,7 +12,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from airflow_provider_lakecommit.cycle.close import close_cycle
-from airflow_provider_lakecommit.cycle.past import look_back
+from airflow_provider_lakecommit.cycle.resume import look_back
 from tests.support.world import World, records
 
 Make = Callable[..., World]
@@ -94,8 +94,8 @@ def test_a_run_id_that_was_used_long_ago_is_opened_anew(make_world: Make, produc
     assert second.plan.coverage != first.plan.coverage
     world.write(second, only=lambda place: place == 0)
     assert world.close("again", second).rows == 40
-    with world.rim() as rim:
-        past = look_back(rim, second.ticket.commit_id)
+    with world.session() as session:
+        past = look_back(session, second.ticket.commit_id)
     assert past is not None
     assert past.state.plan == second.plan
     assert past.state.complete
@@ -113,8 +113,8 @@ def test_a_run_whose_part_of_the_log_was_cut_starts_anew_and_doubles_nothing(
     world.write(first)
     world.close("cut", first)
     world.run()
-    with world.rim() as rim:
-        end = rim.control.read(first.ticket.partition, None).end
+    with world.session() as session:
+        end = session.control.read(first.ticket.partition, None).end
     place = TopicPartition(str(world.landing.control_topic), first.ticket.partition, end)
     admin.delete_records([place])[place].result(30)
     produce(world.landing.topics, records(40, 40))
@@ -132,8 +132,8 @@ def test_an_attempt_that_died_with_its_work_done_is_followed_by_one_that_tells_o
     world.write(opened)
     done = world.close("a", opened)
     world.run("b")
-    with world.rim() as rim:
-        told = close_cycle(rim, world.who("a", attempt="2"), opened.ticket, retry=True, retell=True)
+    with world.session() as session:
+        told = close_cycle(session, world.run_identity("a", attempt="2"), opened.ticket, retry=True, retell=True)
         assert not told.finished
         assert (told.published, told.rows, told.valid_through) == (done.published, 80, done.valid_through)
-        assert close_cycle(rim, world.who("a", attempt="3"), opened.ticket, retry=True).published == ()
+        assert close_cycle(session, world.run_identity("a", attempt="3"), opened.ticket, retry=True).published == ()

@@ -52,8 +52,8 @@ def test_a_spec_change_with_slices_pending(
 
 def reported(world: World) -> list[tuple[int, int, str]]:
     """First offset, rejected records and spec version of each report, in order of the log."""
-    with world.rim() as rim:
-        entries = [read_entry(r, world.landing.name, LIVE) for r in rim.control.read_all()]
+    with world.session() as session:
+        entries = [read_entry(r, world.landing.name, LIVE) for r in session.control.read_all()]
     reports = [e.report for e in entries if isinstance(e, SliceReported)]
     return [(span.span.range.start, span.counts.rejected, r.spec_version) for r in reports for span in r.spans]
 
@@ -159,8 +159,8 @@ def test_a_voiding_spec_change_judges_nothing_anew_that_is_landed(make_world: Ma
 
 
 def rename(world: World, table: str, to: str) -> None:
-    with world.rim() as rim:
-        rim.tables.catalog.rename_table(table, to)
+    with world.session() as session:
+        session.tables.catalog.rename_table(table, to)
 
 
 def test_a_voiding_spec_change_waits_for_dead_letters_of_what_is_landed(make_world: Make, produce: Produce) -> None:

@@ -128,8 +128,8 @@ def test_a_dead_letter_table_that_was_dropped_is_filled_again_and_not_taken_for_
     world = make_world(create=CREATE, table=TABLE, dead_letter_table="shop.dead")
     produce(world.landing.topics, [*records(0, 40), ("bad", "no json")])
     world.run()
-    with world.rim() as rim:
-        rim.tables.catalog.drop_table("shop.dead")
+    with world.session() as session:
+        session.tables.catalog.drop_table("shop.dead")
     produce(world.landing.topics, [*records(40, 10), ("bad", "no json either")])
     with pytest.raises(messes.ANEW.error, match=messes.ANEW.says):
         world.settle()

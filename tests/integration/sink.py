@@ -63,7 +63,7 @@ class Sink:
     def create(self) -> None:
         self.catalog.create_table(self.name, SCHEMA)
 
-    def say(self, *payloads: Payload, sender: str = "worker") -> int:
+    def log(self, *payloads: Payload, sender: str = "worker") -> int:
         """One transaction; the offset of its first event."""
         now = datetime.now(UTC)
         events = [Event(id=uuid4(), timestamp=now, group_id=self.group, payload=p) for p in payloads]
@@ -75,7 +75,7 @@ class Sink:
     def begin(self) -> None:
         """A cycle opens."""
         self.cycle = uuid4()
-        self.say(StartCommit(commit_id=self.cycle), sender="coordinator")
+        self.log(StartCommit(commit_id=self.cycle), sender="coordinator")
 
     def write(self, ids: Sequence[int]) -> DataFile:
         """A file on the storage that nobody knows of yet."""
@@ -99,7 +99,7 @@ class Sink:
         place = TopicPartitionOffset(
             topic=self.source, partition=0, offset=self.source_end, timestamp=datetime.now(UTC)
         )
-        self.say(
+        self.log(
             DataWritten(
                 commit_id=self.cycle,
                 table=TableReference(**reference),
@@ -125,7 +125,7 @@ class Sink:
             reference = TableReference(
                 catalog="lake", namespace=("shop",), name="sunk", table_uuid=table.metadata.table_uuid
             )
-            self.say(
+            self.log(
                 CommitToTable(commit_id=self.cycle, table=reference, snapshot_id=head.snapshot_id),
                 CommitComplete(commit_id=self.cycle),
                 sender="coordinator",

@@ -14,8 +14,8 @@ from pyiceberg.types import StringType
 
 from airflow_provider_lakecommit.committer.checks import Grounds
 from airflow_provider_lakecommit.committer.ledger import Condition, landing_snapshots, tag_name
-from airflow_provider_lakecommit.committer.marks import carry_forward, join_table, renew_epochs, set_section
-from airflow_provider_lakecommit.committer.summary import Kind, LogPoint
+from airflow_provider_lakecommit.committer.ledger_updates import carry_forward, join_table, renew_epochs, set_section
+from airflow_provider_lakecommit.committer.summary import LogPoint, SnapshotKind
 from airflow_provider_lakecommit.core.model import ControlPosition, Counts, token
 from airflow_provider_lakecommit.exceptions import LedgerError, TableError
 from tests.fakes.lake import CONTROL, Lake, at, coverage, data_file, section, spans, staged
@@ -38,7 +38,7 @@ def test_the_first_commit_of_a_landing_is_an_origin_without_files(lake: Lake) ->
     head = lake.load().current_snapshot()
     assert head is not None
     assert [(r.kind, r.landing, r.lane) for r in landing_snapshots(lake.load().metadata)] == [
-        (Kind.ORIGIN, "orders", "live")
+        (SnapshotKind.ORIGIN, "orders", "live")
     ]
     assert lake.rows() == 0
 
@@ -56,7 +56,7 @@ def test_slices_become_one_snapshot_that_tells_its_story(lake: Lake) -> None:
     assert outcome.token == token(request.commit_id, table_uuid, [a.slice_id, b.slice_id])
     record = next(landing_snapshots(lake.load().metadata))
     assert record.snapshot_id == outcome.snapshot_id == lake.load().metadata.current_snapshot_id
-    assert (record.kind, record.token, record.commit_id) == (Kind.APPEND, outcome.token, request.commit_id)
+    assert (record.kind, record.token, record.commit_id) == (SnapshotKind.APPEND, outcome.token, request.commit_id)
     assert record.ranges == coverage((0, 0, 12), (1, 0, 4))
     assert record.accounting.parts == {at(0): Counts(landed=12), at(1): Counts(landed=4)}
     assert (record.rows, record.control_end, record.extra) == (16, end, {"valid-through": "now"})
@@ -182,7 +182,11 @@ def test_a_new_epoch_is_for_all_sections_and_made_once(lake: Lake) -> None:
     assert lake.state().section("orders", "live") == ours
     state = renew_epochs(lake.tables, lake.name, "orders", "live", force=True)
     assert {s.epoch for s in state.sections}.isdisjoint({ours.epoch, theirs.epoch})
-    assert [r.kind for r in landing_snapshots(lake.load().metadata)] == [Kind.EPOCH, Kind.ORIGIN, Kind.ORIGIN]
+    assert [r.kind for r in landing_snapshots(lake.load().metadata)] == [
+        SnapshotKind.EPOCH,
+        SnapshotKind.ORIGIN,
+        SnapshotKind.ORIGIN,
+    ]
 
 
 def test_no_landing_joins_a_table_whose_rollback_was_not_dealt_with(lake: Lake) -> None:

@@ -19,8 +19,8 @@ pytestmark = pytest.mark.integration
 
 def uuids(world: World) -> set[bool]:
     """Do the events of the control topic name tables with, or without, their uuid?"""
-    with world.rim() as rim:
-        payloads = [decode(r.value or b"").payload for r in rim.control.read_all()]
+    with world.session() as session:
+        payloads = [decode(r.value or b"").payload for r in session.control.read_all()]
     assert {type(p).__name__ for p in payloads} == {
         *("StartCommit", "DataWritten", "DataComplete", "CommitToTable", "CommitComplete")
     }

@@ -261,17 +261,21 @@ def test_a_later_writer_ends_what_an_earlier_process_left_open(bootstrap: str, c
 
 
 def test_writers_of_two_ids_interleave_and_neither_loses_a_record(control: ControlTopic) -> None:
-    def write(who: str) -> list[int]:
-        with control.writer(f"{who}-{control.name}", 0) as writer:
-            return [offset for n in range(25) for offset in writer.send(records(f"{who}{n}a", f"{who}{n}b"))]
+    def write(run_identity: str) -> list[int]:
+        with control.writer(f"{run_identity}-{control.name}", 0) as writer:
+            return [
+                offset
+                for n in range(25)
+                for offset in writer.send(records(f"{run_identity}{n}a", f"{run_identity}{n}b"))
+            ]
 
     with ThreadPoolExecutor(2) as pool:
         left, right = pool.map(write, ("left", "right"))
     log = control.read(0, until=max(left + right))
     by_offset = {r.offset: (r.value or b"").decode() for r in log.records}
     assert len(by_offset) == 100
-    for who, offsets in (("left", left), ("right", right)):
-        assert [by_offset[offset] for offset in offsets] == [f"{who}{n}{x}" for n in range(25) for x in "ab"]
+    for run_identity, offsets in (("left", left), ("right", right)):
+        assert [by_offset[offset] for offset in offsets] == [f"{run_identity}{n}{x}" for n in range(25) for x in "ab"]
 
 
 def test_a_record_larger_than_the_topic_takes_is_refused_and_the_writer_goes_on(

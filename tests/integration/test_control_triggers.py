@@ -21,7 +21,7 @@ from airflow.triggers.shared_stream import SharedStreamManager
 from airflow_provider_lakecommit.exceptions import ControlTopicError
 from airflow_provider_lakecommit.stall import watch as commit_watch
 from airflow_provider_lakecommit.stall.guard import Guard
-from airflow_provider_lakecommit.stall.watch import CommitWatch, Place, commits_of
+from airflow_provider_lakecommit.stall.watch import CommitWatch, WatchedTopic, commits_of
 from airflow_provider_lakecommit.triggers.commit_state import CommitStateTrigger
 from airflow_provider_lakecommit.triggers.stalled_commits import StalledCommitTrigger, guard_to_json
 from dev.servers.kafka import Broker
@@ -209,7 +209,9 @@ def test_each_transition_is_told_once_also_by_a_triggerer_that_starts_anew(
 
 def test_brokers_that_do_not_answer_are_an_error_of_a_single_look() -> None:
     with pytest.raises(ControlTopicError, match=r"127\.0\.0\.1:1"):
-        commits_of({"bootstrap.servers": "127.0.0.1:1"}, Place(topic="c", completion_timeout=1.0), "g", patience=1.0)
+        commits_of(
+            {"bootstrap.servers": "127.0.0.1:1"}, WatchedTopic(topic="c", completion_timeout=1.0), "g", timeout=1.0
+        )
 
 
 PROGRAM = """

@@ -26,7 +26,7 @@ from confluent_kafka.admin import (
 
 from airflow_provider_lakecommit.cli.doctor import examine
 from airflow_provider_lakecommit.cli.output import Output
-from airflow_provider_lakecommit.doctor.finding import Finding, Level
+from airflow_provider_lakecommit.doctor.finding import CheckResult, Level
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.kafka.control_topic import TOPIC_SETTINGS
 from airflow_provider_lakecommit.landing import LandingSpec
@@ -60,7 +60,7 @@ def spec_of(world: World, **changes: Any) -> LandingSpec:
     return LandingSpec(**{**values, **changes})
 
 
-def findings(spec: LandingSpec, every: timedelta | None = MINUTE) -> list[Finding]:
+def findings(spec: LandingSpec, every: timedelta | None = MINUTE) -> list[CheckResult]:
     return examine(spec, Output(as_json=False), every=every, spark=False)
 
 
@@ -87,15 +87,19 @@ def set_topic(admin: AdminClient, topic: str, **settings: str) -> None:
 
 def test_a_landing_that_works_has_nothing_wrong_and_is_left_as_it_was(world: World) -> None:
     spec, topic = spec_of(world), world.landing.topics
-    with world.rim() as rim:
-        before = rim.control.read(0, None), rim.control.read(1, None), rim.tables.load("shop.rows").metadata_location
+    with world.session() as session:
+        before = (
+            session.control.read(0, None),
+            session.control.read(1, None),
+            session.tables.load("shop.rows").metadata_location,
+        )
     assert bad(spec) == {}
     assert set(bad(spec, level=Level.WARN)) == {f"control topic {world.landing.control_topic_name}"}, "1 replica"
-    with world.rim() as rim:
+    with world.session() as session:
         assert (
-            rim.control.read(0, None),
-            rim.control.read(1, None),
-            rim.tables.load("shop.rows").metadata_location,
+            session.control.read(0, None),
+            session.control.read(1, None),
+            session.tables.load("shop.rows").metadata_location,
         ) == before
     assert list(Path(world.catalog["warehouse"].removeprefix("file://")).rglob("*lakecommit-probe*")) == []
     seen = {f.check: f.seen for f in findings(spec)}

@@ -29,7 +29,7 @@ HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is asked has its answer in time: a plan waits for 50 ms, which a busy broker may exceed."""
     monkeypatch.setattr(Watch.found, "__defaults__", (60.0,))
-    monkeypatch.setattr(ask, "__kwdefaults__", {"patience": 60.0})
+    monkeypatch.setattr(ask, "__kwdefaults__", {"timeout": 60.0})
     monkeypatch.setattr("airflow_provider_lakecommit.cycle.status.HEADROOM_SECONDS", 60.0)
 
 
@@ -46,8 +46,8 @@ def ago(time: timedelta) -> int:
 
 
 def status(world: World, every: timedelta | None = None) -> Status:
-    with world.rim() as rim:
-        return read_status(rim, every)
+    with world.session() as session:
+        return read_status(session, every)
 
 
 def set_topic(admin: AdminClient, topic: str, key: str, value: str) -> None:
@@ -125,10 +125,10 @@ def test_asking_waits_for_nobody(world: World, produce: Produce) -> None:
     """What has no answer in time is unknown, and no error."""
     produce(str(world.landing.topics), records(0, 5), partition=0)
     world.open("a", release=False)
-    with world.rim() as rim:
-        rim.source.ask_retention()
-        source = rim.source.watermarks()
-        watch = ask(rim, rim.look(prepare_for_commit(rim).ledgers).view, source, HOUR)
+    with world.session() as session:
+        session.source.ask_retention()
+        source = session.source.watermarks()
+        watch = ask(session, session.read_state(prepare_for_commit(session).ledgers).state, source, HOUR)
         (unknown,) = watch.found(-1000.0)
     assert unknown.offset == 0
     assert unknown.retention is not None

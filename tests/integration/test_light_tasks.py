@@ -19,16 +19,16 @@ PROGRAM = """
 import json, sys
 from airflow_provider_lakecommit.cycle.close import close_cycle
 from airflow_provider_lakecommit.cycle.open import open_cycle
-from airflow_provider_lakecommit.cycle.rim import Rim, RunIdentity
+from airflow_provider_lakecommit.cycle.session import LandingSession, RunIdentity
 from airflow_provider_lakecommit.landing import Landing
 
-given = json.loads(sys.argv[1])
-who = RunIdentity(deployment="test", dag="test", run=given["run"])
-with Rim.connect(Landing.from_dict(given["landing"]), given["kafka"], given["catalog"], say=lambda _: None) as rim:
-    opened = open_cycle(rim, who)
+given = json.loads(sys.argv[1]) run = RunIdentity(deployment="test", dag_id="test", run_id=given["run"]) with
+LandingSession.connect(Landing.from_dict(given["landing"]), given["kafka"], given["catalog"], log=lambda _: None) as
+session:
+    opened = open_cycle(session, run)
     planned = set(sys.modules)
     if given["close"]:
-        close_cycle(rim, who, opened.ticket)
+        close_cycle(session, run, opened.ticket)
 heavy = ("pyarrow", "pandas", "pyspark")
 print(json.dumps([len(opened.slices), [m for m in heavy if m in planned], [m for m in heavy if m in sys.modules]]))
 """

@@ -14,8 +14,8 @@ import pytest
 from airflow_provider_lakecommit.core.log import CycleClosed, CycleOpened
 from airflow_provider_lakecommit.core.model import LIVE
 from airflow_provider_lakecommit.cycle import loop
-from airflow_provider_lakecommit.cycle.loop import Lander
-from airflow_provider_lakecommit.cycle.past import cycles_of
+from airflow_provider_lakecommit.cycle.loop import LandingRunner
+from airflow_provider_lakecommit.cycle.resume import cycles_of
 from airflow_provider_lakecommit.cycle.run import CycleOutcome
 from airflow_provider_lakecommit.engines.base import EarlierWorkError
 from airflow_provider_lakecommit.exceptions import SparkJobError, SpecError
@@ -80,14 +80,14 @@ ALL = Counter(range(9))
 
 
 def run(world: World, engine: Workers, name: str = "a", first: int = 0, **options: Any) -> Iterator[CycleOutcome]:
-    with world.rim() as rim:
-        who = world.who(name)
-        yield from Lander(rim, engine, lambda n: replace(who, number=n), **options).cycles(first)
+    with world.session() as session:
+        run_identity = world.run_identity(name)
+        yield from LandingRunner(session, engine, lambda n: replace(run_identity, number=n), **options).cycles(first)
 
 
 def log_of(world: World) -> list[str]:
-    with world.rim() as rim:
-        found = (read_entry(r, world.landing.name, LIVE) for r in rim.control.read_all())
+    with world.session() as session:
+        found = (read_entry(r, world.landing.name, LIVE) for r in session.control.read_all())
         return [type(e).__name__ for e in found if isinstance(e, CycleOpened | CycleClosed)]
 
 
@@ -177,19 +177,19 @@ def test_cycles_that_move_nothing_end_the_run_with_the_reason(world: World, monk
 
 
 def test_a_run_that_is_told_to_stop_leaves_its_cycle_to_the_next_attempt(world: World) -> None:
-    landers: list[Lander] = []
+    landers: list[LandingRunner] = []
 
     def stop(job: WindowJob, secrets: Secrets) -> list[SliceResult]:
         do(job, secrets, most=1)
         landers[0].stop()
         raise SparkJobError("it was told to stop")
 
-    with world.rim() as rim:
-        who = world.who("a")
-        landers.append(Lander(rim, Workers(acts=[stop]), lambda n: replace(who, number=n)))
+    with world.session() as session:
+        run_identity = world.run_identity("a")
+        landers.append(LandingRunner(session, Workers(acts=[stop]), lambda n: replace(run_identity, number=n)))
         with pytest.raises(SparkJobError, match="was told to stop"):
             list(landers[0].cycles())
-        earlier = cycles_of(rim, who)
+        earlier = cycles_of(session, run_identity)
     assert said(world, "what is reported is published by the next run")
     assert log_of(world) == ["CycleOpened"]
     assert earlier is not None

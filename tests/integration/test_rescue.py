@@ -18,10 +18,10 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.transforms import IdentityTransform
 
-from airflow_provider_lakecommit.committer.lookup import Patience
+from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
 from airflow_provider_lakecommit.connector.append import Addition, append_foreign
 from airflow_provider_lakecommit.connector.judge import Fate
-from airflow_provider_lakecommit.connector.rescue import Rescue, TableReport, read_rescue
+from airflow_provider_lakecommit.connector.rescue import Rescue, RescueReport, read_rescue
 from airflow_provider_lakecommit.connector.stopped import check_stopped
 from airflow_provider_lakecommit.exceptions import CommitUnknownError, ConnectorError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
@@ -50,17 +50,17 @@ def tables(catalog_properties: dict[str, str]) -> Iterator[Tables]:
     made.close()
 
 
-def read(sink: Sink, tables: Tables, bootstrap: str, patience: Patience | None = None) -> Rescue:
+def read(sink: Sink, tables: Tables, bootstrap: str, retry_policy: RetryPolicy | None = None) -> Rescue:
     kafka = {"bootstrap.servers": bootstrap}
-    return read_rescue(kafka, tables, control_topic=sink.topic, connector=sink.connector, patience=patience)
+    return read_rescue(kafka, tables, control_topic=sink.topic, connector=sink.connector, retry_policy=retry_policy)
 
 
-def commit(sink: Sink, tables: Tables, bootstrap: str) -> TableReport:
+def commit(sink: Sink, tables: Tables, bootstrap: str) -> RescueReport:
     (report,) = read(sink, tables, bootstrap).commit()
     return report
 
 
-def fates(report: TableReport) -> list[str]:
+def fates(report: RescueReport) -> list[str]:
     return [j.fate.value for j in report.judged]
 
 
@@ -90,7 +90,7 @@ def test_two_at_once_commit_each_file_once(
     sink.begin()
     for n in range(8):
         sink.announce([n])
-    reports: list[TableReport] = []
+    reports: list[RescueReport] = []
     at_the_line = threading.Barrier(4)
 
     def one() -> None:
@@ -279,7 +279,7 @@ def test_a_catalog_that_goes_away_in_mid_commit_is_told_and_nothing_doubled(
     sink.announce([1, 2])
     faulty = FaultyCatalog("test", **catalog_properties)
     faulty.faults.append(Fault.AWAY_AFTER)
-    rescue = read(sink, Tables(catalog_properties, connect=lambda *_, **__: faulty), bootstrap, Clock().patience())
+    rescue = read(sink, Tables(catalog_properties, connect=lambda *_, **__: faulty), bootstrap, Clock().retry_policy())
     with pytest.raises(CommitUnknownError):
         rescue.commit()
     faulty.away = False

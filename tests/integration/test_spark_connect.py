@@ -24,7 +24,7 @@ from airflow_provider_lakecommit.cycle.results import GroupResult, Opened
 from airflow_provider_lakecommit.cycle.write import group_job, group_result
 from airflow_provider_lakecommit.engines.base import EarlierWorkError
 from airflow_provider_lakecommit.engines.connect import ConnectEngine
-from airflow_provider_lakecommit.engines.connect_client import ConnectClient, ConnectError, Kind
+from airflow_provider_lakecommit.engines.connect_client import ConnectClient, FailureKind, SparkConnectError
 from airflow_provider_lakecommit.engines.package import package_digest
 from airflow_provider_lakecommit.exceptions import SparkJobError
 from airflow_provider_lakecommit.iceberg.storage import TableStorage
@@ -61,8 +61,8 @@ class Window:
 
     def job(self) -> WindowJob | None:
         """What is left, as an attempt asks."""
-        with self.world.rim() as rim:
-            return group_job(self.world.landing, rim.control, self.ticket, "test")
+        with self.world.session() as session:
+            return group_job(self.world.landing, session.control, self.ticket, "test")
 
     def left_job(self) -> WindowJob:
         job = self.job()
@@ -71,8 +71,8 @@ class Window:
 
     @property
     def result(self) -> GroupResult:
-        with self.world.rim() as rim:
-            return group_result(self.world.landing, rim.control, self.ticket)
+        with self.world.session() as session:
+            return group_result(self.world.landing, session.control, self.ticket)
 
     def await_done(self, count: int) -> None:
         until(lambda: self.result.done >= count)
@@ -276,9 +276,9 @@ def test_what_an_adopted_job_did_not_finish_is_a_new_job(make_window: Callable[.
     window.check()
 
 
-@pytest.mark.parametrize("kind", [Kind.UNKNOWN, Kind.OVER, Kind.FAILED])
+@pytest.mark.parametrize("kind", [FailureKind.UNKNOWN, FailureKind.OVER, FailureKind.FAILED])
 def test_where_adoption_is_impossible_what_is_not_reported_is_done_again(
-    make_window: Callable[..., Window], gate: Gate, monkeypatch: pytest.MonkeyPatch, kind: Kind
+    make_window: Callable[..., Window], gate: Gate, monkeypatch: pytest.MonkeyPatch, kind: FailureKind
 ) -> None:
     window = make_window()
     killed = begin_elsewhere(window, gate)
@@ -288,7 +288,7 @@ def test_where_adoption_is_impossible_what_is_not_reported_is_done_again(
     killed.wait()
 
     def impossible(*_: object, **__: object) -> None:
-        raise ConnectError(kind, "there is no way to listen to an operation here")
+        raise SparkConnectError(kind, "there is no way to listen to an operation here")
 
     monkeypatch.setattr(ConnectClient, "listen", impossible)
     gate.let_pass()
@@ -297,7 +297,7 @@ def test_where_adoption_is_impossible_what_is_not_reported_is_done_again(
         try:
             engine.run(job, window.secrets)
         except EarlierWorkError:
-            assert kind is Kind.FAILED
+            assert kind is FailureKind.FAILED
         job = window.job()
     assert gate.begun[0] == 1
     window.check()

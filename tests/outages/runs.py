@@ -2,9 +2,9 @@
 """Scheduled runs of a landing while something that it stands on comes and goes, and what the log says of them after.
 
 Contract: :class:`Runs` does what `lakecommit land` does in each scheduled run, one cycle of
-:class:`~airflow_provider_lakecommit.cycle.loop.Lander` on connections of its own; only Spark is left out, its tasks are
-called one after the other. Load comes in equal portions before each run, so that nothing depends on how fast the
-machine is. What a run raises must be an error of the package, and is handed back.
+:class:`~airflow_provider_lakecommit.cycle.loop.LandingRunner` on connections of its own; only Spark is left out, its
+tasks are called one after the other. Load comes in equal portions before each run, so that nothing depends on how fast
+the machine is. What a run raises must be an error of the package, and is handed back.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
-from airflow_provider_lakecommit.cli.stall import Request, Told
+from airflow_provider_lakecommit.cli.stall import StallOptions, Told
 from airflow_provider_lakecommit.core.log import CommitFailed, CycleClosed, CycleOpened, Entry, TablePublished
 from airflow_provider_lakecommit.core.model import LIVE, Cycle
-from airflow_provider_lakecommit.cycle.loop import Lander
-from airflow_provider_lakecommit.cycle.rim import Rim, RunIdentity
+from airflow_provider_lakecommit.cycle.loop import LandingRunner
 from airflow_provider_lakecommit.cycle.run import CycleOutcome
+from airflow_provider_lakecommit.cycle.session import LandingSession, RunIdentity
 from airflow_provider_lakecommit.cycle.write import read_entries
 from airflow_provider_lakecommit.exceptions import LakecommitError
 from airflow_provider_lakecommit.kafka.control_log import ControlRecord
 from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob, run_task
-from airflow_provider_lakecommit.stall.verdict import Rules, Verdict
+from airflow_provider_lakecommit.stall.verdict import StallRules, Verdict
 from tests.support.steps import check_verified
 from tests.support.world import World, records
 
@@ -35,26 +35,26 @@ Produce = Callable[..., object]
 
 @dataclass(kw_only=True)
 class FarWorld(World):
-    """A landing whose brokers are given up sooner, while ``patience`` says so."""
+    """A landing whose brokers are given up sooner, while ``retry_policy`` says so."""
 
-    patience: float | None = None
+    retry_policy: float | None = None
     """Seconds; None for what the package takes by itself."""
 
     @contextmanager
-    def rim(self) -> Iterator[Rim]:
-        with super().rim() as rim:
-            if self.patience is not None:
-                rim.control.close()
-                rim.control = ControlTopic(self.landing.control_topic_name, self.kafka, timeout=self.patience)
-            yield rim
+    def session(self) -> Iterator[LandingSession]:
+        with super().session() as session:
+            if self.retry_policy is not None:
+                session.control.close()
+                session.control = ControlTopic(self.landing.control_topic_name, self.kafka, timeout=self.retry_policy)
+            yield session
 
     @contextmanager
     def impatient(self, seconds: float) -> Iterator[None]:
-        self.patience = seconds
+        self.retry_policy = seconds
         try:
             yield
         finally:
-            self.patience = None
+            self.retry_policy = None
 
 
 @dataclass(slots=True)
@@ -95,15 +95,15 @@ class Runs:
         self.done += 1
         name = f"run-{self.done}"
 
-        def who(number: int) -> RunIdentity:
-            return RunIdentity(deployment="test", dag="test", run=name, number=number)
+        def run_identity(number: int) -> RunIdentity:
+            return RunIdentity(deployment="test", dag_id="test", run_id=name, number=number)
 
         def release(cycle: Cycle) -> bool:
             return cycle.run != name
 
         try:
-            with self.world.rim() as rim:
-                (outcome,) = Lander(rim, InProcess(meanwhile), who, release=release).cycles(most=1)
+            with self.world.session() as session:
+                (outcome,) = LandingRunner(session, InProcess(meanwhile), run_identity, release=release).cycles(most=1)
                 return outcome
         except LakecommitError as e:
             self.errors.append(e)
@@ -134,8 +134,8 @@ class Runs:
 
     def story(self) -> Story:
         """All that the log says."""
-        with self.world.rim() as rim:
-            return Story.read(self.world, list(rim.control.read_all()))
+        with self.world.session() as session:
+            return Story.read(self.world, list(session.control.read_all()))
 
 
 @dataclass(kw_only=True)
@@ -156,9 +156,9 @@ class Story:
     def read(cls, world: World, log: Sequence[ControlRecord]) -> Story:
         landing = world.landing
         told = Told(
-            Request(
+            StallOptions(
                 group=landing.group_id,
-                rules=Rules(),
+                rules=StallRules(),
                 events_clock=True,
                 until=None,
                 follow=False,

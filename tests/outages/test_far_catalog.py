@@ -11,7 +11,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from airflow_provider_lakecommit.committer import swap
-from airflow_provider_lakecommit.committer.lookup import Patience
+from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
 from airflow_provider_lakecommit.cycle.run import CycleOutcome
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError
 from airflow_provider_lakecommit.iceberg import catalog as table
@@ -29,7 +29,7 @@ def impatient(seconds: float) -> Iterator[None]:
     """Answers are waited for that long, and an unknown outcome is not looked for again."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(table, "ANSWER_SECONDS", seconds)
-        patch.setattr(swap, "Patience", partial(Patience, seconds=1.0))
+        patch.setattr(swap, "RetryPolicy", partial(RetryPolicy, seconds=1.0))
         yield
 
 

@@ -62,8 +62,8 @@ def test_a_landing_lands_and_the_next_run_lands_nothing(
 
 
 def test_the_doctor_tells_that_the_lock_is_a_lease(make_hive_world: Callable[..., World]) -> None:
-    with make_hive_world().rim() as rim:
-        findings, _ = tables(rim)
+    with make_hive_world().session() as session:
+        findings, _ = tables(session)
     (lock,) = [f for f in findings if f.check == "catalog lock"]
     assert lock.level is Level.WARN
     assert "metastore.txn.timeout" in lock.seen
@@ -144,6 +144,6 @@ def test_a_committer_that_wakes_up_when_its_lock_is_gone_overwrites_and_the_land
 
 def add_row(world: World, number: int) -> None:
     """Another writer's commit."""
-    with world.rim() as rim:
-        theirs = rim.tables.load(world.landing.table)
+    with world.session() as session:
+        theirs = session.tables.load(world.landing.table)
         theirs.append(pa.table({"id": [number], "name": ["theirs"]}, schema=theirs.schema().as_arrow()))

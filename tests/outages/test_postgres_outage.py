@@ -16,7 +16,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from airflow_provider_lakecommit.committer import swap
-from airflow_provider_lakecommit.committer.lookup import Patience
+from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
 from airflow_provider_lakecommit.core.log import CycleOpened
 from airflow_provider_lakecommit.cycle.run import CycleOutcome
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError
@@ -76,7 +76,7 @@ def test_a_catalog_that_takes_no_commits_gets_no_windows_after_three_cycles(
     runs.loaded()
     before = len(runs.story())
     with postgres.read_only(), monkeypatch.context() as patch:
-        patch.setattr(swap, "Patience", partial(Patience, seconds=1.0))
+        patch.setattr(swap, "RetryPolicy", partial(RetryPolicy, seconds=1.0))
         errors = [runs.loaded() for _ in range(8)]
     assert {type(e) for e in errors} <= {CatalogError, CommitUnknownError}
     during = runs.story().since(before)
@@ -145,7 +145,7 @@ def test_a_commit_whose_outcome_cannot_be_learned_is_found_by_a_later_run(
 
     with monkeypatch.context() as patch:
         patch.setattr(SqlCatalog, "commit_table", crash)
-        patch.setattr(swap, "Patience", partial(Patience, seconds=1.0))
+        patch.setattr(swap, "RetryPolicy", partial(RetryPolicy, seconds=1.0))
         unknown = runs.run()
     assert isinstance(unknown, CommitUnknownError)
     assert "may or may not be there" in str(unknown)
@@ -174,7 +174,7 @@ def test_a_catalog_that_stands_still_is_given_up_in_time_and_may_do_late_what_it
     with monkeypatch.context() as patch:
         # The request is the last of several questions; those before it must be answered in this time.
         patch.setattr(table, "ANSWER_SECONDS", 10.0)
-        patch.setattr(swap, "Patience", partial(Patience, seconds=1.0))
+        patch.setattr(swap, "RetryPolicy", partial(RetryPolicy, seconds=1.0))
         if where == "between runs":
             postgres.freeze()
         else:

@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from airflow_provider_lakecommit.committer import swap
-from airflow_provider_lakecommit.committer.lookup import Patience
+from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
 from airflow_provider_lakecommit.iceberg import catalog as table
 from tests.support.waiting import PATIENCE
 
@@ -20,5 +20,5 @@ def impatient(*, answers: float = PATIENCE, seconds: float = 1.0) -> Iterator[No
     """Answers are waited for that long, and an unknown outcome is looked for again that long."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(table, "ANSWER_SECONDS", answers)
-        patch.setattr(swap, "Patience", partial(Patience, seconds=seconds))
+        patch.setattr(swap, "RetryPolicy", partial(RetryPolicy, seconds=seconds))
         yield

@@ -104,27 +104,27 @@ WRONG: dict[str, TableRequirement] = {
 @pytest.mark.parametrize("wrong", WRONG)
 def test_the_server_refuses_a_request_for_a_table_that_is_not_so(runs: Runs, wrong: str) -> None:
     runs.loaded()
-    with runs.world.rim() as rim:
-        now = rim.tables.load(runs.world.landing.table)
+    with runs.world.session() as session:
+        now = session.tables.load(runs.world.landing.table)
         attempt = stage(now, read_ledger(now.metadata, "main"), (), {})
         with pytest.raises(CommitFailedException):
-            rim.tables.commit(now, replaced(attempt.requirements, WRONG[wrong]), attempt.updates)
-        assert rim.tables.load(runs.world.landing.table).metadata == now.metadata
-        after = rim.tables.commit(now, attempt.requirements, attempt.updates)
+            session.tables.commit(now, replaced(attempt.requirements, WRONG[wrong]), attempt.updates)
+        assert session.tables.load(runs.world.landing.table).metadata == now.metadata
+        after = session.tables.commit(now, attempt.requirements, attempt.updates)
         assert after.current_snapshot_id == attempt.snapshot.snapshot_id
 
 
 def test_the_server_refuses_the_commit_of_a_host_whose_clock_is_behind(runs: Runs) -> None:
     runs.loaded()
-    with runs.world.rim() as rim:
-        now = rim.tables.load(runs.world.landing.table)
+    with runs.world.session() as session:
+        now = session.tables.load(runs.world.landing.table)
         attempt = stage(now, read_ledger(now.metadata, "main"), (), {})
         added, *others = attempt.updates
         assert isinstance(added, AddSnapshotUpdate)
         behind = added.snapshot.model_copy(update={"timestamp_ms": now.metadata.last_updated_ms - 120_000})
         with pytest.raises(BadRequestError, match="sorted snapshot log entries"):
-            rim.tables.commit(now, attempt.requirements, (AddSnapshotUpdate(snapshot=behind), *others))
-        assert rim.tables.load(runs.world.landing.table).metadata == now.metadata
+            session.tables.commit(now, attempt.requirements, (AddSnapshotUpdate(snapshot=behind), *others))
+        assert session.tables.load(runs.world.landing.table).metadata == now.metadata
 
 
 def test_of_two_committers_that_saw_the_same_head_the_server_refuses_the_second(runs: Runs, gateway: Gateway) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_lakecommit.doctor.finding import Finding, Level
+from airflow_provider_lakecommit.doctor.finding import CheckResult, Level
 from airflow_provider_lakecommit.doctor.lake import tables
 from airflow_provider_lakecommit.hooks.connections import catalog_properties
 from airflow_provider_lakecommit.iceberg.catalog import Tables
@@ -100,24 +100,24 @@ def test_a_connection_of_airflow_that_says_no_more_than_where_and_who(
 # -- the doctor --------------------------------------------------------------------------------------------------------
 
 
-def found_by(runs: Runs) -> dict[str, Finding]:
-    with runs.world.rim() as rim:
-        return {f.check: f for f in tables(rim)[0]}
+def found_by(runs: Runs) -> dict[str, CheckResult]:
+    with runs.world.session() as session:
+        return {f.check: f for f in tables(session)[0]}
 
 
 def test_the_doctor_sees_that_requests_which_do_not_fit_are_refused_and_changes_nothing(
     runs: Runs, gateway: Gateway
 ) -> None:
     runs.loaded()
-    with runs.world.rim() as rim:
-        before = rim.tables.load(runs.world.landing.table).metadata_location
+    with runs.world.session() as session:
+        before = session.tables.load(runs.world.landing.table).metadata_location
     sent = len(gateway.commits)
     found = found_by(runs)
     assert {f.level for f in found.values()} == {Level.OK}, found
     assert "is refused" in found[f"commits to {runs.world.landing.table}"].seen
     assert [asked.code for asked in gateway.commits[sent:]] == [409] * 5
-    with runs.world.rim() as rim:
-        assert rim.tables.load(runs.world.landing.table).metadata_location == before
+    with runs.world.session() as session:
+        assert session.tables.load(runs.world.landing.table).metadata_location == before
 
 
 def compares_all_but(kind: str, ref: str | None = None) -> Rule:

@@ -18,11 +18,11 @@ from uuid import uuid4
 import pytest
 
 from airflow_provider_lakecommit.core.log import CycleOpened
-from airflow_provider_lakecommit.cycle.loop import Lander
+from airflow_provider_lakecommit.cycle.loop import LandingRunner
 from airflow_provider_lakecommit.cycle.results import Opened
-from airflow_provider_lakecommit.cycle.rim import Rim
 from airflow_provider_lakecommit.cycle.run import CycleOutcome
 from airflow_provider_lakecommit.cycle.secrets import secrets_for
+from airflow_provider_lakecommit.cycle.session import LandingSession
 from airflow_provider_lakecommit.cycle.write import group_job
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.iceberg.schemas import DEAD_LETTER_SCHEMA
@@ -75,8 +75,8 @@ def read_with_other_keys(runs: Runs, store: KeyedStore) -> World:
 
 def shown(runs: Runs) -> str:
     """All that the runs said, and all that is in the control topic, compressed plans read."""
-    with runs.world.rim() as rim:
-        raw = "".join(repr((r.key, r.value, r.headers)) for r in rim.control.read_all())
+    with runs.world.session() as session:
+        raw = "".join(repr((r.key, r.value, r.headers)) for r in session.control.read_all())
     return "\n".join((*runs.world.lines, raw, *map(repr, runs.story().entries)))
 
 
@@ -116,11 +116,13 @@ def test_each_table_is_written_with_keys_of_its_own_that_are_taken_anew_for_each
 def test_a_process_of_many_cycles_takes_them_anew_for_each(
     vended_runs: Runs, vending: Vending, store: KeyedStore
 ) -> None:
-    with vended_runs.world.rim() as rim:
-        lander = Lander(rim, InProcess(), lambda number: replace(vended_runs.world.who("run-1"), number=number))
+    with vended_runs.world.session() as session:
+        runner = LandingRunner(
+            session, InProcess(), lambda number: replace(vended_runs.world.run_identity("run-1"), number=number)
+        )
         for number in range(2):
             vended_runs.load()
-            written = lander.cycle(number).written
+            written = runner.cycle(number).written
             assert written.slices[DONE], written
             assert not written.unfinished, written
     assert store.refused == []
@@ -128,8 +130,8 @@ def test_a_process_of_many_cycles_takes_them_anew_for_each(
     vended_runs.check()
 
 
-def jobs_of(world: World, rim: Rim, opened: Opened) -> list[WindowJob]:
-    found = (group_job(world.landing, rim.control, ticket, rim.tables.name) for ticket in opened.groups)
+def jobs_of(world: World, session: LandingSession, opened: Opened) -> list[WindowJob]:
+    found = (group_job(world.landing, session.control, ticket, session.tables.name) for ticket in opened.groups)
     return [job for job in found if job is not None]
 
 
@@ -140,9 +142,9 @@ def test_where_nothing_is_handed_out_a_write_asks_the_catalog_nothing(runs: Runs
     assert opened.slices
     assert not opened.plan.vended
     asked = len(gateway.asked)
-    with runs.world.rim() as rim, gateway.doing(lambda *_: None):
-        for job in jobs_of(runs.world, rim, opened):
-            secrets = secrets_for(rim.tables, rim.kafka, [job], say=rim.say)
+    with runs.world.session() as session, gateway.doing(lambda *_: None):
+        for job in jobs_of(runs.world, session, opened):
+            secrets = secrets_for(session.tables, session.kafka, [job], log=session.log)
             assert {run_task(job, secrets, index).status for index in range(len(job.places))} == {"done"}
     assert len(gateway.asked) == asked
     runs.world.close("by hand", opened)

@@ -68,8 +68,8 @@ class Mess:
 
 
 def table_of(world: World, name: str = TABLE) -> Table:
-    with world.rim() as rim:
-        return rim.tables.catalog.load_table(name)
+    with world.session() as session:
+        return session.tables.catalog.load_table(name)
 
 
 def foreign_rows(table: Table, ids: tuple[int, ...] = FOREIGN) -> pa.Table:
@@ -154,8 +154,8 @@ def branch_and_tag_back(world: World) -> None:
 
 
 def create_with_foreign_rows(world: World) -> None:
-    with world.rim() as rim:
-        rim.tables.create(TABLE, SCHEMA)
+    with world.session() as session:
+        session.tables.create(TABLE, SCHEMA)
     append(world)
 
 
@@ -217,30 +217,30 @@ def _by_a_branch(world: World, back: int) -> None:
 
 
 def drop_and_make_anew(world: World) -> None:
-    with world.rim() as rim:
-        rim.tables.catalog.drop_table(TABLE)
-        rim.tables.create(TABLE, SCHEMA)
+    with world.session() as session:
+        session.tables.catalog.drop_table(TABLE)
+        session.tables.create(TABLE, SCHEMA)
 
 
 def purge_and_make_anew(world: World) -> None:
-    with world.rim() as rim:
-        rim.tables.catalog.purge_table(TABLE)
-        rim.tables.create(TABLE, SCHEMA)
+    with world.session() as session:
+        session.tables.catalog.purge_table(TABLE)
+        session.tables.create(TABLE, SCHEMA)
 
 
 def drop(world: World) -> None:
-    with world.rim() as rim:
-        rim.tables.catalog.drop_table(TABLE)
+    with world.session() as session:
+        session.tables.catalog.drop_table(TABLE)
 
 
 def rename_away(world: World) -> None:
-    with world.rim() as rim:
-        rim.tables.catalog.rename_table(TABLE, ELSEWHERE)
+    with world.session() as session:
+        session.tables.catalog.rename_table(TABLE, ELSEWHERE)
 
 
 def rename_back(world: World) -> None:
-    with world.rim() as rim:
-        rim.tables.catalog.rename_table(ELSEWHERE, TABLE)
+    with world.session() as session:
+        session.tables.catalog.rename_table(ELSEWHERE, TABLE)
 
 
 def replace_table(world: World) -> None:
@@ -252,8 +252,8 @@ def replace_table(world: World) -> None:
         with change.update_spec() as spec:
             spec.add_identity("name")
     table = table_of(world)
-    with world.rim() as rim:
-        rim.tables.catalog.commit_table(table, (), (RemoveSnapshotRefUpdate(ref_name="main"),))
+    with world.session() as session:
+        session.tables.catalog.commit_table(table, (), (RemoveSnapshotRefUpdate(ref_name="main"),))
 
 
 # -- schema, spec, properties ---------------------------------------------------------------------------------------
@@ -311,21 +311,21 @@ def set_properties(world: World) -> None:
 
 
 def from_earliest(world: World) -> None:
-    with world.rim() as rim:
-        ledger_init(rim, "earliest")
+    with world.session() as session:
+        ledger_init(session, "earliest")
 
 
 def from_the_tag(world: World) -> None:
     """`ledger init` with the offsets of the ledger that the tag still pins."""
     ends = ledger_ends(world)
-    with world.rim() as rim:
-        ledger_init(rim, ends)
+    with world.session() as session:
+        ledger_init(session, ends)
 
 
 def from_what_was_noted(world: World) -> None:
     """`ledger init` with the offsets that the last commit told."""
-    with world.rim() as rim:
-        ledger_init(rim, world.noted)
+    with world.session() as session:
+        ledger_init(session, world.noted)
 
 
 INIT = r"ledger init"

@@ -17,7 +17,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from airflow_provider_lakecommit.cycle.history import read_history
-from airflow_provider_lakecommit.cycle.verify import Level, check_landing
+from airflow_provider_lakecommit.cycle.verify import Severity, check_landing
 from airflow_provider_lakecommit.exceptions import LakecommitError
 from airflow_provider_lakecommit.kafka.control_writer import ControlWriter
 from tests.support.world import World
@@ -98,7 +98,7 @@ def hung(step: Step, act: Act) -> Iterator[None]:
 def check_verified(world: World) -> None:
     """`verify` finds nothing wrong in any table of the landing."""
     landing = world.landing
-    with world.rim() as rim:
-        histories = [read_history(rim.tables, t, landing.branch, progress=lambda _: None) for t in landing.tables]
-    wrong = [str(f) for f in check_landing(landing, histories) if f.level is Level.WRONG]
+    with world.session() as session:
+        histories = [read_history(session.tables, t, landing.branch, progress=lambda _: None) for t in landing.tables]
+    wrong = [str(f) for f in check_landing(landing, histories) if f.level is Severity.WRONG]
     assert wrong == []

@@ -45,7 +45,7 @@ from airflow_provider_lakecommit.core.model import (
     window_id,
 )
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
-from airflow_provider_lakecommit.core.view import TableLedger, View
+from airflow_provider_lakecommit.core.state import LandingState, TableLedger
 
 ORDERS, DEAD = "shop.orders", "shop.orders_dead"
 P0, P1, P2 = (SourcePartition("orders", n, "topic-1") for n in range(3))
@@ -193,11 +193,11 @@ class Story:
         return cycle_id("d", "orders", LIVE, "dag", run, 0)
 
     def opens(
-        self, run: str, slices: Iterable[Ranges] = (), *, say: Directives | None = None, **of_plan: object
+        self, run: str, slices: Iterable[Ranges] = (), *, log: Directives | None = None, **of_plan: object
     ) -> None:
         self.plans[run] = plan(slices, **of_plan)  # type: ignore[arg-type]
         cycle = Cycle(commit_id=self.id(run), dag="dag", run=run, number=0, slot=0)
-        self._say(CycleOpened, run, cycle=cycle, plan=self.plans[run], directives=say or Directives())
+        self._log(CycleOpened, run, cycle=cycle, plan=self.plans[run], directives=log or Directives())
 
     def reports(self, run: str, ranges: Ranges, *, drop_files: bool = False, **of_report: object) -> UUID:
         """A report on a slice of the run's plan, or on one that was cut smaller; returns its attempt."""
@@ -205,8 +205,8 @@ class Story:
         report = report_of(self.slice(run, ranges), attempt=attempt, **of_report)  # type: ignore[arg-type]
         for t in report.tables:
             for n in range(0 if drop_files else t.events):
-                self._say(SliceFiles, run, attempt=attempt, table=t.table, value=f"{t.table} {n}".encode())
-        self._say(SliceReported, run, report=report)
+                self._log(SliceFiles, run, attempt=attempt, table=t.table, value=f"{t.table} {n}".encode())
+        self._log(SliceReported, run, report=report)
         return attempt
 
     def slice(self, run: str, ranges: Ranges) -> Slice:
@@ -218,27 +218,27 @@ class Story:
         return replace(like, spans=wanted, slice_id=slice_id(of.window_id, wanted, like.tables))
 
     def fails_to_commit(
-        self, run: str, attempt: str = "1", say: Directives | None = None, tables: Sequence[str] = ()
+        self, run: str, attempt: str = "1", log: Directives | None = None, tables: Sequence[str] = ()
     ) -> None:
-        told = {"tables": tuple(tables), "directives": say or Directives()}
-        self._say(CommitFailed, run, reason="catalog away", task_attempt=attempt, **told)
+        told = {"tables": tuple(tables), "directives": log or Directives()}
+        self._log(CommitFailed, run, reason="catalog away", task_attempt=attempt, **told)
 
-    def publishes(self, run: str, table: str = ORDERS, *, token: int = 1, say: Directives | None = None) -> None:
-        self._say(
+    def publishes(self, run: str, table: str = ORDERS, *, token: int = 1, log: Directives | None = None) -> None:
+        self._log(
             TablePublished,
             run,
             table=table,
             snapshot_id=1,
             token=UUID(int=token),
             coverage=Coverage(),
-            directives=say or Directives(),
+            directives=log or Directives(),
         )
 
-    def closes(self, run: str, say: Directives | None = None) -> None:
-        self._say(CycleClosed, run, valid_through=None, directives=say or Directives())
+    def closes(self, run: str, log: Directives | None = None) -> None:
+        self._log(CycleClosed, run, valid_through=None, directives=log or Directives())
 
-    def view(self, *ledgers: TableLedger, since: int = 0) -> View:
+    def landing_state(self, *ledgers: TableLedger, since: int = 0) -> LandingState:
         return fold([e for e in self.entries if e.offset >= since], ledgers or (ledger(),), TIMEOUT)
 
-    def _say(self, kind: type[Entry], run: str, **values: object) -> None:
+    def _log(self, kind: type[Entry], run: str, **values: object) -> None:
         self.entries.append(kind(offset=self.offset, at=self.now, commit_id=self.id(run), **values))  # type: ignore[arg-type]

@@ -117,7 +117,7 @@ def plans(draw: st.DrawFn) -> Plan:
         asked_at=draw(MOMENTS),
         left=draw(COUNT),
         reason=draw(st.none() | TEXT),
-        held=draw(st.none() | TEXT),
+        refused=draw(st.none() | TEXT),
         vended=draw(st.dictionaries(TEXT, st.booleans(), max_size=2)),
     )
 

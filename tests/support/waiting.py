@@ -14,17 +14,17 @@ PATIENCE = 240.0
 
 def until(
     holds: Callable[[], bool],
-    patience: float = PATIENCE,
+    retry_policy: float = PATIENCE,
     what: str = "what was waited for",
     look: float = LOOK_SECONDS,
 ) -> None:
     """Return when it holds.
 
-    :param patience: seconds; ``look`` those between two looks
+    :param retry_policy: seconds; ``look`` those between two looks
     :raises AssertionError: it does not come to hold in time
     """
-    end = time.monotonic() + patience
+    end = time.monotonic() + retry_policy
     while not holds():
         if time.monotonic() > end:
-            raise AssertionError(f"{what}: not within {patience:.0f} s")
+            raise AssertionError(f"{what}: not within {retry_policy:.0f} s")
         time.sleep(look)

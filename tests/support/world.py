@@ -26,7 +26,7 @@ from airflow_provider_lakecommit.cycle import commit as commit_in_turns
 from airflow_provider_lakecommit.cycle.close import close_cycle
 from airflow_provider_lakecommit.cycle.open import open_cycle
 from airflow_provider_lakecommit.cycle.results import Closed, Opened
-from airflow_provider_lakecommit.cycle.rim import Rim, RunIdentity
+from airflow_provider_lakecommit.cycle.session import LandingSession, RunIdentity
 from airflow_provider_lakecommit.cycle.write import group_job
 from airflow_provider_lakecommit.exceptions import LakecommitError
 from airflow_provider_lakecommit.kafka.control_writer import ControlWriter
@@ -66,7 +66,7 @@ def deaths(at: int = 0, when: When = "before") -> Iterator[Deaths]:
     send, commit = ControlWriter.send, SqlCatalog.commit_table
     with pytest.MonkeyPatch.context() as patch:
         # The dead do nothing more, also not for another table.
-        patch.setattr(commit_in_turns, "PATIENCE", 600.0)
+        patch.setattr(commit_in_turns, "NEXT_TABLE_AFTER", 600.0)
         patch.setattr(
             ControlWriter, "send", lambda self, records: counter.around("control", lambda: send(self, records))
         )
@@ -90,33 +90,35 @@ class World:
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     @contextmanager
-    def rim(self) -> Iterator[Rim]:
-        with Rim.connect(self.landing, self.kafka, self.catalog, say=self.lines.append) as rim:
-            rim.now = self.now
-            yield rim
+    def session(self) -> Iterator[LandingSession]:
+        with LandingSession.connect(self.landing, self.kafka, self.catalog, log=self.lines.append) as session:
+            session.now = self.now
+            yield session
 
-    def who(self, run: str, attempt: str = "1") -> RunIdentity:
-        return RunIdentity(deployment="test", dag="test", run=run, attempt=attempt)
+    def run_identity(self, run: str, attempt: str = "1") -> RunIdentity:
+        return RunIdentity(deployment="test", dag_id="test", run_id=run, attempt=attempt)
 
     def open(self, run: str, *, retry: bool = False, release: bool = True) -> Opened:
-        with self.rim() as rim:
-            return open_cycle(rim, self.who(run), retry=retry, release=lambda cycle: release and cycle.run != run)
+        with self.session() as session:
+            return open_cycle(
+                session, self.run_identity(run), retry=retry, release=lambda cycle: release and cycle.run != run
+            )
 
     def write(self, opened: Opened, only: Callable[[int], bool] = lambda _: True) -> list[SliceResult]:
         """Do the slices whose place passes ``only``."""
         results = []
         secrets = Secrets(kafka=self.kafka, io={})
-        with self.rim() as rim:
+        with self.session() as session:
             for ticket in opened.groups:
-                job = group_job(self.landing, rim.control, ticket, "test")
+                job = group_job(self.landing, session.control, ticket, "test")
                 if job is not None:
                     results += [run_task(job, secrets, i) for i, place in enumerate(job.places) if only(place)]
         self.lines += [str(r) for r in results if r.status != "done"]
         return results
 
     def close(self, run: str, opened: Opened | None, *, retry: bool = False) -> Closed:
-        with self.rim() as rim:
-            return close_cycle(rim, self.who(run), opened.ticket if opened else None, retry=retry)
+        with self.session() as session:
+            return close_cycle(session, self.run_identity(run), opened.ticket if opened else None, retry=retry)
 
     def run(self, name: str | None = None, *, retry: bool = False) -> Closed:
         """One whole cycle."""
@@ -138,8 +140,8 @@ class World:
         raise AssertionError(f"not caught up after {limit} runs: {closed}")
 
     def rows(self, table: str | None = None) -> list[dict[str, Any]]:
-        with self.rim() as rim:
-            return rim.tables.load(table or self.landing.table).scan().to_arrow().to_pylist()
+        with self.session() as session:
+            return session.tables.load(table or self.landing.table).scan().to_arrow().to_pylist()
 
     def check(self, expected: Counter[int]) -> None:
         """Exactly these ids are in the table, each as often as told."""

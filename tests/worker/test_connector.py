@@ -13,7 +13,7 @@ import pytest
 from pyiceberg.table import Table
 
 from airflow_provider_lakecommit.connector.judge import Fate
-from airflow_provider_lakecommit.connector.rescue import TableReport, read_rescue
+from airflow_provider_lakecommit.connector.rescue import RescueReport, read_rescue
 from airflow_provider_lakecommit.connector.rest import ConnectRest
 from airflow_provider_lakecommit.connector.stopped import check_stopped
 from airflow_provider_lakecommit.exceptions import ConnectError, ConnectorError
@@ -151,7 +151,7 @@ def stopped(kafka: dict[str, Any], connector: str, rest: ConnectRest) -> bool:
     return True
 
 
-def rescued(scene: Scene, kafka: dict[str, Any]) -> TableReport:
+def rescued(scene: Scene, kafka: dict[str, Any]) -> RescueReport:
     tables = Tables({}, connect=lambda *_, **__: scene.lake.catalog)
     (report,) = read_rescue(kafka, tables, control_topic=scene.control, connector=scene.connector).commit()
     return report

@@ -16,8 +16,8 @@ from airflow_provider_lakecommit.cli import land_many as module
 from airflow_provider_lakecommit.cli.land_many import land_many, load_all, tell_ends
 from airflow_provider_lakecommit.cli.main import main
 from airflow_provider_lakecommit.cli.output import Exit, Output
-from airflow_provider_lakecommit.cycle.many import Abreast
-from airflow_provider_lakecommit.cycle.rim import Rim
+from airflow_provider_lakecommit.cycle.concurrent import ConcurrentLandings
+from airflow_provider_lakecommit.cycle.session import LandingSession
 from airflow_provider_lakecommit.engines.local import LocalSpark, SparkSection
 from airflow_provider_lakecommit.exceptions import CatalogError, SparkJobError, SpecError
 from airflow_provider_lakecommit.landing import Landing, LandingSpec
@@ -88,21 +88,21 @@ class _Told:
 def test_a_landing_that_begins_when_the_call_was_told_to_stop_is_told_so_and_starts_no_spark(
     monkeypatch: pytest.MonkeyPatch, *, stopped: bool
 ) -> None:
-    def cycles(lander: _Told, *_: object) -> int:
-        return int(lander.told)
+    def cycles(runner: _Told, *_: object) -> int:
+        return int(runner.told)
 
-    monkeypatch.setattr(module, "Lander", _Told)
+    monkeypatch.setattr(module, "LandingRunner", _Told)
     monkeypatch.setattr(module, "land_cycles", cycles)
-    monkeypatch.setattr(Rim, "connect", lambda *_, **__: nullcontext())
-    with Abreast() as abreast:
-        landings = module._Landings(abreast=abreast, output=Output(), cycles=None, unique=uuid4(), session=None)
+    monkeypatch.setattr(LandingSession, "connect", lambda *_, **__: nullcontext())
+    with ConcurrentLandings() as concurrent:
+        landings = module._Landings(concurrent=concurrent, output=Output(), cycles=None, unique=uuid4(), session=None)
         if stopped:
             landings.stop()
         assert landings.land(spec("a")) == stopped
 
 
 def test_nothing_begins_in_a_shared_session_after_it_was_told_to_stop() -> None:
-    shared = module._Shared(LocalSpark(SparkSection({}), say=print, on_start=lambda: None))
+    shared = module._Shared(LocalSpark(SparkSection({}), log=print, on_start=lambda: None))
     shared.stop()
     with pytest.raises(SparkJobError, match="told to stop"):
         shared.start()

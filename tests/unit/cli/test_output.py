@@ -44,7 +44,7 @@ def test_a_secret_of_the_spec_is_in_nothing_that_is_said(
     out, err = streams
     output = Output(as_json=True, out=out, err=err)
     output.keep(secrets_of(section))
-    output.say(f"connecting with {CANARY}")
+    output.log(f"connecting with {CANARY}")
     output.error(CatalogError(f"refused {CANARY}"))
     output.result({"reason": [f"because of {CANARY}"]})
     output.lines([f"see {CANARY}"])

@@ -10,11 +10,11 @@ from uuid import UUID, uuid4
 import pytest
 
 from airflow_provider_lakecommit.cli.main import main
-from airflow_provider_lakecommit.cli.stall import Request, Told, with_settings
+from airflow_provider_lakecommit.cli.stall import StallOptions, Told, with_settings
 from airflow_provider_lakecommit.core.log import Directives
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.kafka.control_topic import ControlRecord
-from airflow_provider_lakecommit.stall.verdict import Rules
+from airflow_provider_lakecommit.stall.verdict import StallRules
 from airflow_provider_lakecommit.wire.events import (
     CommitComplete,
     DataComplete,
@@ -30,16 +30,16 @@ NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 
 
-def request(**changes: Any) -> Request:
+def request(**changes: Any) -> StallOptions:
     values = {
         "group": None,
-        "rules": Rules(),
+        "rules": StallRules(),
         "events_clock": True,
         "until": None,
         "follow": False,
         "completion_timeout": 3600.0,
     }
-    return Request(**{**values, **changes})
+    return StallOptions(**{**values, **changes})
 
 
 def record(sent: Outgoing, at: datetime = NOON) -> ControlRecord:
@@ -122,7 +122,7 @@ def test_the_clock_of_a_worker_or_of_another_group_makes_no_coordinator_silent(a
 
 
 def test_only_what_changes_is_told_while_time_passes() -> None:
-    told = Told(request(rules=Rules(interval=60.0)))
+    told = Told(request(rules=StallRules(interval=60.0)))
     told.event(theirs(StartCommit(commit_id=uuid4()), NOON))
     moments = [NOON.timestamp() + seconds for seconds in (100, 170, 190, 200)]
     lines = [line for moment in moments for line in told.now(moment, changes=True)]

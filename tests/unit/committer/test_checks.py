@@ -21,7 +21,7 @@ from pyiceberg.types import (
     StructType,
 )
 
-from airflow_provider_lakecommit.committer.checks import Grounds, Judgement, StagedSlice, judge
+from airflow_provider_lakecommit.committer.checks import AppendDecision, Grounds, StagedSlice, judge
 from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState
 from airflow_provider_lakecommit.core.model import Counts, LedgerSection, SliceReport, Span, SpanReport, TableReport
 from airflow_provider_lakecommit.core.offsets import OffsetRange
@@ -40,7 +40,7 @@ def decide(
     others: tuple[LedgerSection, ...] = (),
     metadata: TableMetadata | None = None,
     condition: Condition = Condition.PRESENT,
-) -> Judgement:
+) -> AppendDecision:
     ours = ours or section(epoch=EPOCH)
     found = metadata or metadata_of()
     state = LedgerState(
@@ -49,14 +49,14 @@ def decide(
     return judge(slices, found, state, ours)
 
 
-def grounds(found: Judgement) -> list[Grounds]:
+def grounds(found: AppendDecision) -> list[Grounds]:
     return [r.grounds for r in found.refused]
 
 
 def test_slices_that_follow_the_ledger_are_accepted_in_order() -> None:
     a, b = staged((0, 5, 10), (1, 0, 3), epoch=EPOCH), staged((0, 10, 12), epoch=EPOCH)
     found = decide(a, b, ours=section(epoch=EPOCH, covered=coverage((0, 0, 5))))
-    assert found == Judgement(accepted=(a, b), already=(), refused=())
+    assert found == AppendDecision(accepted=(a, b), already=(), refused=())
 
 
 def test_a_slice_that_is_in_the_ledger_is_there_already() -> None:

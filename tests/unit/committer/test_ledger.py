@@ -17,7 +17,7 @@ from airflow_provider_lakecommit.committer.ledger import (
     tag_name,
     unannounced,
 )
-from airflow_provider_lakecommit.committer.summary import Kind, LogPoint, SnapshotRecord
+from airflow_provider_lakecommit.committer.summary import LogPoint, SnapshotKind, SnapshotRecord
 from airflow_provider_lakecommit.exceptions import LedgerError, TableError
 from tests.fakes.lake import Lake, coverage, section, staged
 
@@ -168,11 +168,15 @@ def test_landing_snapshots_are_told_newest_first_without_foreign_ones(lake: Lake
     lake.join(section("returns"))
     lake.publish(lake.request(staged((0, 10, 12), epoch=ours.epoch)))
     told = list(landing_snapshots(lake.load().metadata, landing="orders", lane="live"))
-    assert [(r.kind, r.rows) for r in told] == [(Kind.APPEND, 2), (Kind.APPEND, 10), (Kind.ORIGIN, 0)]
+    assert [(r.kind, r.rows) for r in told] == [
+        (SnapshotKind.APPEND, 2),
+        (SnapshotKind.APPEND, 10),
+        (SnapshotKind.ORIGIN, 0),
+    ]
     assert [r.landing for r in landing_snapshots(lake.load().metadata)] == ["orders", "returns", "orders", "orders"]
 
 
-def appended(end: int | None, *, topic_id: str = "log", kind: Kind = Kind.APPEND) -> SnapshotRecord:
+def appended(end: int | None, *, topic_id: str = "log", kind: SnapshotKind = SnapshotKind.APPEND) -> SnapshotRecord:
     point = None if end is None else LogPoint(topic_id=topic_id, partition=0, offset=end)
     return SnapshotRecord(kind=kind, branch="main", landing="orders", lane="live", token=uuid4(), control_end=point)
 
@@ -180,7 +184,7 @@ def appended(end: int | None, *, topic_id: str = "log", kind: Kind = Kind.APPEND
 def test_snapshots_that_were_never_announced_are_told_oldest_first() -> None:
     begin = LogPoint(topic_id="log", partition=0, offset=50)
     newest, announced, older, beyond = appended(90), appended(80), appended(50), appended(49)
-    records = iter([newest, announced, appended(70, kind=Kind.EPOCH), older, beyond])
+    records = iter([newest, announced, appended(70, kind=SnapshotKind.EPOCH), older, beyond])
     assert unannounced(records, {announced.token}, begin) == (older, newest)
 
 

@@ -10,8 +10,8 @@ from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 
 from airflow_provider_lakecommit.committer.summary import (
     Account,
-    Kind,
     LogPoint,
+    SnapshotKind,
     SnapshotRecord,
     record_of,
     sections_of,
@@ -38,7 +38,7 @@ def snapshot(properties: dict[str, str]) -> Snapshot:
 
 def wanted() -> SnapshotRecord:
     return SnapshotRecord(
-        kind=Kind.APPEND,
+        kind=SnapshotKind.APPEND,
         branch="main",
         landing="orders",
         lane="live",
@@ -63,7 +63,7 @@ def test_a_summary_is_read_back_as_it_was_written() -> None:
 
 
 def test_a_mark_has_no_keys_without_a_value() -> None:
-    mark = SnapshotRecord(kind=Kind.CARRY, branch="main", landing="orders", lane="live")
+    mark = SnapshotRecord(kind=SnapshotKind.CARRY, branch="main", landing="orders", lane="live")
     keys = to_summary(mark, [section()]).keys()
     assert not keys & {"lakecommit.token", "lakecommit.ranges", "lakecommit.accounting", "lakecommit.control-end"}
     assert record_of(snapshot(to_summary(mark, [section()]))) == replace(mark, snapshot_id=7, parent_id=6, at=AT)

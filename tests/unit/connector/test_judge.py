@@ -9,14 +9,14 @@ from uuid import UUID, uuid4
 import pytest
 
 from airflow_provider_lakecommit.connector.judge import (
-    Announced,
+    AnnouncedFiles,
+    ControlOffset,
     Fate,
     File,
     GroupLog,
     History,
     Judged,
     Made,
-    Place,
     Snap,
     chunks,
     floor_after,
@@ -39,9 +39,9 @@ def announced(
     cycle: UUID = CYCLE,
     table: str = TABLE,
     read_again: bool = False,
-) -> Announced:
-    return Announced(
-        place=Place(partition, offset),
+) -> AnnouncedFiles:
+    return AnnouncedFiles(
+        place=ControlOffset(partition, offset),
         order=offset,
         cycle=cycle,
         table=table,
@@ -52,7 +52,7 @@ def announced(
 
 
 def made(snapshot_id: int, offset: int, partition: int = 0) -> Made:
-    return Made(place=Place(partition, offset), table=TABLE, table_uuid=UUID_OF_TABLE, snapshot_id=snapshot_id)
+    return Made(place=ControlOffset(partition, offset), table=TABLE, table_uuid=UUID_OF_TABLE, snapshot_id=snapshot_id)
 
 
 def history(
@@ -138,9 +138,15 @@ def test_across_partitions_only_the_start_of_the_cycle_gives_an_order() -> None:
     event = announced(7)
     table = history([4, 5])
     assert only(GroupLog(announced=(event,), made=told), table).fate is Fate.UNKNOWN
-    assert only(GroupLog(announced=(event,), made=told, starts={CYCLE: Place(1, 9)}), table).fate is Fate.WAITING
-    assert only(GroupLog(announced=(event,), made=told, starts={CYCLE: Place(1, 5)}), table).fate is Fate.UNKNOWN
-    assert only(GroupLog(announced=(event,), made=told, starts={CYCLE: Place(2, 9)}), table).fate is Fate.UNKNOWN
+    assert (
+        only(GroupLog(announced=(event,), made=told, starts={CYCLE: ControlOffset(1, 9)}), table).fate is Fate.WAITING
+    )
+    assert (
+        only(GroupLog(announced=(event,), made=told, starts={CYCLE: ControlOffset(1, 5)}), table).fate is Fate.UNKNOWN
+    )
+    assert (
+        only(GroupLog(announced=(event,), made=told, starts={CYCLE: ControlOffset(2, 9)}), table).fate is Fate.UNKNOWN
+    )
 
 
 def test_a_snapshot_told_of_after_it_that_is_gone_leaves_it_unknown_though_the_position_says_otherwise() -> None:

@@ -24,7 +24,7 @@ from airflow_provider_lakecommit.core.budgets import PendingBudget
 from airflow_provider_lakecommit.core.log import Directives
 from airflow_provider_lakecommit.core.planning import Missing, Watermark, find_missing
 from airflow_provider_lakecommit.core.pressure import Pending, Pressure, only_holes, pressure_of
-from airflow_provider_lakecommit.core.view import FailedCycle, TableLedger, View
+from airflow_provider_lakecommit.core.state import FailedCycle, LandingState, TableLedger
 from tests.support.story import DEAD, ORDERS, P0, P1, P2, STEADY, TIMEOUT, Story, coverage, ledger
 
 A, B, C = [(P0, 0, 10)], [(P0, 10, 20)], [(P0, 20, 30)]
@@ -34,7 +34,7 @@ TERMS = Terms(budget=BUDGET)
 
 
 def pressure(story: Story, *ledgers: TableLedger, **more: Any) -> Pressure:
-    return pressure_of(story.view(*ledgers), story.now, **more)
+    return pressure_of(story.landing_state(*ledgers), story.now, **more)
 
 
 def failed(n: int, table: str = ORDERS, reason: str = "away", window: bool = False) -> tuple[FailedCycle, ...]:
@@ -80,7 +80,7 @@ class TestFailuresInARow:
         story.fails_to_commit("a")
         story.opens("b")
         story.closes("b")
-        assert not story.view().cycles[story.id("a")].over
+        assert not story.landing_state().cycles[story.id("a")].over
         assert pressure(story).failures == 0
 
     def test_a_table_fails_alone(self) -> None:
@@ -106,8 +106,8 @@ class TestFailuresInARow:
     def test_evidence_of_a_cycle_whose_start_is_cut_off_counts(self) -> None:
         story = Story()
         fail(story, "a", "b")
-        view = story.view(since=1)
-        assert pressure_of(view, story.now).failures == 2
+        landing_state = story.landing_state(since=1)
+        assert pressure_of(landing_state, story.now).failures == 2
 
 
 class TestPending:
@@ -129,7 +129,7 @@ class TestPending:
         assert found.slice_files == 3
         assert found.pending[ORDERS] == Pending(slices=3, files=9, bytes=20 * 7)
         assert found.open_cycles == 1
-        assert found.deadline == story.view().cycles[story.id("a")].deadline
+        assert found.deadline == story.landing_state().cycles[story.id("a")].deadline
 
     def test_published_reports_still_tell_how_many_files_a_slice_has(self) -> None:
         story = Story()
@@ -292,15 +292,17 @@ class TestWhatIsAdmitted:
 
 
 class TestHoles:
-    def missing(self, view: View) -> Missing:
-        return find_missing(view, {p: Watermark(start=0, stable=30, high=30) for p in (P0, P1, P2)}, coverage([]))
+    def missing(self, landing_state: LandingState) -> Missing:
+        return find_missing(
+            landing_state, {p: Watermark(start=0, stable=30, high=30) for p in (P0, P1, P2)}, coverage([])
+        )
 
     def test_they_are_what_lies_before_a_pending_slice_of_the_same_partition(self) -> None:
         story = Story()
         story.opens("a", [A, B])
         story.reports("a", B)
-        view = story.view()
-        found = only_holes(self.missing(view), view)
+        landing_state = story.landing_state()
+        found = only_holes(self.missing(landing_state), landing_state)
         assert found.ranges == {(ORDERS,): coverage(A)}
         assert len(found) == 10
 
@@ -308,24 +310,24 @@ class TestHoles:
         story = Story()
         story.opens("a", [A, B])
         story.reports("a", B, files={})
-        view = story.view()
-        assert not len(only_holes(self.missing(view), view))
+        landing_state = story.landing_state()
+        assert not len(only_holes(self.missing(landing_state), landing_state))
 
     def test_a_range_that_one_table_lacks_is_a_hole_of_that_table(self) -> None:
         story = Story()
         story.opens("a", [A, B], tables=(ORDERS, DEAD))
         story.reports("a", B)
         ledgers = (ledger(ORDERS, covered=A), ledger(DEAD))
-        view = story.view(*ledgers)
-        assert only_holes(self.missing(view), view).ranges == {(DEAD,): coverage(A)}
+        landing_state = story.landing_state(*ledgers)
+        assert only_holes(self.missing(landing_state), landing_state).ranges == {(DEAD,): coverage(A)}
 
     def test_a_landing_with_a_full_budget_and_a_hole_gets_over_it(self) -> None:
         story = Story()
         story.opens("a", [A, B])
         story.reports("a", B)
         story.closes("a", Directives())
-        view = story.view()
-        holes = only_holes(self.missing(view), view)
+        landing_state = story.landing_state()
+        holes = only_holes(self.missing(landing_state), landing_state)
         terms = Terms(budget=PendingBudget(slices=1))
-        assert admitted(admit(pressure_of(view, story.now, holes=len(holes)), terms)).holes_only
-        assert refused(admit(pressure_of(view, story.now), terms)).state == "pending slices"
+        assert admitted(admit(pressure_of(landing_state, story.now, holes=len(holes)), terms)).holes_only
+        assert refused(admit(pressure_of(landing_state, story.now), terms)).state == "pending slices"

@@ -22,7 +22,7 @@ def opened(
     ends: Mapping[SourcePartition, int],
     *,
     left: int = 0,
-    held: str | None = None,
+    refused: str | None = None,
 ) -> Entry:
     parts = tuple(Span(partition=p, range=OffsetRange(*r)) for p, r in spans.items())
     slices = (Slice(slice_id=ID, group=0, spans=parts, tables=("shop.orders",)),) if parts else ()
@@ -36,7 +36,7 @@ def opened(
         ends=ends,
         asked_at=NOON,
         left=left,
-        held=held,
+        refused=refused,
     )
     cycle = Cycle(commit_id=ID, dag="d", run="r", number=0, slot=0)
     return CycleOpened(offset=0, at=NOON, commit_id=ID, cycle=cycle, plan=plan)
@@ -53,7 +53,7 @@ def test_a_plan_that_left_nothing_has_all_there_was() -> None:
 
 
 def test_a_plan_that_was_held_has_nothing() -> None:
-    assert planned_after({A: 5}, opened({}, {A: 10}, held="stalled")) == {A: 5}
+    assert planned_after({A: 5}, opened({}, {A: 10}, refused="stalled")) == {A: 5}
 
 
 def test_an_older_range_that_is_planned_again_takes_nothing_back() -> None:

@@ -11,7 +11,7 @@ import pytest
 from airflow_provider_lakecommit.core.fold import FAILURES_TO_BLOCK
 from airflow_provider_lakecommit.core.log import Directives, Raised
 from airflow_provider_lakecommit.core.model import Budget
-from airflow_provider_lakecommit.core.view import TableLedger, View, granted
+from airflow_provider_lakecommit.core.state import LandingState, TableLedger, granted
 from tests.support.story import (
     DEAD,
     ORDERS,
@@ -31,12 +31,12 @@ RAISE_A = Directives(raised=(Raised(coverage=coverage(A), budget=Budget(max_reco
 BOTH = (ledger(ORDERS), ledger(DEAD))
 
 
-def accepted(view: View, table: str = ORDERS) -> list[UUID]:
-    return [a.report.attempt for a in view.accepted[table]]
+def accepted(landing_state: LandingState, table: str = ORDERS) -> list[UUID]:
+    return [a.report.attempt for a in landing_state.accepted[table]]
 
 
-def reasons(view: View) -> list[str]:
-    return [r.reason for r in view.redundant]
+def reasons(landing_state: LandingState) -> list[str]:
+    return [r.reason for r in landing_state.redundant]
 
 
 class TestAcceptance:
@@ -44,18 +44,18 @@ class TestAcceptance:
         story = Story()
         story.opens("a", [A])
         attempt = story.reports("a", A)
-        view = story.view()
-        assert accepted(view) == [attempt]
-        assert view.accepted[ORDERS][0].files == {ORDERS: (b"shop.orders 0",)}
-        assert view.accepted_coverage(ORDERS) == coverage(A)
+        landing_state = story.landing_state()
+        assert accepted(landing_state) == [attempt]
+        assert landing_state.accepted[ORDERS][0].files == {ORDERS: (b"shop.orders 0",)}
+        assert landing_state.accepted_coverage(ORDERS) == coverage(A)
 
     def test_a_second_attempt_on_the_same_slice_is_redundant(self) -> None:
         story = Story()
         story.opens("a", [A])
         first = story.reports("a", A)
         story.reports("a", A)
-        assert accepted(story.view()) == [first]
-        assert reasons(story.view()) == ["its ranges are in the ledger or accepted already"]
+        assert accepted(story.landing_state()) == [first]
+        assert reasons(story.landing_state()) == ["its ranges are in the ledger or accepted already"]
 
     @pytest.mark.parametrize("late", [[(P0, 9, 12)], [(P0, 0, 1)], [(P1, 0, 5), (P0, 5, 6)]])
     def test_one_shared_offset_makes_a_later_report_redundant(self, late: Ranges) -> None:
@@ -64,19 +64,19 @@ class TestAcceptance:
         first = story.reports("a", A)
         story.opens("b", [late])
         story.reports("b", late)
-        assert accepted(story.view()) == [first]
+        assert accepted(story.landing_state()) == [first]
 
     def test_what_the_ledger_holds_is_redundant(self) -> None:
         story = Story()
         story.opens("a", [A])
         story.reports("a", A)
-        assert accepted(story.view(ledger(covered=[(P0, 0, 1)]))) == []
+        assert accepted(story.landing_state(ledger(covered=[(P0, 0, 1)]))) == []
 
     def test_what_another_landing_holds_in_the_table_is_redundant(self) -> None:
         story = Story()
         story.opens("a", [A])
         story.reports("a", A)
-        assert accepted(story.view(ledger(others=[(P0, 4, 5)]))) == []
+        assert accepted(story.landing_state(ledger(others=[(P0, 4, 5)]))) == []
 
     @pytest.mark.parametrize(
         ("now", "reason"),
@@ -92,56 +92,56 @@ class TestAcceptance:
         story = Story()
         story.opens("a", [A])
         story.reports("a", A)
-        assert accepted(story.view(now)) == []
-        assert reasons(story.view(now)) == [reason]
+        assert accepted(story.landing_state(now)) == []
+        assert reasons(story.landing_state(now)) == [reason]
 
     def test_a_report_whose_files_are_not_all_in_the_log_is_redundant(self) -> None:
         story = Story()
         story.opens("a", [A])
         story.reports("a", A, drop_files=True)
-        assert reasons(story.view()) == ["0 of its 1 file lists are in the control log"]
+        assert reasons(story.landing_state()) == ["0 of its 1 file lists are in the control log"]
 
     def test_a_log_that_is_cut_inside_a_report_makes_it_redundant(self) -> None:
         story = Story()
         story.opens("a", [A])
         story.reports("a", A)
-        assert accepted(story.view(since=2)) == []
+        assert accepted(story.landing_state(since=2)) == []
 
     def test_acceptance_is_per_table(self) -> None:
         story = Story()
         story.opens("a", [A], tables=(ORDERS, DEAD))
         attempt = story.reports("a", A)
-        view = story.view(ledger(ORDERS, covered=A), ledger(DEAD))
-        assert accepted(view, ORDERS) == []
-        assert accepted(view, DEAD) == [attempt]
+        landing_state = story.landing_state(ledger(ORDERS, covered=A), ledger(DEAD))
+        assert accepted(landing_state, ORDERS) == []
+        assert accepted(landing_state, DEAD) == [attempt]
 
     def test_a_report_without_files_for_a_table_is_accepted_there(self) -> None:
         story = Story()
         story.opens("a", [A], tables=(ORDERS, DEAD))
         attempt = story.reports("a", A, files={ORDERS: 1})
-        view = story.view(*BOTH)
-        assert accepted(view, DEAD) == [attempt]
-        assert view.accepted[DEAD][0].file_count(DEAD) == 0
+        landing_state = story.landing_state(*BOTH)
+        assert accepted(landing_state, DEAD) == [attempt]
+        assert landing_state.accepted[DEAD][0].file_count(DEAD) == 0
 
     def test_a_report_of_a_cycle_that_the_log_does_not_hold_is_accepted(self) -> None:
         story = Story()
         story.opens("a", [A])
         attempt = story.reports("a", A)
-        assert accepted(story.view(since=1)) == [attempt]
+        assert accepted(story.landing_state(since=1)) == [attempt]
 
     def test_a_report_after_its_cycle_was_closed_is_accepted(self) -> None:
         story = Story()
         story.opens("a", [A])
         story.closes("a")
         attempt = story.reports("a", A)
-        assert accepted(story.view()) == [attempt]
+        assert accepted(story.landing_state()) == [attempt]
 
     def test_folding_twice_gives_the_same_view(self) -> None:
         story = Story()
         story.opens("a", [A, B])
         story.reports("a", A)
         story.reports("a", B, failed="x")
-        assert story.view() == story.view()
+        assert story.landing_state() == story.landing_state()
 
 
 class TestVoid:
@@ -149,103 +149,105 @@ class TestVoid:
         story = Story()
         story.opens("a", [A])
         lost = story.reports("a", A)
-        story.fails_to_commit("a", say=Directives(voided=(lost,)))
-        assert accepted(story.view()) == []
-        assert "it was voided" in reasons(story.view())
+        story.fails_to_commit("a", log=Directives(voided=(lost,)))
+        assert accepted(story.landing_state()) == []
+        assert "it was voided" in reasons(story.landing_state())
         again = story.reports("a", A)
-        assert accepted(story.view()) == [again]
+        assert accepted(story.landing_state()) == [again]
 
     def test_void_does_not_bring_back_a_report_that_was_redundant(self) -> None:
         story = Story()
         story.opens("a", [A])
         lost = story.reports("a", A)
         story.reports("a", A)
-        story.closes("a", say=Directives(voided=(lost,)))
-        assert accepted(story.view()) == []
+        story.closes("a", log=Directives(voided=(lost,)))
+        assert accepted(story.landing_state()) == []
 
     def test_void_does_not_touch_what_is_in_the_ledger(self) -> None:
         story = Story()
         story.opens("a", [A])
         landed = story.reports("a", A)
-        story.closes("a", say=Directives(voided=(landed,)))
+        story.closes("a", log=Directives(voided=(landed,)))
         story.reports("a", A)
-        assert accepted(story.view(ledger(covered=A))) == []
+        assert accepted(story.landing_state(ledger(covered=A))) == []
 
 
 class TestClaims:
     def test_a_claim_is_the_plan(self) -> None:
         story = Story()
         story.opens("a", [A])
-        assert story.view().claims(story.now) == coverage(A)
+        assert story.landing_state().claims(story.now) == coverage(A)
 
     def test_the_later_of_two_planners_keeps_what_the_earlier_did_not_claim(self) -> None:
         story = Story()
         story.opens("a", [A])
         story.opens("b", [[(P0, 5, 15)], [(P1, 0, 5)]])
-        assert story.view().cycles[story.id("b")].claim == coverage([(P0, 10, 15), (P1, 0, 5)])
+        assert story.landing_state().cycles[story.id("b")].claim == coverage([(P0, 10, 15), (P1, 0, 5)])
 
     def test_a_claim_that_is_about_to_be_released_counts_no_more(self) -> None:
         story = Story()
         story.opens("a", [A])
         story.opens("b", [B])
-        assert story.view().claims(story.now, released=[story.id("a")]) == coverage(B)
+        assert story.landing_state().claims(story.now, released=[story.id("a")]) == coverage(B)
 
     def test_a_claim_ends_with_its_deadline_and_no_sooner(self) -> None:
         story = Story()
         story.opens("a", [A])
-        view, at = story.view(), story.entries[0].at
-        assert view.claims(at + TIMEOUT - timedelta(microseconds=1))
-        assert not view.claims(at + TIMEOUT)
+        landing_state, at = story.landing_state(), story.entries[0].at
+        assert landing_state.claims(at + TIMEOUT - timedelta(microseconds=1))
+        assert not landing_state.claims(at + TIMEOUT)
 
     def test_a_claim_ends_with_its_complete(self) -> None:
         story = Story()
         story.opens("a", [A])
         story.closes("a")
-        assert not story.view().claims(story.now)
+        assert not story.landing_state().claims(story.now)
 
     def test_a_claim_that_is_released_in_the_same_start_does_not_hold_the_plan_off(self) -> None:
         story = Story()
         story.opens("a", [A])
-        story.opens("b", [A], say=Directives(released=(story.id("a"),)))
-        view = story.view()
-        assert view.cycles[story.id("b")].claim == coverage(A)
-        assert view.claims(story.now) == coverage(A)
+        story.opens("b", [A], log=Directives(released=(story.id("a"),)))
+        landing_state = story.landing_state()
+        assert landing_state.cycles[story.id("b")].claim == coverage(A)
+        assert landing_state.claims(story.now) == coverage(A)
 
     def test_a_claim_whose_deadline_passed_does_not_hold_a_later_plan_off(self) -> None:
         story = Story()
         story.opens("a", [A])
         story.passes(TIMEOUT)
         story.opens("b", [A])
-        assert story.view().cycles[story.id("b")].claim == coverage(A)
+        assert story.landing_state().cycles[story.id("b")].claim == coverage(A)
 
     def test_a_start_that_is_sent_again_changes_nothing(self) -> None:
         story = Story()
         story.opens("a", [A])
-        before = story.view().cycles
+        before = story.landing_state().cycles
         story.opens("a", [B])
-        assert story.view().cycles == before
+        assert story.landing_state().cycles == before
 
     def test_claims_do_not_depend_on_the_ledgers(self) -> None:
         story = Story()
         story.opens("a", [A])
         story.reports("a", A)
         story.opens("b", [[(P0, 5, 15)]])
-        with_ledger = story.view(ledger(covered=A)).cycles[story.id("b")]
-        assert story.view(ledger()).cycles[story.id("b")].claim == with_ledger.claim == coverage([(P0, 10, 15)])
+        with_ledger = story.landing_state(ledger(covered=A)).cycles[story.id("b")]
+        assert (
+            story.landing_state(ledger()).cycles[story.id("b")].claim == with_ledger.claim == coverage([(P0, 10, 15)])
+        )
 
 
 class TestGranted:
     def test_a_plan_that_lost_nothing_is_granted_as_it_is(self) -> None:
         story = Story()
         story.opens("a", [A, B])
-        of = story.view().cycles[story.id("a")]
+        of = story.landing_state().cycles[story.id("a")]
         assert granted(of.plan, of.claim) == of.plan.slices
 
     def test_a_trimmed_slice_keeps_the_rest_under_an_id_of_its_own(self) -> None:
         story = Story()
         story.opens("a", [[(P0, 4, 6)]])
         story.opens("b", [A])
-        of = story.view().cycles[story.id("b")]
+        of = story.landing_state().cycles[story.id("b")]
         (kept,) = granted(of.plan, of.claim)
         assert kept.spans == spans([(P0, 0, 4), (P0, 6, 10)])
         assert kept.slice_id != of.plan.slices[0].slice_id
@@ -254,17 +256,17 @@ class TestGranted:
         story = Story()
         story.opens("a", [A])
         story.opens("b", [A, B])
-        of = story.view().cycles[story.id("b")]
+        of = story.landing_state().cycles[story.id("b")]
         assert [s.spans for s in granted(of.plan, of.claim)] == [spans(B)]
 
     def test_a_retry_finds_the_report_of_a_trimmed_slice(self) -> None:
         story = Story()
         story.opens("a", [[(P0, 0, 4)]])
         story.opens("b", [A])
-        of = story.view().cycles[story.id("b")]
+        of = story.landing_state().cycles[story.id("b")]
         (kept,) = granted(of.plan, of.claim)
         story.reports("b", [(P0, 4, 10)])
-        again = story.view().cycles[story.id("b")]
+        again = story.landing_state().cycles[story.id("b")]
         assert again.finished == {kept.slice_id}
         assert again.unfinished == ()
 
@@ -274,11 +276,11 @@ class TestGranted:
         story.opens("b", [A])
         story.reports("a", [(P0, 0, 4)])
         story.closes("a")
-        view = story.view(ledger(covered=[(P0, 0, 4)]))
-        low = view.low()
+        landing_state = story.landing_state(ledger(covered=[(P0, 0, 4)]))
+        low = landing_state.low()
         assert low == 0
-        later = story.view(ledger(covered=[(P0, 0, 4)]), since=low)
-        assert later.cycles[story.id("b")].claim == view.cycles[story.id("b")].claim
+        later = story.landing_state(ledger(covered=[(P0, 0, 4)]), since=low)
+        assert later.cycles[story.id("b")].claim == landing_state.cycles[story.id("b")].claim
 
 
 class TestClosing:
@@ -286,7 +288,7 @@ class TestClosing:
         story = Story()
         story.opens("a", [A])
         story.closes("a")
-        state = story.view().cycles[story.id("a")]
+        state = story.landing_state().cycles[story.id("a")]
         assert state.complete
         assert state.closed_at == 1
 
@@ -296,7 +298,7 @@ class TestClosing:
         story.reports("a", A)
         story.opens("b", [B])
         story.closes("b")
-        state = story.view().cycles[story.id("a")]
+        state = story.landing_state().cycles[story.id("a")]
         assert state.closed_at is not None
         assert not state.complete
 
@@ -305,7 +307,7 @@ class TestClosing:
         story.opens("a", [A])
         story.opens("b", [B])
         story.closes("b")
-        assert [c.cycle.run for c in story.view().open_cycles()] == ["a"]
+        assert [c.cycle.run for c in story.landing_state().open_cycles()] == ["a"]
 
     @pytest.mark.parametrize("how", ["deadline", "release"])
     def test_complete_closes_an_earlier_cycle_that_lost_its_claim(self, how: str) -> None:
@@ -314,15 +316,15 @@ class TestClosing:
         if how == "deadline":
             story.passes(TIMEOUT)
         story.opens("b", [B])
-        story.closes("b", say=Directives(released=(story.id("a"),) if how == "release" else ()))
-        assert story.view().open_cycles() == []
+        story.closes("b", log=Directives(released=(story.id("a"),) if how == "release" else ()))
+        assert story.landing_state().open_cycles() == []
 
     def test_complete_closes_no_later_cycle(self) -> None:
         story = Story()
         story.opens("a", [A])
         story.opens("b")
         story.closes("a")
-        assert [c.cycle.run for c in story.view().open_cycles()] == ["b"]
+        assert [c.cycle.run for c in story.landing_state().open_cycles()] == ["b"]
 
     def test_complete_of_a_cycle_that_another_one_closed_makes_it_complete(self) -> None:
         story = Story()
@@ -330,9 +332,9 @@ class TestClosing:
         story.reports("a", A)
         story.opens("b")
         story.closes("b")
-        closed_at = story.view().cycles[story.id("a")].closed_at
+        closed_at = story.landing_state().cycles[story.id("a")].closed_at
         story.closes("a")
-        state = story.view().cycles[story.id("a")]
+        state = story.landing_state().cycles[story.id("a")]
         assert state.complete
         assert state.closed_at == closed_at
 
@@ -341,7 +343,7 @@ class TestClosing:
         story.opens("b")
         story.opens("a")
         story.closes("b")
-        assert story.view(since=1).open_cycles() == []
+        assert story.landing_state(since=1).open_cycles() == []
 
     def test_a_failed_commit_is_kept_once_per_task_attempt(self) -> None:
         story = Story()
@@ -349,7 +351,7 @@ class TestClosing:
         story.fails_to_commit("a", "1")
         story.fails_to_commit("a", "1")
         story.fails_to_commit("a", "2")
-        state = story.view().cycles[story.id("a")]
+        state = story.landing_state().cycles[story.id("a")]
         assert state.failed == {"1": "catalog away", "2": "catalog away"}
         assert state.closed_at is None
 
@@ -358,7 +360,7 @@ class TestClosing:
         story.closes("a")
         story.publishes("a", token=5)
         story.closes("b")
-        assert story.view().announced == {UUID(int=5)}
+        assert story.landing_state().announced == {UUID(int=5)}
 
 
 def fail(story: Story, runs: str, ranges: Ranges = A) -> None:
@@ -372,9 +374,9 @@ class TestFailures:
     def test_three_cycles_in_a_row_block_a_range_by_name(self) -> None:
         story = Story()
         fail(story, "ab")
-        assert story.view().blocked == ()
+        assert story.landing_state().blocked == ()
         fail(story, "c")
-        (blocked,) = story.view().blocked
+        (blocked,) = story.landing_state().blocked
         assert blocked.coverage == coverage(A)
         assert blocked.reason == f"failed in {FAILURES_TO_BLOCK} cycles: boom"
 
@@ -383,58 +385,58 @@ class TestFailures:
         story.opens("a", [A])
         for _ in range(5):
             story.reports("a", A, failed="boom")
-        assert story.view().blocked == ()
+        assert story.landing_state().blocked == ()
 
     def test_only_the_offsets_that_failed_every_time_are_blocked(self) -> None:
         story = Story()
         fail(story, "a", [(P0, 0, 10)])
         fail(story, "b", [(P0, 5, 15)])
         fail(story, "c", [(P0, 8, 20)])
-        assert story.view().blocked_coverage == coverage([(P0, 8, 10)])
+        assert story.landing_state().blocked_coverage == coverage([(P0, 8, 10)])
 
     def test_a_success_begins_the_count_anew(self) -> None:
         story = Story()
         fail(story, "ab")
         story.opens("c", [A])
         attempt = story.reports("c", A)
-        story.closes("c", say=Directives(voided=(attempt,)))
+        story.closes("c", log=Directives(voided=(attempt,)))
         fail(story, "de")
-        assert story.view().blocked == ()
+        assert story.landing_state().blocked == ()
         fail(story, "f")
-        assert story.view().blocked_coverage == coverage(A)
+        assert story.landing_state().blocked_coverage == coverage(A)
 
     def test_a_failure_does_not_end_the_work_on_its_slice(self) -> None:
         story = Story()
         story.opens("a", [A])
         story.reports("a", A, failed="boom")
-        assert [s.spans for s in story.view().cycles[story.id("a")].unfinished] == [spans(A)]
+        assert [s.spans for s in story.landing_state().cycles[story.id("a")].unfinished] == [spans(A)]
 
     def test_the_log_is_needed_back_to_the_first_failure_so_that_the_third_one_blocks(self) -> None:
         story = Story()
         for run in "abc":
-            low = story.view().low(without=story.id(run)) or 0
+            low = story.landing_state().low(without=story.id(run)) or 0
             story.opens(run, [A])
             story.reports(run, A, failed="boom")
             story.closes(run)
-        assert story.view(since=low).blocked_coverage == coverage(A)
+        assert story.landing_state(since=low).blocked_coverage == coverage(A)
 
     def test_a_block_needs_all_the_failures_that_made_it(self) -> None:
         story = Story()
         fail(story, "abc")
-        low = story.view().low()
+        low = story.landing_state().low()
         assert low is not None
-        assert story.view(since=low).blocked == story.view().blocked
+        assert story.landing_state(since=low).blocked == story.landing_state().blocked
 
     def test_a_block_is_gone_when_all_tables_have_its_range(self) -> None:
         story = Story()
         fail(story, "abc")
-        assert story.view(ledger(covered=A)).blocked == ()
-        assert story.view(ledger(ORDERS, covered=A), ledger(DEAD)).blocked != ()
+        assert story.landing_state(ledger(covered=A)).blocked == ()
+        assert story.landing_state(ledger(ORDERS, covered=A), ledger(DEAD)).blocked != ()
 
     def test_failures_of_a_range_that_has_landed_need_no_log(self) -> None:
         story = Story()
         fail(story, "ab")
-        assert story.view(ledger(covered=A)).low() is None
+        assert story.landing_state(ledger(covered=A)).low() is None
 
 
 class TestBudgets:
@@ -442,69 +444,69 @@ class TestBudgets:
         story = Story()
         story.opens("a", [A])
         story.reports("a", A, blocked="7 rejected")
-        (blocked,) = story.view().blocked
+        (blocked,) = story.landing_state().blocked
         assert (blocked.coverage, blocked.reason) == (coverage(A), "7 rejected")
 
     def test_a_slice_of_several_ranges_over_budget_is_cut_again_before_anything_is_blocked(self) -> None:
         story, both = Story(), [*A, (P1, 0, 5)]
         story.opens("a", [both])
         story.reports("a", both, blocked="7 rejected")
-        view = story.view()
-        assert view.blocked == ()
-        assert view.recut == coverage(both)
+        landing_state = story.landing_state()
+        assert landing_state.blocked == ()
+        assert landing_state.recut == coverage(both)
 
     def test_the_log_is_needed_back_to_a_recut(self) -> None:
         story, both = Story(), [*A, (P1, 0, 5)]
         story.opens("a", [both])
         story.reports("a", both, blocked="7 rejected")
         story.closes("a")
-        low = story.view().low()
+        low = story.landing_state().low()
         assert low is not None
-        assert story.view(since=low).recut == coverage(both)
+        assert story.landing_state(since=low).recut == coverage(both)
 
     def test_a_recut_is_over_when_all_tables_have_its_ranges(self) -> None:
         story, both = Story(), [*A, (P1, 0, 5)]
         story.opens("a", [both])
         story.reports("a", both, blocked="7 rejected")
-        assert story.view(ledger(covered=A)).recut == coverage([(P1, 0, 5)])
+        assert story.landing_state(ledger(covered=A)).recut == coverage([(P1, 0, 5)])
 
     def test_a_raised_budget_unblocks_and_is_kept_for_the_next_plan(self) -> None:
         story = Story()
         story.opens("a", [A])
         story.reports("a", A, blocked="7 rejected")
-        story.opens("hand", say=RAISE_A)
-        view = story.view()
-        assert view.blocked == ()
-        assert view.raised == RAISE_A.raised
+        story.opens("hand", log=RAISE_A)
+        landing_state = story.landing_state()
+        assert landing_state.blocked == ()
+        assert landing_state.raised == RAISE_A.raised
 
     def test_a_raised_budget_begins_the_count_of_failures_anew(self) -> None:
         story = Story()
         fail(story, "abc")
-        story.opens("hand", say=RAISE_A)
+        story.opens("hand", log=RAISE_A)
         fail(story, "de")
-        assert story.view().blocked == ()
+        assert story.landing_state().blocked == ()
 
     def test_the_log_is_needed_back_to_a_raise_until_its_range_has_landed(self) -> None:
         story = Story()
-        story.opens("hand", say=RAISE_A)
+        story.opens("hand", log=RAISE_A)
         story.closes("hand")
-        assert story.view().low() == 0
-        assert story.view(ledger(covered=A)).low() is None
+        assert story.landing_state().low() == 0
+        assert story.landing_state(ledger(covered=A)).low() is None
 
     def test_a_late_report_that_judged_by_the_budget_before_the_raise_blocks_nothing(self) -> None:
         story = Story()
         story.opens("a", [A])
         story.reports("a", A, blocked="7 rejected")
-        story.opens("hand", say=RAISE_A)
+        story.opens("hand", log=RAISE_A)
         story.reports("a", A, blocked="7 rejected")
-        assert story.view().blocked == ()
+        assert story.landing_state().blocked == ()
 
     def test_a_report_that_is_over_the_raised_budget_too_blocks_again(self) -> None:
         story = Story()
-        story.opens("hand", say=RAISE_A)
+        story.opens("hand", log=RAISE_A)
         story.opens("b", [A])
         story.reports("b", A, blocked="70 rejected")
-        assert story.view().blocked_coverage == coverage(A)
+        assert story.landing_state().blocked_coverage == coverage(A)
 
 
 class TestHeldByABlock:
@@ -526,42 +528,42 @@ class TestHeldByABlock:
     @pytest.mark.parametrize("block_first", [True, False])
     def test_a_slice_of_several_partitions_behind_a_block_is_not_accepted(self, block_first: bool) -> None:
         story, _ = self.story(block_first=block_first)
-        view = story.view(*BOTH)
-        assert accepted(view, ORDERS) == accepted(view, DEAD) == []
-        assert reasons(view) == ["it is held by the blocked range of orders[1]"] * 2
+        landing_state = story.landing_state(*BOTH)
+        assert accepted(landing_state, ORDERS) == accepted(landing_state, DEAD) == []
+        assert reasons(landing_state) == ["it is held by the blocked range of orders[1]"] * 2
 
     def test_its_other_partitions_can_be_reported_again(self) -> None:
         story, _ = self.story(block_first=False)
         story.opens("b", [[(P0, 0, 3)]])
         again = story.reports("b", [(P0, 0, 3)])
-        assert accepted(story.view()) == [again]
+        assert accepted(story.landing_state()) == [again]
 
     def test_a_slice_of_the_blocked_partition_alone_waits_staged(self) -> None:
         story = Story()
         story.opens("a", [B, A])
         attempt = story.reports("a", B)
         story.reports("a", A, blocked="too many")
-        assert accepted(story.view()) == [attempt]
+        assert accepted(story.landing_state()) == [attempt]
 
     def test_a_slice_before_the_block_is_accepted(self) -> None:
         story, before = Story(), [(P0, 0, 3), (P1, 0, 3)]
         story.opens("a", [before, [(P1, 3, 9)]])
         story.reports("a", [(P1, 3, 9)], blocked="too many")
         attempt = story.reports("a", before)
-        assert accepted(story.view()) == [attempt]
+        assert accepted(story.landing_state()) == [attempt]
 
     def test_a_table_that_has_the_blocked_range_takes_the_slice(self) -> None:
         story, attempt = self.story(block_first=True)
-        view = story.view(ledger(ORDERS, covered=self.BLOCKED), ledger(DEAD))
-        assert accepted(view, ORDERS) == [attempt]
-        assert accepted(view, DEAD) == []
+        landing_state = story.landing_state(ledger(ORDERS, covered=self.BLOCKED), ledger(DEAD))
+        assert accepted(landing_state, ORDERS) == [attempt]
+        assert accepted(landing_state, DEAD) == []
 
     def test_once_the_block_is_raised_such_slices_are_accepted_again(self) -> None:
         story, _ = self.story(block_first=True)
         raised = Raised(coverage=coverage(self.BLOCKED), budget=Budget(max_records=9, max_ratio=1.0))
-        story.opens("hand", say=Directives(raised=(raised,)))
+        story.opens("hand", log=Directives(raised=(raised,)))
         again = story.reports("a", self.RESTS)
-        assert accepted(story.view()) == [again]
+        assert accepted(story.landing_state()) == [again]
 
 
 class TestLow:
@@ -570,36 +572,36 @@ class TestLow:
         story.opens("a", [A])
         story.reports("a", A)
         story.closes("a")
-        assert story.view(ledger(covered=A)).low() is None
+        assert story.landing_state(ledger(covered=A)).low() is None
 
     def test_an_accepted_slice_needs_its_files(self) -> None:
         story = Story()
         story.opens("a", [A])
         story.reports("a", A)
         story.closes("a")
-        assert story.view().low() == 1
+        assert story.landing_state().low() == 1
 
     def test_a_slice_that_one_table_lacks_is_needed(self) -> None:
         story = Story()
         story.opens("a", [A], tables=(ORDERS, DEAD))
         story.reports("a", A)
         story.closes("a")
-        assert story.view(ledger(ORDERS, covered=A), ledger(DEAD)).low() == 1
+        assert story.landing_state(ledger(ORDERS, covered=A), ledger(DEAD)).low() == 1
 
     def test_an_open_cycle_needs_its_start_unless_it_is_the_one_that_asks(self) -> None:
         story = Story()
         story.opens("a", [A])
-        assert story.view().low() == 0
-        assert story.view().low(without=story.id("a")) is None
+        assert story.landing_state().low() == 0
+        assert story.landing_state().low(without=story.id("a")) is None
 
     def test_a_slice_that_is_about_to_land_is_needed_only_where_it_does_not(self) -> None:
         story = Story()
         story.opens("a", [A], tables=(ORDERS, DEAD))
         attempt = story.reports("a", A)
         story.closes("a")
-        view = story.view(*BOTH)
-        assert view.low(landed={(ORDERS, attempt)}) == 1
-        assert view.low(landed={(ORDERS, attempt), (DEAD, attempt)}) is None
+        landing_state = story.landing_state(*BOTH)
+        assert landing_state.low(landed={(ORDERS, attempt)}) == 1
+        assert landing_state.low(landed={(ORDERS, attempt), (DEAD, attempt)}) is None
 
     def test_reading_from_low_accepts_the_same(self) -> None:
         story = Story()
@@ -608,8 +610,8 @@ class TestLow:
         story.closes("a")
         story.opens("b", [B])
         story.reports("b", B)
-        whole = story.view(ledger(covered=A))
+        whole = story.landing_state(ledger(covered=A))
         low = whole.low()
         assert low is not None
         assert low > 0
-        assert story.view(ledger(covered=A), since=low).accepted == whole.accepted
+        assert story.landing_state(ledger(covered=A), since=low).accepted == whole.accepted

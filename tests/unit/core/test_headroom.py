@@ -119,10 +119,10 @@ def test_the_oldest_unread_offset_is_of_the_slowest_table_and_not_of_what_is_rep
     story = Story()
     story.opens("a", [[(P0, 0, 10)]])
     marks = {P0: Watermark(start=3, stable=20, high=25)}
-    assert oldest_unread(story.view(), marks) == {P0: 3}
+    assert oldest_unread(story.landing_state(), marks) == {P0: 3}
     story.reports("a", [(P0, 0, 10)])
-    assert oldest_unread(story.view(), marks) == {P0: 10}
-    assert oldest_unread(story.view(), {P0: Watermark(start=0, stable=10, high=10)}) == {}
+    assert oldest_unread(story.landing_state(), marks) == {P0: 10}
+    assert oldest_unread(story.landing_state(), {P0: Watermark(start=0, stable=10, high=10)}) == {}
 
 
 def test_the_interval_is_what_the_log_shows_and_the_threshold_the_larger_of_both() -> None:

@@ -17,9 +17,9 @@ from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, Rang
 from airflow_provider_lakecommit.core.planning import (
     SLICE_BYTES,
     Chosen,
-    Limits,
     Missing,
     Watermark,
+    WindowLimits,
     choose,
     cut,
     find_missing,
@@ -27,7 +27,7 @@ from airflow_provider_lakecommit.core.planning import (
     window_of,
     worth_a_look,
 )
-from airflow_provider_lakecommit.core.view import TableLedger, View
+from airflow_provider_lakecommit.core.state import LandingState, TableLedger
 from airflow_provider_lakecommit.exceptions import SourceError
 from tests.support.story import DEAD, ORDERS, P0, P1, P2, STEADY, VOID_EPOCH, Ranges, Story, coverage, ledger, spans
 
@@ -45,7 +45,7 @@ def missing_of(
     story: Story, *ledgers: TableLedger, now: Mapping[SourcePartition, Watermark], claims: Ranges = ()
 ) -> Missing:
     """Partitions that ``now`` does not name are empty."""
-    return find_missing(story.view(*ledgers), {**marks(p0=0, p1=0, p2=0), **now}, coverage(claims))
+    return find_missing(story.landing_state(*ledgers), {**marks(p0=0, p1=0, p2=0), **now}, coverage(claims))
 
 
 def a_missing(**by_tables: Ranges) -> Missing:
@@ -126,11 +126,11 @@ class TestFindMissing:
     def test_a_topic_made_anew_is_an_error(self) -> None:
         anew = SourcePartition("orders", 0, "topic-2")
         with pytest.raises(SourceError, match=r"made anew: .* topic id topic-1, the topic now has id topic-2"):
-            find_missing(Story().view(), {anew: Watermark(start=0, stable=1, high=1)}, Coverage())
+            find_missing(Story().landing_state(), {anew: Watermark(start=0, stable=1, high=1)}, Coverage())
 
     def test_fewer_partitions_than_the_ledger_knows_are_an_error(self) -> None:
         with pytest.raises(SourceError, match="has lost partition 1"):
-            find_missing(Story().view(), marks(p0=10, p2=10), Coverage())
+            find_missing(Story().landing_state(), marks(p0=10, p2=10), Coverage())
 
 
 RANGES = st.tuples(st.integers(0, 30), st.integers(0, 30)).map(lambda ab: OffsetRange(min(ab), max(ab)))
@@ -154,42 +154,42 @@ def whole(ranges: Mapping[tuple[str, ...], Coverage]) -> Coverage:
 
 class TestChoose:
     def test_without_limits_everything_is_taken(self) -> None:
-        chosen = choose(a_missing(orders=A), marks(p0=10), Limits())
+        chosen = choose(a_missing(orders=A), marks(p0=10), WindowLimits())
         assert chosen.ranges == {(ORDERS,): coverage(A)}
         assert chosen.left == 0
 
     def test_a_limit_is_shared_evenly_and_the_rest_goes_to_who_needs_it(self) -> None:
         wanted: Ranges = [(P0, 0, 2), (P1, 0, 100), (P2, 0, 100)]
-        chosen = choose(a_missing(orders=wanted), marks(p0=2, p1=100, p2=100), Limits(max_records=20))
+        chosen = choose(a_missing(orders=wanted), marks(p0=2, p1=100, p2=100), WindowLimits(max_records=20))
         assert chosen.ranges == {(ORDERS,): coverage([(P0, 0, 2), (P1, 0, 9), (P2, 0, 9)])}
         assert chosen.left == 182
 
     def test_a_limit_takes_the_oldest_whatever_table_lacks_it(self) -> None:
         found = a_missing(both=[(P0, 10, 20)], dead=[(P0, 0, 5)])
-        chosen = choose(found, marks(p0=20), Limits(max_records=5))
+        chosen = choose(found, marks(p0=20), WindowLimits(max_records=5))
         assert whole(chosen.ranges) == coverage([(P0, 0, 5)])
 
     def test_a_limit_in_bytes_counts_with_what_a_record_took_so_far(self) -> None:
-        limits = Limits(max_bytes=1000, record_bytes=100)
+        limits = WindowLimits(max_bytes=1000, record_bytes=100)
         assert len(choose(a_missing(orders=[(P0, 0, 50)]), marks(p0=50), limits).spans[0]) == 10
 
     @pytest.mark.parametrize(
         ("limits", "records"),
         [
-            (Limits(), None),
-            (Limits(max_records=7), 7),
-            (Limits(max_bytes=10_240), 10),
-            (Limits(max_bytes=10), 1),
-            (Limits(max_records=7, max_bytes=5 * 1024), 5),
+            (WindowLimits(), None),
+            (WindowLimits(max_records=7), 7),
+            (WindowLimits(max_bytes=10_240), 10),
+            (WindowLimits(max_bytes=10), 1),
+            (WindowLimits(max_records=7, max_bytes=5 * 1024), 5),
         ],
     )
-    def test_the_tighter_limit_counts(self, limits: Limits, records: int | None) -> None:
+    def test_the_tighter_limit_counts(self, limits: WindowLimits, records: int | None) -> None:
         assert limits.window_records == records
 
     @STEADY
     @given(missings(), st.none() | st.integers(1, 90))
     def test_a_window_is_as_full_as_its_limit_allows(self, found: Missing, limit: int | None) -> None:
-        chosen = choose(found, ENDS, Limits(max_records=limit))
+        chosen = choose(found, ENDS, WindowLimits(max_records=limit))
         need = len(found)
         assert len(whole(chosen.ranges)) == (need if limit is None else min(need, limit))
         assert chosen.left == need - len(whole(chosen.ranges))
@@ -197,20 +197,20 @@ class TestChoose:
     @STEADY
     @given(missings(), st.integers(1, 90))
     def test_what_is_left_is_newer_than_what_is_taken(self, found: Missing, limit: int) -> None:
-        taken = whole(choose(found, ENDS, Limits(max_records=limit)).ranges)
+        taken = whole(choose(found, ENDS, WindowLimits(max_records=limit)).ranges)
         left = whole(found.ranges) - taken
         assert all(a.end <= b.start for p in left.parts for a in taken[p] for b in left[p])
 
     @STEADY
     @given(missings(), st.none() | st.integers(1, 90))
     def test_a_range_is_taken_for_the_tables_that_lack_it(self, found: Missing, limit: int | None) -> None:
-        for tables, c in choose(found, ENDS, Limits(max_records=limit)).ranges.items():
+        for tables, c in choose(found, ENDS, WindowLimits(max_records=limit)).ranges.items():
             assert not c - found.ranges[tables]
 
     @STEADY
     @given(missings(), st.integers(3, 90))
     def test_a_limit_starves_no_partition(self, found: Missing, limit: int) -> None:
-        taken = whole(choose(found, ENDS, Limits(max_records=limit)).ranges)
+        taken = whole(choose(found, ENDS, WindowLimits(max_records=limit)).ranges)
         assert set(taken.parts) == set(whole(found.ranges).parts)
 
     def test_explain_says_why_each_end_was_chosen_and_what_is_left(self) -> None:
@@ -218,7 +218,7 @@ class TestChoose:
             ranges={(ORDERS,): coverage([(P0, 0, 90), (P1, 0, 5)])},
             notes={P1: "an open transaction holds it"},
         )
-        chosen = choose(found, marks(p0=90, p1=9, p2=4), Limits(max_records=15))
+        chosen = choose(found, marks(p0=90, p1=9, p2=4), WindowLimits(max_records=15))
         assert chosen.explain == (
             "orders[0]: [0, 10) for shop.orders; the window's limit of 15 records leaves 80",
             "orders[1]: [0, 5) for shop.orders; an open transaction holds it",
@@ -226,66 +226,66 @@ class TestChoose:
         )
 
     def test_explain_names_the_last_stable_offset(self) -> None:
-        chosen = choose(a_missing(orders=A), marks(p0=10), Limits())
+        chosen = choose(a_missing(orders=A), marks(p0=10), WindowLimits())
         assert chosen.explain == ("orders[0]: [0, 10) for shop.orders; up to the last stable offset 10",)
 
 
-def cut_of(chosen: Chosen, limits: Limits, view: View | None = None) -> tuple[Slice, ...]:
-    return cut(chosen, view or Story().view(), limits, landing="orders", lane=LIVE, spec_version="s1")
+def cut_of(chosen: Chosen, limits: WindowLimits, landing_state: LandingState | None = None) -> tuple[Slice, ...]:
+    return cut(chosen, landing_state or Story().landing_state(), limits, landing="orders", lane=LIVE, spec_version="s1")
 
 
 def chosen_of(ranges: Ranges) -> Chosen:
     return Chosen(ranges={(ORDERS,): coverage(ranges)}, left=0, explain=())
 
 
-def over_budget(ranges: Ranges, **more: Directives) -> View:
+def over_budget(ranges: Ranges, **more: Directives) -> LandingState:
     story = Story()
     story.opens("a", [ranges])
     story.reports("a", ranges, blocked="too many")
     story.opens("hand", **more)
-    return story.view()
+    return story.landing_state()
 
 
-LIMITS = st.builds(Limits, groups=st.integers(1, 4), slice_records=st.integers(1, 12))
+LIMITS = st.builds(WindowLimits, groups=st.integers(1, 4), slice_records=st.integers(1, 12))
 
 
 class TestCut:
     def test_full_slices_are_cut_by_records_and_the_rest_follows(self) -> None:
-        slices = cut_of(chosen_of([(P0, 0, 25)]), Limits(slice_records=10))
+        slices = cut_of(chosen_of([(P0, 0, 25)]), WindowLimits(slice_records=10))
         assert [s.spans for s in slices] == [spans([(P0, a, b)]) for a, b in [(0, 10), (10, 20), (20, 25)]]
 
     def test_small_rests_of_a_group_share_a_slice(self) -> None:
-        slices = cut_of(chosen_of([(P0, 0, 3), (P1, 0, 3), (P2, 0, 3)]), Limits(slice_records=10))
+        slices = cut_of(chosen_of([(P0, 0, 3), (P1, 0, 3), (P2, 0, 3)]), WindowLimits(slice_records=10))
         assert [s.spans for s in slices] == [spans([(P0, 0, 3), (P1, 0, 3), (P2, 0, 3)])]
 
     def test_rests_of_two_groups_share_none(self) -> None:
-        slices = cut_of(chosen_of([(P0, 0, 3), (P1, 0, 3), (P2, 0, 3)]), Limits(groups=2, slice_records=10))
+        slices = cut_of(chosen_of([(P0, 0, 3), (P1, 0, 3), (P2, 0, 3)]), WindowLimits(groups=2, slice_records=10))
         assert [(s.group, s.spans) for s in slices] == [
             (0, spans([(P0, 0, 3), (P2, 0, 3)])),
             (1, spans([(P1, 0, 3)])),
         ]
 
     def test_two_ranges_of_one_partition_share_none(self) -> None:
-        slices = cut_of(chosen_of([(P0, 0, 3), (P0, 50, 53)]), Limits(slice_records=10))
+        slices = cut_of(chosen_of([(P0, 0, 3), (P0, 50, 53)]), WindowLimits(slice_records=10))
         assert [s.spans for s in slices] == [spans([(P0, 0, 3)]), spans([(P0, 50, 53)])]
 
     def test_the_older_range_of_a_partition_comes_first_also_when_it_is_a_small_rest(self) -> None:
-        slices = cut_of(chosen_of([(P0, 1000, 1003), (P0, 2000, 2040)]), Limits(slice_records=10))
+        slices = cut_of(chosen_of([(P0, 1000, 1003), (P0, 2000, 2040)]), WindowLimits(slice_records=10))
         assert slices[0].spans == spans([(P0, 1000, 1003)])
 
     def test_partitions_take_turns_so_that_a_cut_off_tail_is_the_newest_of_each(self) -> None:
-        slices = cut_of(chosen_of([(P0, 0, 20), (P1, 500, 520)]), Limits(slice_records=10))
+        slices = cut_of(chosen_of([(P0, 0, 20), (P1, 500, 520)]), WindowLimits(slice_records=10))
         assert [s.spans[0].range.start for s in slices] == [0, 500, 10, 510]
 
     def test_estimated_bytes_make_slices_smaller(self) -> None:
-        limits = Limits(slice_records=1000, record_bytes=SLICE_BYTES // 10)
+        limits = WindowLimits(slice_records=1000, record_bytes=SLICE_BYTES // 10)
         assert [len(s) for s in cut_of(chosen_of([(P0, 0, 20)]), limits)] == [10, 10]
 
     def test_a_record_larger_than_a_slice_makes_a_slice_of_one(self) -> None:
-        assert Limits(record_bytes=SLICE_BYTES * 2).per_slice(P0) == 1
+        assert WindowLimits(record_bytes=SLICE_BYTES * 2).per_slice(P0) == 1
 
     def test_partitions_of_other_sizes_are_cut_by_their_own(self) -> None:
-        limits = Limits(slice_records=8, record_bytes=1, sizes={P0: SLICE_BYTES // 2, P1: SLICE_BYTES // 4})
+        limits = WindowLimits(slice_records=8, record_bytes=1, sizes={P0: SLICE_BYTES // 2, P1: SLICE_BYTES // 4})
         slices = cut_of(chosen_of([(P0, 0, 3), (P1, 0, 6), (P2, 0, 9)]), limits)
         assert sorted(s.spans for s in slices) == sorted(
             # Two rests of half a slice each go together, one of an eighth does not fit in any more.
@@ -294,20 +294,22 @@ class TestCut:
         )
 
     def test_a_partition_that_seems_to_have_small_records_is_cut_as_the_others(self) -> None:
-        assert Limits(record_bytes=SLICE_BYTES // 4, sizes={P0: 1}).per_slice(P0) == 4
+        assert WindowLimits(record_bytes=SLICE_BYTES // 4, sizes={P0: 1}).per_slice(P0) == 4
 
     @pytest.mark.parametrize(
         ("records", "limits", "worth"),
         [
-            (256, Limits(), False),
-            (257, Limits(), True),
-            (10_000, Limits(record_bytes=1 << 20), False),
-            (49_999, Limits(record_bytes=1000), False),
-            (50_000, Limits(record_bytes=1000), True),
-            (10_000, Limits(slice_records=100), False),
+            (256, WindowLimits(), False),
+            (257, WindowLimits(), True),
+            (10_000, WindowLimits(record_bytes=1 << 20), False),
+            (49_999, WindowLimits(record_bytes=1000), False),
+            (50_000, WindowLimits(record_bytes=1000), True),
+            (10_000, WindowLimits(slice_records=100), False),
         ],
     )
-    def test_sizes_matter_only_where_a_slice_could_be_too_big(self, records: int, limits: Limits, worth: bool) -> None:
+    def test_sizes_matter_only_where_a_slice_could_be_too_big(
+        self, records: int, limits: WindowLimits, worth: bool
+    ) -> None:
         assert worth_a_look(a_missing(orders=[(P0, 0, records)]).coverage, limits) is worth
 
     def test_a_mean_size_is_that_of_all_records_whose_size_is_known(self) -> None:
@@ -317,13 +319,13 @@ class TestCut:
 
     def test_what_was_over_budget_together_is_tried_alone(self) -> None:
         both: Ranges = [(P0, 0, 3), (P1, 0, 3)]
-        slices = cut_of(chosen_of([*both, (P2, 0, 3)]), Limits(slice_records=10), over_budget(both))
+        slices = cut_of(chosen_of([*both, (P2, 0, 3)]), WindowLimits(slice_records=10), over_budget(both))
         assert sorted(s.spans for s in slices) == [spans([(p, 0, 3)]) for p in (P0, P1, P2)]
 
     def test_a_raised_budget_goes_with_the_slices_it_is_for(self) -> None:
         raised = Directives(raised=(Raised(coverage=coverage([(P0, 0, 3)]), budget=NEVER),))
-        view = over_budget([(P0, 0, 3)], say=raised)
-        slices = cut_of(chosen_of([(P0, 0, 6), (P1, 0, 3)]), Limits(slice_records=10), view)
+        landing_state = over_budget([(P0, 0, 3)], log=raised)
+        slices = cut_of(chosen_of([(P0, 0, 6), (P1, 0, 3)]), WindowLimits(slice_records=10), landing_state)
         assert {s.spans: s.budget for s in slices} == {
             spans([(P0, 0, 3)]): NEVER,
             spans([(P0, 3, 6), (P1, 0, 3)]): None,
@@ -331,18 +333,18 @@ class TestCut:
 
     def test_of_two_raised_budgets_the_newer_one_counts(self) -> None:
         first, second = (Raised(coverage=coverage(A), budget=Budget(max_records=n, max_ratio=1.0)) for n in (5, 50))
-        view = over_budget(A, say=Directives(raised=(first, second)))
-        (of,) = cut_of(chosen_of(A), Limits(slice_records=10), view)
+        landing_state = over_budget(A, log=Directives(raised=(first, second)))
+        (of,) = cut_of(chosen_of(A), WindowLimits(slice_records=10), landing_state)
         assert of.budget == second.budget
 
     def test_the_epoch_is_part_of_every_identity(self) -> None:
-        chosen, now = chosen_of(A), Story().view(ledger(epoch=VOID_EPOCH))
-        (before,), (after,) = cut_of(chosen, Limits()), cut_of(chosen, Limits(), now)
+        chosen, now = chosen_of(A), Story().landing_state(ledger(epoch=VOID_EPOCH))
+        (before,), (after,) = cut_of(chosen, WindowLimits()), cut_of(chosen, WindowLimits(), now)
         assert before.slice_id != after.slice_id
 
     @STEADY
     @given(missings(), LIMITS)
-    def test_slices_are_disjoint_and_together_what_was_chosen(self, found: Missing, limits: Limits) -> None:
+    def test_slices_are_disjoint_and_together_what_was_chosen(self, found: Missing, limits: WindowLimits) -> None:
         slices = cut_of(choose(found, ENDS, limits), limits)
         for tables, c in found.ranges.items():
             mine = [s for s in slices if s.tables == tables]
@@ -351,14 +353,14 @@ class TestCut:
 
     @STEADY
     @given(missings(), LIMITS)
-    def test_no_slice_is_larger_than_asked_for_or_of_two_groups(self, found: Missing, limits: Limits) -> None:
+    def test_no_slice_is_larger_than_asked_for_or_of_two_groups(self, found: Missing, limits: WindowLimits) -> None:
         for s in cut_of(choose(found, ENDS, limits), limits):
             assert 0 < len(s) <= limits.slice_records
             assert {span.partition.partition % limits.groups for span in s.spans} == {s.group}
 
     @STEADY
     @given(missings(), LIMITS)
-    def test_no_slice_comes_before_an_older_one_of_its_partition(self, found: Missing, limits: Limits) -> None:
+    def test_no_slice_comes_before_an_older_one_of_its_partition(self, found: Missing, limits: WindowLimits) -> None:
         slices = cut_of(choose(found, ENDS, limits), limits)
         for p in (P0, P1, P2):
             one = [s.spans[0].range.start for s in slices if len(s.spans) == 1 and s.spans[0].partition == p]
@@ -366,17 +368,19 @@ class TestCut:
 
     @STEADY
     @given(missings(), LIMITS)
-    def test_the_same_inputs_cut_the_same_slices_under_different_ids(self, found: Missing, limits: Limits) -> None:
+    def test_the_same_inputs_cut_the_same_slices_under_different_ids(
+        self, found: Missing, limits: WindowLimits
+    ) -> None:
         slices = cut_of(choose(found, ENDS, limits), limits)
         shuffled = Missing(ranges=dict(reversed(found.ranges.items())))
         assert cut_of(choose(shuffled, ENDS, limits), limits) == slices
         assert len({s.slice_id for s in slices}) == len(slices)
 
     def test_the_window_is_named_by_what_is_read_and_under_which_epochs(self) -> None:
-        def name(ranges: Ranges, view: View, spec: str = "s1", lane: str = LIVE) -> UUID:
-            return window_of(chosen_of(ranges), view, landing="orders", lane=lane, spec_version=spec)
+        def name(ranges: Ranges, landing_state: LandingState, spec: str = "s1", lane: str = LIVE) -> UUID:
+            return window_of(chosen_of(ranges), landing_state, landing="orders", lane=lane, spec_version=spec)
 
-        now = Story().view()
+        now = Story().landing_state()
         same, others = name(A, now), [name([(P0, 0, 9)], now), name(A, now, spec="s2"), name(A, now, lane="b")]
         assert same == name([(P0, 5, 10), (P0, 0, 5)], now)
-        assert same not in [*others, name(A, Story().view(ledger(epoch=VOID_EPOCH)))]
+        assert same not in [*others, name(A, Story().landing_state(ledger(epoch=VOID_EPOCH)))]

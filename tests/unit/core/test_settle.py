@@ -19,7 +19,7 @@ from airflow_provider_lakecommit.core.settle import (
     settle,
     valid_through,
 )
-from airflow_provider_lakecommit.core.view import AcceptedSlice, TableLedger
+from airflow_provider_lakecommit.core.state import AcceptedSlice, TableLedger
 from tests.support.story import (
     DEAD,
     NOON,
@@ -218,7 +218,7 @@ class TestPassedByAll:
         story.opens("a", [[(P0, 0, 10)], [(P0, 10, 20)]], tables=(ORDERS, DEAD))
         story.reports("a", [(P0, 0, 10)], files=files)
         story.reports("a", [(P0, 10, 20)], files=files)
-        return passed_by_all(story.view(*ledgers))
+        return passed_by_all(story.landing_state(*ledgers))
 
     def test_a_table_has_passed_what_the_other_one_has(self) -> None:
         data = ledger(covered=[(P0, 0, 10)])
@@ -244,7 +244,7 @@ class TestValidThrough:
         return story
 
     def through(self, story: Story, reached: dict[SourcePartition, int]) -> datetime | None:
-        return valid_through(story.view().cycles.values(), reached)
+        return valid_through(story.landing_state().cycles.values(), reached)
 
     def test_it_is_when_the_newest_reached_ends_were_asked_for(self) -> None:
         story = self.story({P0: 5}, {P0: 10}, {P0: 15})

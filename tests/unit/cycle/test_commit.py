@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_lakecommit.committer.desk import Committer, Errand
+from airflow_provider_lakecommit.committer.executor import Committer, TableTask
 from airflow_provider_lakecommit.cycle import commit
 from airflow_provider_lakecommit.cycle.commit import TableCommits
 from airflow_provider_lakecommit.exceptions import CatalogError, ClosedError, ControlTopicError, TableError
@@ -35,18 +35,18 @@ class Landing:
         patch.setattr(commit, "TablePublisher", self.publisher)
         patch.setattr(commit, "own_cycle", lambda *_: SimpleNamespace(complete=self.complete))
         self.complete = False
-        rim: Any = SimpleNamespace(
+        session: Any = SimpleNamespace(
             landing=SimpleNamespace(name="rows", tables=(DATA, DEAD)),
             lane="live",
             key=lambda name: name,
-            look=self.look,
-            say=lambda _: None,
+            read_state=self.read_state,
+            log=lambda _: None,
         )
-        self.commits = TableCommits(rim=rim, ticket=SimpleNamespace(commit_id=None))  # type: ignore[arg-type]
+        self.commits = TableCommits(session=session, ticket=SimpleNamespace(commit_id=None))  # type: ignore[arg-type]
 
     def run(self, *stages: Any) -> TableCommits:
         async def go() -> None:
-            async with Committer(stages=stages) as committer:
+            async with Committer(interceptors=stages) as committer:
                 await asyncio.wait_for(self.commits.run(committer), 60)
 
         asyncio.run(go())
@@ -76,7 +76,7 @@ class Landing:
 
         return SimpleNamespace(table=table, run=run)
 
-    def look(self, ledgers: Any) -> Any:
+    def read_state(self, ledgers: Any) -> Any:
         self.steps.append("look")
         if self.log_away:
             raise self.log_away
@@ -85,7 +85,7 @@ class Landing:
 
 @pytest.fixture
 def landing(monkeypatch: pytest.MonkeyPatch) -> Landing:
-    monkeypatch.setattr(commit, "PATIENCE", 30.0)
+    monkeypatch.setattr(commit, "NEXT_TABLE_AFTER", 30.0)
     return Landing(monkeypatch)
 
 
@@ -119,13 +119,13 @@ def test_a_table_that_fails_does_not_stop_the_other_and_is_named(landing: Landin
 def test_a_table_that_hangs_does_not_hold_up_the_other(
     landing: Landing, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(commit, "PATIENCE", 0.01)
+    monkeypatch.setattr(commit, "NEXT_TABLE_AFTER", 0.01)
     landing.hangs[f"{step} {DATA}"] = threading.Event()
     done = landing.run()
     assert done.published == (DATA, DEAD)
     assert landing.steps.index(f"publish {DEAD}") > landing.steps.index(f"{step} {DATA}")
     assert landing.whole[DEAD] is (step == "publish")
-    assert {t.table for t in (done.look or landing.look(())).ledgers} == {DATA, DEAD}
+    assert {t.table for t in (done.folded or landing.read_state(())).ledgers} == {DATA, DEAD}
     done.check()
 
 
@@ -167,8 +167,8 @@ def test_what_is_no_error_of_ours_is_raised_first_and_nothing_is_begun_after_it(
 
 
 def test_work_that_was_cancelled_behind_our_back_has_failed(landing: Landing) -> None:
-    async def gone(errand: Errand, go_on: Callable[[], Awaitable[Any]]) -> Any:
-        if errand.about.name == DEAD:  # type: ignore[attr-defined]
+    async def gone(task: TableTask, go_on: Callable[[], Awaitable[Any]]) -> Any:
+        if task.about.name == DEAD:  # type: ignore[attr-defined]
             raise asyncio.CancelledError
         return await go_on()
 

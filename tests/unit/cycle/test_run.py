@@ -43,7 +43,7 @@ def outcome(
     written: Written | None = None,
     left: int = 0,
     released: int = 0,
-    held: str | None = None,
+    refused: str | None = None,
     **closed: Any,
 ) -> CycleOutcome:
     """A cycle that did all it planned, but for what is given."""
@@ -57,8 +57,8 @@ def outcome(
         ends={P: 10},
         asked_at=NOON,
         left=left,
-        reason=None if held is None else f"{held}: something",
-        held=held,
+        reason=None if refused is None else f"{refused}: something",
+        refused=refused,
     )
     ticket = CycleTicket(landing="orders", lane="live", commit_id=UUID(int=1), slot=0, partition=0, read_from=0)
     return CycleOutcome(
@@ -85,8 +85,8 @@ def outcome(
         (outcome(released=1), False),
         (outcome(slices=(), released=1), False),
         (outcome(slices=(), left=3), True),
-        (outcome(slices=(), left=3, held="stalled"), False),
-        (outcome(slices=(), held="stalled"), True),
+        (outcome(slices=(), left=3, refused="stalled"), False),
+        (outcome(slices=(), refused="stalled"), True),
     ],
 )
 def test_a_run_ends_when_everything_that_was_planned_is_done_and_nothing_became_free(
@@ -160,18 +160,18 @@ def test_a_run_of_several_cycles_holds_all_their_snapshots_and_the_state_of_the_
 
 
 def test_a_window_is_put_off_where_there_was_something_to_read_or_nobody_could_tell() -> None:
-    plan = outcome(slices=(), held="catalog away").opened.plan
-    assert not plan.put_off
-    assert replace(plan, left=1).put_off
-    assert replace(plan, ends={}).put_off
-    assert not replace(plan, ends={}, held=None).put_off
+    plan = outcome(slices=(), refused="catalog away").opened.plan
+    assert not plan.deferred
+    assert replace(plan, left=1).deferred
+    assert replace(plan, ends={}).deferred
+    assert not replace(plan, ends={}, refused=None).deferred
 
 
 def test_a_run_that_ends_without_a_window_says_what_held_it() -> None:
-    held = RunOutcome.of("orders", [outcome(slices=(), left=3, held="stalled", published=())])
-    assert held.held == "stalled: something"
-    assert str(held).endswith("; no window was planned: stalled: something")
-    assert RunOutcome.of("orders", [outcome(slices=(), left=3, held="stalled"), outcome()]).held is None
+    refused = RunOutcome.of("orders", [outcome(slices=(), left=3, refused="stalled", published=())])
+    assert refused.refused == "stalled: something"
+    assert str(refused).endswith("; no window was planned: stalled: something")
+    assert RunOutcome.of("orders", [outcome(slices=(), left=3, refused="stalled"), outcome()]).refused is None
 
 
 def test_a_run_that_ends_says_what_it_left_what_is_blocked_and_what_waits() -> None:

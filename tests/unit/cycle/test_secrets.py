@@ -59,28 +59,28 @@ def test_a_catalog_that_hands_out_nothing_is_not_asked() -> None:
     def connect(*_: object, **__: object) -> Vendor:
         raise AssertionError("asked")
 
-    secrets = secrets_for(Tables(OWN, connect=connect), KAFKA, [job_of(("rows", "dead"), ())], say=print)
+    secrets = secrets_for(Tables(OWN, connect=connect), KAFKA, [job_of(("rows", "dead"), ())], log=print)
     assert (secrets.kafka, secrets.io, secrets.tables) == (KAFKA, OWN, {})
 
 
 def test_each_table_gets_its_own_anew_each_time_and_only_those_that_are_written() -> None:
     made, tables = vendor()
     jobs = [job_of(("rows", "plain"), ("rows", "dead")), job_of(("rows", "dead"), ("rows", "dead"))]
-    secrets = secrets_for(tables, KAFKA, jobs, say=print)
+    secrets = secrets_for(tables, KAFKA, jobs, log=print)
     assert made.asked == ["dead", "rows"]
     assert {name: storage.properties["s3.session-token"] for name, storage in secrets.tables.items()} == {
         "dead": "dead 1",
         "rows": "rows 2",
     }
     assert secrets.io_of("plain") == OWN
-    assert secrets_for(tables, KAFKA, jobs[:1], say=print).io_of("rows") == {**OWN, "s3.session-token": "rows 3"}
+    assert secrets_for(tables, KAFKA, jobs[:1], log=print).io_of("rows") == {**OWN, "s3.session-token": "rows 3"}
 
 
 def test_keys_that_are_about_to_expire_are_an_error_that_may_pass_and_says_what_helps() -> None:
     soon = int((time.time() + LEAST_SECONDS / 2) * 1000)
     _, tables = vendor(**{"s3.session-token-expires-at-ms": str(soon)})
     with pytest.raises(CatalogError, match=r"of table rows that expire at .* UTC, in \d+ s: no job begins") as caught:
-        secrets_for(tables, KAFKA, [job_of(("rows",), ("rows",))], say=print)
+        secrets_for(tables, KAFKA, [job_of(("rows",), ("rows",))], log=print)
     assert "rows 1" not in str(caught.value)
 
 
@@ -93,9 +93,9 @@ def test_a_catalog_that_is_away_is_missed_for_its_keys_and_not_for_settings_of_o
     tables, jobs = Tables(OWN, connect=connect), [job_of(("rows",), ("rows",), keys=keys)]
     if keys:
         with pytest.raises(CatalogError, match="nobody is there"):
-            secrets_for(tables, KAFKA, jobs, say=said.append)
+            secrets_for(tables, KAFKA, jobs, log=said.append)
     else:
-        assert secrets_for(tables, KAFKA, jobs, say=said.append).io_of("rows") == OWN
+        assert secrets_for(tables, KAFKA, jobs, log=said.append).io_of("rows") == OWN
         (line,) = said
         assert line.startswith("table rows is written with the storage properties of the connection alone: catalog")
 

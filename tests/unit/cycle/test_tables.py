@@ -15,18 +15,18 @@ from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrd
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import LongType, NestedField
 
-from airflow_provider_lakecommit.cycle.rim import Rim
+from airflow_provider_lakecommit.cycle.session import LandingSession
 from airflow_provider_lakecommit.cycle.tables import table_of
 from airflow_provider_lakecommit.exceptions import SpecError, TableError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.landing import Landing
 
 
-def rim_of(properties: dict[str, str], **more: Any) -> Rim:
-    """As much of a rim as making a table needs."""
+def rim_of(properties: dict[str, str], **more: Any) -> LandingSession:
+    """As much of a session as making a table needs."""
     landing = Landing(name="orders", topics="orders", table="shop.orders", **more)
     tables = Tables(properties, "test")
-    return cast("Rim", SimpleNamespace(landing=landing, tables=tables, say=lambda _text: None, new_id=uuid4))
+    return cast("LandingSession", SimpleNamespace(landing=landing, tables=tables, log=lambda _text: None, new_id=uuid4))
 
 
 def create(kind: str, **properties: str) -> dict[str, Any]:
@@ -58,21 +58,23 @@ def test_a_table_that_cannot_be_filled_is_not_made(
 
 
 def test_a_table_of_every_type_is_made(catalog: Catalog, catalog_properties: dict[str, str]) -> None:
-    rim = rim_of(catalog_properties, create=create("map<uuid, list<fixed[2]>>"), encodings={"c.value.element": "hex"})
-    assert table_of(rim, "shop.orders", dry=True).schema() == table_of(rim, "shop.orders").schema()
+    session = rim_of(
+        catalog_properties, create=create("map<uuid, list<fixed[2]>>"), encodings={"c.value.element": "hex"}
+    )
+    assert table_of(session, "shop.orders", dry=True).schema() == table_of(session, "shop.orders").schema()
     assert catalog.load_table("shop.orders").format_version == 2
 
 
 def test_a_table_is_made_with_the_sort_order_that_is_stated(
     catalog: Catalog, catalog_properties: dict[str, str]
 ) -> None:
-    rim = rim_of(catalog_properties, create={**create("string"), "sort_order": ["c desc", "bucket(4, id)"]})
+    session = rim_of(catalog_properties, create={**create("string"), "sort_order": ["c desc", "bucket(4, id)"]})
     order = SortOrder(
         SortField(2, IdentityTransform(), SortDirection.DESC, NullOrder.NULLS_LAST),
         SortField(1, BucketTransform(4), SortDirection.ASC, NullOrder.NULLS_FIRST),
     )
-    assert table_of(rim, "shop.orders", dry=True).sort_order() == order
-    assert table_of(rim, "shop.orders").sort_order() == order
+    assert table_of(session, "shop.orders", dry=True).sort_order() == order
+    assert table_of(session, "shop.orders").sort_order() == order
     assert catalog.load_table("shop.orders").sort_order() == order
     dead = rim_of(catalog_properties, create=create("string"), dead_letter_table="shop.dead")
     assert table_of(dead, "shop.dead").sort_order().is_unsorted
@@ -82,9 +84,9 @@ def test_a_table_is_made_with_the_sort_order_that_is_stated(
 def test_what_a_row_has_many_of_neither_parts_nor_sorts(
     catalog: Catalog, catalog_properties: dict[str, str], key: str
 ) -> None:
-    rim = rim_of(catalog_properties, create={**create("list<struct<a: long>>"), key: ["c.element.a"]})
+    session = rim_of(catalog_properties, create={**create("list<struct<a: long>>"), key: ["c.element.a"]})
     with pytest.raises(SpecError, match=rf"create\.{key}: 'c\.element\.a': column .* is within a list or map"):
-        table_of(rim, "shop.orders")
+        table_of(session, "shop.orders")
     assert not catalog.table_exists("shop.orders")
 
 

@@ -9,14 +9,14 @@ from uuid import UUID
 
 import pytest
 
-from airflow_provider_lakecommit.committer.summary import Account, Kind, SnapshotRecord
+from airflow_provider_lakecommit.committer.summary import Account, SnapshotKind, SnapshotRecord
 from airflow_provider_lakecommit.core.model import ControlPosition, Counts, LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
 from airflow_provider_lakecommit.cycle.verify import (
     AddedFile,
     Finding,
     LandingSnapshot,
-    Level,
+    Severity,
     TableHistory,
     check_landing,
     check_table,
@@ -53,7 +53,7 @@ def snapshot(
     covered: Coverage,
     ranges: Coverage | None = None,
     *,
-    kind: Kind = Kind.APPEND,
+    kind: SnapshotKind = SnapshotKind.APPEND,
     rows: int | None = None,
     files: Iterable[AddedFile] | None = None,
     account: Account | None = None,
@@ -83,7 +83,7 @@ def snapshot(
     )
 
 
-ORIGIN = snapshot(1, Coverage(), kind=Kind.ORIGIN)
+ORIGIN = snapshot(1, Coverage(), kind=SnapshotKind.ORIGIN)
 FIRST = snapshot(2, cover((P0, 0, 10)), cover((P0, 0, 10)))
 SECOND = snapshot(3, cover((P0, 0, 15), (P1, 0, 4)), cover((P0, 10, 15), (P1, 0, 4)))
 
@@ -120,7 +120,7 @@ def test_totals_are_of_one_landing() -> None:
         ),
         (snapshot(2, cover((P0, 0, 10)), cover((P0, 0, 9))), "gained orders[0] [0, 10), the snapshot says"),
         (
-            snapshot(2, cover((P0, 0, 10)), Coverage(), kind=Kind.CARRY),
+            snapshot(2, cover((P0, 0, 10)), Coverage(), kind=SnapshotKind.CARRY),
             "gained orders[0] [0, 10), the snapshot says nothing",
         ),
         (snapshot(2, cover((P0, 2, 10)), cover((P0, 2, 10))), "has a hole: orders[0] is landed to 0 and in [2, 10)"),
@@ -144,7 +144,7 @@ def test_a_snapshot_that_does_not_add_up_is_wrong(broken: LandingSnapshot, told:
     found = check_landing(LANDING, [history(ORIGIN, broken)])
     assert told in texts(found)
     assert {f.snapshot_id for f in found} == {2}
-    assert {f.level for f in found} == {Level.WRONG}
+    assert {f.level for f in found} == {Severity.WRONG}
 
 
 def test_a_range_that_was_landed_before_is_landed_twice() -> None:
@@ -156,9 +156,9 @@ def test_a_range_that_was_landed_before_is_landed_twice() -> None:
 
 def test_a_ledger_that_loses_ranges_is_wrong_unless_a_person_set_it() -> None:
     assert "lost orders[0] [5, 10)" in texts(
-        check_table(history(ORIGIN, FIRST, snapshot(3, cover((P0, 0, 5)), kind=Kind.EPOCH)))
+        check_table(history(ORIGIN, FIRST, snapshot(3, cover((P0, 0, 5)), kind=SnapshotKind.EPOCH)))
     )
-    assert texts(check_table(history(ORIGIN, FIRST, snapshot(3, cover((P0, 0, 5)), kind=Kind.INIT)))) == ""
+    assert texts(check_table(history(ORIGIN, FIRST, snapshot(3, cover((P0, 0, 5)), kind=SnapshotKind.INIT)))) == ""
 
 
 def test_gaps_filtered_rejected_and_skipped_records_make_up_a_span() -> None:

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_lakecommit.doctor.executor import executor
-from airflow_provider_lakecommit.doctor.finding import Finding, Level, looked
+from airflow_provider_lakecommit.doctor.finding import CheckResult, Level, looked
 from airflow_provider_lakecommit.doctor.host import installed_versions, java, memory, versions
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.spark.probe import local_view
 
 
-def wrong(found: list[Finding]) -> list[tuple[str, str]]:
+def wrong(found: list[CheckResult]) -> list[tuple[str, str]]:
     return [(f.check, f.level.value) for f in found if f.level is not Level.OK]
 
 
@@ -98,7 +98,7 @@ def test_storage_that_a_task_cannot_use_fails_and_one_that_was_not_tried_is_said
 
 
 def test_a_look_that_ends_in_an_error_is_a_finding_after_those_before_it() -> None:
-    def look() -> list[Finding]:
+    def look() -> list[CheckResult]:
         raise TableError("it is gone")
 
     (found,) = looked("table x", look)

@@ -16,7 +16,13 @@ from typing import Any
 import pytest
 
 from airflow_provider_lakecommit.engines.connect import ConnectEngine
-from airflow_provider_lakecommit.engines.connect_client import ConnectClient, ConnectError, ConnectUrl, Kind, one_line
+from airflow_provider_lakecommit.engines.connect_client import (
+    ConnectClient,
+    ConnectUrl,
+    FailureKind,
+    SparkConnectError,
+    one_line,
+)
 from airflow_provider_lakecommit.engines.connect_protocol import MESSAGES, METHODS, message
 from airflow_provider_lakecommit.engines.connect_task import command
 from airflow_provider_lakecommit.engines.package import package_digest, package_zip
@@ -134,7 +140,7 @@ def test_a_session_that_the_server_closed_is_followed_by_the_next(monkeypatch: p
     def settings(client: ConnectClient, *keys: str) -> dict[str, str]:
         asked.append(client.session_id)
         if len(asked) < 3:
-            raise ConnectError(Kind.SESSION_OVER, "closed")
+            raise SparkConnectError(FailureKind.SESSION_OVER, "closed")
         return dict.fromkeys(keys, "there")
 
     monkeypatch.setattr(ConnectClient, "settings", settings)

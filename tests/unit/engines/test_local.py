@@ -79,7 +79,7 @@ def test_folders_of_killed_processes_are_removed_and_those_of_living_ones_are_no
 
 
 def test_a_job_without_a_session_is_an_error_and_closing_is_none() -> None:
-    spark = LocalSpark(SparkSection({}), say=lambda _: None, on_start=lambda: None)
+    spark = LocalSpark(SparkSection({}), log=lambda _: None, on_start=lambda: None)
     with pytest.raises(SparkJobError, match="not started"):
         spark.run(None, Secrets(kafka={}, io={}))  # type: ignore[arg-type]
     spark.stop()

@@ -37,13 +37,15 @@ def cycle_of(name: ProcessName, dag: str = CLI) -> Cycle:
 
 
 def test_the_own_process_lives_and_its_cycles_are_not_dead() -> None:
-    who = identity(RUN, 3)
-    assert not is_dead(Cycle(commit_id=uuid4(), dag=who.dag, run=who.run, number=who.number, slot=0))
-    assert who.number == 3
+    run_identity = identity(RUN, 3)
+    assert not is_dead(
+        Cycle(commit_id=uuid4(), dag=run_identity.dag_id, run=run_identity.run_id, number=run_identity.number, slot=0)
+    )
+    assert run_identity.number == 3
 
 
 def test_runs_of_one_process_have_different_names() -> None:
-    assert identity(uuid4()).run != identity(uuid4()).run
+    assert identity(uuid4()).run_id != identity(uuid4()).run_id
 
 
 def test_another_living_process_is_not_dead(child: subprocess.Popen[bytes]) -> None:

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from airflow_provider_lakecommit.cli.infer_schema import rejected, to_yaml
 from airflow_provider_lakecommit.formats.decode_json import JsonDecoder
-from airflow_provider_lakecommit.formats.infer import Column, infer
-from airflow_provider_lakecommit.formats.sampled import observe
+from airflow_provider_lakecommit.formats.infer import InferredColumn, infer
+from airflow_provider_lakecommit.formats.sampled import sample_values
 from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec
 from airflow_provider_lakecommit.landing import Landing
 from tests.support.story import STEADY
@@ -29,13 +29,13 @@ def sample(*values: Any) -> Sample:
     ]
 
 
-def columns(*values: Any, examples: bool = False) -> dict[str, Column]:
-    return {c.name: c for c in infer(observe(sample(*values)), examples=examples)}
+def columns(*values: Any, examples: bool = False) -> dict[str, InferredColumn]:
+    return {c.name: c for c in infer(sample_values(sample(*values)), examples=examples)}
 
 
 def printed(taken: Sample, tmp_path: Path) -> tuple[Landing, str]:
     """The landing that is read back from what is printed."""
-    found = observe(taken)
+    found = sample_values(taken)
     inferred = infer(found)
     text = "\n".join(to_yaml(["my topic/1"], None, found, inferred, rejected(taken, inferred, examples=False)))
     path = tmp_path / "printed.yaml"
@@ -64,7 +64,7 @@ def test_what_the_printed_schema_refuses_is_what_was_told(
     tmp_path_factory: pytest.TempPathFactory, values: list[Any]
 ) -> None:
     taken = sample(*values)
-    inferred = infer(observe(taken))
+    inferred = infer(sample_values(taken))
     if not any(c.type is not None for c in inferred):
         return
     landing, _ = printed(taken, tmp_path_factory.mktemp("yaml"))
@@ -141,7 +141,7 @@ def test_required_is_only_what_was_always_there_and_never_null() -> None:
 
 def test_records_that_contradict_each_other_are_told_with_counts_and_places() -> None:
     taken = sample({"c": 1}, {"c": 2}, {"c": "three"})
-    (found,) = infer(observe(taken))
+    (found,) = infer(sample_values(taken))
     assert found.type == "long"
     assert "2 values are of kind number, 1 of kind text, which are rejected (t[0]@2)" in found.notes[0]
     ((reason, count, places),) = rejected(taken, [found], examples=False)
@@ -151,7 +151,7 @@ def test_records_that_contradict_each_other_are_told_with_counts_and_places() ->
 
 def test_values_that_are_no_rows_are_counted_and_placed(tmp_path: Path) -> None:
     taken = sample({"c": 1}, b"no json", b'{"c":1,"c":2}', b'{"c":NaN}', None, [1], b"\xff")
-    found = observe(taken)
+    found = sample_values(taken)
     assert {why: n for why, (n, _) in found.refused.items()} == {
         "is not JSON": 2,
         "has a key twice": 1,
@@ -176,5 +176,5 @@ def test_no_value_is_shown_unless_it_is_asked_for(tmp_path: Path) -> None:
 
 
 def test_a_value_that_is_nested_without_end_is_refused_and_not_followed() -> None:
-    found = observe([("t[0]@0", b'{"a":' * 100_000), ("t[0]@1", b'{"a":' * 200 + b"1" + b"}" * 200)])
+    found = sample_values([("t[0]@0", b'{"a":' * 100_000), ("t[0]@1", b'{"a":' * 200 + b"1" + b"}" * 200)])
     assert sum(n for n, _ in found.refused.values()) == 2

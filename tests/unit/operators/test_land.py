@@ -14,14 +14,14 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from airflow_provider_lakecommit.core.model import LIVE, Counts, Cycle, cycle_id
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.cycle.results import Closed, PublishedSnapshot
-from airflow_provider_lakecommit.cycle.rim import RunIdentity
+from airflow_provider_lakecommit.cycle.session import RunIdentity
 from airflow_provider_lakecommit.exceptions import SparkJobError
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.operators.land import KafkaToIcebergOperator, is_cleared, is_over
 
 ORDERS = Landing(name="orders", topics="orders", table="shop.orders")
 RIM: Any = SimpleNamespace(landing=ORDERS, lane=LIVE)
-WHO = RunIdentity(deployment="here", dag="dag", run="now")
+WHO = RunIdentity(deployment="here", dag_id="dag", run_id="now")
 
 
 @pytest.mark.parametrize(
@@ -38,9 +38,9 @@ def test_the_first_attempt_after_a_clear_is_told_from_a_retry(number: int, most:
     assert is_cleared(SimpleNamespace(try_number=number, max_tries=most), retries=1) is cleared
 
 
-def cycle_of(who: RunIdentity, number: int = 0) -> Cycle:
-    commit_id = cycle_id(who.deployment, ORDERS.name, LIVE, who.dag, who.run, number)
-    return Cycle(commit_id=commit_id, dag=who.dag, run=who.run, number=number, slot=0)
+def cycle_of(run_identity: RunIdentity, number: int = 0) -> Cycle:
+    commit_id = cycle_id(run_identity.deployment, ORDERS.name, LIVE, run_identity.dag_id, run_identity.run_id, number)
+    return Cycle(commit_id=commit_id, dag=run_identity.dag_id, run=run_identity.run_id, number=number, slot=0)
 
 
 def ti(states: dict[str, str], map_index: int = -1) -> Any:
@@ -64,12 +64,12 @@ def ti(states: dict[str, str], map_index: int = -1) -> Any:
     ],
 )
 def test_a_cycle_of_another_run_is_over_when_its_task_is(states: dict[str, str], over: bool) -> None:
-    theirs = cycle_of(replace(WHO, run="before"), number=2)
+    theirs = cycle_of(replace(WHO, run_id="before"), number=2)
     assert is_over(theirs, WHO, RIM, ti(states)) is over
 
 
 def test_of_a_mapped_task_its_own_index_counts() -> None:
-    theirs = cycle_of(replace(WHO, run="before"))
+    theirs = cycle_of(replace(WHO, run_id="before"))
     states = {"land_0": "failed", "land_1": "running"}
     assert is_over(theirs, WHO, RIM, ti(states, map_index=0))
     assert not is_over(theirs, WHO, RIM, ti(states, map_index=1))
@@ -79,8 +79,8 @@ def test_of_a_mapped_task_its_own_index_counts() -> None:
     "theirs",
     [
         cycle_of(WHO, number=1),
-        cycle_of(replace(WHO, run="before", deployment="elsewhere")),
-        cycle_of(replace(WHO, run="before", dag="another")),
+        cycle_of(replace(WHO, run_id="before", deployment="elsewhere")),
+        cycle_of(replace(WHO, run_id="before", dag_id="another")),
     ],
     ids=["its own", "of another Airflow", "of another DAG"],
 )

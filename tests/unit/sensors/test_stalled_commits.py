@@ -17,7 +17,7 @@ from airflow_provider_lakecommit.notifications import commits
 from airflow_provider_lakecommit.notifications.commits import CommitsRecoveredNotifier, CommitsStalledNotifier
 from airflow_provider_lakecommit.sensors.stalled_commits import StalledCommitSensor
 from airflow_provider_lakecommit.settings import Settings
-from airflow_provider_lakecommit.stall.guard import HELD, MOST_CYCLES, Answer, Ruling
+from airflow_provider_lakecommit.stall.guard import HELD, MOST_CYCLES, GuardAnswer, Ruling
 from airflow_provider_lakecommit.triggers.ended_by_worker import EndedByWorkerTrigger
 from airflow_provider_lakecommit.triggers.stalled_commits import StalledCommitTrigger
 
@@ -198,7 +198,7 @@ def test_a_wait_that_something_follows_is_ended_by_a_worker(
     monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], kind: type
 ) -> None:
     waits = sensor(landing="orders", on_stall="wait", **options)
-    held = Ruling(answer=Answer.HOLD, verdict="stalled", reason="three cycles")
+    held = Ruling(answer=GuardAnswer.HOLD, verdict="stalled", reason="three cycles")
     monkeypatch.setattr(waits, "_look", lambda: (held, waits._target()))
     with pytest.raises(TaskDeferred) as deferred:
         waits.execute(cast(Any, {"ti": Keeps()}))

@@ -15,7 +15,7 @@ from airflow_provider_lakecommit.core.model import Span
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
 from airflow_provider_lakecommit.exceptions import WireError
 from airflow_provider_lakecommit.stall.events import seen_of
-from airflow_provider_lakecommit.stall.verdict import Kind
+from airflow_provider_lakecommit.stall.verdict import EventKind
 from airflow_provider_lakecommit.wire import headers as h
 from airflow_provider_lakecommit.wire.coverage import coverage_to_json, spans_to_json
 from airflow_provider_lakecommit.wire.events import (
@@ -62,7 +62,7 @@ def seen(payload: Payload, told: dict[str, Any] | None = None, form: Any = "1.12
 
 def test_a_start() -> None:
     told = seen(StartCommit(commit_id=COMMIT))
-    assert (told.kind, told.at) == (Kind.START, NOON.timestamp())
+    assert (told.kind, told.at) == (EventKind.START, NOON.timestamp())
     assert seen(StartCommit(commit_id=COMMIT), at=5.0).at == 5.0
 
 
@@ -70,14 +70,14 @@ def test_a_start() -> None:
 def test_files_with_rows_of_a_table(form: str, table_id: bytes | None) -> None:
     payload = DataWritten(commit_id=COMMIT, table=TABLE, data_files=(file(3), file(0), file(1)), delete_files=None)
     told = seen(payload, form=form)
-    assert (told.kind, told.table, told.table_id, told.files) == (Kind.WRITTEN, "shop.eu.orders", table_id, 2)
+    assert (told.kind, told.table, told.table_id, told.files) == (EventKind.WRITTEN, "shop.eu.orders", table_id, 2)
     assert seen(payload, bodies=False).table is None
 
 
 def test_an_answer_with_and_without_times() -> None:
     places = [TopicPartitionOffset(topic="orders", partition=n, offset=n, timestamp=NOON) for n in range(2)]
     told = seen(DataComplete(commit_id=COMMIT, assignments=tuple(places)))
-    assert (told.kind, told.partitions, told.timed) == (Kind.ANSWERED, {("orders", 0), ("orders", 1)}, True)
+    assert (told.kind, told.partitions, told.timed) == (EventKind.ANSWERED, {("orders", 0), ("orders", 1)}, True)
     idle = TopicPartitionOffset(topic="orders", partition=2)
     assert not seen(DataComplete(commit_id=COMMIT, assignments=(*places, idle))).timed
     assert seen(DataComplete(commit_id=COMMIT, assignments=None)).partitions == frozenset()
@@ -86,9 +86,9 @@ def test_an_answer_with_and_without_times() -> None:
 
 def test_a_snapshot_and_the_end_of_a_cycle() -> None:
     told = seen(CommitToTable(commit_id=COMMIT, table=TABLE, snapshot_id=1, valid_through=None))
-    assert (told.kind, told.table, told.table_id) == (Kind.PUBLISHED, "shop.eu.orders", UUID(int=9).bytes)
+    assert (told.kind, told.table, told.table_id) == (EventKind.PUBLISHED, "shop.eu.orders", UUID(int=9).bytes)
     told = seen(CommitComplete(commit_id=COMMIT, valid_through=NOON))
-    assert (told.kind, told.valid_through) == (Kind.COMPLETED, NOON.timestamp())
+    assert (told.kind, told.valid_through) == (EventKind.COMPLETED, NOON.timestamp())
     assert seen(CommitComplete(commit_id=COMMIT, valid_through=None)).valid_through is None
 
 

@@ -9,77 +9,79 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_lakecommit.stall.guard import MOST_CYCLES, STALE, Answer, Guard, rule
-from airflow_provider_lakecommit.stall.verdict import Kind, Rules, Seen, State, Verdict, judge, observe
+from airflow_provider_lakecommit.stall.guard import MOST_CYCLES, STALE, Guard, GuardAnswer, rule
+from airflow_provider_lakecommit.stall.verdict import EventKind, Seen, StallRules, State, Verdict, judge, observe
 
 NOON = 1_800_000_000.0
 GUARD = Guard()
 
 
-def after(*events: tuple[Kind, float, int], rules: Rules | None = None, through: float | None = None) -> State:
+def after(
+    *events: tuple[EventKind, float, int], rules: StallRules | None = None, through: float | None = None
+) -> State:
     """What is remembered after events: kind, seconds after noon, number of the cycle."""
     state = State()
     for kind, at, cycle in events:
-        answered = Seen(Kind.ANSWERED, NOON + at, b"%d" % cycle, partitions=frozenset({("orders", 0)}))
-        if kind is Kind.COMPLETED:
-            state = observe(state, answered, rules or Rules())
+        answered = Seen(EventKind.ANSWERED, NOON + at, b"%d" % cycle, partitions=frozenset({("orders", 0)}))
+        if kind is EventKind.COMPLETED:
+            state = observe(state, answered, rules or StallRules())
         seen = Seen(kind, NOON + at, b"%d" % cycle, b"one", valid_through=through)
-        state = observe(state, seen, rules or Rules())
+        state = observe(state, seen, rules or StallRules())
     return state
 
 
-def cycle(number: int, at: float) -> tuple[tuple[Kind, float, int], ...]:
-    return ((Kind.START, at, number), (Kind.COMPLETED, at + 1, number))
+def cycle(number: int, at: float) -> tuple[tuple[EventKind, float, int], ...]:
+    return ((EventKind.START, at, number), (EventKind.COMPLETED, at + 1, number))
 
 
 HEALTHY = after(*cycle(1, 0), *cycle(2, 60), *cycle(3, 120))
-STALLED = after(*cycle(1, 0), *((Kind.START, 60.0 * n, n) for n in range(2, 5)))
-STARTED = after((Kind.START, 0, 1))
+STALLED = after(*cycle(1, 0), *((EventKind.START, 60.0 * n, n) for n in range(2, 5)))
+STARTED = after((EventKind.START, 0, 1))
 
 
 @pytest.mark.parametrize(
     ("state", "at", "guard", "answer", "verdict"),
     [
-        (HEALTHY, 130, GUARD, Answer.GO, "healthy"),
-        (State(), 0, GUARD, Answer.GO, "unknown"),
-        (STARTED, 1, replace(GUARD, unknown_holds=True), Answer.HOLD, "unknown"),
-        (STALLED, 241, GUARD, Answer.HOLD, "stalled"),
-        (STALLED, 241, replace(GUARD, hold=frozenset({Verdict.DEAD})), Answer.GO, "stalled"),
-        (STALLED, 9000, GUARD, Answer.HOLD, "dead"),
-        (STALLED, 9000, replace(GUARD, rules=Rules(only_cycles=True)), Answer.HOLD, "stalled"),
-        (STALLED, 241, replace(GUARD, rules=Rules(stalled_cycles=4)), Answer.GO, "slowing"),
-        (STALLED, 241, replace(GUARD, fail_after=120.0), Answer.FAIL, "stalled"),
-        (STALLED, 241, replace(GUARD, fail_after=121.0), Answer.HOLD, "stalled"),
+        (HEALTHY, 130, GUARD, GuardAnswer.GO, "healthy"),
+        (State(), 0, GUARD, GuardAnswer.GO, "unknown"),
+        (STARTED, 1, replace(GUARD, unknown_holds=True), GuardAnswer.HOLD, "unknown"),
+        (STALLED, 241, GUARD, GuardAnswer.HOLD, "stalled"),
+        (STALLED, 241, replace(GUARD, hold=frozenset({Verdict.DEAD})), GuardAnswer.GO, "stalled"),
+        (STALLED, 9000, GUARD, GuardAnswer.HOLD, "dead"),
+        (STALLED, 9000, replace(GUARD, rules=StallRules(only_cycles=True)), GuardAnswer.HOLD, "stalled"),
+        (STALLED, 241, replace(GUARD, rules=StallRules(stalled_cycles=4)), GuardAnswer.GO, "slowing"),
+        (STALLED, 241, replace(GUARD, fail_after=120.0), GuardAnswer.FAIL, "stalled"),
+        (STALLED, 241, replace(GUARD, fail_after=121.0), GuardAnswer.HOLD, "stalled"),
     ],
 )
-def test_what_a_guard_does(state: State, at: float, guard: Guard, answer: Answer, verdict: str) -> None:
+def test_what_a_guard_does(state: State, at: float, guard: Guard, answer: GuardAnswer, verdict: str) -> None:
     ruling = rule(state, NOON + at, guard)
     assert (ruling.answer, ruling.verdict) == (answer, verdict)
-    assert ("cleared by" in str(ruling)) is (answer is not Answer.GO)
+    assert ("cleared by" in str(ruling)) is (answer is not GuardAnswer.GO)
 
 
 def test_a_table_that_is_too_old_is_held_though_commits_come_through() -> None:
     state = after(*cycle(1, 0), *cycle(2, 60), *cycle(3, 120), through=NOON)
     aged = replace(GUARD, max_age=600.0)
-    assert rule(state, NOON + 130, aged).answer is Answer.GO
-    assert rule(state, NOON + 600, replace(aged, rules=Rules(only_cycles=True))).answer is Answer.GO
-    found = rule(state, NOON + 601, replace(aged, rules=Rules(only_cycles=True)))
-    assert (found.answer, found.verdict, found.since) == (Answer.HOLD, STALE, NOON + 600)
+    assert rule(state, NOON + 130, aged).answer is GuardAnswer.GO
+    assert rule(state, NOON + 600, replace(aged, rules=StallRules(only_cycles=True))).answer is GuardAnswer.GO
+    found = rule(state, NOON + 601, replace(aged, rules=StallRules(only_cycles=True)))
+    assert (found.answer, found.verdict, found.since) == (GuardAnswer.HOLD, STALE, NOON + 600)
     assert "later valid-through time" in found.clears
-    later = replace(aged, rules=Rules(only_cycles=True), fail_after=60.0)
-    assert rule(state, NOON + 661, later).answer is Answer.FAIL
+    later = replace(aged, rules=StallRules(only_cycles=True), fail_after=60.0)
+    assert rule(state, NOON + 661, later).answer is GuardAnswer.FAIL
 
 
 def test_without_a_valid_through_time_the_unknown_decides() -> None:
     aged = replace(GUARD, max_age=600.0)
-    assert rule(HEALTHY, NOON + 130, aged).answer is Answer.GO
+    assert rule(HEALTHY, NOON + 130, aged).answer is GuardAnswer.GO
     found = rule(HEALTHY, NOON + 130, replace(aged, unknown_holds=True))
-    assert (found.answer, found.verdict) == (Answer.HOLD, STALE)
+    assert (found.answer, found.verdict) == (GuardAnswer.HOLD, STALE)
 
 
 def test_a_long_stall_is_as_old_as_the_last_complete_cycle() -> None:
-    rules = Rules(only_cycles=True)
-    state = after(*cycle(1, 0), *((Kind.START, 60.0 * n, n) for n in range(2, 100)), rules=rules)
+    rules = StallRules(only_cycles=True)
+    state = after(*cycle(1, 0), *((EventKind.START, 60.0 * n, n) for n in range(2, 100)), rules=rules)
     found = rule(state, NOON + 6000, Guard(rules=rules))
     assert found.since == NOON + 1
     assert judge(state, NOON + 6000, rules).since != NOON + 1
@@ -90,11 +92,11 @@ def test_a_long_stall_is_as_old_as_the_last_complete_cycle() -> None:
     fates=st.lists(st.booleans(), max_size=120),
 )
 def test_one_fold_serves_guards_of_any_number_of_cycles(stalled_cycles: int, fates: list[bool]) -> None:
-    own, most = Rules(stalled_cycles=stalled_cycles, only_cycles=True), Rules(stalled_cycles=MOST_CYCLES)
+    own, most = StallRules(stalled_cycles=stalled_cycles, only_cycles=True), StallRules(stalled_cycles=MOST_CYCLES)
     events = [
         event
         for n, completes in enumerate(fates)
-        for event in ((Kind.START, 60.0 * n, n), *([(Kind.COMPLETED, 60.0 * n + 1, n)] if completes else []))
+        for event in ((EventKind.START, 60.0 * n, n), *([(EventKind.COMPLETED, 60.0 * n + 1, n)] if completes else []))
     ]
     guard, at = Guard(rules=own), NOON + 60.0 * len(fates)
     shared, alone = rule(after(*events, rules=most), at, guard), rule(after(*events, rules=own), at, guard)

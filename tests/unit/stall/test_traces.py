@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 
 from airflow_provider_lakecommit.stall.events import seen_of
-from airflow_provider_lakecommit.stall.verdict import Kind, Rules, Seen, State, Verdict, judge, observe
+from airflow_provider_lakecommit.stall.verdict import EventKind, Seen, StallRules, State, Verdict, judge, observe
 from tests.fixtures.traces import SCENES, Trace, read_trace
 
 HEALTHY, UNKNOWN, SLOWING = Verdict.HEALTHY, Verdict.UNKNOWN, Verdict.SLOWING
@@ -90,16 +90,16 @@ class Step:
     after: Verdict
 
 
-def replay(trace: Trace, rules: Rules | None = None, *, bodies: bool = True) -> list[Step]:
+def replay(trace: Trace, rules: StallRules | None = None, *, bodies: bool = True) -> list[Step]:
     events = []
     for line in trace.lines:
         found = seen_of(line.value, key=line.key, headers=line.headers, group=trace.group, bodies=bodies)
         assert found is not None
         events.append(found[1])
-    return follow(events, rules or Rules())
+    return follow(events, rules or StallRules())
 
 
-def follow(events: list[Seen], rules: Rules) -> list[Step]:
+def follow(events: list[Seen], rules: StallRules) -> list[Step]:
     state, steps = State(), []
     for seen in events:
         before = judge(state, seen.at, rules).verdict
@@ -133,8 +133,8 @@ def test_an_outage_is_stalled_from_the_third_start_to_the_first_complete(scene: 
     for step in replay(trace):
         if step.seen.at < away:
             continue
-        starts += step.seen.kind is Kind.START
-        if step.seen.kind is Kind.COMPLETED:
+        starts += step.seen.kind is EventKind.START
+        if step.seen.kind is EventKind.COMPLETED:
             assert (step.before, step.after) == (STALLED, HEALTHY)
             break
         assert (step.after is STALLED) == (starts >= 3)
@@ -143,28 +143,30 @@ def test_an_outage_is_stalled_from_the_third_start_to_the_first_complete(scene: 
 def test_a_table_is_lost_with_the_first_cycle_that_passes_over_it() -> None:
     trace = read_trace("dropped_table")
     first = next(s for s in replay(trace) if s.after is LOSING)
-    assert first.seen.kind is Kind.COMPLETED
+    assert first.seen.kind is EventKind.COMPLETED
     assert not [
         s
         for s in replay(trace)
-        if s.seen.kind is Kind.COMPLETED and trace.at("table dropped") < s.seen.at < first.seen.at
+        if s.seen.kind is EventKind.COMPLETED and trace.at("table dropped") < s.seen.at < first.seen.at
     ]
 
 
 def test_a_table_made_anew_is_lost_until_the_first_cycle_that_commits_to_it() -> None:
     trace = read_trace("several_tables")
     steps = replay(trace)
-    (lost,) = {s.seen.table for s in steps if s.seen.kind is Kind.WRITTEN and s.seen.at < trace.at("t3 dropped")} - {
+    (lost,) = {
+        s.seen.table for s in steps if s.seen.kind is EventKind.WRITTEN and s.seen.at < trace.at("t3 dropped")
+    } - {
         s.seen.table
         for s in steps
-        if s.seen.kind is Kind.PUBLISHED and trace.at("t3 dropped") < s.seen.at < trace.at("t3 replaced")
+        if s.seen.kind is EventKind.PUBLISHED and trace.at("t3 dropped") < s.seen.at < trace.at("t3 replaced")
     }
     first = next(
         n
         for n, s in enumerate(steps)
-        if s.seen.kind is Kind.PUBLISHED and s.seen.table == lost and s.seen.at > trace.at("t3 replaced")
+        if s.seen.kind is EventKind.PUBLISHED and s.seen.table == lost and s.seen.at > trace.at("t3 replaced")
     )
-    complete = next(s for s in steps[first:] if s.seen.kind is Kind.COMPLETED)
+    complete = next(s for s in steps[first:] if s.seen.kind is EventKind.COMPLETED)
     assert (complete.before, complete.after) == (LOSING, HEALTHY)
 
 
@@ -174,7 +176,7 @@ def test_a_topic_that_was_cut_raises_no_alarm_of_its_own(scene: str) -> None:
     whole = replay(read_trace(scene))
     alarms = {STALLED, LOSING, DEAD, SPLIT}
     for first in range(1, len(whole), 5):
-        rest = follow([s.seen for s in whole[first:]], Rules())
+        rest = follow([s.seen for s in whole[first:]], StallRules())
         assert not [n for n, s in enumerate(rest, first) if s.after in alarms and whole[n].after not in alarms]
 
 
@@ -184,13 +186,13 @@ def test_a_topic_that_was_cut_raises_no_alarm_of_its_own(scene: str) -> None:
 )
 def test_a_coordinator_that_is_gone_is_dead_by_the_clock(scene: str, gone: str) -> None:
     trace = read_trace(scene)
-    state, rules = State(), Rules(interval=trace.interval)
+    state, rules = State(), StallRules(interval=trace.interval)
     for line in (line for line in trace.lines if line.at < trace.at(gone)):
         found = seen_of(line.value, key=line.key, headers=(), group=trace.group)
         assert found is not None
         state = observe(state, found[1], rules)
     assert state.last is not None
-    for known, limit in ((rules, 3 * trace.interval), (Rules(), max(6.0, 3 * (state.interval or 0)))):
+    for known, limit in ((rules, 3 * trace.interval), (StallRules(), max(6.0, 3 * (state.interval or 0)))):
         assert judge(state, state.last + 0.97 * limit, known).verdict is not DEAD
         assert judge(state, state.last + 1.03 * limit, known).verdict is DEAD
 
@@ -205,7 +207,7 @@ def test_heads_alone_tell_a_stall_just_the_same(scene: str) -> None:
 
 @pytest.mark.parametrize("scene", ["idle", "late_answers", "paused", "half_silent", "dropped_table"])
 def test_the_rule_of_cycles_alone_is_blind_to_all_but_a_stall(scene: str) -> None:
-    assert {s.after for s in replay(read_trace(scene), Rules(only_cycles=True))} <= {UNKNOWN, HEALTHY, SLOWING}
+    assert {s.after for s in replay(read_trace(scene), StallRules(only_cycles=True))} <= {UNKNOWN, HEALTHY, SLOWING}
 
 
 def test_two_coordinators_of_one_group_are_split() -> None:
@@ -215,7 +217,7 @@ def test_two_coordinators_of_one_group_are_split() -> None:
         trace = read_trace(scene)
         begin = trace.at("healthy") - 10.0
         streams += [s.seen._replace(at=s.seen.at - begin) for s in replay(trace) if 0 < s.seen.at - begin < 9.0]
-    state, rules = State(), Rules()
+    state, rules = State(), StallRules()
     for seen in sorted(streams, key=lambda seen: seen.at):
         state = observe(state, seen, rules)
     assert judge(state, 9.0, rules).verdict is SPLIT

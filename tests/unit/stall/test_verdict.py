@@ -13,7 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
-from airflow_provider_lakecommit.stall.verdict import Finding, Kind, Rules, Seen, State, Verdict, judge, observe
+from airflow_provider_lakecommit.stall.verdict import (
+    Diagnosis,
+    EventKind,
+    Seen,
+    StallRules,
+    State,
+    Verdict,
+    judge,
+    observe,
+)
 
 INTERVAL = 300.0
 ALL = frozenset(("orders", n) for n in range(4))
@@ -26,7 +35,7 @@ class Sink:
     """A connector with two tasks, and an observer who hears it. Every verdict along the way is kept."""
 
     def __init__(self, **rules: Any) -> None:
-        self.rules = Rules(**rules)
+        self.rules = StallRules(**rules)
         self.state = State()
         self.now = 1e9
         self.key = b"coordinator"
@@ -34,7 +43,7 @@ class Sink:
         self.heard: list[Verdict] = []
 
     @property
-    def finding(self) -> Finding:
+    def finding(self) -> Diagnosis:
         return judge(self.state, self.now, self.rules)
 
     @property
@@ -45,7 +54,7 @@ class Sink:
     def commit(self) -> bytes:
         return self.number.to_bytes(16, "big")
 
-    def say(self, kind: Kind, **what: Any) -> None:
+    def log(self, kind: EventKind, **what: Any) -> None:
         what.setdefault("sender", self.key)
         seen = Seen(kind=kind, at=what.pop("at", self.now), commit=what.pop("commit", self.commit), **what)
         self.state = observe(self.state, seen, self.rules)
@@ -53,7 +62,7 @@ class Sink:
 
     def start(self, **what: Any) -> bytes:
         self.number += 1
-        self.say(Kind.START, **what)
+        self.log(EventKind.START, **what)
         return self.commit
 
     def answer(
@@ -67,14 +76,14 @@ class Sink:
     ) -> None:
         for own in partitions or (FIRST, SECOND):
             if files:
-                self.say(Kind.WRITTEN, table=table, table_id=table_id, files=files, sender=b"worker", **what)
-            self.say(Kind.ANSWERED, partitions=own, timed=timed, sender=b"worker", **what)
+                self.log(EventKind.WRITTEN, table=table, table_id=table_id, files=files, sender=b"worker", **what)
+            self.log(EventKind.ANSWERED, partitions=own, timed=timed, sender=b"worker", **what)
 
     def publish(self, table: str = "shop.orders", table_id: bytes | None = OLD, **what: Any) -> None:
-        self.say(Kind.PUBLISHED, table=table, table_id=table_id, **what)
+        self.log(EventKind.PUBLISHED, table=table, table_id=table_id, **what)
 
     def complete(self, *, through: bool = True, **what: Any) -> None:
-        self.say(Kind.COMPLETED, valid_through=self.now if through else None, **what)
+        self.log(EventKind.COMPLETED, valid_through=self.now if through else None, **what)
 
     def wait(self, intervals: float = 1.0) -> None:
         self.now += intervals * INTERVAL
@@ -105,7 +114,7 @@ def healthy(**rules: Any) -> Sink:
 
 
 def test_nothing_was_seen() -> None:
-    assert judge(State(), 0.0, Rules()).verdict is Verdict.UNKNOWN
+    assert judge(State(), 0.0, StallRules()).verdict is Verdict.UNKNOWN
 
 
 def test_a_first_cycle_under_way_tells_nothing() -> None:
@@ -210,7 +219,7 @@ def test_where_only_heads_are_read_every_cycle_counts() -> None:
     for number in range(3):
         sink.key = f"coordinator {number}".encode()
         sink.start()
-        sink.say(Kind.ANSWERED)
+        sink.log(EventKind.ANSWERED)
     assert sink.verdict is Verdict.STALLED
 
 
@@ -245,7 +254,7 @@ def test_silence_means_nothing_before_the_interval_is_learned_or_told() -> None:
     sink.start()
     sink.wait(100)
     assert sink.verdict is Verdict.UNKNOWN
-    assert judge(sink.state, sink.now, Rules(interval=INTERVAL)).verdict is Verdict.DEAD
+    assert judge(sink.state, sink.now, StallRules(interval=INTERVAL)).verdict is Verdict.DEAD
 
 
 def test_a_clock_that_is_behind_makes_nobody_silent() -> None:
@@ -315,8 +324,8 @@ def test_one_interval_is_enough_to_learn_but_starting_takes_its_time() -> None:
     assert sink.verdict is Verdict.DEAD
     short = sink.state._replace(intervals=(2.0,))
     assert short.last is not None
-    assert judge(short, short.last + 11.9, Rules()).verdict is Verdict.HEALTHY
-    assert judge(short, short.last + 12.1, Rules()).verdict is Verdict.DEAD
+    assert judge(short, short.last + 11.9, StallRules()).verdict is Verdict.HEALTHY
+    assert judge(short, short.last + 12.1, StallRules()).verdict is Verdict.DEAD
 
 
 # -- a log that was cut -----------------------------------------------------------------------------------------------
@@ -512,7 +521,7 @@ def test_another_control_partition_may_be_read_later(ahead: float, through: bool
     sink.now += 5
     sink.publish()
     sink.complete(through=through)
-    sink.say(Kind.WRITTEN, table="shop.orders", table_id=OLD, files=1, at=moment)
+    sink.log(EventKind.WRITTEN, table="shop.orders", table_id=OLD, files=1, at=moment)
     for _ in range(5):
         sink.start()
         sink.answer(files=0, timed=False)
@@ -546,9 +555,9 @@ def test_a_handover_takes_seconds_however_short_the_interval_is() -> None:
     sink = healthy()
     short = sink.state._replace(intervals=(1.0,) * 5)
     assert short.last is not None
-    assert judge(short, short.last + 5.9, Rules()).verdict is Verdict.HEALTHY
-    assert judge(short, short.last + 6.1, Rules()).verdict is Verdict.DEAD
-    assert judge(short, short.last + 3.1, Rules(interval=1.0)).verdict is Verdict.DEAD
+    assert judge(short, short.last + 5.9, StallRules()).verdict is Verdict.HEALTHY
+    assert judge(short, short.last + 6.1, StallRules()).verdict is Verdict.DEAD
+    assert judge(short, short.last + 3.1, StallRules(interval=1.0)).verdict is Verdict.DEAD
 
 
 def test_tasks_take_their_time_to_start_after_a_change_of_the_coordinator() -> None:
@@ -757,7 +766,7 @@ def test_failed_commit_attempts_stall_a_landing_and_a_complete_clears() -> None:
         commit = sink.start()
         for _ in range(4):
             # Each attempt of the task says so; it is one cycle all the same.
-            sink.say(Kind.START, commit=commit, failed="the catalog is away")
+            sink.log(EventKind.START, commit=commit, failed="the catalog is away")
         heard.append(sink.verdict)
     assert heard == [Verdict.SLOWING, Verdict.SLOWING, Verdict.STALLED]
     assert sink.finding.reason.endswith("the last one: the catalog is away")
@@ -770,7 +779,7 @@ def test_failed_commit_attempts_stall_a_landing_and_a_complete_clears() -> None:
 def test_a_dead_letter_table_that_fails_alone_slows_and_never_stalls() -> None:
     sink = landing()
     for _ in range(20):
-        sink.say(Kind.START, commit=sink.start(), failed="it is away", beside=("shop.dead",))
+        sink.log(EventKind.START, commit=sink.start(), failed="it is away", beside=("shop.dead",))
         sink.publish()
         assert sink.verdict is Verdict.SLOWING
     assert "for shop.dead alone" in sink.finding.reason
@@ -782,7 +791,7 @@ def test_a_dead_letter_table_that_fails_alone_slows_and_never_stalls() -> None:
 def test_a_dead_letter_table_whose_budget_is_full_stalls_the_landing() -> None:
     sink, heard = landing(), []
     for full in (False, True, True, True):
-        sink.say(Kind.START, commit=sink.start(full=full), failed="it is away", beside=("shop.dead",))
+        sink.log(EventKind.START, commit=sink.start(full=full), failed="it is away", beside=("shop.dead",))
         heard.append(sink.verdict)
     assert heard == [Verdict.SLOWING] * 3 + [Verdict.STALLED]
 
@@ -790,11 +799,11 @@ def test_a_dead_letter_table_whose_budget_is_full_stalls_the_landing() -> None:
 def test_only_failures_of_the_data_table_in_a_row_stall() -> None:
     sink, heard = landing(), []
     for beside in ((), (), ("shop.dead",), (), (), ()):
-        sink.say(Kind.START, commit=sink.start(), failed="no", beside=beside)
+        sink.log(EventKind.START, commit=sink.start(), failed="no", beside=beside)
         heard.append(sink.verdict)
     assert heard == [Verdict.SLOWING] * 5 + [Verdict.STALLED]
     # Another attempt of the last one: now the data came through.
-    sink.say(Kind.START, failed="no", beside=("shop.dead",))
+    sink.log(EventKind.START, failed="no", beside=("shop.dead",))
     assert sink.verdict is Verdict.SLOWING
 
 
@@ -802,7 +811,7 @@ def test_failures_are_remembered_under_many_open_cycles() -> None:
     sink = landing()
     failing = [sink.start() for _ in range(3)]
     for commit in failing:
-        sink.say(Kind.START, commit=commit, failed="no")
+        sink.log(EventKind.START, commit=commit, failed="no")
     for _ in range(50):
         sink.start(deadline=sink.now + 3600)
     assert sink.verdict is Verdict.STALLED
@@ -828,8 +837,8 @@ def test_a_blocked_range_waits_for_the_word_on_it() -> None:
     sink = landing()
     sink.start()
     for _ in range(2):
-        sink.say(Kind.ANSWERED, blocked="1001 rejected", covers=ranges(10, 20))
-    sink.say(Kind.ANSWERED, blocked="all rejected", covers=ranges(30, 40))
+        sink.log(EventKind.ANSWERED, blocked="1001 rejected", covers=ranges(10, 20))
+    sink.log(EventKind.ANSWERED, blocked="all rejected", covers=ranges(30, 40))
     assert sink.verdict is Verdict.BLOCKED
     sink.complete()
     assert sink.finding.reason.startswith("2 ranges need a hand")

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from airflow._shared.module_loading import import_string
 
-from airflow_provider_lakecommit.core.backlog import Backlog, Limits
+from airflow_provider_lakecommit.core.backlog import Backlog, BacklogLimits
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.stall.guard import Guard
-from airflow_provider_lakecommit.stall.verdict import Rules, Verdict
+from airflow_provider_lakecommit.stall.verdict import StallRules, Verdict
 from airflow_provider_lakecommit.stall.watch import Commits
 from airflow_provider_lakecommit.triggers.backlog import BacklogTrigger, _Told
 from airflow_provider_lakecommit.triggers.commit_state import CommitStateTrigger
@@ -23,7 +23,7 @@ from airflow_provider_lakecommit.triggers.ended_by_worker import EndedByWorkerTr
 from airflow_provider_lakecommit.triggers.stalled_commits import StalledCommitTrigger, guard_from_json, guard_to_json
 
 GUARD = Guard(
-    rules=Rules(landing=True, stalled_cycles=5, only_cycles=True, interval=30.0),
+    rules=StallRules(landing=True, stalled_cycles=5, only_cycles=True, interval=30.0),
     hold=frozenset({Verdict.LOSING}),
     unknown_holds=True,
     max_age=60.0,
@@ -103,16 +103,16 @@ def backlog(rows: int, age: float | None = None, planned: int = 0) -> Backlog:
 @pytest.mark.parametrize(
     ("limits", "found", "number"),
     [
-        (Limits(rows=10), backlog(9), 0),
-        (Limits(rows=10), backlog(10), 1),
-        (Limits(bytes=1000), backlog(10), 1),
-        (Limits(age=60.0), backlog(1, 59.0), 0),
-        (Limits(age=60.0), backlog(1, 60.0), 1),
-        (Limits(age=60.0), backlog(1), 0),
-        (Limits(rows=1, bytes=1, age=1.0), backlog(1, 1.0), 3),
+        (BacklogLimits(rows=10), backlog(9), 0),
+        (BacklogLimits(rows=10), backlog(10), 1),
+        (BacklogLimits(bytes=1000), backlog(10), 1),
+        (BacklogLimits(age=60.0), backlog(1, 59.0), 0),
+        (BacklogLimits(age=60.0), backlog(1, 60.0), 1),
+        (BacklogLimits(age=60.0), backlog(1), 0),
+        (BacklogLimits(rows=1, bytes=1, age=1.0), backlog(1, 1.0), 3),
     ],
 )
-def test_any_limit_is_enough(limits: Limits, found: Backlog, number: int) -> None:
+def test_any_limit_is_enough(limits: BacklogLimits, found: Backlog, number: int) -> None:
     assert len(limits.reached(found)) == number
 
 

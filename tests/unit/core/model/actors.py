@@ -35,10 +35,10 @@ from airflow_provider_lakecommit.core.model import (
     window_id,
 )
 from airflow_provider_lakecommit.core.offsets import Coverage
-from airflow_provider_lakecommit.core.planning import Limits, choose, cut, find_missing, window_of
+from airflow_provider_lakecommit.core.planning import WindowLimits, choose, cut, find_missing, window_of
 from airflow_provider_lakecommit.core.pressure import only_holes, pressure_of
 from airflow_provider_lakecommit.core.settle import passed_ends, settle, valid_through
-from airflow_provider_lakecommit.core.view import AcceptedSlice, granted
+from airflow_provider_lakecommit.core.state import AcceptedSlice, granted
 from tests.support.story import spans
 from tests.unit.core.model.world import LANDING, SPEC, World
 
@@ -68,7 +68,7 @@ class Job:
     slices: tuple[Slice, ...]
 
 
-def read_for_plan(world: World, run: int, limits: Limits, release: Sequence[UUID] = ()) -> PlanRead:
+def read_for_plan(world: World, run: int, limits: WindowLimits, release: Sequence[UUID] = ()) -> PlanRead:
     """Look, and decide. A table that is away makes an empty plan; a run that has its cycle makes none."""
     if any(t.away for t in world.tables.values()):
         return PlanRead(
@@ -76,18 +76,18 @@ def read_for_plan(world: World, run: int, limits: Limits, release: Sequence[UUID
         )
     ledgers = world.read_ledgers(repair=True)
     read_from = min(t.section.control.read_from for t in ledgers)
-    view = world.view(ledgers)
-    if commit_id_of(run) in view.cycles:
+    landing_state = world.landing_state(ledgers)
+    if commit_id_of(run) in landing_state.cycles:
         return PlanRead(run=run, plan=None, read_from=read_from)
-    missing = find_missing(view, world.watermarks, view.claims(world.now, release))
-    holes, told = only_holes(missing, view), Directives(released=tuple(release))
-    admitted = admit(pressure_of(view, world.now, released=release, holes=len(holes)), world.terms)
+    missing = find_missing(landing_state, world.watermarks, landing_state.claims(world.now, release))
+    holes, told = only_holes(missing, landing_state), Directives(released=tuple(release))
+    admitted = admit(pressure_of(landing_state, world.now, released=release, holes=len(holes)), world.terms)
     if isinstance(admitted, Refuse):
         empty = _plan(world, (), window_id(LANDING, LIVE, SPEC, {}, ()))
         return PlanRead(run=run, plan=empty, read_from=read_from, directives=told)
     chosen = choose(holes if admitted.holes_only else missing, world.watermarks, limits)
-    slices = cut(chosen, view, limits, landing=LANDING, lane=LIVE, spec_version=SPEC)[: admitted.slices]
-    window = window_of(chosen, view, landing=LANDING, lane=LIVE, spec_version=SPEC)
+    slices = cut(chosen, landing_state, limits, landing=LANDING, lane=LIVE, spec_version=SPEC)[: admitted.slices]
+    window = window_of(chosen, landing_state, landing=LANDING, lane=LIVE, spec_version=SPEC)
     return PlanRead(run=run, plan=_plan(world, slices, window), read_from=read_from, directives=told)
 
 
@@ -120,7 +120,7 @@ def send_plan(world: World, read: PlanRead) -> Job | None:
     if read.plan is not None:
         cycle = Cycle(commit_id=commit_id, dag="dag", run=str(read.run), number=0, slot=0)
         world.log.append(CycleOpened, world.tick(), commit_id, cycle=cycle, plan=read.plan, directives=read.directives)
-    state = world.view((), read.read_from).cycles.get(commit_id)
+    state = world.landing_state((), read.read_from).cycles.get(commit_id)
     if state is None or state.complete:
         return None
     return Job(
@@ -188,14 +188,14 @@ class CommitLook:
 
 def look_for_commit(world: World, run: int) -> CommitLook:
     ledgers = world.read_ledgers(repair=False)
-    view = world.view(ledgers)
-    ready = {t.table: settle(view.accepted[t.table], t.section).ready for t in ledgers}
+    landing_state = world.landing_state(ledgers)
+    ready = {t.table: settle(landing_state.accepted[t.table], t.section).ready for t in ledgers}
     settled = {t: {(t, s.report.attempt) for s in slices} for t, slices in ready.items()}
     return CommitLook(
         run=run,
         ready=ready,
-        low={t: view.low(without=commit_id_of(run), landed=landed) for t, landed in settled.items()},
-        end=own.since if (own := view.cycles.get(commit_id_of(run))) else world.log.end,
+        low={t: landing_state.low(without=commit_id_of(run), landed=landed) for t, landed in settled.items()},
+        end=own.since if (own := landing_state.cycles.get(commit_id_of(run))) else world.log.end,
         failed={t.name for t in world.tables.values() if t.away},
         left=[t.table for t in ledgers],
     )
@@ -233,9 +233,9 @@ def finish_commit(world: World, look: CommitLook, voided: Sequence[UUID] = ()) -
         fail_commit(world, commit_id_of(look.run), voided, tables=sorted(look.failed))
         return None
     ledgers = world.read_ledgers(repair=False)
-    view = world.view(ledgers)
-    reached = [passed_ends(t, view.accepted[t.table], world.ends) for t in ledgers]
-    through = valid_through(view.cycles.values(), {p: min(r[p] for r in reached) for p in world.ends})
+    landing_state = world.landing_state(ledgers)
+    reached = [passed_ends(t, landing_state.accepted[t.table], world.ends) for t in ledgers]
+    through = valid_through(landing_state.cycles.values(), {p: min(r[p] for r in reached) for p in world.ends})
     told = Directives(voided=tuple(voided))
     world.log.append(CycleClosed, world.tick(), commit_id_of(look.run), valid_through=through, directives=told)
     last = world.log.entries[-1]

@@ -24,8 +24,8 @@ from airflow_provider_lakecommit.core.fold import FAILURES_TO_BLOCK
 from airflow_provider_lakecommit.core.log import CycleClosed, CycleOpened, Directives, Raised, SliceReported
 from airflow_provider_lakecommit.core.model import Budget
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
-from airflow_provider_lakecommit.core.planning import Limits
-from airflow_provider_lakecommit.core.view import AcceptedSlice, View, granted
+from airflow_provider_lakecommit.core.planning import WindowLimits
+from airflow_provider_lakecommit.core.state import AcceptedSlice, LandingState, granted
 from tests.support.story import DEAD, ORDERS
 from tests.unit.core.model.actors import (
     CommitLook,
@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 ANY = st.integers(0, 50)
 LIMITS = st.builds(
-    Limits,
+    WindowLimits,
     groups=st.integers(1, 3),
     slice_records=st.integers(1, 6),
     max_records=st.none() | st.integers(1, 12),
@@ -106,7 +106,7 @@ class LandingMachine(RuleBasedStateMachine):
     # planners
 
     @rule(limits=LIMITS, release=st.booleans(), which=ANY, sends=st.sampled_from([True, True, False]))
-    def a_planner_reads(self, limits: Limits, release: bool, which: int, sends: bool) -> None:
+    def a_planner_reads(self, limits: WindowLimits, release: bool, which: int, sends: bool) -> None:
         gone = [commit_id_of(self.pick(self.jobs, which).run)] if release and self.jobs else []
         self.reads.append(read_for_plan(self.world, self.new_run(), limits, gone))
         if sends:
@@ -114,7 +114,7 @@ class LandingMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.jobs)
     @rule(limits=LIMITS, which=ANY)
-    def a_plan_task_is_run_again(self, limits: Limits, which: int) -> None:
+    def a_plan_task_is_run_again(self, limits: WindowLimits, which: int) -> None:
         self.reads.append(read_for_plan(self.world, self.pick(self.jobs, which).run, limits))
 
     @precondition(lambda self: self.reads)
@@ -126,7 +126,7 @@ class LandingMachine(RuleBasedStateMachine):
         read = self.reads.pop(which % len(self.reads))
         job = self.send(read)
         if job is not None:
-            cycles = self.world.view((), read.read_from).cycles
+            cycles = self.world.landing_state((), read.read_from).cycles
             own = cycles[commit_id_of(job.run)]
             earlier = [c for c in cycles.values() if c.offset < own.offset and c.live(own.at)]
             assert not any(own.claim.overlaps(c.claim) for c in earlier)
@@ -192,7 +192,7 @@ class LandingMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.jobs)
     @rule(which=ANY, limits=LIMITS, between=st.sampled_from(["commit", "rollback", "void", "cycle"]), how=HOW)
-    def a_commit_task_is_overtaken(self, which: int, limits: Limits, between: str, how: How) -> None:
+    def a_commit_task_is_overtaken(self, which: int, limits: WindowLimits, between: str, how: How) -> None:
         look = look_for_commit(self.world, self.pick(self.jobs, which).run)
         if between == "void":
             self.void([ready[0] for ready in look.ready.values() if ready])
@@ -210,7 +210,7 @@ class LandingMachine(RuleBasedStateMachine):
         self.void([self.pick([s for accepted in self.fresh_view().accepted.values() for s in accepted], which)])
 
     @rule(limits=LIMITS)
-    def a_whole_cycle_runs(self, limits: Limits) -> None:
+    def a_whole_cycle_runs(self, limits: WindowLimits) -> None:
         self.whole_cycle(limits)
 
     # what goes wrong outside, and a person
@@ -259,11 +259,11 @@ class LandingMachine(RuleBasedStateMachine):
 
     @invariant()
     def what_is_accepted_is_disjoint(self) -> None:
-        view = self.fresh_view()
+        landing_state = self.fresh_view()
         for t in self.tables():
-            accepted = view.accepted[t.name]
-            assert sum(len(a.coverage) for a in accepted) == len(view.accepted_coverage(t.name))
-            assert not view.accepted_coverage(t.name).overlaps(t.section.covered)
+            accepted = landing_state.accepted[t.name]
+            assert sum(len(a.coverage) for a in accepted) == len(landing_state.accepted_coverage(t.name))
+            assert not landing_state.accepted_coverage(t.name).overlaps(t.section.covered)
 
     @invariant()
     def nothing_is_blocked_by_accident(self) -> None:
@@ -282,15 +282,15 @@ class LandingMachine(RuleBasedStateMachine):
         if not hasattr(self, "world"):
             return
         self.for_a_while_nothing_fails()
-        self.unblock(self.world.view(self.world.read_ledgers(repair=True)), skip=False)
+        self.unblock(self.world.landing_state(self.world.read_ledgers(repair=True)), skip=False)
         closed = self.cycles_until_done()
         for t in self.tables():
             assert t.section.covered == self.world.wanted
         assert closed is not None
         assert closed.valid_through == self.jobs[-1].plan.asked_at
-        view = self.fresh_view()
-        assert (view.blocked, view.open_cycles()) == ((), [])
-        assert not any(view.accepted.values())
+        landing_state = self.fresh_view()
+        assert (landing_state.blocked, landing_state.open_cycles()) == ((), [])
+        assert not any(landing_state.accepted.values())
 
     # helpers
 
@@ -317,8 +317,8 @@ class LandingMachine(RuleBasedStateMachine):
     def tables(self) -> list[Table]:
         return list(self.world.tables.values())
 
-    def fresh_view(self) -> View:
-        return self.world.view([t.ledger for t in self.tables()])
+    def fresh_view(self) -> LandingState:
+        return self.world.landing_state([t.ledger for t in self.tables()])
 
     def send(self, read: PlanRead) -> Job | None:
         job = send_plan(self.world, read)
@@ -328,13 +328,13 @@ class LandingMachine(RuleBasedStateMachine):
 
     def cycles_until_done(self) -> CycleClosed | None:
         for _ in range(self.rounds):
-            closed = self.whole_cycle(Limits(groups=2, slice_records=3))
+            closed = self.whole_cycle(WindowLimits(groups=2, slice_records=3))
             left = self.world.wanted - self.fresh_view().blocked_coverage
             if closed is not None and all(not left - t.section.covered for t in self.tables()):
                 break
         return closed
 
-    def whole_cycle(self, limits: Limits) -> CycleClosed | None:
+    def whole_cycle(self, limits: WindowLimits) -> CycleClosed | None:
         """A run in which nothing fails; what it can land depends on what failed before."""
         run = self.new_run()
         job = self.send(read_for_plan(self.world, run, limits))
@@ -345,8 +345,8 @@ class LandingMachine(RuleBasedStateMachine):
             append_next(self.world, look, announce=True, lazy=False)
         return finish_commit(self.world, look)
 
-    def unblock(self, view: View, *, skip: bool) -> None:
-        what = view.blocked_coverage
+    def unblock(self, landing_state: LandingState, *, skip: bool) -> None:
+        what = landing_state.blocked_coverage
         if skip:
             job = self.send(read_for_hand(self.world, self.new_run(), what, Directives()))
             for s in job.slices if job else ():
@@ -358,7 +358,7 @@ class LandingMachine(RuleBasedStateMachine):
     def a_retry_finds_the_same(self, job: Job) -> None:
         """As long as the log holds what decided the claim."""
         if self.world.log.begin <= job.since:
-            state = self.world.view((), job.read_from).cycles[commit_id_of(job.run)]
+            state = self.world.landing_state((), job.read_from).cycles[commit_id_of(job.run)]
             assert granted(state.plan, state.claim) == job.slices
 
     def valid_through_is_true(self, closed: CycleClosed | None) -> None:

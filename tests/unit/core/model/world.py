@@ -21,7 +21,7 @@ from airflow_provider_lakecommit.core.model import LIVE, ControlPosition, Ledger
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
 from airflow_provider_lakecommit.core.planning import Watermark
 from airflow_provider_lakecommit.core.settle import settle
-from airflow_provider_lakecommit.core.view import AcceptedSlice, TableLedger, View
+from airflow_provider_lakecommit.core.state import AcceptedSlice, LandingState, TableLedger
 
 LANDING, SPEC = "orders", "s1"
 TIMEOUT = timedelta(hours=1)
@@ -173,7 +173,7 @@ class World:
                 t.renew_epoch(self.log.end)
         return [t.ledger for t in found]
 
-    def view(self, ledgers: Sequence[TableLedger], read_from: int | None = None) -> View:
+    def landing_state(self, ledgers: Sequence[TableLedger], read_from: int | None = None) -> LandingState:
         start = min((t.section.control.read_from for t in ledgers), default=0) if read_from is None else read_from
         return fold(self.log.read(start), ledgers, TIMEOUT)
 

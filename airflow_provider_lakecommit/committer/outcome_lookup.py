@@ -23,13 +23,13 @@ from pyiceberg.table import Table
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 
-__all__ = ["Lookup", "Patience"]
+__all__ = ["OutcomeLookup", "RetryPolicy"]
 
 _NO_RIGHT = (ForbiddenError, UnauthorizedError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
+class RetryPolicy:
     """How long a commit tries: at most ``seconds`` and ``requests`` requests, and not after ``refusals`` of them in a
     row were refused; waits double from ``first_wait`` on.
     """
@@ -44,12 +44,12 @@ class Patience:
 
 
 @dataclass(slots=True, kw_only=True)
-class Lookup:
+class OutcomeLookup:
     """The looks and waits of one commit."""
 
     tables: Tables
     identifier: str
-    patience: Patience
+    retry_policy: RetryPolicy
     requests: int = 0
     last_error: BaseException | None = None
     _refusals: int = 0
@@ -57,7 +57,7 @@ class Lookup:
     _deadline: float = field(init=False)
 
     def __post_init__(self) -> None:
-        self._deadline = self.patience.clock() + self.patience.seconds
+        self._deadline = self.retry_policy.clock() + self.retry_policy.seconds
 
     def look(self) -> Table:
         """The table as it is now.
@@ -76,8 +76,9 @@ class Lookup:
                     continue
                 raise CommitUnknownError(
                     f"{self.requests} commit request(s) for {self.identifier} were sent and the table could not be "
-                    f"read for {self.patience.seconds:g} s since ({e}); the last request ended with {self._told()}. "
-                    "The snapshot may or may not be there; nothing was deleted, and the next attempt looks again"
+                    f"read for {self.retry_policy.seconds:g} s since ({e}); the last request ended with "
+                    f"{self._told()}. The snapshot may or may not be there; nothing was deleted, and the next attempt "
+                    "looks again"
                 ) from None
 
     def ended_with(self, error: BaseException) -> None:
@@ -89,8 +90,8 @@ class Lookup:
         """Is another request within bounds? The first one always is."""
         if not self.requests:
             return True
-        in_time = self.requests < self.patience.requests and self.patience.clock() < self._deadline
-        return in_time and self._refusals < self.patience.refusals
+        in_time = self.requests < self.retry_policy.requests and self.retry_policy.clock() < self._deadline
+        return in_time and self._refusals < self.retry_policy.refusals
 
     def gave_up(self) -> CommitUnknownError:
         """The error of a commit that was sent and is not in the table at the last look."""
@@ -107,12 +108,12 @@ class Lookup:
 
     def wait(self) -> bool:
         """Wait a while, or tell that the time is up."""
-        left = self._deadline - self.patience.clock()
+        left = self._deadline - self.retry_policy.clock()
         if left <= 0:
             return False
-        wanted = min(self.patience.first_wait * 2.0**self._waits, self.patience.longest_wait)
+        wanted = min(self.retry_policy.first_wait * 2.0**self._waits, self.retry_policy.longest_wait)
         self._waits += 1
-        self.patience.sleep(min(left, wanted * random.uniform(0.5, 1.0)))
+        self.retry_policy.sleep(min(left, wanted * random.uniform(0.5, 1.0)))
         return True
 
     def _told(self) -> str:

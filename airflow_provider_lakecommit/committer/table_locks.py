@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns: who may work on a table now. One works alone, or several read; the others wait in the order they came.
+"""Table locks: who may work on a table now. One works alone, or several read; the others wait in the order they came.
 
 Contract: a turn begins when nobody is before it, and ends when its work has ended: completed, failed, thrown before it
 gave anything to await, or cancelled *and* gone. It is never the caller that ends it. So a caller may leave (a timeout,
@@ -11,8 +11,8 @@ none of them overtakes a turn that waits, so neither readers nor writers starve.
 before it, not by a wake-up of its caller, so none can be lost between the two. Tables know nothing of each other; what
 nobody works on or waits for is forgotten. A turn takes no other turn, so turns cannot wait for each other in a circle.
 
-Failure story: whoever stops waiting leaves the line, and those behind move up at once. After :meth:`Turns.close` nobody
-waits and nothing new begins.
+Failure story: whoever stops waiting leaves the line, and those behind move up at once. After :meth:`TableLocks.close`
+nobody waits and nothing new begins.
 
 All of it belongs to one event loop. The need for a turn that outlasts its caller, and for readers beside it, is that of
 coordinators whose log appends became asynchronous (Apache Kafka, pull request 14705).
@@ -31,7 +31,7 @@ from typing import Any, TypeVar
 
 from airflow_provider_lakecommit.exceptions import ClosedError
 
-__all__ = ["Turns", "Work"]
+__all__ = ["TableLocks", "Work"]
 
 T = TypeVar("T")
 Work = Callable[[], Awaitable[T]]
@@ -44,7 +44,7 @@ _log = logging.getLogger(__name__)
 class _Turn:
     """``outcome`` is what the caller awaits, cancelled when the caller leaves. ``task`` is the work, once begun."""
 
-    owner: Turns
+    owner: TableLocks
     table: Hashable
     shared: bool
     work: Work[Any]
@@ -67,7 +67,7 @@ class _Line:
 _inside: ContextVar[_Turn | None] = ContextVar("lakecommit_turn", default=None)
 
 
-class Turns:
+class TableLocks:
     """The lines of all tables of a process."""
 
     def __init__(self) -> None:

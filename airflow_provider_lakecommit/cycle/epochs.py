@@ -18,14 +18,13 @@ from dataclasses import replace
 from pyiceberg.table import Table
 
 from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, read_ledger
-from airflow_provider_lakecommit.committer.marks import join_table, renew_epochs
-from airflow_provider_lakecommit.committer.sections import change_section
-from airflow_provider_lakecommit.committer.summary import Kind
+from airflow_provider_lakecommit.committer.ledger_updates import change_section, join_table, renew_epochs
+from airflow_provider_lakecommit.committer.summary import SnapshotKind
 from airflow_provider_lakecommit.core.model import ControlPosition, LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
 from airflow_provider_lakecommit.core.planning import Watermark
-from airflow_provider_lakecommit.core.view import TableLedger
-from airflow_provider_lakecommit.cycle.rim import BEYOND, Rim
+from airflow_provider_lakecommit.core.state import TableLedger
+from airflow_provider_lakecommit.cycle.session import BEYOND, LandingSession
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.kafka.control_topic import ControlLog
 from airflow_provider_lakecommit.kafka.source_topic import SourceState
@@ -43,7 +42,7 @@ class SpecWaits(Exception):
 
 
 def renewed(
-    rim: Rim, name: str, state: LedgerState, source: SourceState | None, data: LedgerSection | None
+    session: LandingSession, name: str, state: LedgerState, source: SourceState | None, data: LedgerSection | None
 ) -> LedgerState:
     """Deal with what needs a compare-and-swap before anything else.
 
@@ -51,24 +50,26 @@ def renewed(
     :param data: the data table's section, while another table is planned for
     """
     if state.condition is Condition.ROLLED_BACK:
-        state = _renew(rim, name, state)
-    state = _with_the_log(rim, name, state)
+        state = _renew(session, name, state)
+    state = _with_the_log(session, name, state)
     if source is not None:
-        state = _with_the_spec(rim, name, state, data)
-        state = _with_the_topics(rim, name, state, source)
+        state = _with_the_spec(session, name, state, data)
+        state = _with_the_topics(session, name, state, source)
     return state
 
 
-def joined(rim: Rim, name: str, table: Table, state: LedgerState, section: LedgerSection) -> LedgerState:
+def joined(session: LandingSession, name: str, table: Table, state: LedgerState, section: LedgerSection) -> LedgerState:
     """The ledger with the first section of this lane in it; after a rollback, every other one under a new epoch."""
     if state.condition is Condition.ROLLED_BACK:
-        _renew(rim, name, state)
-    rim.say(f"{name}: landing {rim.landing.name} joins at {_starts_text(section.starts)}")
-    return join_table(rim.tables, name, section, branch=rim.landing.branch, table_uuid=table.metadata.table_uuid)
+        _renew(session, name, state)
+    session.log(f"{name}: landing {session.landing.name} joins at {_starts_text(section.starts)}")
+    return join_table(
+        session.tables, name, section, branch=session.landing.branch, table_uuid=table.metadata.table_uuid
+    )
 
 
 def new_section(
-    rim: Rim,
+    session: LandingSession,
     source: SourceState,
     starts: Mapping[SourcePartition, int],
     covered: Coverage,
@@ -81,11 +82,11 @@ def new_section(
     :param before: the section that it stands in for: its estimates are kept
     """
     return LedgerSection(
-        landing=rim.landing.name,
-        lane=rim.lane,
+        landing=session.landing.name,
+        lane=session.lane,
         cluster_id=source.cluster_id,
-        epoch=rim.new_id(),
-        spec_version=rim.landing.spec_version,
+        epoch=session.new_id(),
+        spec_version=session.landing.spec_version,
         starts=dict(starts),
         covered=covered,
         control=control,
@@ -98,28 +99,28 @@ def first_offsets(partitions: Mapping[SourcePartition, Watermark], start: str) -
     return {p: w.start if start == "earliest" else w.stable for p, w in partitions.items()}
 
 
-def origin_position(rim: Rim) -> ControlPosition:
+def origin_position(session: LandingSession) -> ControlPosition:
     """The end of the landing's control partition: what was said before is of no concern to a new ledger."""
-    return _position(rim, rim.control.read(rim.control.partition_for(rim.landing.group_id), BEYOND))
+    return _position(session, session.control.read(session.control.partition_for(session.landing.group_id), BEYOND))
 
 
-def own_section(state: LedgerState, rim: Rim) -> LedgerSection:
+def own_section(state: LedgerState, session: LandingSession) -> LedgerSection:
     """The section of this lane.
 
     :raises LedgerError: there is none
     """
-    section = state.section(rim.landing.name, rim.lane)
+    section = state.section(session.landing.name, session.lane)
     if section is None:
         raise LedgerError(
-            f"the table of landing {rim.landing.name} has no ledger section of lane {rim.lane}: plan first"
+            f"the table of landing {session.landing.name} has no ledger section of lane {session.lane}: plan first"
         )
     return section
 
 
-def _position(rim: Rim, log: ControlLog) -> ControlPosition:
+def _position(session: LandingSession, log: ControlLog) -> ControlPosition:
     return ControlPosition(
         cluster_id=log.cluster_id,
-        topic=rim.control.name,
+        topic=session.control.name,
         topic_id=log.topic_id,
         partition=log.partition,
         read_from=log.end,
@@ -127,47 +128,50 @@ def _position(rim: Rim, log: ControlLog) -> ControlPosition:
     )
 
 
-def _with_the_log(rim: Rim, name: str, state: LedgerState) -> LedgerState:
+def _with_the_log(session: LandingSession, name: str, state: LedgerState) -> LedgerState:
     """A control log that is not the one of the ledger knows nothing of what was pending."""
-    old = own_section(state, rim).control
-    log = rim.control.read(old.partition, BEYOND)
+    old = own_section(state, session).control
+    log = session.control.read(old.partition, BEYOND)
     if (why := _log_lost(old, log)) is None:
         return state
-    rim.say(f"{name}: {why}; what was pending is void and read again (new epoch)")
-    new = _position(rim, log)
+    session.log(f"{name}: {why}; what was pending is void and read again (new epoch)")
+    new = _position(session, log)
     return _change(
-        rim, name, Kind.EPOCH, lambda s: replace(s, epoch=rim.new_id(), control=new) if s.control == old else None
-    )
-
-
-def _with_the_spec(rim: Rim, name: str, state: LedgerState, data: LedgerSection | None) -> LedgerState:
-    """A spec change voids what is pending, where the landing says so and no table lags behind the data table."""
-    section, wanted = own_section(state, rim), rim.landing.spec_version
-    if rim.landing.on_spec_change != "void" or section.spec_version == wanted:
-        return state
-    rim.say(f"{name}: the spec changed from {section.spec_version} to {wanted}; pending slices are void")
-    if data is None:
-        for other in rim.landing.tables[1:]:
-            _check_level(rim, other, section)
-    else:
-        _check_level(rim, name, data)
-    return _change(
-        rim,
+        session,
         name,
-        Kind.EPOCH,
-        lambda s: replace(s, epoch=rim.new_id(), spec_version=wanted) if s.spec_version != wanted else None,
+        SnapshotKind.EPOCH,
+        lambda s: replace(s, epoch=session.new_id(), control=new) if s.control == old else None,
     )
 
 
-def _with_the_topics(rim: Rim, name: str, state: LedgerState, source: SourceState) -> LedgerState:
+def _with_the_spec(session: LandingSession, name: str, state: LedgerState, data: LedgerSection | None) -> LedgerState:
+    """A spec change voids what is pending, where the landing says so and no table lags behind the data table."""
+    section, wanted = own_section(state, session), session.landing.spec_version
+    if session.landing.on_spec_change != "void" or section.spec_version == wanted:
+        return state
+    session.log(f"{name}: the spec changed from {section.spec_version} to {wanted}; pending slices are void")
+    if data is None:
+        for other in session.landing.tables[1:]:
+            _check_level(session, other, section)
+    else:
+        _check_level(session, name, data)
+    return _change(
+        session,
+        name,
+        SnapshotKind.EPOCH,
+        lambda s: replace(s, epoch=session.new_id(), spec_version=wanted) if s.spec_version != wanted else None,
+    )
+
+
+def _with_the_topics(session: LandingSession, name: str, state: LedgerState, source: SourceState) -> LedgerState:
     """A topic that was added to the landing joins where the landing starts."""
-    known = {p.topic for p in own_section(state, rim).starts}
-    firsts = first_offsets(source.partitions, rim.landing.start)
+    known = {p.topic for p in own_section(state, session).starts}
+    firsts = first_offsets(source.partitions, session.landing.start)
     added = {p: o for p, o in firsts.items() if p.topic not in known}
     if not added:
         return state
-    rim.say(f"{name}: a topic joins at {_starts_text(added)}")
-    return _change(rim, name, Kind.ORIGIN, lambda s: _with_starts(s, added))
+    session.log(f"{name}: a topic joins at {_starts_text(added)}")
+    return _change(session, name, SnapshotKind.ORIGIN, lambda s: _with_starts(s, added))
 
 
 def _log_lost(control: ControlPosition, log: ControlLog) -> str | None:
@@ -181,20 +185,20 @@ def _log_lost(control: ControlPosition, log: ControlLog) -> str | None:
     return None
 
 
-def _check_level(rim: Rim, name: str, data: LedgerSection) -> None:
+def _check_level(session: LandingSession, name: str, data: LedgerSection) -> None:
     """A spec change voids nothing of a range that is landed: judged by another spec, a record of it could end in both
     tables, or in none. So a table that lags behind the data table is brought forward first.
 
     :raises SpecWaits: there are slices for it that the data table holds already
     """
-    table = rim.tables.find(name)
-    state = read_ledger(table.metadata, rim.landing.branch) if table else None
-    section = state.section(rim.landing.name, rim.lane) if state else None
+    table = session.tables.find(name)
+    state = read_ledger(table.metadata, session.landing.branch) if table else None
+    section = state.section(session.landing.name, session.lane) if state else None
     if state is None or section is None:
         return
     ledger = TableLedger(table=name, uuid=state.table_uuid, section=section, others=Coverage())
     behind = Coverage()
-    for accepted in rim.look([ledger]).view.accepted[name]:
+    for accepted in session.read_state([ledger]).state.accepted[name]:
         behind |= accepted.coverage & data.covered
     if behind:
         raise SpecWaits(name, behind)
@@ -210,10 +214,14 @@ def _with_starts(section: LedgerSection, added: Mapping[SourcePartition, int]) -
     return replace(section, starts={**section.starts, **new}) if new else None
 
 
-def _change(rim: Rim, name: str, kind: Kind, change: Callable[[LedgerSection], LedgerSection | None]) -> LedgerState:
-    return change_section(rim.tables, name, rim.landing.name, rim.lane, kind, change, branch=rim.landing.branch)
+def _change(
+    session: LandingSession, name: str, kind: SnapshotKind, change: Callable[[LedgerSection], LedgerSection | None]
+) -> LedgerState:
+    return change_section(
+        session.tables, name, session.landing.name, session.lane, kind, change, branch=session.landing.branch
+    )
 
 
-def _renew(rim: Rim, name: str, state: LedgerState) -> LedgerState:
-    rim.say(f"{name}: {state.reason}; what was pending is void and read again (new epoch)")
-    return renew_epochs(rim.tables, name, rim.landing.name, rim.lane, branch=rim.landing.branch)
+def _renew(session: LandingSession, name: str, state: LedgerState) -> LedgerState:
+    session.log(f"{name}: {state.reason}; what was pending is void and read again (new epoch)")
+    return renew_epochs(session.tables, name, session.landing.name, session.lane, branch=session.landing.branch)

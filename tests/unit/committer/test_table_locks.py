@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_lakecommit.committer.turns import Turns
+from airflow_provider_lakecommit.committer.table_locks import TableLocks
 from airflow_provider_lakecommit.exceptions import ClosedError
 
 
@@ -54,7 +54,7 @@ def run(test: Coroutine[Any, Any, None]) -> None:
 
 def test_a_reader_does_not_overtake_a_writer_that_waits() -> None:
     async def test() -> None:
-        turns, steps = Turns(), Steps()
+        turns, steps = TableLocks(), Steps()
         order = (("r1", turns.shared), ("w1", turns.exclusive), ("r2", turns.shared), ("r3", turns.shared))
         callers = [asyncio.create_task(take("t", steps.work(name))) for name, take in order]
         await at_rest()
@@ -75,7 +75,7 @@ def test_a_reader_does_not_overtake_a_writer_that_waits() -> None:
 
 def test_a_writer_that_leaves_the_line_lets_the_readers_behind_it_go_on() -> None:
     async def test() -> None:
-        turns, steps = Turns(), Steps()
+        turns, steps = TableLocks(), Steps()
         one = asyncio.create_task(turns.shared("t", steps.work("r1")))
         writer = asyncio.create_task(turns.exclusive("t", steps.work("w1")))
         two = asyncio.create_task(turns.shared("t", steps.work("r2")))
@@ -92,7 +92,7 @@ def test_a_writer_that_leaves_the_line_lets_the_readers_behind_it_go_on() -> Non
 
 def test_work_outlives_a_caller_whose_time_is_up_and_keeps_its_turn() -> None:
     async def test() -> None:
-        turns, seen, gate = Turns(), [], asyncio.Event()
+        turns, seen, gate = TableLocks(), [], asyncio.Event()
 
         async def like_a_thread() -> None:
             seen.append("begins")
@@ -136,7 +136,7 @@ def gives_nothing() -> Any:
 )
 def test_a_turn_ends_however_its_work_fails(work: Callable[[], Any], error: type[Exception]) -> None:
     async def test() -> None:
-        turns = Turns()
+        turns = TableLocks()
         with pytest.raises(error):
             await turns.exclusive("t", work)
         assert turns.busy == frozenset()
@@ -146,7 +146,7 @@ def test_a_turn_ends_however_its_work_fails(work: Callable[[], Any], error: type
 
 def test_tables_do_not_wait_for_each_other() -> None:
     async def test() -> None:
-        turns, steps = Turns(), Steps()
+        turns, steps = TableLocks(), Steps()
         callers = [asyncio.create_task(turns.exclusive(name, steps.work(name))) for name in ("a", "b")]
         await at_rest()
         assert steps.seen == ["a begins", "b begins"]
@@ -160,7 +160,7 @@ def test_tables_do_not_wait_for_each_other() -> None:
 
 def test_a_turn_in_a_turn_is_refused_while_the_outer_one_runs() -> None:
     async def test() -> None:
-        turns, steps, later = Turns(), Steps(), []
+        turns, steps, later = TableLocks(), Steps(), []
 
         async def nested() -> None:
             await turns.shared("b", steps.work("b"))
@@ -187,7 +187,7 @@ def test_work_sees_the_context_of_its_own_caller() -> None:
     who: contextvars.ContextVar[str] = contextvars.ContextVar("who")
 
     async def test() -> None:
-        turns, seen = Turns(), []
+        turns, seen = TableLocks(), []
 
         async def look() -> None:
             await asyncio.sleep(0)
@@ -205,7 +205,7 @@ def test_work_sees_the_context_of_its_own_caller() -> None:
 
 def test_a_failure_that_nobody_hears_any_more_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
-        turns = Turns()
+        turns = TableLocks()
 
         async def work() -> None:
             try:
@@ -227,7 +227,7 @@ def test_a_failure_that_nobody_hears_any_more_is_logged(caplog: pytest.LogCaptur
 
 def test_closing_lets_work_end_and_begins_nothing_more() -> None:
     async def test() -> None:
-        turns, steps = Turns(), Steps()
+        turns, steps = TableLocks(), Steps()
         first = asyncio.create_task(turns.exclusive("t", steps.work("first")))
         second = asyncio.create_task(turns.exclusive("t", steps.work("second")))
         await at_rest()
@@ -247,7 +247,7 @@ def test_closing_lets_work_end_and_begins_nothing_more() -> None:
 
 def test_closing_cancels_what_does_not_end_by_itself() -> None:
     async def test() -> None:
-        turns, steps, let_go = Turns(), Steps(), []
+        turns, steps, let_go = TableLocks(), Steps(), []
         caller = asyncio.create_task(turns.exclusive("t", steps.work("endless")))
         await at_rest()
         assert await turns.close(0.01, lambda: let_go.append(tuple(steps.seen))) == frozenset()
@@ -261,7 +261,7 @@ def test_closing_cancels_what_does_not_end_by_itself() -> None:
 
 def test_closing_names_what_refuses_to_end() -> None:
     async def test() -> None:
-        turns, gate = Turns(), asyncio.Event()
+        turns, gate = TableLocks(), asyncio.Event()
 
         async def refuses() -> None:
             while not gate.is_set():

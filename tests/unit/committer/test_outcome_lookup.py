@@ -6,15 +6,17 @@ from pathlib import Path
 import pytest
 from pyiceberg.exceptions import BadRequestError, ForbiddenError, ServerError, UnauthorizedError
 
-from airflow_provider_lakecommit.committer.lookup import Lookup, Patience
+from airflow_provider_lakecommit.committer.outcome_lookup import OutcomeLookup, RetryPolicy
 from tests.fakes.lake import Lake
 
 
-def lookup(folder: Path) -> Lookup:
-    return Lookup(tables=Lake(folder).tables, identifier="shop.orders", patience=Patience(clock=lambda: 0.0))
+def lookup(folder: Path) -> OutcomeLookup:
+    return OutcomeLookup(
+        tables=Lake(folder).tables, identifier="shop.orders", retry_policy=RetryPolicy(clock=lambda: 0.0)
+    )
 
 
-def after(looked: Lookup, *errors: Exception) -> Lookup:
+def after(looked: OutcomeLookup, *errors: Exception) -> OutcomeLookup:
     for error in errors:
         assert looked.may_send()
         looked.requests += 1

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a landing's log and ledgers come to: the values that the fold makes and all decisions read.
 
-Contract: frozen values. A :class:`View` holds for the entries and ledgers that it was folded from; whoever folds the
-same ones has an equal view. What it derives (claims, coverage, the smallest log offset that is still needed) is derived
-here and nowhere else.
+Contract: frozen values. A :class:`LandingState` holds for the entries and ledgers that it was folded from; whoever
+folds the same ones has an equal view. What it derives (claims, coverage, the smallest log offset that is still needed)
+is derived here and nowhere else.
 """
 
 from __future__ import annotations
@@ -17,7 +17,16 @@ from airflow_provider_lakecommit.core.log import CommitFailed, Raised
 from airflow_provider_lakecommit.core.model import Cycle, LedgerSection, Plan, Slice, SliceReport, slice_id
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet
 
-__all__ = ["AcceptedSlice", "Blocked", "CycleState", "FailedCycle", "Redundant", "TableLedger", "View", "granted"]
+__all__ = [
+    "AcceptedSlice",
+    "Blocked",
+    "CycleState",
+    "FailedCycle",
+    "LandingState",
+    "Redundant",
+    "TableLedger",
+    "granted",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +132,7 @@ class FailedCycle:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class View:
+class LandingState:
     """The state of a landing: the ledgers and the log, folded.
 
     ``recut`` are ranges whose slice of several ranges was over budget: each is tried alone before one is blocked.

@@ -3,15 +3,15 @@
 
 Contract: a call of an event loop is done by a thread, and what it gives or raises is given or raised where it was
 awaited. At most ``threads`` calls run at a time, at most ``per_table`` of one table. A call that has not come back
-after ``patience`` seconds *hangs*: it is not counted any more, so that another thread takes its place, until there are
-``most``. When it comes back, threads that are too many end. Calls begin in the order in which they came; those of a
+after ``slow_after`` seconds *hangs*: it is not counted any more, so that another thread takes its place, until there
+are ``most``. When it comes back, threads that are too many end. Calls begin in the order in which they came; those of a
 table that is at its limit stand aside and hold up nobody.
 
 Invariants: a thread cannot be stopped. A call that was begun is waited for, also by a caller that was cancelled, so
 that whoever holds a turn holds it until the call is over; one that was not begun is withdrawn at once.
 
-Failure story: :meth:`Pool.close` lets go of calls that hang; what becomes of them, the table tells the next attempt.
-The threads are daemons, so that a call that hangs does not keep the process from ending (those of
+Failure story: :meth:`BlockingPool.close` lets go of calls that hang; what becomes of them, the table tells the next
+attempt. The threads are daemons, so that a call that hangs does not keep the process from ending (those of
 :mod:`concurrent.futures` do). Where the system gives no more threads, the pool makes do with those it has.
 
 All but the calls themselves belongs to one event loop.
@@ -32,7 +32,7 @@ from typing import Any, TypeVar
 
 from airflow_provider_lakecommit.exceptions import ClosedError
 
-__all__ = ["MOST", "PATIENCE", "PER_TABLE", "TELL_AFTER", "THREADS", "ExitError", "Pool"]
+__all__ = ["MOST", "PER_TABLE", "SLOW_AFTER", "TELL_AFTER", "THREADS", "BlockingPool", "ExitError"]
 
 THREADS = 8
 """Calls of the catalog at a time."""
@@ -40,8 +40,8 @@ MOST = 128
 """Threads, those in calls that hang included."""
 PER_TABLE = 2
 """Calls of one table at a time, so that readers of a table that hangs take no more."""
-PATIENCE = 1.0
-"""Seconds after which a call counts as hanging. However slow all calls are, ``threads / patience`` of them begin each
+SLOW_AFTER = 1.0
+"""Seconds after which a call counts as hanging. However slow all calls are, ``threads / slow_after`` of them begin each
 second, as long as there may be more threads.
 """
 TELL_AFTER = 30.0
@@ -152,10 +152,10 @@ class _Queue:
             del self.taken[table]
 
 
-class Pool:
+class BlockingPool:
     """Threads for the blocking calls of one event loop; made while it runs.
 
-    :param say: gets a line for a call that has hung for ``tell_after`` seconds
+    :param log: gets a line for a call that has hung for ``tell_after`` seconds
     """
 
     def __init__(
@@ -164,18 +164,18 @@ class Pool:
         threads: int = THREADS,
         most: int = MOST,
         per_table: int = PER_TABLE,
-        patience: float = PATIENCE,
+        slow_after: float = SLOW_AFTER,
         tell_after: float = TELL_AFTER,
-        say: Callable[[str], None] = _log.warning,
+        log: Callable[[str], None] = _log.warning,
     ) -> None:
         if not 1 <= threads <= most or per_table < 1:
             raise ValueError(f"threads={threads}, most={most}, per_table={per_table}: at least 1, and threads <= most")
         self._loop = asyncio.get_running_loop()
         self._threads = threads
         self._most = most
-        self._patience = patience
+        self._slow_after = slow_after
         self._tell_after = tell_after
-        self._say = say
+        self._log = log
         self._queue = _Queue(per_table)
         self._idle: list[_Worker] = []
         self._busy: dict[_Worker, _Busy] = {}
@@ -248,7 +248,7 @@ class Pool:
         while self._queue.ready and self._counted < self._threads and (worker := self._worker()):
             job, _ = self._queue.ready.popitem(last=False)
             job.begun = True
-            self._busy[worker] = _Busy(job, self._loop.call_later(self._patience, self._hangs, worker))
+            self._busy[worker] = _Busy(job, self._loop.call_later(self._slow_after, self._hangs, worker))
             worker.inbox.put(job)
 
     @property
@@ -267,7 +267,7 @@ class Pool:
         except RuntimeError as e:
             if not self.size:
                 raise
-            self._say(f"the committer goes on with {self.size} threads: {e}")
+            self._log(f"the committer goes on with {self.size} threads: {e}")
             self._most = self.size
             return None
         return worker
@@ -281,7 +281,7 @@ class Pool:
     def _tell(self, worker: _Worker, seconds: float) -> None:
         busy, hanging, room = self._busy[worker], len(self.hanging), max(0, self._most - self._threads)
         busy.timer = self._loop.call_later(self._tell_after, self._tell, worker, seconds + self._tell_after)
-        self._say(
+        self._log(
             f"{busy.job.table}: a call of the catalog has not come back for {seconds:g} s; other tables go on "
             f"({hanging} calls hang now, more than {room} hold up others)"
         )

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from airflow_provider_lakecommit.core.model import LIVE, Cycle, cycle_id
-from airflow_provider_lakecommit.cycle.rim import Rim
+from airflow_provider_lakecommit.cycle.session import LandingSession
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.operators.plan import PlanWindowOperator
 from airflow_provider_lakecommit.settings import Settings
@@ -48,7 +48,7 @@ def cycle(run: str, *, dag: str = "land", deployment: str | None = None, number:
 
 def is_gone(asked: Asked, of: Cycle) -> bool:
     task = PlanWindowOperator(task_id="plan", landing=ORDERS)
-    return task.gone(cast(Any, {"ti": asked}), cast(Rim, Here(ORDERS)))(of)
+    return task.abandoned(cast(Any, {"ti": asked}), cast(LandingSession, Here(ORDERS)))(of)
 
 
 @pytest.mark.parametrize(

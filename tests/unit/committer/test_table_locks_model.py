@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from airflow_provider_lakecommit.committer.turns import Turns
+from airflow_provider_lakecommit.committer.table_locks import TableLocks
 
 TABLES = ("orders", "returns")
 KINDS = ("plain", "plain", "plain", "stubborn", "ready", "throws")
@@ -78,7 +78,7 @@ class Machine(RuleBasedStateMachine):
         self.loop = asyncio.new_event_loop()
         self.unforeseen: list[dict[str, Any]] = []
         self.loop.set_exception_handler(lambda _, context: self.unforeseen.append(context))
-        self.turns = Turns()
+        self.table_locks = TableLocks()
         self.jobs: list[Job] = []
         self.inside: dict[str, list[Job]] = defaultdict(list)
         self.begun: dict[str, list[int]] = defaultdict(list)
@@ -102,7 +102,7 @@ class Machine(RuleBasedStateMachine):
         job = Job(number=len(self.jobs), table=table, shared=shared, kind=kind, gate=self.loop.create_future())
         if kind == "ready":
             self.open(job, "value")
-        take = self.turns.shared if shared else self.turns.exclusive
+        take = self.table_locks.shared if shared else self.table_locks.exclusive
         job.caller = self.loop.create_task(take(table, self.work_of(job)))
         self.jobs.append(job)
         self.arrived(job)
@@ -203,7 +203,7 @@ class Machine(RuleBasedStateMachine):
             self.loop.close()
 
     def nobody_is_forgotten(self) -> None:
-        assert self.turns.busy == frozenset()
+        assert self.table_locks.busy == frozenset()
         for job in self.jobs:
             assert job.caller is not None
             assert job.caller.done()
@@ -261,7 +261,7 @@ class AtRest(Machine):
         for table, line in self.model.items():
             assert self.begun[table] == line.begun
             assert set(self.inside[table]) == set(line.running)
-            assert (table in self.turns.busy) == bool(line.running or line.waiting)
+            assert (table in self.table_locks.busy) == bool(line.running or line.waiting)
         busy = {job for line in self.model.values() for job in (*line.running, *line.waiting)}
         for job in self.jobs:
             assert job.caller is not None

@@ -22,15 +22,15 @@ from uuid import UUID
 from airflow_provider_lakecommit.core.fold import fold
 from airflow_provider_lakecommit.core.log import CycleClosed, CycleOpened, Entry
 from airflow_provider_lakecommit.core.model import Slice
-from airflow_provider_lakecommit.core.view import CycleState, View, granted
+from airflow_provider_lakecommit.core.state import CycleState, LandingState, granted
 from airflow_provider_lakecommit.cycle.publish import snapshots_of
 from airflow_provider_lakecommit.cycle.results import Closed, CycleTicket, Opened, PublishedSnapshot
-from airflow_provider_lakecommit.cycle.rim import Look, Rim, RunIdentity, cycle_id_of
+from airflow_provider_lakecommit.cycle.session import FoldedLog, LandingSession, RunIdentity, cycle_id_of
 from airflow_provider_lakecommit.cycle.write import read_entries
 
 __all__ = [
-    "Earlier",
-    "Past",
+    "EarlierCycles",
+    "FoundCycle",
     "cycles_of",
     "look_back",
     "look_up",
@@ -42,7 +42,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Past:
+class FoundCycle:
     """A cycle that was found, and where it is. ``valid_through`` is what its COMPLETE said."""
 
     state: CycleState
@@ -54,42 +54,46 @@ class Past:
         """Its slices, after what earlier claims took."""
         return granted(self.state.plan, self.state.claim)
 
-    def opened(self, rim: Rim, view: View | None) -> Opened:
-        """As the plan step tells it; without a ``view`` of the tables nothing is said of what they lack."""
+    def opened(self, session: LandingSession, landing_state: LandingState | None) -> Opened:
+        """As the plan step tells it; without a ``landing_state`` of the tables nothing is said of what they lack."""
         state = self.state
         if not state.over:
             note = "continues the cycle that this run opened before"
             return Opened(ticket=self.ticket, plan=state.plan, slices=self.granted, explain=(), note=note)
-        lacking = view.lacking(self.granted) if view else ()
-        note = where_it_is(rim, state, lacking if view else None)
+        lacking = landing_state.lacking(self.granted) if landing_state else ()
+        note = where_it_is(session, state, lacking if landing_state else None)
         return Opened(
             ticket=self.ticket, plan=state.plan, slices=(), explain=(), finished=True, lacking=lacking, note=note
         )
 
 
-def seen(rim: Rim, look: Look, commit_id: UUID) -> Past | None:
+def seen(session: LandingSession, folded: FoldedLog, commit_id: UUID) -> FoundCycle | None:
     """A cycle in a look."""
-    state = look.view.cycles.get(commit_id)
-    return None if state is None else Past(state=state, ticket=ticket_of(rim, state, look.partition, look.read_from))
+    state = folded.state.cycles.get(commit_id)
+    return (
+        None
+        if state is None
+        else FoundCycle(state=state, ticket=ticket_of(session, state, folded.partition, folded.read_from))
+    )
 
 
-def look_up(rim: Rim, ticket: CycleTicket) -> CycleState | None:
+def look_up(session: LandingSession, ticket: CycleTicket) -> CycleState | None:
     """A cycle by its ticket, also where no ledger needs its part of the log any more."""
-    log = rim.control.read(ticket.partition, ticket.read_from)
-    entries = read_entries(log.records, rim.landing.name, rim.lane)
-    return fold(entries, (), rim.landing.completion_timeout).cycles.get(ticket.commit_id)
+    log = session.control.read(ticket.partition, ticket.read_from)
+    entries = read_entries(log.records, session.landing.name, session.lane)
+    return fold(entries, (), session.landing.completion_timeout).cycles.get(ticket.commit_id)
 
 
-def look_back(rim: Rim, commit_id: UUID) -> Past | None:
+def look_back(session: LandingSession, commit_id: UUID) -> FoundCycle | None:
     """A cycle of this landing anywhere in the log, as far as its retention goes."""
-    for partition in range(rim.control.describe().partitions):
-        log = rim.control.read(partition, None)
-        entries = _newest(read_entries(log.records, rim.landing.name, rim.lane), commit_id)
-        view = fold(entries, (), rim.landing.completion_timeout)
-        if (state := view.cycles.get(commit_id)) is not None:
+    for partition in range(session.control.describe().partitions):
+        log = session.control.read(partition, None)
+        entries = _newest(read_entries(log.records, session.landing.name, session.lane), commit_id)
+        landing_state = fold(entries, (), session.landing.completion_timeout)
+        if (state := landing_state.cycles.get(commit_id)) is not None:
             ends = (e.valid_through for e in entries if isinstance(e, CycleClosed) and e.commit_id == commit_id)
-            ticket = ticket_of(rim, state, partition, state.since)
-            return Past(state=state, ticket=ticket, valid_through=next(ends, None))
+            ticket = ticket_of(session, state, partition, state.since)
+            return FoundCycle(state=state, ticket=ticket, valid_through=next(ends, None))
     return None
 
 
@@ -104,11 +108,11 @@ def _newest(entries: Sequence[Entry], commit_id: UUID) -> Sequence[Entry]:
     return entries[begin:]
 
 
-def ticket_of(rim: Rim, state: CycleState, partition: int, read_from: int) -> CycleTicket:
+def ticket_of(session: LandingSession, state: CycleState, partition: int, read_from: int) -> CycleTicket:
     """What later tasks of the run find the cycle by."""
     return CycleTicket(
-        landing=rim.landing.name,
-        lane=rim.lane,
+        landing=session.landing.name,
+        lane=session.lane,
         commit_id=state.cycle.commit_id,
         slot=state.cycle.slot,
         partition=partition,
@@ -116,12 +120,12 @@ def ticket_of(rim: Rim, state: CycleState, partition: int, read_from: int) -> Cy
     )
 
 
-def where_it_is(rim: Rim, state: CycleState, lacking: tuple[Slice, ...] | None) -> str:
+def where_it_is(session: LandingSession, state: CycleState, lacking: tuple[Slice, ...] | None) -> str:
     """What became of a cycle that is over; ``lacking`` is not known where no table could be read."""
     ended = (
         "was given up by a later plan, as its run was gone"
         if state.closed_at is None
-        else f"was closed at offset {state.closed_at} of {rim.control.name}"
+        else f"was closed at offset {state.closed_at} of {session.control.name}"
     )
     window = f"its window was {state.plan.coverage}" if state.plan.slices else "its window was empty"
     if lacking:
@@ -132,7 +136,7 @@ def where_it_is(rim: Rim, state: CycleState, lacking: tuple[Slice, ...] | None) 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Earlier:
+class EarlierCycles:
     """The cycles of a run that the log holds, by their numbers; at least one.
 
     ``voided`` tells whether the newest gave up slices, whose ranges are then read again.
@@ -157,7 +161,7 @@ class Earlier:
         """Is there nothing left to do for a run of *most* cycles?"""
         enough = not self.newest.plan.left or (most is not None and self.number >= most)
         done = self.newest.over and not self.newest.unfinished and not self.voided
-        return done and enough and not self.newest.plan.put_off
+        return done and enough and not self.newest.plan.deferred
 
     def to_closed(self, table: str, published: Iterable[PublishedSnapshot]) -> Closed:
         """The finished run as if it were one cycle that is closed now."""
@@ -178,31 +182,31 @@ class Earlier:
         return f"{len(self.cycles)} cycles of this run, from offset {self.cycles[0].offset} of {where} on: {windows}"
 
 
-def cycles_of(rim: Rim, who: RunIdentity) -> Earlier | None:
+def cycles_of(session: LandingSession, run: RunIdentity) -> EarlierCycles | None:
     """The cycles of a run anywhere in the log, as far as its retention goes; whatever their numbers.
 
     :raises ControlTopicError: the control topic cannot be read
     """
-    rim.control.ensure()
-    for partition in range(rim.control.describe().partitions):
-        log = rim.control.read(partition, None)
-        entries = read_entries(log.records, rim.landing.name, rim.lane)
-        view = fold(entries, (), rim.landing.completion_timeout)
-        mine = [c for c in view.cycles.values() if _is_of(rim, who, c)]
+    session.control.ensure()
+    for partition in range(session.control.describe().partitions):
+        log = session.control.read(partition, None)
+        entries = read_entries(log.records, session.landing.name, session.lane)
+        landing_state = fold(entries, (), session.landing.completion_timeout)
+        mine = [c for c in landing_state.cycles.values() if _is_of(session, run, c)]
         if mine:
             cycles = tuple(sorted(mine, key=lambda c: c.cycle.number))
             end = _end_of(cycles[-1], entries)
-            return Earlier(
+            return EarlierCycles(
                 cycles=cycles,
                 partition=partition,
-                control_topic=rim.control.name,
+                control_topic=session.control.name,
                 valid_through=end.valid_through if end else None,
                 voided=bool(end and end.directives.voided),
             )
     return None
 
 
-def published_by(rim: Rim, earlier: Earlier) -> tuple[PublishedSnapshot, ...]:
+def published_by(session: LandingSession, earlier: EarlierCycles) -> tuple[PublishedSnapshot, ...]:
     """The snapshots of those cycles of the run that are over, per table in their order. What an open cycle has
     published is told when it is closed.
 
@@ -211,13 +215,13 @@ def published_by(rim: Rim, earlier: Earlier) -> tuple[PublishedSnapshot, ...]:
     ids = {c.cycle.commit_id for c in earlier.cycles if c.over}
     return tuple(
         p
-        for name in (rim.landing.tables if ids else ())
-        for p in snapshots_of(rim, name, rim.tables.load(name).metadata, ids, since=earlier.cycles[0].offset)
+        for name in (session.landing.tables if ids else ())
+        for p in snapshots_of(session, name, session.tables.load(name).metadata, ids, since=earlier.cycles[0].offset)
     )
 
 
-def _is_of(rim: Rim, who: RunIdentity, c: CycleState) -> bool:
-    return c.cycle.commit_id == cycle_id_of(rim, replace(who, number=c.cycle.number))
+def _is_of(session: LandingSession, run: RunIdentity, c: CycleState) -> bool:
+    return c.cycle.commit_id == cycle_id_of(session, replace(run, number=c.cycle.number))
 
 
 def _end_of(newest: CycleState, entries: Iterable[Entry]) -> CycleClosed | None:

@@ -16,14 +16,14 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 
 from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, require_ledger
-from airflow_provider_lakecommit.committer.lookup import Patience
-from airflow_provider_lakecommit.committer.summary import Kind, LogPoint, SnapshotRecord
+from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
+from airflow_provider_lakecommit.committer.summary import LogPoint, SnapshotKind, SnapshotRecord
 from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap
 from airflow_provider_lakecommit.core.model import ControlPosition, LedgerSection
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 
-__all__ = ["attest_section", "carry_forward", "join_table", "renew_epochs", "set_section"]
+__all__ = ["attest_section", "carry_forward", "change_section", "join_table", "renew_epochs", "set_section"]
 
 Update = Callable[[LedgerState], tuple[LedgerSection, ...] | None]
 
@@ -35,7 +35,7 @@ def join_table(
     *,
     branch: str = MAIN_BRANCH,
     table_uuid: UUID | None = None,
-    patience: Patience | None = None,
+    retry_policy: RetryPolicy | None = None,
 ) -> LedgerState:
     """Give a landing's lane its section, unless it has one (then that one is read back): the origin.
 
@@ -50,7 +50,7 @@ def join_table(
             return None
         return (*state.sections, section)
 
-    return _swap(tables, table, branch, Kind.ORIGIN, (section.landing, section.lane), update, patience)
+    return _swap(tables, table, branch, SnapshotKind.ORIGIN, (section.landing, section.lane), update, retry_policy)
 
 
 def renew_epochs(
@@ -62,7 +62,7 @@ def renew_epochs(
     branch: str = MAIN_BRANCH,
     force: bool = False,
     new_epoch: Callable[[], UUID] = uuid4,
-    patience: Patience | None = None,
+    retry_policy: RetryPolicy | None = None,
 ) -> LedgerState:
     """Void all that is pending for a table that was rolled back (with ``force``, for any table): a new epoch for every
     section, before anything else is appended.
@@ -78,7 +78,7 @@ def renew_epochs(
         wanted = state.condition is Condition.ROLLED_BACK or (force and epochs == before[0])
         return tuple(replace(s, epoch=new_epoch()) for s in state.sections) if wanted and epochs else None
 
-    return _swap(tables, table, branch, Kind.EPOCH, (landing, lane), update, patience)
+    return _swap(tables, table, branch, SnapshotKind.EPOCH, (landing, lane), update, retry_policy)
 
 
 def carry_forward(
@@ -90,7 +90,7 @@ def carry_forward(
     branch: str = MAIN_BRANCH,
     control: ControlPosition | None = None,
     control_end: LogPoint | None = None,
-    patience: Patience | None = None,
+    retry_policy: RetryPolicy | None = None,
 ) -> LedgerState:
     """Repeat the ledger in a snapshot at the head, with a new control position of one section if given.
 
@@ -106,7 +106,7 @@ def carry_forward(
             for s in state.sections
         )
 
-    return _swap(tables, table, branch, Kind.CARRY, (landing, lane), update, patience, control_end)
+    return _swap(tables, table, branch, SnapshotKind.CARRY, (landing, lane), update, retry_policy, control_end)
 
 
 def set_section(
@@ -117,7 +117,7 @@ def set_section(
     make: Callable[[LedgerSection | None], LedgerSection],
     *,
     branch: str = MAIN_BRANCH,
-    patience: Patience | None = None,
+    retry_policy: RetryPolicy | None = None,
 ) -> LedgerState:
     """Set a landing's section as a person decided, also where the ledger is gone; other sections get a new epoch if the
     table was rolled back.
@@ -141,7 +141,7 @@ def set_section(
             rest = (replace(s, epoch=uuid4()) for s in rest)
         return (*rest, section)
 
-    return _swap(tables, table, branch, Kind.INIT, (landing, lane), update, patience)
+    return _swap(tables, table, branch, SnapshotKind.INIT, (landing, lane), update, retry_policy)
 
 
 def attest_section(
@@ -153,7 +153,7 @@ def attest_section(
     others: tuple[LedgerSection, ...] = (),
     word: str,
     branch: str = MAIN_BRANCH,
-    patience: Patience | None = None,
+    retry_policy: RetryPolicy | None = None,
 ) -> LedgerState:
     """Set a landing's section to what a person says the table holds. Sections that the ledger has too keep what they
     say; all of them get a new epoch unless the ledger was in order.
@@ -183,7 +183,7 @@ def attest_section(
         return (*kept, *back, section)
 
     who = (section.landing, section.lane)
-    return _swap(tables, table, branch, Kind.INIT, who, update, patience, extra={"attested": word})
+    return _swap(tables, table, branch, SnapshotKind.INIT, who, update, retry_policy, extra={"attested": word})
 
 
 def _check_uuid(state: LedgerState, table: str, expected: UUID | None) -> None:
@@ -199,10 +199,10 @@ def _swap(
     tables: Tables,
     table: str,
     branch: str,
-    kind: Kind,
+    kind: SnapshotKind,
     who: tuple[str, str],
     update: Update,
-    patience: Patience | None,
+    retry_policy: RetryPolicy | None,
     control_end: LogPoint | None = None,
     extra: Mapping[str, str] | None = None,
 ) -> LedgerState:
@@ -214,4 +214,33 @@ def _swap(
         sections = update(state)
         return None if sections is None else Change(record=record, sections=sections, why=None)
 
-    return compare_and_swap(tables, table, branch, decide, patience).state
+    return compare_and_swap(tables, table, branch, decide, retry_policy).state
+
+
+def change_section(
+    tables: Tables,
+    table: str,
+    landing: str,
+    lane: str,
+    kind: SnapshotKind,
+    change: Callable[[LedgerSection], LedgerSection | None],
+    *,
+    branch: str = MAIN_BRANCH,
+    retry_policy: RetryPolicy | None = None,
+) -> LedgerState:
+    """Replace the section of a landing's lane by what ``change`` makes of it, in a snapshot without files.
+
+    :raises LedgerError: the ledger of the table is gone
+    """
+    record = SnapshotRecord(kind=kind, branch=branch, landing=landing, lane=lane)
+
+    def decide(_: TableMetadata, state: LedgerState) -> Change[None] | None:
+        require_ledger(state, table)
+        now = state.section(landing, lane)
+        new = None if now is None else change(now)
+        if new is None:
+            return None
+        sections = tuple(new if s is now else s for s in state.sections)
+        return Change(record=record, sections=sections, why=None)
+
+    return compare_and_swap(tables, table, branch, decide, retry_policy).state

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rim of a cycle: the connections of one landing's lane, and one look at the tables and the log.
+"""The connections of one landing's lane, and its state: the control log folded over the ledgers of its tables.
 
-Contract: a look is made of ledgers that were read from the tables before and of the log that is read now, so that what
+Contract: a state is made of ledgers that were read from the tables before and of the log that is read now, so that what
 was published in between is seen as accepted at worst, never as missing. The control partition that a ledger names wins
 over the hash. Only the tables decide what has landed.
 
-Failure story: nothing here retries; each error of the connections below says what is away. Several threads may work
-at one rim. After :meth:`Rim.close` a thread that hung and comes back does nothing more: its next step is refused.
+Failure story: nothing here retries; each error of the connections below says what is away. Several threads may work at
+one session. After :meth:`LandingSession.close` a thread that hung and comes back does nothing more: its next step is
+refused.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from airflow_provider_lakecommit.committer.summary import LogPoint
 from airflow_provider_lakecommit.core.fold import fold
 from airflow_provider_lakecommit.core.log import Entry
 from airflow_provider_lakecommit.core.model import LIVE, cycle_id
-from airflow_provider_lakecommit.core.view import TableLedger, View
+from airflow_provider_lakecommit.core.state import LandingState, TableLedger
 from airflow_provider_lakecommit.cycle.write import read_decided, read_entries
 from airflow_provider_lakecommit.exceptions import ClosedError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
@@ -31,7 +32,7 @@ from airflow_provider_lakecommit.kafka.source_topic import SourceTopics
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.wire.records import Outgoing, Sender
 
-__all__ = ["BEYOND", "Look", "Rim", "RunIdentity", "TableKey", "cycle_id_of"]
+__all__ = ["BEYOND", "FoldedLog", "LandingSession", "RunIdentity", "TableKey", "cycle_id_of"]
 
 BEYOND = 1 << 62
 """An offset past every log: reading from it tells the borders only."""
@@ -50,20 +51,20 @@ class RunIdentity:
     """
 
     deployment: str
-    dag: str
-    run: str
+    dag_id: str
+    run_id: str
     number: int = 0
     attempt: str = "1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class FoldedLog:
     """One look at the truth (ledgers) and the messages (log), folded. ``begin`` is from where the log was there to be
     read, ``end`` where the next look reads on.
     """
 
     ledgers: tuple[TableLedger, ...]
-    view: View
+    state: LandingState
     entries: tuple[Entry, ...]
     partition: int
     read_from: int
@@ -83,7 +84,7 @@ class TableKey:
 
 
 @dataclass(kw_only=True)
-class Rim:
+class LandingSession:
     """Connections of one landing's lane.
 
     :param place: what names the catalog in this process, by default the landing's connection
@@ -98,7 +99,7 @@ class Rim:
     lane: str = LIVE
     now: Callable[[], datetime] = _utc_now
     new_id: Callable[[], UUID] = uuid4
-    say: Callable[[str], None] = print
+    log: Callable[[str], None] = print
     place: str = ""
     lent: bool = False
     _sending: threading.Lock = field(default_factory=threading.Lock, init=False)
@@ -111,10 +112,10 @@ class Rim:
         kafka: Mapping[str, Any],
         catalog: Mapping[str, Any],
         *,
-        say: Callable[[str], None],
+        log: Callable[[str], None],
         tables: Tables | None = None,
         place: str = "",
-    ) -> Rim:
+    ) -> LandingSession:
         """Nothing is contacted here.
 
         :param tables: of the same catalog, shared with other rims
@@ -125,7 +126,7 @@ class Rim:
             tables=Tables(catalog) if tables is None else tables,
             control=ControlTopic(landing.control_topic_name, kafka),
             source=SourceTopics(kafka, landing.topic_names),
-            say=say,
+            log=log,
             place=place,
             lent=tables is not None,
         )
@@ -142,7 +143,7 @@ class Rim:
         if not self.lent:
             self.tables.close()
 
-    def __enter__(self) -> Rim:
+    def __enter__(self) -> LandingSession:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -152,7 +153,9 @@ class Rim:
         form = self.landing.control_events
         return Sender(landing=self.landing.name, lane=self.lane, role=role, commit_id=commit_id, form=form)
 
-    def look(self, ledgers: Sequence[TableLedger], *, since: Look | None = None, until: int | None = None) -> Look:
+    def read_state(
+        self, ledgers: Sequence[TableLedger], *, since: FoldedLog | None = None, until: int | None = None
+    ) -> FoldedLog:
         """Read the log that the ledgers need, and fold it over them.
 
         :param since: a look whose entries are kept, so that only what came after it is read
@@ -166,9 +169,9 @@ class Rim:
             else self.control.read(partition, start, until=until)
         )
         entries = (*(since.entries if since else ()), *read_entries(log.records, self.landing.name, self.lane))
-        return Look(
+        return FoldedLog(
             ledgers=tuple(ledgers),
-            view=fold(entries, ledgers, self.landing.completion_timeout),
+            state=fold(entries, ledgers, self.landing.completion_timeout),
             entries=entries,
             partition=partition,
             read_from=read_from,
@@ -199,6 +202,6 @@ class Rim:
             return writer.send([(r.key, r.value, r.headers) for r in records])[-1]
 
 
-def cycle_id_of(rim: Rim, who: RunIdentity) -> UUID:
+def cycle_id_of(session: LandingSession, run: RunIdentity) -> UUID:
     """Commit id of a run's cycle."""
-    return cycle_id(who.deployment, rim.landing.name, rim.lane, who.dag, who.run, who.number)
+    return cycle_id(run.deployment, session.landing.name, session.lane, run.dag_id, run.run_id, run.number)

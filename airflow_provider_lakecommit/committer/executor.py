@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The committer's desk: where work on tables is handed in, and awaited. Turns, threads and stages are behind it.
+"""Where work on tables is handed in, and awaited. Table locks, threads and interceptors are behind it.
 
-Contract: callers know two things of a table, :meth:`Committer.change` (alone) and :meth:`Committer.look` (beside other
-looks), and await them. What lies between handing in and the call, such as an audit before the commit, is a *stage*: it
-is given the errand and the rest of the way, in the errand's turn, and may take its time or refuse. Callers do not see
-whether there is one.
+Contract: callers know two things of a table, :meth:`Committer.run_exclusive` (alone) and :meth:`Committer.run_shared`
+(beside other readers), and await them. What lies between handing in and the call, such as an audit before the commit,
+is an *interceptor*: it is given the table's task and the rest of the way, while the task holds the table, and may take
+its time or refuse. Callers do not see whether there is one.
 
-Failure story: that of :mod:`~airflow_provider_lakecommit.committer.turns` and
-:mod:`~airflow_provider_lakecommit.committer.pool`. :class:`CommitterThread` serves callers without a loop: its loop
-runs in a thread of its own, so that a signal or a task's timeout reaches the caller at once, whatever hangs, and never
-a callback of the loop, which would swallow it. Whoever is interrupted waits a moment only for what runs.
+Failure story: that of :mod:`~airflow_provider_lakecommit.committer.table_locks` and
+:mod:`~airflow_provider_lakecommit.committer.blocking_pool`. :class:`CommitterThread` serves callers without a loop: its
+loop runs in a thread of its own, so that a signal or a task's timeout reaches the caller at once, whatever hangs, and
+never a callback of the loop, which would swallow it. Whoever is interrupted waits a moment only for what runs.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self, TypeVar
 
-from airflow_provider_lakecommit.committer.pool import ExitError, Pool
-from airflow_provider_lakecommit.committer.turns import Turns
+from airflow_provider_lakecommit.committer.blocking_pool import BlockingPool, ExitError
+from airflow_provider_lakecommit.committer.table_locks import TableLocks
 
-__all__ = ["GRACE", "STAGES", "Committer", "CommitterThread", "Errand", "Stage"]
+__all__ = ["GRACE", "INTERCEPTORS", "Committer", "CommitterThread", "Interceptor", "TableTask"]
 
 GRACE = 5.0
 """Seconds that work which runs has to end when the committer is closed."""
@@ -36,50 +36,50 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Errand:
-    """What is handed in. ``about`` is for stages: the request of a commit, for example."""
+class TableTask:
+    """What is handed in. ``about`` is for interceptors: the request of a commit, for example."""
 
     table: Hashable
     exclusive: bool
     about: object = None
 
 
-Stage = Callable[[Errand, Callable[[], Awaitable[Any]]], Awaitable[Any]]
-"""Is awaited with the errand and the rest of the way, which it awaits and whose result it returns, or does not."""
+Interceptor = Callable[[TableTask, Callable[[], Awaitable[Any]]], Awaitable[Any]]
+"""Is awaited with the task and the rest of the way, which it awaits and whose result it returns, or does not."""
 
-STAGES: tuple[Stage, ...] = ()
-"""What every errand of every committer passes, outermost first: the one place where a stage is added."""
+INTERCEPTORS: tuple[Interceptor, ...] = ()
+"""What every task of every committer passes, outermost first: the one place where a interceptor is added."""
 
 
 class Committer:
     """Work on many tables at once, in order for each of them. Made while its event loop runs.
 
-    :param stages: what each errand passes, outermost first; :data:`STAGES` by default
+    :param interceptors: what each task passes, outermost first; :data:`INTERCEPTORS` by default
     :param pool: where the blocking calls are done
     """
 
-    def __init__(self, *, stages: Sequence[Stage] | None = None, pool: Pool | None = None) -> None:
-        self.turns = Turns()
-        self.pool = pool or Pool()
-        self._stages = STAGES if stages is None else tuple(stages)
+    def __init__(self, *, interceptors: Sequence[Interceptor] | None = None, pool: BlockingPool | None = None) -> None:
+        self.table_locks = TableLocks()
+        self.pool = pool or BlockingPool()
+        self._interceptors = INTERCEPTORS if interceptors is None else tuple(interceptors)
 
-    async def change(self, table: Hashable, call: Callable[[], T], *, about: object = None) -> T:
+    async def run_exclusive(self, table: Hashable, call: Callable[[], T], *, about: object = None) -> T:
         """Do a blocking call alone on a table, after all that was handed in for it before.
 
         :param table: what names the table in this process; callers of one table give equal names
         :raises ClosedError: shutting down; whether a call that was begun did its work, only the table tells
         """
-        errand = Errand(table=table, exclusive=True, about=about)
-        return await self.turns.exclusive(table, partial(self._do, errand, call))
+        task = TableTask(table=table, exclusive=True, about=about)
+        return await self.table_locks.exclusive(table, partial(self._do, task, call))
 
-    async def look(self, table: Hashable, call: Callable[[], T], *, about: object = None) -> T:
+    async def run_shared(self, table: Hashable, call: Callable[[], T], *, about: object = None) -> T:
         """The same for a call that changes nothing: beside other such calls."""
-        errand = Errand(table=table, exclusive=False, about=about)
-        return await self.turns.shared(table, partial(self._do, errand, call))
+        task = TableTask(table=table, exclusive=False, about=about)
+        return await self.table_locks.shared(table, partial(self._do, task, call))
 
     async def close(self, grace: float = GRACE) -> frozenset[Hashable]:
         """Let what runs end within *grace* seconds, then let go of it; the tables of work that cannot be let go of."""
-        return await self.turns.close(grace, self.pool.close)
+        return await self.table_locks.close(grace, self.pool.close)
 
     async def __aenter__(self) -> Self:
         return self
@@ -87,10 +87,10 @@ class Committer:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def _do(self, errand: Errand, call: Callable[[], T]) -> T:
-        way: Callable[[], Awaitable[Any]] = partial(self.pool.run, errand.table, call)
-        for stage in reversed(self._stages):
-            way = partial(stage, errand, way)
+    async def _do(self, task: TableTask, call: Callable[[], T]) -> T:
+        way: Callable[[], Awaitable[Any]] = partial(self.pool.run, task.table, call)
+        for interceptor in reversed(self._interceptors):
+            way = partial(interceptor, task, way)
         result: T = await way()
         return result
 
@@ -131,10 +131,10 @@ class CommitterThread:
             future.cancel()
             raise
 
-    def change(self, table: Hashable, call: Callable[[], T], *, about: object = None) -> T:
-        """:meth:`Committer.change`, waited for; whatever ended the call is raised as it was."""
+    def run_exclusive(self, table: Hashable, call: Callable[[], T], *, about: object = None) -> T:
+        """:meth:`Committer.run_exclusive`, waited for; whatever ended the call is raised as it was."""
         try:
-            return self.run(lambda committer: committer.change(table, call, about=about))
+            return self.run(lambda committer: committer.run_exclusive(table, call, about=about))
         except ExitError as e:
             raise e.__cause__ or e from None
 

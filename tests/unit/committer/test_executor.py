@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_lakecommit.committer.desk import Committer, CommitterThread, Errand
-from airflow_provider_lakecommit.committer.pool import Pool
+from airflow_provider_lakecommit.committer.blocking_pool import BlockingPool
+from airflow_provider_lakecommit.committer.executor import Committer, CommitterThread, TableTask
 from airflow_provider_lakecommit.exceptions import ClosedError
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -55,19 +55,19 @@ async def publish_all(committer: Committer, tables: Tables, rows: int) -> list[i
     """A caller. It knows nothing of stages."""
 
     async def publish(table: str, row: str) -> int:
-        return await committer.change(table, lambda: tables.append(table, row), about=row)
+        return await committer.run_exclusive(table, lambda: tables.append(table, row), about=row)
 
     return await asyncio.gather(*(publish(t, f"{t}{n}") for n in range(rows) for t in ("a", "b", "c")))
 
 
 def test_a_stage_that_is_added_changes_nothing_for_callers() -> None:
-    async def audit(errand: Errand, go_on: Callable[[], Awaitable[Any]]) -> Any:
-        assert errand.table not in under_audit
-        under_audit.add(errand.table)
+    async def audit(task: TableTask, go_on: Callable[[], Awaitable[Any]]) -> Any:
+        assert task.table not in under_audit
+        under_audit.add(task.table)
         await asyncio.sleep(0.001)
-        audited.append((errand.table, errand.about))
+        audited.append((task.table, task.about))
         result = await go_on()
-        under_audit.remove(errand.table)
+        under_audit.remove(task.table)
         return result
 
     under_audit: set[object] = set()
@@ -77,7 +77,7 @@ def test_a_stage_that_is_added_changes_nothing_for_callers() -> None:
         plain, behind = Tables(), Tables()
         async with Committer() as committer:
             told = await publish_all(committer, plain, 10)
-        async with Committer(stages=[audit]) as committer:
+        async with Committer(interceptors=[audit]) as committer:
             assert await publish_all(committer, behind, 10) == told
         assert behind.rows == plain.rows == {t: [f"{t}{n}" for n in range(10)] for t in ("a", "b", "c")}
         assert {t: [about for table, about in audited if table == t] for t in ("a", "b", "c")} == plain.rows
@@ -91,21 +91,21 @@ def test_a_stage_may_refuse_and_outer_stages_come_first() -> None:
 
     passed: list[str] = []
 
-    async def outer(errand: Errand, go_on: Callable[[], Awaitable[Any]]) -> Any:
-        passed.append(f"outer {errand.about}")
+    async def outer(task: TableTask, go_on: Callable[[], Awaitable[Any]]) -> Any:
+        passed.append(f"outer {task.about}")
         return await go_on()
 
-    def inner(errand: Errand, go_on: Callable[[], Awaitable[Any]]) -> Awaitable[Any]:
-        passed.append(f"inner {errand.about}")
-        if errand.about == "bad":
+    def inner(task: TableTask, go_on: Callable[[], Awaitable[Any]]) -> Awaitable[Any]:
+        passed.append(f"inner {task.about}")
+        if task.about == "bad":
             raise RefusedError
         return go_on()
 
     async def test() -> None:
-        async with Committer(stages=[outer, inner]) as committer:
+        async with Committer(interceptors=[outer, inner]) as committer:
             with pytest.raises(RefusedError):
-                await committer.change("t", lambda: passed.append("done"), about="bad")
-            await committer.change("t", lambda: passed.append("done"), about="good")
+                await committer.run_exclusive("t", lambda: passed.append("done"), about="bad")
+            await committer.run_exclusive("t", lambda: passed.append("done"), about="good")
         assert passed == ["outer bad", "inner bad", "outer good", "inner good", "done"]
 
     run(test())
@@ -125,22 +125,24 @@ def test_of_a_thousand_tables_those_that_hang_hold_up_no_other(stuck: int) -> No
                 assert gate.wait(60)
             return rows.append(f"t{n}", row)
 
-        committer = Committer(pool=Pool(patience=0.02, say=lambda _: None))
+        committer = Committer(pool=BlockingPool(slow_after=0.02, log=lambda _: None))
         async with committer:
             hanging, others = [], []
             for n in range(1000):
-                work = [committer.change(n, lambda n=n, r=r: commit(n, r)) for r in ("one", "two")]  # type: ignore[misc]
-                work += [committer.look(n, lambda n=n: len(rows.rows[f"t{n}"])) for _ in range(10 if n < stuck else 1)]  # type: ignore[misc]
+                work = [committer.run_exclusive(n, lambda n=n, r=r: commit(n, r)) for r in ("one", "two")]  # type: ignore[misc]
+                work += [
+                    committer.run_shared(n, lambda n=n: len(rows.rows[f"t{n}"])) for _ in range(10 if n < stuck else 1)
+                ]  # type: ignore[misc]
                 (hanging if n < stuck else others).extend(asyncio.create_task(each) for each in work)
             assert await asyncio.gather(*others) == [1, 2, 2] * (1000 - stuck)
-            assert committer.turns.busy == set(range(stuck))
+            assert committer.table_locks.busy == set(range(stuck))
             assert not any(task.done() for task in hanging)
             # One thread for each, though more is waiting for these tables.
             await until(lambda: len(held) == stuck)
             assert sorted(held) == list(range(stuck))
             gate.set()
             assert await asyncio.gather(*hanging) == [1, 2, *[2] * 10] * stuck
-            assert committer.turns.busy == frozenset()
+            assert committer.table_locks.busy == frozenset()
         await until(lambda: threads() == 0)
 
     run(test())
@@ -157,9 +159,9 @@ def test_who_gives_up_on_a_call_that_hangs_goes_at_once_and_the_turn_stays() -> 
         async with Committer() as committer:
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.02):
-                    await committer.change("t", stuck)
-            following = asyncio.create_task(committer.change("t", lambda: order.append("following")))
-            await committer.change("other", lambda: order.append("other"))
+                    await committer.run_exclusive("t", stuck)
+            following = asyncio.create_task(committer.run_exclusive("t", lambda: order.append("following")))
+            await committer.run_exclusive("other", lambda: order.append("other"))
             gate.set()
             await following
         assert order == ["other", "stuck", "following"]
@@ -176,10 +178,10 @@ def test_closing_leaves_no_turn_held_though_calls_hang() -> None:
             assert gate.wait(60)
 
         committer = Committer()
-        callers = [asyncio.create_task(committer.change("t", stuck)) for _ in range(3)]
+        callers = [asyncio.create_task(committer.run_exclusive("t", stuck)) for _ in range(3)]
         await until(entered.is_set)
         assert await committer.close(0.01) == frozenset()
-        assert committer.turns.busy == frozenset()
+        assert committer.table_locks.busy == frozenset()
         for caller in callers:
             with pytest.raises(ClosedError):
                 await caller
@@ -205,7 +207,7 @@ def test_a_signal_reaches_a_caller_without_a_loop_whatever_hangs() -> None:
 
     async def work(committer: Committer) -> None:
         try:
-            await committer.change("t", stuck)
+            await committer.run_exclusive("t", stuck)
         except asyncio.CancelledError:
             told.set()
             raise
@@ -213,11 +215,11 @@ def test_a_signal_reaches_a_caller_without_a_loop_whatever_hangs() -> None:
     before = signal.signal(signal.SIGUSR1, ring)
     try:
         with CommitterThread(grace=0.05) as committer:
-            assert committer.run(lambda c: c.change("t", lambda: "done")) == "done"
+            assert committer.run(lambda c: c.run_exclusive("t", lambda: "done")) == "done"
             with pytest.raises(AlarmError):
                 committer.run(work)
             assert told.wait(30)
-            assert committer.run(lambda c: c.change("other", lambda: "goes on")) == "goes on"
+            assert committer.run(lambda c: c.run_exclusive("other", lambda: "goes on")) == "goes on"
     finally:
         signal.signal(signal.SIGUSR1, before)
         gate.set()
@@ -233,11 +235,11 @@ def test_what_keeps_a_committer_from_being_made_is_told() -> None:
 
 ENDLESS = """
 import asyncio, threading
-from airflow_provider_lakecommit.committer.desk import Committer, CommitterThread
+from airflow_provider_lakecommit.committer.executor import Committer, CommitterThread
 
 async def work(committer):
     async with asyncio.timeout(0.1):
-        await committer.change("t", threading.Event().wait)
+        await committer.run_exclusive("t", threading.Event().wait)
 
 with CommitterThread(grace=0.1) as committer:
     try:

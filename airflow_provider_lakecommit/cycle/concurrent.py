@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many landings in one process: side by side, at one desk, and none held up by another.
+"""Many landings in one process: side by side, through one committer, and none held up by another.
 
 Contract: each landing's work is done by a thread of its own; a few begin at once, the others when one of these has
-ended or takes long. All commit at one desk, in turns per table, and share the clients of their catalogs. How each ended
-is known by its name: its result, or what it raised. Nothing runs any more when :meth:`Abreast.run` has returned.
+ended or takes long. All commit through one committer, in turns per table, and share the clients of their catalogs. How
+each ended is known by its name: its result, or what it raised. Nothing runs any more when
+:meth:`ConcurrentLandings.run` has returned.
 
 Failure story: a landing that fails or hangs is that landing's alone. Whoever is interrupted leaves after a moment: what
 has not begun does not begin, and what hangs is let go of: when it comes back, its connections are closed, and its next
@@ -18,25 +19,25 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Self, TypeVar
 
-from airflow_provider_lakecommit.committer.desk import Committer, CommitterThread
-from airflow_provider_lakecommit.committer.pool import ExitError, Pool
-from airflow_provider_lakecommit.cycle.rim import Rim
+from airflow_provider_lakecommit.committer.blocking_pool import BlockingPool, ExitError
+from airflow_provider_lakecommit.committer.executor import Committer, CommitterThread
+from airflow_provider_lakecommit.cycle.session import LandingSession
 from airflow_provider_lakecommit.exceptions import ClosedError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 
-__all__ = ["MOST", "PATIENCE", "THREADS", "Abreast"]
+__all__ = ["MOST", "SLOW_AFTER", "THREADS", "ConcurrentLandings"]
 
 THREADS = 8
 """Landings at a time that have just begun: each has connections of its own to the brokers."""
 MOST = 64
 """Landings at a time, those that take long included."""
-PATIENCE = 5.0
+SLOW_AFTER = 5.0
 """Seconds after which a landing takes long."""
 
 T = TypeVar("T")
 
 
-class Abreast:
+class ConcurrentLandings:
     """Where landings of one call work. A context manager.
 
     :param make: makes the committer, in its loop
@@ -48,30 +49,30 @@ class Abreast:
         *,
         threads: int = THREADS,
         most: int = MOST,
-        patience: float = PATIENCE,
+        slow_after: float = SLOW_AFTER,
     ) -> None:
-        self.desk = CommitterThread(make)
+        self.executor = CommitterThread(make)
         self._threads = threads
         self._most = most
-        self._patience = patience
-        self._open: dict[int, Rim] = {}
+        self._slow_after = slow_after
+        self._open: dict[int, LandingSession] = {}
         self._tables: dict[Hashable, Tables] = {}
         self._lock = threading.Lock()
         self._closed = False
 
     def __enter__(self) -> Self:
-        self.desk.__enter__()
+        self.executor.__enter__()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         try:
-            self.desk.__exit__(kind, *rest)
+            self.executor.__exit__(kind, *rest)
         finally:
             with self._lock:
                 self._closed = True
                 left, shared = list(self._open.values()), list(self._tables.values())
-            for rim in left:
-                rim.close()
+            for session in left:
+                session.close()
             for tables in shared:
                 tables.close()
 
@@ -82,17 +83,17 @@ class Abreast:
             return self._tables.get(key) or self._tables.setdefault(key, make())
 
     @contextmanager
-    def rim(self, make: Callable[[], Rim]) -> Iterator[Rim]:
-        """A rim that is closed at the end of the block, or when everything is."""
-        with make() as rim:
+    def session(self, make: Callable[[], LandingSession]) -> Iterator[LandingSession]:
+        """A session that is closed at the end of the block, or when everything is."""
+        with make() as session:
             with self._lock:
                 self._check()
-                self._open[id(rim)] = rim
+                self._open[id(session)] = session
             try:
-                yield rim
+                yield session
             finally:
                 with self._lock:
-                    del self._open[id(rim)]
+                    del self._open[id(session)]
 
     def run(self, works: Mapping[str, Callable[[], T]]) -> dict[str, T | BaseException]:
         """Do the works, each under the name of its landing, and wait for all of them; how each ended.
@@ -101,7 +102,7 @@ class Abreast:
         """
         ended: dict[str, T | BaseException] = {}
 
-        async def one(pool: Pool, name: str, work: Callable[[], T]) -> None:
+        async def one(pool: BlockingPool, name: str, work: Callable[[], T]) -> None:
             try:
                 ended[name] = await pool.run(name, work)
             except ExitError as e:
@@ -111,7 +112,7 @@ class Abreast:
 
         async def every(_: Committer) -> None:
             # It has its own threads: a landing waits for tables, which must not wait for landings.
-            pool = Pool(threads=self._threads, most=self._most, patience=self._patience, say=_nobody)
+            pool = BlockingPool(threads=self._threads, most=self._most, slow_after=self._slow_after, log=_nobody)
             try:
                 tasks = [asyncio.create_task(one(pool, name, work)) for name, work in works.items()]
                 if tasks:
@@ -119,7 +120,7 @@ class Abreast:
             finally:
                 pool.close()
 
-        self.desk.run(every)
+        self.executor.run(every)
         return {name: ended[name] for name in works}
 
     def _check(self) -> None:

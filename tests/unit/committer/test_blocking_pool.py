@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_lakecommit.committer import pool as pool_module
-from airflow_provider_lakecommit.committer.pool import Pool
+from airflow_provider_lakecommit.committer import blocking_pool as pool_module
+from airflow_provider_lakecommit.committer.blocking_pool import BlockingPool
 from airflow_provider_lakecommit.exceptions import ClosedError
 
 NEVER = 3600.0
@@ -60,7 +60,7 @@ def threads() -> int:
 
 def test_calls_are_bounded_in_order_and_reuse_threads() -> None:
     async def test() -> None:
-        pool = Pool(threads=3, most=3, patience=NEVER)
+        pool = BlockingPool(threads=3, most=3, slow_after=NEVER)
         calls = [Call(n) for n in range(9)]
         waiting = [asyncio.create_task(pool.run(n, call)) for n, call in enumerate(calls)]
         for n, call in enumerate(calls):
@@ -82,7 +82,7 @@ def test_calls_are_bounded_in_order_and_reuse_threads() -> None:
 def test_a_call_that_hangs_gives_its_place_to_another() -> None:
     async def test() -> None:
         said: list[str] = []
-        pool = Pool(threads=1, most=3, patience=0.01, tell_after=0.01, say=said.append)
+        pool = BlockingPool(threads=1, most=3, slow_after=0.01, tell_after=0.01, log=said.append)
         stuck = [Call(), Call()]
         hanging = [asyncio.create_task(pool.run(f"stuck{n}", call)) for n, call in enumerate(stuck)]
         await until(lambda: len(pool.hanging) == 2)
@@ -105,7 +105,7 @@ def test_a_call_that_hangs_gives_its_place_to_another() -> None:
 
 def test_threads_are_bounded_also_when_all_hang() -> None:
     async def test() -> None:
-        pool = Pool(threads=2, most=4, patience=0.01, say=lambda _: None)
+        pool = BlockingPool(threads=2, most=4, slow_after=0.01, log=lambda _: None)
         calls = [Call(n) for n in range(6)]
         waiting = [asyncio.create_task(pool.run(n, call)) for n, call in enumerate(calls)]
         await until(lambda: len(pool.hanging) == 4)
@@ -124,7 +124,7 @@ def test_threads_are_bounded_also_when_all_hang() -> None:
 
 def test_one_table_takes_no_more_than_its_share() -> None:
     async def test() -> None:
-        pool = Pool(threads=4, most=4, per_table=2, patience=NEVER)
+        pool = BlockingPool(threads=4, most=4, per_table=2, slow_after=NEVER)
         looks = [Call(n) for n in range(5)]
         waiting = [asyncio.create_task(pool.run("stuck", look)) for look in looks]
         await until(looks[1].begun.is_set)
@@ -147,7 +147,7 @@ def test_one_table_takes_no_more_than_its_share() -> None:
 
 def test_a_call_that_was_not_begun_is_withdrawn_at_once() -> None:
     async def test() -> None:
-        pool = Pool(threads=1, most=1, patience=NEVER)
+        pool = BlockingPool(threads=1, most=1, slow_after=NEVER)
         first, second, third = Call("first"), Call(), Call("third")
         ahead = asyncio.create_task(pool.run("a", first))
         left = asyncio.create_task(pool.run("b", second))
@@ -168,7 +168,7 @@ def test_a_call_that_was_not_begun_is_withdrawn_at_once() -> None:
 @pytest.mark.parametrize("result", ["done", ValueError("no")], ids=["returns", "raises"])
 def test_who_is_cancelled_in_a_call_waits_until_it_is_over(result: Any) -> None:
     async def test() -> None:
-        pool = Pool(patience=NEVER)
+        pool = BlockingPool(slow_after=NEVER)
         call = Call(result)
         caller = asyncio.create_task(pool.run("a", call))
         await until(call.begun.is_set)
@@ -192,7 +192,7 @@ def test_who_is_cancelled_in_a_call_waits_until_it_is_over(result: Any) -> None:
 )
 def test_what_a_call_throws_is_thrown_where_it_is_awaited(thrown: BaseException, caught: type[Exception]) -> None:
     async def test() -> None:
-        pool = Pool()
+        pool = BlockingPool()
         call = Call(thrown)
         call.gate.set()
         with pytest.raises(caught):
@@ -208,7 +208,7 @@ def test_a_call_sees_the_context_of_its_caller() -> None:
     who: contextvars.ContextVar[str] = contextvars.ContextVar("who")
 
     async def test() -> None:
-        pool = Pool(threads=1)
+        pool = BlockingPool(threads=1)
         for name in ("first", "second"):
             who.set(name)
             assert await pool.run("a", who.get) == name
@@ -219,7 +219,7 @@ def test_a_call_sees_the_context_of_its_caller() -> None:
 
 def test_closing_lets_go_of_calls_that_hang() -> None:
     async def test() -> None:
-        pool = Pool(threads=1, most=1, patience=NEVER)
+        pool = BlockingPool(threads=1, most=1, slow_after=NEVER)
         stuck = Call()
         callers = [asyncio.create_task(pool.run(n, stuck)) for n in range(2)]
         await until(stuck.begun.is_set)
@@ -249,7 +249,7 @@ def test_without_more_threads_it_goes_on_with_those_it_has(monkeypatch: pytest.M
     async def test() -> None:
         nonlocal allowed
         said: list[str] = []
-        pool = Pool(threads=4, patience=NEVER, say=said.append)
+        pool = BlockingPool(threads=4, slow_after=NEVER, log=said.append)
         with pytest.raises(RuntimeError, match="can't start new thread"):
             await pool.run("a", lambda: 0)
         allowed = 1
@@ -265,6 +265,6 @@ def test_without_more_threads_it_goes_on_with_those_it_has(monkeypatch: pytest.M
 def test_impossible_bounds_are_refused(wrong: dict[str, int]) -> None:
     async def test() -> None:
         with pytest.raises(ValueError, match="at least 1"):
-            Pool(**wrong)  # type: ignore[arg-type]
+            BlockingPool(**wrong)  # type: ignore[arg-type]
 
     run(test())

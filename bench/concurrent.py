@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m bench.abreast`: many landings closed by one call, while the catalog hangs on some of their tables.
+"""`python -m bench.concurrent`: many landings closed by one call, while the catalog hangs on some of their tables.
 
 Contract: the path of the commit task and of the command line: real control topic, real catalog (SQLite), slices written
 by the function that Spark's tasks run, one table per landing. A request for a table that hangs is held back for some
@@ -25,10 +25,10 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from airflow_provider_lakecommit.cycle.close import close_cycle
-from airflow_provider_lakecommit.cycle.many import Abreast
+from airflow_provider_lakecommit.cycle.concurrent import ConcurrentLandings
 from airflow_provider_lakecommit.cycle.open import open_cycle
 from airflow_provider_lakecommit.cycle.results import CycleTicket
-from airflow_provider_lakecommit.cycle.rim import Rim, RunIdentity
+from airflow_provider_lakecommit.cycle.session import LandingSession, RunIdentity
 from airflow_provider_lakecommit.cycle.write import group_job
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.spark.job import Secrets, run_task
@@ -41,7 +41,7 @@ HEADINGS = f"{'':20}{'median s':>10}{'95 % s':>8}{'last s':>8}{'hung s':>8}"
 
 def main(arguments: list[str]) -> int:
     """Run and print a table."""
-    parser = argparse.ArgumentParser(prog="python -m bench.abreast", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench.concurrent", description=__doc__)
     parser.add_argument("--landings", type=int, default=50)
     parser.add_argument("--seconds", type=float, default=60, help="for which a request hangs")
     options = parser.parse_args(arguments)
@@ -58,8 +58,8 @@ def main(arguments: list[str]) -> int:
 
 def _round(landings: list[Landing], kafka: dict[str, str], lake: dict[str, str], stuck: int, seconds: float) -> str:
     """One window for each landing, written, then all of them closed; the figures as text."""
-    who = RunIdentity(deployment="bench", dag="bench", run=str(uuid4()))
-    tickets = {landing.name: _written(landing, kafka, lake, who) for landing in landings}
+    run_identity = RunIdentity(deployment="bench", dag_id="bench", run_id=str(uuid4()))
+    tickets = {landing.name: _written(landing, kafka, lake, run_identity) for landing in landings}
     hanging = {landing.table for landing in landings[len(landings) // 2 :][:stuck]}
     done: dict[str, float] = {}
 
@@ -68,18 +68,20 @@ def _round(landings: list[Landing], kafka: dict[str, str], lake: dict[str, str],
         tables.hanging, tables.seconds = hanging, seconds
         return tables
 
-    def close(abreast: Abreast, landing: Landing) -> None:
-        connect = partial(Rim.connect, landing, kafka, {}, say=_silent, tables=abreast.tables("lake", made))
-        with abreast.rim(connect) as rim:
-            closed = close_cycle(rim, who, tickets[landing.name], desk=abreast.desk)
+    def close(concurrent: ConcurrentLandings, landing: Landing) -> None:
+        connect = partial(
+            LandingSession.connect, landing, kafka, {}, log=_silent, tables=concurrent.tables("lake", made)
+        )
+        with concurrent.session(connect) as session:
+            closed = close_cycle(session, run_identity, tickets[landing.name], executor=concurrent.executor)
         if closed.rows != RECORDS:
             raise RuntimeError(f"{landing.name}: {closed}")
         done[landing.table] = time.monotonic() - began
 
     began = time.monotonic()
-    with Abreast() as abreast:
-        works: dict[str, Callable[[], None]] = {each.name: partial(close, abreast, each) for each in landings}
-        for outcome in abreast.run(works).values():
+    with ConcurrentLandings() as concurrent:
+        works: dict[str, Callable[[], None]] = {each.name: partial(close, concurrent, each) for each in landings}
+        for outcome in concurrent.run(works).values():
             if isinstance(outcome, BaseException):
                 raise outcome
     others = sorted(seconds for table, seconds in done.items() if table not in hanging)
@@ -101,16 +103,16 @@ def _landings(kafka: dict[str, str], count: int) -> list[Landing]:
     return landings
 
 
-def _written(landing: Landing, kafka: dict[str, str], lake: dict[str, str], who: RunIdentity) -> CycleTicket:
+def _written(landing: Landing, kafka: dict[str, str], lake: dict[str, str], run_identity: RunIdentity) -> CycleTicket:
     """Records, planned and written; where their cycle is."""
     producer = Producer(kafka)
     for number in range(RECORDS):
         producer.produce(landing.topic_names[0], json.dumps({"id": number}).encode())
     producer.flush(60)
-    with Rim.connect(landing, kafka, lake, say=_silent) as rim:
-        opened = open_cycle(rim, who)
+    with LandingSession.connect(landing, kafka, lake, log=_silent) as session:
+        opened = open_cycle(session, run_identity)
         for ticket in opened.groups:
-            job: Any = group_job(landing, rim.control, ticket, rim.tables.name)
+            job: Any = group_job(landing, session.control, ticket, session.tables.name)
             for index in range(len(job.places)):
                 run_task(job, Secrets(kafka=kafka, io={}), index)
     return opened.ticket
