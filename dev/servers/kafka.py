@@ -259,19 +259,19 @@ class Broker:
     def _log_tail(self) -> str:
         return _tail(self.log.read_text(errors="replace"))
 
-    def _end(self, how: signal.Signals, retry_policy: float) -> None:
+    def _end(self, how: signal.Signals, seconds: float) -> None:
         pid = self.pid
         if pid is not None:
             os.kill(pid, how)
-            if not self._gone_within(retry_policy):
+            if not self._gone_within(seconds):
                 os.kill(pid, signal.SIGKILL)
-                if not self._gone_within(retry_policy):
+                if not self._gone_within(seconds):
                     raise BrokerError(f"the broker (process {pid}) does not end, even by SIGKILL")
         self._process = None
         (self.directory / "broker.pid").unlink(missing_ok=True)
 
-    def _gone_within(self, retry_policy: float) -> bool:
-        deadline = time.monotonic() + retry_policy
+    def _gone_within(self, seconds: float) -> bool:
+        deadline = time.monotonic() + seconds
         while self.pid is not None:
             if time.monotonic() > deadline:
                 return False
