@@ -15,7 +15,7 @@ from pyiceberg.catalog import Catalog
 from dev.servers.kafka import Broker, BrokerError, free_port
 from tests.fixtures.kafka import Sender, create_topic
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 
 def values_of(bootstrap: str, topic: str, count: int) -> list[bytes | None]:
