@@ -35,7 +35,7 @@ from dev.paths import run_dir
 
 # Below the range that systems hand out to outgoing connections, so that a chosen port stays ours over a restart.
 PORTS = range(18_000, 32_000)
-START_SECONDS = 90.0
+START_SECONDS = 300.0
 STOP_SECONDS = 30.0
 PORT_ATTEMPTS = 4
 LOOK_SECONDS = 0.1
