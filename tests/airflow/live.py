@@ -30,6 +30,13 @@ PATIENT = {
     "AIRFLOW__DAG_PROCESSOR__DAG_FILE_PROCESSOR_TIMEOUT": "300",
 }
 """By default Airflow fails a task whose first words to the API server are not answered within seconds."""
+PATIENT_PLUGIN = """
+from airflow.sdk.execution_time.supervisor import WatchedSubprocess
+
+number, _, force = WatchedSubprocess.kill.__defaults__
+WatchedSubprocess.kill.__defaults__ = number, 240.0, force
+"""
+"""A task that is told to stop is killed when it has not ended within five seconds, which Airflow lets nobody set."""
 STAND_IN = "stand_in"
 """Connection whose spark-submit is :mod:`tests.airflow.stand_in`."""
 
@@ -126,6 +133,9 @@ def live_airflow(home: Path, bootstrap: str, parts: tuple[str, ...] = PARTS) -> 
         "PYTHONPATH": str(CHECKOUT),
         FOLDER: str(home / "faults"),
     }
+    plugins = home / "airflow" / "plugins"
+    plugins.mkdir(parents=True)
+    (plugins / "patient.py").write_text(PATIENT_PLUGIN)
     known = connections(bootstrap, lake)
     children = Children(home)
     airflow = Airflow(
