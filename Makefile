@@ -3,13 +3,18 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup preflight demo up down lint format types docs test test-all bench jars constraints clean
+.PHONY: help setup preflight demo up down lint format types docs test test-unit test-all bench jars constraints clean
 
 VENV  := .venv
 BIN   := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# Arguments for pytest: make test PYTEST="-k ledger -x"
+# Arguments for pytest: make test PYTEST="-k ledger -x"; with -n 0 in one process, in the order of the files.
 PYTEST ?=
+# So many processes share the tests of `make test`. They wait more than they compute: two for each core.
+WORKERS ?= 4
+SHARED := -n $(WORKERS)
+# The tests' own byte code is kept, whatever the environment says: each process would rewrite all their asserts anew.
+PYTHON_TEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 
 help: ## what can be asked for
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,7 +56,10 @@ docs: $(STAMP) ## HTML documentation in docs/_build/html; warnings are errors
 	@echo "docs/_build/html/index.html"
 
 test: preflight jars ## all tests that need no root, PostgreSQL or browser
-	@$(BIN)/python -m pytest --durations=20 -m "not postgres and not ui and not campaign and not airflow_long and not engine and not toxiproxy and not metastore and not rest and not worker" $(PYTEST)
+	@$(PYTHON_TEST) $(SHARED) --durations=20 -m "not postgres and not ui and not campaign and not airflow_long and not engine and not toxiproxy and not metastore and not rest and not worker" $(PYTEST)
+
+test-unit: $(STAMP) ## the tests that need nothing but Python: no broker, no Spark, no Airflow
+	@$(PYTHON_TEST) $(SHARED) tests/unit $(PYTEST)
 
 test-all: preflight jars ## also the tests that need more, then what could not be run and why
 	@$(BIN)/python -m dev.test_all $(PYTEST)

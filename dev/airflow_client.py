@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-ANSWER_SECONDS = 30.0
+ANSWER_SECONDS = 240.0
 LOOK_SECONDS = 0.2
 FINISHED = frozenset({"success", "failed"})
 BUSY, TRIES = '"Database error"', 5

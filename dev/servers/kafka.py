@@ -71,7 +71,7 @@ class Broker(Server):
     name = "broker"
     what = "broker"
     error = BrokerError
-    start_seconds = 90.0
+    start_seconds = 300.0
     stop_seconds = 30.0
 
     def __init__(

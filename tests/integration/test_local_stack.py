@@ -18,7 +18,7 @@ from dev.servers.kafka import Broker, BrokerError
 from dev.servers.server import PortTakenError, free_port
 from tests.fixtures.kafka import Sender, create_topic
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 
 def values_of(bootstrap: str, topic: str, count: int) -> list[bytes | None]:

@@ -27,7 +27,7 @@ from tests.support.waiting import until
 
 pytestmark = pytest.mark.integration
 
-DEADLINE = 120.0
+DEADLINE = 600.0
 
 
 @pytest.fixture

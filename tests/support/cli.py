@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 COMMAND = (sys.executable, "-m", "airflow_provider_lakecommit.cli.main")
-ANSWER_SECONDS = 240.0
-LAND_SECONDS = 240.0
+ANSWER_SECONDS = 600.0
+LAND_SECONDS = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 __all__ = ["PATIENCE", "until"]
 
 LOOK_SECONDS = 0.05
-PATIENCE = 240.0
+PATIENCE = 600.0
 
 
 def until(

@@ -34,7 +34,7 @@ def archives(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     clean, out = tmp_path_factory.mktemp("clean") / "checkout", tmp_path_factory.mktemp("dist")
     shutil.copytree(CHECKOUT, clean, ignore=shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "__pycache__"))
     command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(clean)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return next(out.glob("*.whl")), next(out.glob("*.tar.gz"))
 
@@ -67,7 +67,7 @@ def test_a_plain_install_of_the_wheel_resolves_to_equal_pysparks(archives: tuple
     wanted = tmp_path / "wanted.in"
     wanted.write_text(f"{DISTRIBUTION} @ {archives[0].as_uri()}\n")
     command = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--no-header", "--no-annotate", str(wanted)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0, done.stderr
     chosen = dict(line.split("==") for line in done.stdout.splitlines() if "==" in line)
     assert chosen["pyspark"] == chosen["pyspark-client"]
