@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup preflight demo up down lint format types docs test test-unit test-all bench jars constraints clean
+.PHONY: help setup preflight demo up down lint format types docs test test-unit test-all bench jars jar-checksums constraints audit licences dist clean
 
 VENV  := .venv
 BIN   := $(VENV)/bin
@@ -17,18 +17,18 @@ SHARED := -n $(WORKERS)
 PYTHON_TEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 
 help: ## what can be asked for
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## .venv with the project and its tools installed
 
-$(STAMP): setup.cfg pyproject.toml constraints.txt dev/setup.sh
+$(STAMP): setup.cfg pyproject.toml requirements-dev.txt dev/setup.sh
 	@bash dev/setup.sh $(VENV)
 	@touch $@
 
 preflight: $(STAMP) ## everything this machine must have, checked at once
 	@$(BIN)/python -m dev.preflight
 
-jars: $(STAMP) ## Java jars of the local broker and of the connector's events
+jars: $(STAMP) ## Java jars of the local broker and of the connector's events, each with its listed SHA-256
 	@$(BIN)/python -m dev.jars
 
 demo: preflight ## land real data, kill Spark in mid-window, take the catalog away: one numbered screen
@@ -67,8 +67,20 @@ test-all: preflight jars ## also the tests that need more, then what could not b
 bench: preflight jars ## 2 M orders, checked row by row, beside a plain process
 	@$(BIN)/python -m bench
 
-constraints: $(STAMP) ## write constraints.txt anew from what is installed
-	@bash dev/constraints.sh $(BIN) > constraints.new && mv constraints.new constraints.txt
+constraints: $(STAMP) ## write the locked versions anew; UPGRADE=--upgrade takes the newest
+	@bash dev/constraints.sh $(BIN) $(UPGRADE)
+
+jar-checksums: $(STAMP) ## write dev/jars.sha256 anew, compared with what is published beside each jar
+	@$(BIN)/python -m dev.jar_checksums
+
+audit: $(STAMP) ## known vulnerabilities of the locked versions; fails where the database cannot be asked
+	@$(BIN)/python -m dev.audit $(AUDIT)
+
+licences: $(STAMP) ## the licence of every installed library; fails on an unknown or incompatible one
+	@$(BIN)/python -m dev.licences
+
+dist: $(STAMP) ## wheel and source archive of the last commit in dist/: make dist REPOSITORY=https://…
+	@$(BIN)/python -m dev.dist "$(REPOSITORY)"
 
 clean: ## remove what these targets made in the checkout; what `make up` started is stopped first
 	@if [ -e $(STAMP) ] && [ -e .run ]; then $(BIN)/python -m dev.stack down; fi

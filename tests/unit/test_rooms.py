@@ -129,6 +129,7 @@ RULES = (
     ),
     rule("task_groups", "landing operators", nowhere=SPARK, lazily=HEAVY),
     rule("cli", f"{LIBRARY} doctor __version__", nowhere=AIRFLOW, lazily=SPARK),
+    rule("example_dags", "landing task_groups operators sensors triggers notifications assets", only=AIRFLOW),
 )
 
 
