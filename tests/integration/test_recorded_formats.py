@@ -26,6 +26,7 @@ from tests.support.cli import LAND_SECONDS, Answer, run
 
 pytestmark = [
     pytest.mark.integration,
+    pytest.mark.long,
     pytest.mark.timeout(1500),
     pytest.mark.skipif(not Path("/proc/self/cwd").exists(), reason="the recorded tables are below /proc/self/cwd"),
 ]
