@@ -6,7 +6,7 @@ is not enough: a file that was committed, compacted away and whose snapshots hav
 committing it again would double its rows. So three things must come together:
 
 * no manifest of any snapshot in the metadata names it, deleted entries included;
-* there is a snapshot that was surely made before the file could be committed: one that the connector told of before
+* there is a snapshot that was surely made before the file could be committed: one that the connector reported before
   the file was announced, or one whose own control position is at or before the announcement;
 * every snapshot since that one is still in the metadata: their sequence numbers have no gap.
 
@@ -103,7 +103,7 @@ class AnnouncedFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Made:
-    """One COMMIT_TO_TABLE: a snapshot that the connector told of."""
+    """One COMMIT_TO_TABLE: a snapshot that the connector reported."""
 
     place: ControlOffset
     table: str
@@ -264,7 +264,7 @@ class _Evidence:
         ours = [m for m in log.made if m.table == table and m.table_uuid in (None, history.table_uuid)]
         kept = [m for m in ours if sequences.get(m.snapshot_id, -1) >= self._whole_from]
         lost = [m for m in ours if m.snapshot_id not in sequences]
-        self._told = _first_places(m.place for m in kept)
+        self._kept = _first_places(m.place for m in kept)
         self._lost = _last_places(m.place for m in lost)
         floors = [s.floor for s in history.snapshots if s.floor and s.sequence >= self._whole_from]
         self._floors = _first_places(ControlOffset(*item) for floor in floors for item in floor.items())
@@ -293,11 +293,11 @@ class _Evidence:
         partition, offset = announced.place
         if self._floors.get(partition, offset + 1) <= offset:
             return True
-        return any(self._before(ControlOffset(p, at), announced) for p, at in self._told.items())
+        return any(self._before(ControlOffset(p, at), announced) for p, at in self._kept.items())
 
     def _before(self, place: ControlOffset, announced: AnnouncedFiles) -> bool:
-        """Was a snapshot told of there made without knowing these files? It is told of after it is made, and made after
-        its files were announced; across partitions only the cycle's start gives an order.
+        """Whether a snapshot that was reported there was made without these files. It is reported after it is made, and
+        made after its files were announced; across partitions only the cycle's start gives an order.
         """
         if place.partition == announced.place.partition:
             return place.offset < announced.place.offset
