@@ -33,28 +33,9 @@ from enum import StrEnum
 from typing import NamedTuple
 from uuid import UUID
 
-__all__ = [
-    "AnnouncedFiles",
-    "ControlOffset",
-    "Fate",
-    "File",
-    "FileJudgement",
-    "GroupLog",
-    "History",
-    "Judged",
-    "Made",
-    "Snap",
-    "chunks",
-    "floor_after",
-    "judge",
-]
+from airflow_provider_lakecommit.connector.group_log import AnnouncedFiles, ControlOffset, File, GroupLog
 
-
-class ControlOffset(NamedTuple):
-    """A record of the control topic."""
-
-    partition: int
-    offset: int
+__all__ = ["Fate", "FileJudgement", "History", "Judged", "KnownSnapshot", "chunks", "floor_after", "judge"]
 
 
 class Fate(StrEnum):
@@ -76,60 +57,7 @@ class Fate(StrEnum):
     """It is not on the storage any more."""
 
 
-class File(NamedTuple):
-    """An announced file. ``size`` is in bytes; ``deletes`` tells a delete file."""
-
-    path: str
-    rows: int
-    size: int
-    spec_id: int
-    deletes: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnnouncedFiles:
-    """One DATA_WRITTEN. ``order`` is its position among all records of the topic, by time; ``read_again``: the
-    source offsets that were committed with it went back later.
-    """
-
-    place: ControlOffset
-    order: int
-    cycle: UUID
-    table: str
-    table_uuid: UUID | None
-    files: tuple[File, ...]
-    read_again: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
-    """One COMMIT_TO_TABLE: a snapshot that the connector reported."""
-
-    place: ControlOffset
-    table: str
-    table_uuid: UUID | None
-    snapshot_id: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupLog:
-    """What a control topic holds of one group.
-
-    :param starts: where each cycle's first START_COMMIT is
-    """
-
-    announced: tuple[AnnouncedFiles, ...] = ()
-    made: tuple[Made, ...] = ()
-    starts: Mapping[UUID, ControlOffset] = field(default_factory=dict)
-
-    @property
-    def tables(self) -> tuple[str, ...]:
-        """Names of the tables that files were announced for, in that order."""
-        return tuple(dict.fromkeys(a.table for a in self.announced if a.files))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Snap:
+class KnownSnapshot(NamedTuple):
     """One snapshot in the metadata. ``floor`` is the control position in it, by partition, if it has one."""
 
     snapshot_id: int
@@ -149,7 +77,7 @@ class History:
     format_version: int
     spec_id: int
     last_sequence: int
-    snapshots: tuple[Snap, ...]
+    snapshots: tuple[KnownSnapshot, ...]
     floor: Mapping[int, int] = field(default_factory=dict)
 
     @property

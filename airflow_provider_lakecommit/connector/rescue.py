@@ -35,10 +35,10 @@ from airflow_provider_lakecommit.committer.stage import stage_untagged
 from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap
 from airflow_provider_lakecommit.connector.announced import LogReader
 from airflow_provider_lakecommit.connector.evidence import Evidence
+from airflow_provider_lakecommit.connector.group_log import GroupLog
 from airflow_provider_lakecommit.connector.judge import (
     Fate,
     FileJudgement,
-    GroupLog,
     History,
     Judged,
     chunks,

@@ -71,6 +71,7 @@ CREATED_TABLE_PROPERTIES: Mapping[str, str] = {
 """Of the tables that landings create: every commit leaves a metadata file and a snapshot, so old ones are removed."""
 
 _USERINFO = re.compile(r"(?<=://)[^/@\s]*@")
+_NO_RIGHT = (AuthorizationExpiredError, ForbiddenError, OAuthError, UnauthorizedError)
 _NOT_TO_BE_WRITTEN = {errno.EACCES, errno.EDQUOT, errno.ENOSPC, errno.EPERM, errno.EROFS}
 _SNAPSHOTS = "snapshot-loading-mode"
 """Of a REST catalog. With `refs` it tells of the snapshots that branches and tags point to only: what came between the
@@ -250,15 +251,8 @@ class Tables:
             raise self._away(f"creating namespace {'.'.join(namespace)}", e) from None
 
     def _away(self, doing: str, error: Exception) -> CatalogError:
-        if isinstance(error, (AuthorizationExpiredError, ForbiddenError, OAuthError, UnauthorizedError)):
-            return CatalogError(
-                f"catalog {self.name} refused the credentials while {doing} ({self.describe(error)}): "
-                "correct them in the connection or in the section `catalog`"
-            )
-        return CatalogError(
-            f"catalog {self.name} failed while {doing} ({self.describe(error)}): check that {_to_be_checked(error)}; "
-            "the next attempt goes on from where this one stopped"
-        )
+        what = "refused the credentials" if isinstance(error, _NO_RIGHT) else "failed"
+        return CatalogError(f"catalog {self.name} {what} while {doing} ({self.describe(error)}): {_remedy(error)}")
 
     def describe(self, error: BaseException) -> str:
         """What an exception of the catalog says, without secrets."""
@@ -271,13 +265,15 @@ class Tables:
         return _USERINFO.sub("***@", text)[:500]
 
 
-def _to_be_checked(error: Exception) -> str:
-    """What keeps a catalog from answering: it is away, or a disk is."""
+def _remedy(error: Exception) -> str:
+    if isinstance(error, _NO_RIGHT):
+        return "correct them in the connection or in the section `catalog`"
+    check = "it runs and can be reached"
     if isinstance(error, OSError) and error.errno in _NOT_TO_BE_WRITTEN:
-        return "the storage of its tables has room and may be written to"
-    if "unable to open database file" in str(error):
-        return "the folder of its database exists and may be written to"
-    return "it runs and can be reached"
+        check = "the storage of its tables has room and may be written to"
+    elif "unable to open database file" in str(error):
+        check = "the folder of its database exists and may be written to"
+    return f"check that {check}; the next attempt goes on from where this one stopped"
 
 
 def _make_namespaces(catalog: Catalog, namespace: tuple[str, ...]) -> None:
