@@ -18,14 +18,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
+from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 
 from airflow_provider_lakecommit.committer.checks import AppendDecision, Refused, StagedSlice, judge
-from airflow_provider_lakecommit.committer.ledger import LedgerState, require_ledger
+from airflow_provider_lakecommit.committer.ledger import LedgerState, read_ledger, require_ledger
 from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
 from airflow_provider_lakecommit.committer.summary import Account, LogPoint, SnapshotKind, SnapshotRecord
-from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap
+from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap, ledger_change
 from airflow_provider_lakecommit.core.model import LIVE, ControlPosition, LedgerSection, token
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.exceptions import LedgerError
@@ -84,7 +85,8 @@ def publish(tables: Tables, request: AppendRequest, *, retry_policy: RetryPolicy
     """
     last: list[AppendDecision] = []
 
-    def decide(metadata: TableMetadata, state: LedgerState) -> Change[AppendDecision] | None:
+    def decide(loaded: Table) -> Change[AppendDecision] | None:
+        metadata, state = loaded.metadata, read_ledger(loaded.metadata, request.branch)
         section = _section(request, metadata, state)
         judgement = judge(request.slices, metadata, state, section)
         last[:] = [judgement]
@@ -97,9 +99,9 @@ def publish(tables: Tables, request: AppendRequest, *, retry_policy: RetryPolicy
         already=judgement.already,
         refused=judgement.refused,
         snapshot_id=swapped.snapshot_id,
-        token=swapped.landed.record.token if swapped.landed else None,
+        token=_token(request, swapped.metadata, judgement) if swapped.landed else None,
         requests_sent=swapped.requests,
-        state=swapped.state,
+        state=read_ledger(swapped.metadata, request.branch),
         metadata=swapped.metadata,
     )
 
@@ -135,7 +137,7 @@ def _change(
         branch=request.branch,
         landing=request.landing,
         lane=request.lane,
-        token=token(request.commit_id, metadata.table_uuid, (s.slice_id for s in chosen)),
+        token=_token(request, metadata, judgement),
         commit_id=request.commit_id,
         slices=len(chosen),
         windows=tuple(dict.fromkeys(s.window_id for s in chosen)),
@@ -146,12 +148,14 @@ def _change(
         control_end=request.control_end,
         extra=request.extra,
     )
-    return Change(
-        record=record,
-        sections=_replaced(state.sections, _next(request, section, added, whole=not judgement.refused)),
-        why=judgement,
-        files=tuple(f for s in chosen for f in s.files),
+    sections = _replaced(state.sections, _next(request, section, added, whole=not judgement.refused))
+    return ledger_change(
+        request.table, state, record, sections, judgement, files=tuple(f for s in chosen for f in s.files)
     )
+
+
+def _token(request: AppendRequest, metadata: TableMetadata, judgement: AppendDecision) -> UUID:
+    return token(request.commit_id, metadata.table_uuid, (s.slice_id for s in judgement.accepted))
 
 
 def _next(request: AppendRequest, section: LedgerSection, added: Coverage, *, whole: bool) -> LedgerSection:

@@ -22,14 +22,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable
 from contextlib import suppress
-from contextvars import Context, copy_context
-from dataclasses import dataclass, field
+from contextvars import copy_context
+from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import TypeVar
 
+from airflow_provider_lakecommit.committer.calls import Call, CallQueue, ExitError
 from airflow_provider_lakecommit.exceptions import ClosedError
 
 __all__ = ["MOST", "PER_TABLE", "SLOW_AFTER", "TELL_AFTER", "THREADS", "BlockingPool", "ExitError"]
@@ -52,49 +52,12 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
-class ExitError(RuntimeError):
-    """A call ended with what no event loop may see: an exit of its thread, or a StopIteration. ``__cause__`` has it."""
-
-
-@dataclass(eq=False, slots=True, kw_only=True)
-class _Job:
-    table: Hashable
-    call: Callable[[], Any]
-    context: Context
-    done: asyncio.Future[Any]
-    result: Any = None
-    error: BaseException | None = None
-    begun: bool = False
-
-    def run(self) -> None:
-        """In a thread."""
-        try:
-            self.result = self.context.run(self.call)
-        except BaseException as e:
-            self.error = e
-
-    def settle(self) -> None:
-        """In the loop."""
-        if self.done.done():
-            if self.error is not None:
-                _log.warning("A call of %s failed after it was let go of: %s", self.table, self.error)
-        elif self.error is None:
-            self.done.set_result(self.result)
-        elif isinstance(self.error, Exception) and not isinstance(self.error, StopIteration):
-            self.done.set_exception(self.error)
-        else:
-            # An exit of a thread is none of the loop's, and futures refuse to carry StopIteration.
-            error = ExitError(f"a call of {self.table} ended with {self.error!r}")
-            error.__cause__ = self.error
-            self.done.set_exception(error)
-
-
 class _Worker(threading.Thread):
     """Does one job after the other until it is given ``None`` or nobody listens any more."""
 
-    def __init__(self, number: int, came_back: Callable[[_Worker, _Job], None]) -> None:
+    def __init__(self, number: int, came_back: Callable[[_Worker, Call], None]) -> None:
         super().__init__(name=f"lakecommit-catalog-{number}", daemon=True)
-        self.inbox: SimpleQueue[_Job | None] = SimpleQueue()
+        self.inbox: SimpleQueue[Call | None] = SimpleQueue()
         self._came_back = came_back
 
     def run(self) -> None:
@@ -107,49 +70,9 @@ class _Worker(threading.Thread):
 
 @dataclass(slots=True)
 class _Busy:
-    job: _Job
+    job: Call
     timer: asyncio.TimerHandle
     hangs: bool = False
-
-
-@dataclass(slots=True)
-class _Queue:
-    """Jobs that wait, in order; those of tables at their limit stand aside."""
-
-    per_table: int
-    ready: OrderedDict[_Job, None] = field(default_factory=OrderedDict)
-    aside: dict[Hashable, OrderedDict[_Job, None]] = field(default_factory=dict)
-    taken: Counter[Hashable] = field(default_factory=Counter)
-
-    def add(self, job: _Job) -> None:
-        if self.taken[job.table] < self.per_table:
-            self.taken[job.table] += 1
-            self.ready[job] = None
-        else:
-            self.aside.setdefault(job.table, OrderedDict())[job] = None
-
-    def free(self, table: Hashable) -> None:
-        """A job of the table that was ready or begun is over."""
-        self.taken[table] -= 1
-        if waiting := self.aside.get(table):
-            job, _ = waiting.popitem(last=False)
-            self.taken[table] += 1
-            self.ready[job] = None
-        self._forget(table)
-
-    def withdraw(self, job: _Job) -> None:
-        if job in self.ready:
-            del self.ready[job]
-            self.free(job.table)
-        elif job in (waiting := self.aside.get(job.table, OrderedDict())):
-            del waiting[job]
-            self._forget(job.table)
-
-    def _forget(self, table: Hashable) -> None:
-        if not self.aside.get(table, True):
-            del self.aside[table]
-        if not self.taken[table]:
-            del self.taken[table]
 
 
 class BlockingPool:
@@ -176,7 +99,7 @@ class BlockingPool:
         self._slow_after = slow_after
         self._tell_after = tell_after
         self._log = log
-        self._queue = _Queue(per_table)
+        self._queue = CallQueue(per_table)
         self._idle: list[_Worker] = []
         self._busy: dict[_Worker, _Busy] = {}
         self._begun = 0
@@ -200,7 +123,7 @@ class BlockingPool:
         """
         if self._closed:
             raise _closed_error(table)
-        job = _Job(table=table, call=call, context=copy_context(), done=self._loop.create_future())
+        job = Call(table=table, do=call, context=copy_context(), done=self._loop.create_future())
         self._queue.add(job)
         try:
             self._begin()
@@ -228,7 +151,7 @@ class BlockingPool:
         """Let go of all calls: those who wait for one get :class:`ClosedError`, threads end when they come back."""
         self._closed = True
         waiting = [*self._queue.ready, *(job for aside in self._queue.aside.values() for job in aside)]
-        self._queue = _Queue(self._queue.per_table)
+        self._queue = CallQueue(self._queue.per_table)
         for busy in self._busy.values():
             busy.timer.cancel()
         for job in (*waiting, *(b.job for b in self._busy.values())):
@@ -286,12 +209,12 @@ class BlockingPool:
             f"({hanging} calls hang now, more than {room} hold up others)"
         )
 
-    def _came_back(self, worker: _Worker, job: _Job) -> None:
+    def _came_back(self, worker: _Worker, job: Call) -> None:
         """In a thread. A loop that is closed waits for nothing any more."""
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._over, worker, job)
 
-    def _over(self, worker: _Worker, job: _Job) -> None:
+    def _over(self, worker: _Worker, job: Call) -> None:
         job.settle()
         busy = self._busy.pop(worker, None)
         if busy is None:

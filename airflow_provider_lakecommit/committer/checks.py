@@ -52,19 +52,19 @@ class StagedSlice:
 
         :raises KeyError: when the slice was not done for that table
         """
-        told = report.table(table)
-        if told is None:
+        share = report.table(table)
+        if share is None:
             raise KeyError(f"slice {report.slice_id} was not done for {table}")
         return cls(
             slice_id=report.slice_id,
             attempt=report.attempt,
             window_id=report.window_id,
-            epoch=told.epoch,
+            epoch=share.epoch,
             spans=report.spans,
             files=tuple(files),
-            rows=told.rows,
-            schema_id=told.schema_id,
-            spec_id=told.spec_id,
+            rows=share.rows,
+            schema_id=share.schema_id,
+            spec_id=share.spec_id,
         )
 
     @property

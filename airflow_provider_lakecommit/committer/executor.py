@@ -114,10 +114,10 @@ class CommitterThread:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        loop, _committer, told = self._ready.result()
+        loop, _committer, leave = self._ready.result()
         if kind is not None and not issubclass(kind, Exception):
             self._grace = min(self._grace, INTERRUPTED)
-        loop.call_soon_threadsafe(told.set)
+        loop.call_soon_threadsafe(leave.set)
         # Both waits of a close, and what the loop itself has to do. What is still there then ends with the process.
         self._thread.join(2 * self._grace + 1)
 
@@ -147,8 +147,8 @@ class CommitterThread:
             self._ready.set_exception(e)
 
     async def _stay(self) -> None:
-        told = asyncio.Event()
+        leave = asyncio.Event()
         committer = self._make()
-        self._ready.set_result((asyncio.get_running_loop(), committer, told))
-        await told.wait()
+        self._ready.set_result((asyncio.get_running_loop(), committer, leave))
+        await leave.wait()
         await committer.close(self._grace)

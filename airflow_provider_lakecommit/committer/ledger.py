@@ -147,7 +147,7 @@ def require_ledger(state: LedgerState, table: str) -> None:
 
 
 def should_carry(state: LedgerState, metadata: TableMetadata, now_ms: int) -> bool:
-    """Have foreign snapshots piled up so that the ledger had better be brought forward by an empty append?"""
+    """Whether so many foreign snapshots have piled up that the ledger is brought forward by an empty append."""
     if state.condition is not Condition.PRESENT or not state.foreign_since:
         return False
     text = metadata.properties.get(_EXPIRY_AGE, "")
@@ -241,8 +241,8 @@ def _orphan(metadata: TableMetadata, branch: str) -> Snapshot | None:
 
 
 def _severed(oldest: Snapshot, ledger: Snapshot) -> bool:
-    """Does the ancestry end early? Either its last parent is missing, or (some expire a snapshot by making its child an
-    orphan) all that is left of it is younger than the ledger.
+    """Whether the ancestry ends early: either its last parent is missing, or (some expire a snapshot by making its
+    child an orphan) all that is left of it is younger than the ledger.
     """
     return oldest.parent_snapshot_id is not None or _age(oldest) > _age(ledger)
 

@@ -1,24 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Snapshots without files: a landing joins a table, its epoch is renewed, its ledger is brought forward or set by hand.
 
-Contract: each is the same compare-and-swap as an append, so that of two that race one is made and the other reads it
-back. An origin never replaces a section that is there; a new epoch is given to *every* section of the table, because a
-rollback takes rows from all of them; carrying forward changes no coverage.
+Contract: each is the same compare-and-swap as an append, decided on the ledger that it finds, so that of two that race
+one is made and the other reads it back. An origin never replaces a section that is there; a new epoch is given to
+*every* section of the table, because a rollback takes rows from all of them; carrying forward changes no coverage.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from uuid import UUID, uuid4
 
-from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH
 
-from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, require_ledger
+from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, read_ledger, require_ledger
 from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
 from airflow_provider_lakecommit.committer.summary import LogPoint, SnapshotKind, SnapshotRecord
-from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap
+from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap, ledger_change
 from airflow_provider_lakecommit.core.model import ControlPosition, LedgerSection
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
@@ -50,7 +50,8 @@ def join_table(
             return None
         return (*state.sections, section)
 
-    return _swap(tables, table, branch, SnapshotKind.ORIGIN, (section.landing, section.lane), update, retry_policy)
+    record = SnapshotRecord(kind=SnapshotKind.ORIGIN, branch=branch, landing=section.landing, lane=section.lane)
+    return _swap(tables, table, record, update, retry_policy)
 
 
 def renew_epochs(
@@ -78,7 +79,8 @@ def renew_epochs(
         wanted = state.condition is Condition.ROLLED_BACK or (force and epochs == before[0])
         return tuple(replace(s, epoch=new_epoch()) for s in state.sections) if wanted and epochs else None
 
-    return _swap(tables, table, branch, SnapshotKind.EPOCH, (landing, lane), update, retry_policy)
+    record = SnapshotRecord(kind=SnapshotKind.EPOCH, branch=branch, landing=landing, lane=lane)
+    return _swap(tables, table, record, update, retry_policy)
 
 
 def carry_forward(
@@ -97,16 +99,42 @@ def carry_forward(
     :raises LedgerError: there is no such section, or the ledger is gone, or its rollback was not dealt with
     """
 
-    def update(state: LedgerState) -> tuple[LedgerSection, ...]:
-        require_ledger(state, table)
-        if state.section(landing, lane) is None:
-            raise LedgerError(f"{table} has no section for lane {lane} of landing {landing} to carry: plan again")
-        return tuple(
-            replace(s, control=control or s.control) if (s.landing, s.lane) == (landing, lane) else s
-            for s in state.sections
-        )
+    def moved(section: LedgerSection) -> LedgerSection:
+        return replace(section, control=control or section.control)
 
-    return _swap(tables, table, branch, SnapshotKind.CARRY, (landing, lane), update, retry_policy, control_end)
+    kind = SnapshotKind.CARRY
+    return change_section(
+        tables, table, landing, lane, kind, moved, branch=branch, control_end=control_end, retry_policy=retry_policy
+    )
+
+
+def change_section(
+    tables: Tables,
+    table: str,
+    landing: str,
+    lane: str,
+    kind: SnapshotKind,
+    change: Callable[[LedgerSection], LedgerSection | None],
+    *,
+    branch: str = MAIN_BRANCH,
+    control_end: LogPoint | None = None,
+    retry_policy: RetryPolicy | None = None,
+) -> LedgerState:
+    """Replace the section of a landing's lane by what ``change`` makes of it, unless that is ``None``.
+
+    :raises LedgerError: there is no such section, or the ledger is gone, or its rollback was not dealt with
+    """
+
+    def update(state: LedgerState) -> tuple[LedgerSection, ...] | None:
+        require_ledger(state, table)
+        now = state.section(landing, lane)
+        if now is None:
+            raise LedgerError(f"{table} has no section for lane {lane} of landing {landing}: plan again")
+        new = change(now)
+        return None if new is None else tuple(new if s is now else s for s in state.sections)
+
+    record = SnapshotRecord(kind=kind, branch=branch, landing=landing, lane=lane, control_end=control_end)
+    return _swap(tables, table, record, update, retry_policy)
 
 
 def set_section(
@@ -117,7 +145,6 @@ def set_section(
     make: Callable[[LedgerSection | None], LedgerSection],
     *,
     branch: str = MAIN_BRANCH,
-    retry_policy: RetryPolicy | None = None,
 ) -> LedgerState:
     """Set a landing's section as a person decided, also where the ledger is gone; other sections get a new epoch if the
     table was rolled back.
@@ -136,12 +163,11 @@ def set_section(
             raise LedgerError(
                 f"{table}: a ledger that is set by hand needs a new epoch, {section.epoch} is the present one"
             )
-        rest = (s for s in state.sections if (s.landing, s.lane) != (landing, lane))
-        if state.condition is Condition.ROLLED_BACK:
-            rest = (replace(s, epoch=uuid4()) for s in rest)
-        return (*rest, section)
+        return _with(state, section)
 
-    return _swap(tables, table, branch, SnapshotKind.INIT, (landing, lane), update, retry_policy)
+    return _swap(
+        tables, table, SnapshotRecord(kind=SnapshotKind.INIT, branch=branch, landing=landing, lane=lane), update
+    )
 
 
 def attest_section(
@@ -153,7 +179,6 @@ def attest_section(
     others: tuple[LedgerSection, ...] = (),
     word: str,
     branch: str = MAIN_BRANCH,
-    retry_policy: RetryPolicy | None = None,
 ) -> LedgerState:
     """Set a landing's section to what a person says the table holds. Sections that the ledger has too keep what they
     say; all of them get a new epoch unless the ledger was in order.
@@ -165,25 +190,35 @@ def attest_section(
     """
 
     def update(state: LedgerState) -> tuple[LedgerSection, ...]:
-        if (state.table_uuid, state.condition, state.snapshot_id) != (
-            seen.table_uuid,
-            seen.condition,
-            seen.snapshot_id,
-        ):
+        now, shown = ((one.table_uuid, one.condition, one.snapshot_id) for one in (state, seen))
+        if now != shown:
             raise LedgerError(
                 f"{table}: the ledger is in snapshot {state.snapshot_id} ({state.condition}) now, it was in "
                 f"{seen.snapshot_id} ({seen.condition}) when it was looked up: a run is under way; look again"
             )
-        own = (section.landing, section.lane)
-        there = {(s.landing, s.lane) for s in state.sections}
-        kept = [s for s in state.sections if (s.landing, s.lane) != own]
-        if state.condition is Condition.ROLLED_BACK:
-            kept = [replace(s, epoch=uuid4()) for s in kept]
-        back = [replace(s, epoch=uuid4()) for s in others if (s.landing, s.lane) not in {*there, own}]
-        return (*kept, *back, section)
+        return _with(state, section, others)
 
-    who = (section.landing, section.lane)
-    return _swap(tables, table, branch, SnapshotKind.INIT, who, update, retry_policy, extra={"attested": word})
+    record = SnapshotRecord(
+        kind=SnapshotKind.INIT,
+        branch=branch,
+        landing=section.landing,
+        lane=section.lane,
+        extra={"attested": word},
+    )
+    return _swap(tables, table, record, update)
+
+
+def _with(
+    state: LedgerState, section: LedgerSection, others: Iterable[LedgerSection] = ()
+) -> tuple[LedgerSection, ...]:
+    """The ledger with this section, and those of *others* that it lacks; epochs that a rollback ended are new."""
+    own = (section.landing, section.lane)
+    kept = [s for s in state.sections if (s.landing, s.lane) != own]
+    there = {own, *((s.landing, s.lane) for s in kept)}
+    if state.condition is Condition.ROLLED_BACK:
+        kept = [replace(s, epoch=uuid4()) for s in kept]
+    back = (replace(s, epoch=uuid4()) for s in others if (s.landing, s.lane) not in there)
+    return (*kept, *back, section)
 
 
 def _check_uuid(state: LedgerState, table: str, expected: UUID | None) -> None:
@@ -198,49 +233,14 @@ def _check_uuid(state: LedgerState, table: str, expected: UUID | None) -> None:
 def _swap(
     tables: Tables,
     table: str,
-    branch: str,
-    kind: SnapshotKind,
-    who: tuple[str, str],
+    record: SnapshotRecord,
     update: Update,
-    retry_policy: RetryPolicy | None,
-    control_end: LogPoint | None = None,
-    extra: Mapping[str, str] | None = None,
-) -> LedgerState:
-    record = SnapshotRecord(
-        kind=kind, branch=branch, landing=who[0], lane=who[1], control_end=control_end, extra=extra or {}
-    )
-
-    def decide(_: TableMetadata, state: LedgerState) -> Change[None] | None:
-        sections = update(state)
-        return None if sections is None else Change(record=record, sections=sections, why=None)
-
-    return compare_and_swap(tables, table, branch, decide, retry_policy).state
-
-
-def change_section(
-    tables: Tables,
-    table: str,
-    landing: str,
-    lane: str,
-    kind: SnapshotKind,
-    change: Callable[[LedgerSection], LedgerSection | None],
-    *,
-    branch: str = MAIN_BRANCH,
     retry_policy: RetryPolicy | None = None,
 ) -> LedgerState:
-    """Replace the section of a landing's lane by what ``change`` makes of it, in a snapshot without files.
+    def decide(loaded: Table) -> Change[None] | None:
+        state = read_ledger(loaded.metadata, record.branch)
+        sections = update(state)
+        return None if sections is None else ledger_change(table, state, record, sections, None)
 
-    :raises LedgerError: the ledger of the table is gone
-    """
-    record = SnapshotRecord(kind=kind, branch=branch, landing=landing, lane=lane)
-
-    def decide(_: TableMetadata, state: LedgerState) -> Change[None] | None:
-        require_ledger(state, table)
-        now = state.section(landing, lane)
-        new = None if now is None else change(now)
-        if new is None:
-            return None
-        sections = tuple(new if s is now else s for s in state.sections)
-        return Change(record=record, sections=sections, why=None)
-
-    return compare_and_swap(tables, table, branch, decide, retry_policy).state
+    swapped = compare_and_swap(tables, table, record.branch, decide, retry_policy)
+    return read_ledger(swapped.metadata, record.branch)

@@ -77,8 +77,8 @@ class OutcomeLookup:
                 raise CommitUnknownError(
                     f"{self.requests} commit request(s) for {self.identifier} were sent and the table could not be "
                     f"read for {self.retry_policy.seconds:g} s since ({e}); the last request ended with "
-                    f"{self._told()}. The snapshot may or may not be there; nothing was deleted, and the next attempt "
-                    "looks again"
+                    f"{self._last_end()}. The snapshot may or may not be there; nothing was deleted, and the next "
+                    "attempt looks again"
                 ) from None
 
     def ended_with(self, error: BaseException) -> None:
@@ -87,7 +87,7 @@ class OutcomeLookup:
         self._refusals = self._refusals + 1 if isinstance(error, (*_NO_RIGHT, BadRequestError)) else 0
 
     def may_send(self) -> bool:
-        """Is another request within bounds? The first one always is."""
+        """Whether another request is within bounds; the first one always is."""
         if not self.requests:
             return True
         in_time = self.requests < self.retry_policy.requests and self.retry_policy.clock() < self._deadline
@@ -102,12 +102,12 @@ class OutcomeLookup:
         )
         return CommitUnknownError(
             f"{self.requests} commit request(s) for {self.identifier} were sent and none was in the table at the last "
-            f"look; the last one ended with {self._told()}: {remedy}. One may still be on its way; nothing was "
+            f"look; the last one ended with {self._last_end()}: {remedy}. One may still be on its way; nothing was "
             "deleted, and the next attempt looks again"
         )
 
     def wait(self) -> bool:
-        """Wait a while, or tell that the time is up."""
+        """Wait a while; ``False`` if the time is up."""
         left = self._deadline - self.retry_policy.clock()
         if left <= 0:
             return False
@@ -116,5 +116,5 @@ class OutcomeLookup:
         self.retry_policy.sleep(min(left, wanted * random.uniform(0.5, 1.0)))
         return True
 
-    def _told(self) -> str:
+    def _last_end(self) -> str:
         return self.tables.describe(self.last_error) if self.last_error else "no error"

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One attempt at a landing snapshot: its manifests, its commit request, and what is left of it when it lost.
+"""One attempt at a snapshot: its manifests, its commit request, and what is left of it when it lost.
 
-Contract: the request adds the snapshot, moves the branch and moves the tag, all or nothing, and states all that it was
-made for: the table, the head, where the tag is, the current schema and the default spec. The tag never goes back, so a
-request that is still on its way when the tag has moved can never be applied, not even after a rollback of the branch to
-the very head it was made for.
+Contract: the request of a landing adds the snapshot, moves the branch and moves the tag, all or nothing, and states all
+that it was made for: the table, the head, where the tag is, the current schema and the default spec. The tag never goes
+back, so a request that is still on its way when the tag has moved can never be applied, not even after a rollback of
+the branch to the very head it was made for.
 
 Failure story: an attempt whose outcome is unknown keeps its files. They are removed only when the tag has moved past
 it, the metadata does not know its snapshot and the head does not list its manifests; failing to remove them costs space
@@ -14,8 +14,8 @@ only.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile
@@ -34,15 +34,19 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
-from airflow_provider_lakecommit.committer.ledger import LedgerState, tag_name
+from airflow_provider_lakecommit.committer.ledger import tag_name
 from airflow_provider_lakecommit.exceptions import CatalogError, TableError
 
-__all__ = ["KEEP_FOR_EVER_MS", "Attempt", "remove_leftovers", "stage", "stage_untagged"]
+__all__ = ["KEEP_FOR_EVER_MS", "Attempt", "Staging", "remove_leftovers", "stage", "stage_untagged"]
 
 KEEP_FOR_EVER_MS = 2**63 - 1
 """Age limit of the tag, explicit: without one a table property may expire it."""
 
 _log = logging.getLogger(__name__)
+
+
+Staging = Callable[[Table, str, Sequence[DataFile], Mapping[str, str]], "Attempt"]
+"""Writes the manifest and the manifest list of a snapshot on the head of a branch, and makes the request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,51 +56,67 @@ class Attempt:
     snapshot: Snapshot
     requirements: tuple[TableRequirement, ...]
     updates: tuple[TableUpdate, ...]
-    tag_id: int | None
-    fenced: bool
+    tag_id: int | None = None
+    fenced: bool = False
 
 
-def stage(table: Table, state: LedgerState, files: Sequence[DataFile], summary: dict[str, str]) -> Attempt:
-    """Write the manifest and the manifest list of a snapshot on the head that ``state`` was read from.
+def stage(table: Table, branch: str, files: Sequence[DataFile], summary: Mapping[str, str]) -> Attempt:
+    """Of a snapshot with the ledger in its summary.
 
     :raises TableError: pyiceberg cannot write to a table of this format version
     :raises CatalogError: the storage cannot be written
     """
-    snapshot = _written_or_told(table, state.branch, files, summary)
+    bare = stage_untagged(table, branch, files, summary)
+    # On a table without snapshots pyiceberg's catalogs refuse to look at a tag; there the head alone is guard enough.
     fenced = bool(table.metadata.snapshots)
-    return Attempt(
-        snapshot=snapshot,
-        requirements=(*_requirements(table.metadata, state.branch, state.head_id), *_tag_stays(state, fenced=fenced)),
-        updates=(*_updates(table.metadata, state.branch, snapshot), _tag_moves(state.branch, snapshot)),
-        tag_id=state.tag_id,
+    tag = tag_name(branch)
+    tag_id = _id_of(table.metadata, tag)
+    moved = {"ref-name": tag, "snapshot-id": bare.snapshot.snapshot_id}
+    pin = {"type": SnapshotRefType.TAG, "max-ref-age-ms": KEEP_FOR_EVER_MS}
+    return replace(
+        bare,
+        requirements=(*bare.requirements, *((_at(tag, tag_id),) if fenced else ())),
+        updates=(*bare.updates, SetSnapshotRefUpdate.model_validate({**moved, **pin})),
+        tag_id=tag_id,
         fenced=fenced,
     )
 
 
-def stage_untagged(table: Table, branch: str, files: Sequence[DataFile], summary: dict[str, str]) -> Attempt:
-    """The same for a snapshot that no ledger is in: the branch moves, the tag stays where it is.
+def stage_untagged(table: Table, branch: str, files: Sequence[DataFile], summary: Mapping[str, str]) -> Attempt:
+    """Of files that are not a landing's: the branch moves, the tag stays where it is, so that landings see a foreign
+    snapshot. The manifests of a request that lost stay: without the tag nothing tells that it can never be applied.
 
     :raises TableError: pyiceberg cannot write to a table of this format version
     :raises CatalogError: the storage cannot be written
     """
-    snapshot = _written_or_told(table, branch, files, summary)
-    head = table.metadata.refs.get(branch)
+    metadata = table.metadata
+    snapshot = _written_or_error(table, branch, files, dict(summary))
+    # A reference is replaced whole: what the owner set for its branch is stated again.
+    now = metadata.refs.get(branch)
+    keep = now.model_dump(by_alias=True, exclude={"snapshot_id"}) if now else {"type": SnapshotRefType.BRANCH}
     return Attempt(
         snapshot=snapshot,
-        requirements=_requirements(table.metadata, branch, None if head is None else head.snapshot_id),
-        updates=_updates(table.metadata, branch, snapshot),
-        tag_id=None,
-        fenced=False,
+        requirements=(
+            AssertTableUUID(uuid=metadata.table_uuid),
+            _at(branch, _id_of(metadata, branch)),
+            AssertCurrentSchemaId.model_validate({"current-schema-id": metadata.current_schema_id}),
+            AssertDefaultSpecId.model_validate({"default-spec-id": metadata.default_spec_id}),
+        ),
+        updates=(
+            AddSnapshotUpdate(snapshot=snapshot),
+            SetSnapshotRefUpdate.model_validate({"ref-name": branch, "snapshot-id": snapshot.snapshot_id, **keep}),
+        ),
     )
 
 
-def remove_leftovers(io: FileIO, metadata: TableMetadata, state: LedgerState, attempts: Sequence[Attempt]) -> None:
+def remove_leftovers(io: FileIO, metadata: TableMetadata, branch: str, attempts: Sequence[Attempt]) -> None:
     """Remove the files of attempts that can no longer be applied; best effort."""
-    dead = [a for a in attempts if a.fenced and a.tag_id != state.tag_id and not _known(metadata, a.snapshot)]
+    tag_id = _id_of(metadata, tag_name(branch))
+    dead = [a for a in attempts if a.fenced and a.tag_id != tag_id and not _known(metadata, a.snapshot)]
     if not dead:
         return
     try:
-        head = metadata.snapshot_by_id(state.head_id) if state.head_id is not None else None
+        head = metadata.snapshot_by_name(branch)
         listed = {m.manifest_path for m in head.manifests(io)} if head else set()
         for attempt in dead:
             own = [
@@ -129,7 +149,7 @@ class _Staging(Transaction):
         return super().table_metadata
 
 
-def _written_or_told(table: Table, branch: str, files: Sequence[DataFile], summary: dict[str, str]) -> Snapshot:
+def _written_or_error(table: Table, branch: str, files: Sequence[DataFile], summary: dict[str, str]) -> Snapshot:
     """The snapshot with its manifests written, or an error for the caller."""
     try:
         return _written(table, branch, files, summary)
@@ -156,38 +176,13 @@ def _written(table: Table, branch: str, files: Sequence[DataFile], summary: dict
     return snapshot
 
 
-def _requirements(metadata: TableMetadata, branch: str, head_id: int | None) -> tuple[TableRequirement, ...]:
-    return (
-        AssertTableUUID(uuid=metadata.table_uuid),
-        _at(branch, head_id),
-        AssertCurrentSchemaId.model_validate({"current-schema-id": metadata.current_schema_id}),
-        AssertDefaultSpecId.model_validate({"default-spec-id": metadata.default_spec_id}),
-    )
-
-
-def _tag_stays(state: LedgerState, *, fenced: bool) -> tuple[TableRequirement, ...]:
-    # On a table without snapshots pyiceberg's catalogs refuse to look at a tag; there the head alone is guard enough.
-    return (_at(tag_name(state.branch), state.tag_id),) if fenced else ()
-
-
 def _at(ref: str, snapshot_id: int | None) -> AssertRefSnapshotId:
     return AssertRefSnapshotId.model_validate({"ref": ref, "snapshot-id": snapshot_id})
 
 
-def _updates(metadata: TableMetadata, branch: str, snapshot: Snapshot) -> tuple[TableUpdate, ...]:
-    # A reference is replaced whole: what the owner set for its branch is stated again.
-    now = metadata.refs.get(branch)
-    keep = now.model_dump(by_alias=True, exclude={"snapshot_id"}) if now else {"type": SnapshotRefType.BRANCH}
-    return (
-        AddSnapshotUpdate(snapshot=snapshot),
-        SetSnapshotRefUpdate.model_validate({"ref-name": branch, "snapshot-id": snapshot.snapshot_id, **keep}),
-    )
-
-
-def _tag_moves(branch: str, snapshot: Snapshot) -> TableUpdate:
-    pin = {"type": SnapshotRefType.TAG, "max-ref-age-ms": KEEP_FOR_EVER_MS}
-    named = {"ref-name": tag_name(branch), "snapshot-id": snapshot.snapshot_id}
-    return SetSnapshotRefUpdate.model_validate({**named, **pin})
+def _id_of(metadata: TableMetadata, ref: str) -> int | None:
+    found = metadata.refs.get(ref)
+    return None if found is None else found.snapshot_id
 
 
 def _known(metadata: TableMetadata, snapshot: Snapshot) -> bool:

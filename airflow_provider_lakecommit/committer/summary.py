@@ -154,7 +154,7 @@ def to_summary(record: SnapshotRecord, sections: Iterable[LedgerSection]) -> dic
 
 
 def has_ledger(snapshot: Snapshot) -> bool:
-    """Is it one of ours?"""
+    """Whether it is a landing's own snapshot."""
     return snapshot.summary is not None and _LEDGER in snapshot.summary.additional_properties
 
 

@@ -8,10 +8,17 @@ passed over, so that a topic that others share, or have spoilt, is read to its e
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 from uuid import UUID
 
-from airflow_provider_lakecommit.connector.judge import AnnouncedFiles, ControlOffset, File, GroupLog, Made
+from airflow_provider_lakecommit.connector.group_log import (
+    AnnouncedFiles,
+    ControlOffset,
+    File,
+    GroupLog,
+    ReportedSnapshot,
+)
 from airflow_provider_lakecommit.kafka.control_log import ControlRecord
 from airflow_provider_lakecommit.wire.errors import ControlEventError
 from airflow_provider_lakecommit.wire.events import (
@@ -32,8 +39,7 @@ Contents = dict[tuple[ControlOffset, str], tuple[DataFile, tuple[PartitionField,
 """What was announced of a file, by where and its path, with the partition fields to read it by."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
+class _Answer(NamedTuple):
     """A DATA_COMPLETE: the next source offsets that were committed with it, where something was read."""
 
     order: int
@@ -47,7 +53,7 @@ class LogReader:
         self._group = group
         self._order = 0
         self._announced: list[tuple[bytes | None, AnnouncedFiles]] = []
-        self._made: list[Made] = []
+        self._made: list[ReportedSnapshot] = []
         self._starts: dict[UUID, ControlOffset] = {}
         self._answers: dict[tuple[bytes | None, UUID], _Answer] = {}
         self.contents: Contents = {}
@@ -72,7 +78,9 @@ class LogReader:
                 self._answers[record.key, payload.commit_id] = _Answer(self._order, ends)
             case CommitToTable() if payload.snapshot_id is not None:
                 table, uuid = _name(payload.table), payload.table.table_uuid
-                self._made.append(Made(place=place, table=table, table_uuid=uuid, snapshot_id=payload.snapshot_id))
+                self._made.append(
+                    ReportedSnapshot(place=place, table=table, table_uuid=uuid, snapshot_id=payload.snapshot_id)
+                )
 
     def log(self, offsets: Mapping[tuple[str, int], int]) -> GroupLog:
         """What was taken.

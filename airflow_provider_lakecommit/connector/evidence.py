@@ -21,7 +21,8 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
 from airflow_provider_lakecommit.committer.ledger import ancestry
-from airflow_provider_lakecommit.connector.judge import Fate, FileJudgement, GroupLog, History, Snap, judge
+from airflow_provider_lakecommit.connector.group_log import GroupLog
+from airflow_provider_lakecommit.connector.judge import Fate, FileJudgement, History, KnownSnapshot, judge
 from airflow_provider_lakecommit.exceptions import CatalogError, TableError
 
 __all__ = ["Evidence"]
@@ -63,7 +64,7 @@ class Evidence:
             spec_id=metadata.default_spec_id,
             last_sequence=getattr(metadata, "last_sequence_number", 0) or 0,
             snapshots=tuple(
-                Snap(
+                KnownSnapshot(
                     snapshot_id=s.snapshot_id,
                     sequence=s.sequence_number or 0,
                     parent_id=s.parent_snapshot_id,

@@ -6,7 +6,7 @@ is not enough: a file that was committed, compacted away and whose snapshots hav
 committing it again would double its rows. So three things must come together:
 
 * no manifest of any snapshot in the metadata names it, deleted entries included;
-* there is a snapshot that was surely made before the file could be committed: one that the connector told of before
+* there is a snapshot that was surely made before the file could be committed: one that the connector reported before
   the file was announced, or one whose own control position is at or before the announcement;
 * every snapshot since that one is still in the metadata: their sequence numbers have no gap.
 
@@ -33,28 +33,9 @@ from enum import StrEnum
 from typing import NamedTuple
 from uuid import UUID
 
-__all__ = [
-    "AnnouncedFiles",
-    "ControlOffset",
-    "Fate",
-    "File",
-    "FileJudgement",
-    "GroupLog",
-    "History",
-    "Judged",
-    "Made",
-    "Snap",
-    "chunks",
-    "floor_after",
-    "judge",
-]
+from airflow_provider_lakecommit.connector.group_log import AnnouncedFiles, ControlOffset, File, GroupLog
 
-
-class ControlOffset(NamedTuple):
-    """A record of the control topic."""
-
-    partition: int
-    offset: int
+__all__ = ["Fate", "FileJudgement", "History", "Judged", "KnownSnapshot", "chunks", "floor_after", "judge"]
 
 
 class Fate(StrEnum):
@@ -76,60 +57,7 @@ class Fate(StrEnum):
     """It is not on the storage any more."""
 
 
-class File(NamedTuple):
-    """An announced file. ``size`` is in bytes; ``deletes`` tells a delete file."""
-
-    path: str
-    rows: int
-    size: int
-    spec_id: int
-    deletes: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnnouncedFiles:
-    """One DATA_WRITTEN. ``order`` is its position among all records of the topic, by time; ``read_again``: the
-    source offsets that were committed with it went back later.
-    """
-
-    place: ControlOffset
-    order: int
-    cycle: UUID
-    table: str
-    table_uuid: UUID | None
-    files: tuple[File, ...]
-    read_again: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
-    """One COMMIT_TO_TABLE: a snapshot that the connector told of."""
-
-    place: ControlOffset
-    table: str
-    table_uuid: UUID | None
-    snapshot_id: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupLog:
-    """What a control topic holds of one group.
-
-    :param starts: where each cycle's first START_COMMIT is
-    """
-
-    announced: tuple[AnnouncedFiles, ...] = ()
-    made: tuple[Made, ...] = ()
-    starts: Mapping[UUID, ControlOffset] = field(default_factory=dict)
-
-    @property
-    def tables(self) -> tuple[str, ...]:
-        """Names of the tables that files were announced for, in that order."""
-        return tuple(dict.fromkeys(a.table for a in self.announced if a.files))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Snap:
+class KnownSnapshot(NamedTuple):
     """One snapshot in the metadata. ``floor`` is the control position in it, by partition, if it has one."""
 
     snapshot_id: int
@@ -149,7 +77,7 @@ class History:
     format_version: int
     spec_id: int
     last_sequence: int
-    snapshots: tuple[Snap, ...]
+    snapshots: tuple[KnownSnapshot, ...]
     floor: Mapping[int, int] = field(default_factory=dict)
 
     @property
@@ -264,7 +192,7 @@ class _Evidence:
         ours = [m for m in log.made if m.table == table and m.table_uuid in (None, history.table_uuid)]
         kept = [m for m in ours if sequences.get(m.snapshot_id, -1) >= self._whole_from]
         lost = [m for m in ours if m.snapshot_id not in sequences]
-        self._told = _first_places(m.place for m in kept)
+        self._kept = _first_places(m.place for m in kept)
         self._lost = _last_places(m.place for m in lost)
         floors = [s.floor for s in history.snapshots if s.floor and s.sequence >= self._whole_from]
         self._floors = _first_places(ControlOffset(*item) for floor in floors for item in floor.items())
@@ -293,11 +221,11 @@ class _Evidence:
         partition, offset = announced.place
         if self._floors.get(partition, offset + 1) <= offset:
             return True
-        return any(self._before(ControlOffset(p, at), announced) for p, at in self._told.items())
+        return any(self._before(ControlOffset(p, at), announced) for p, at in self._kept.items())
 
     def _before(self, place: ControlOffset, announced: AnnouncedFiles) -> bool:
-        """Was a snapshot told of there made without knowing these files? It is told of after it is made, and made after
-        its files were announced; across partitions only the cycle's start gives an order.
+        """Whether a snapshot that was reported there was made without these files. It is reported after it is made, and
+        made after its files were announced; across partitions only the cycle's start gives an order.
         """
         if place.partition == announced.place.partition:
             return place.offset < announced.place.offset

@@ -3,7 +3,7 @@
 
 Contract: :meth:`Rescue.look` reads and writes nothing; it says of every announced file what became of it. What
 :meth:`Rescue.commit` appends is decided on the very look of the table that the request states
-(:mod:`~airflow_provider_lakecommit.connector.append`), by the rules of
+(:mod:`~airflow_provider_lakecommit.committer.swap`), by the rules of
 :mod:`~airflow_provider_lakecommit.connector.judge` alone. Each snapshot also carries the connector's control position
 past what it holds, so a connector that runs again passes over it. So it may be done twice, or by two at once, or be
 killed at any point: no file is in the table twice.
@@ -31,13 +31,14 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 
 from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
+from airflow_provider_lakecommit.committer.stage import stage_untagged
+from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap
 from airflow_provider_lakecommit.connector.announced import LogReader
-from airflow_provider_lakecommit.connector.append import Addition, append_foreign
 from airflow_provider_lakecommit.connector.evidence import Evidence
+from airflow_provider_lakecommit.connector.group_log import GroupLog
 from airflow_provider_lakecommit.connector.judge import (
     Fate,
     FileJudgement,
-    GroupLog,
     History,
     Judged,
     chunks,
@@ -159,19 +160,21 @@ class Rescue:
 
     def _commit(self, name: str) -> RescueReport:
         report = RescueReport(table=name, missing=self._tables.find(name) is None)
+        last: list[FileJudgement] = []
+
+        def decide(table: Table) -> Change[None] | None:
+            history, judgement = self._evidence.judge(table, name)
+            last[:] = [judgement]
+            return self._change(table, history, judgement)
+
         while not report.missing:
-            last: list[FileJudgement] = []
-
-            def decide(table: Table, last: list[FileJudgement] = last) -> Addition | None:
-                history, judgement = self._evidence.judge(table, name)
-                last[:] = [judgement]
-                return self._addition(table, history, judgement)
-
-            done = append_foreign(self._tables, name, decide, branch=self._branch, retry_policy=self._retry_policy)
+            done = compare_and_swap(
+                self._tables, name, self._branch, decide, self._retry_policy, staging=stage_untagged
+            )
             report = replace(report, judged=last[0].judged)
-            if done.snapshot_id is None or done.addition is None:
+            if done.snapshot_id is None or done.landed is None:
                 break
-            brought = {f.file_path for f in done.addition.files}
+            brought = {f.file_path for f in done.landed.files}
             report = replace(
                 report,
                 snapshot_ids=(*report.snapshot_ids, done.snapshot_id),
@@ -179,7 +182,7 @@ class Rescue:
             )
         return report
 
-    def _addition(self, table: Table, history: History, judgement: FileJudgement) -> Addition | None:
+    def _change(self, table: Table, history: History, judgement: FileJudgement) -> Change[None] | None:
         """The first portion of what waits, and the floor past it; with the last portion, past everything."""
         portions = () if judgement.blocking else chunks(judgement.of(Fate.WAITING), self._most_files)
         if not portions:
@@ -188,7 +191,7 @@ class Rescue:
         passed = [j.announced for j in judgement.judged if last is None or j.announced.order <= last]
         floor = {str(p): offset for p, offset in sorted(floor_after(history, passed).items())}
         summary = {self._floor_key: json.dumps(floor, separators=(",", ":")), RESCUED: self._group}
-        return Addition(files=tuple(self._appendable(table.metadata, portions[0])), summary=summary)
+        return Change(files=tuple(self._appendable(table.metadata, portions[0])), summary=summary, why=None)
 
     def _appendable(self, metadata: TableMetadata, portion: tuple[Judged, ...]) -> Iterable[ManifestFile]:
         spec, schema = metadata.spec(), metadata.schema()

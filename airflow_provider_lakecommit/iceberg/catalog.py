@@ -1,31 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Iceberg catalog of a landing: load a table, make one, send one commit request.
 
-Contract: the catalog is reached when it is first needed, not before. :meth:`Tables.load` always asks the catalog, so
-what it gives is as new as the call, with all snapshots of the table: a REST catalog is never asked for fewer, whatever
-the properties say. :meth:`Tables.commit` sends one request with the requirements it was given (pyiceberg's REST client
-sends the very same once more with a new token where the old one was refused) and lets every exception through as it
-came: only a look at the table can tell what became of it. Several threads may call at once: each call has a client of
-the catalog for itself, which is used again afterwards. (pyiceberg promises nothing of clients that are shared: Hive's
-has one connection, that any call opens and closes; REST's refreshes its token without a lock; a SQL client has 15
-connections, which as many calls that hang use up for all others.) No call waits longer than :data:`ANSWER_SECONDS` for
-its answer; its client is not used again then.
+Contract: the catalog is reached when it is first needed. :meth:`Tables.load` always asks it, so what it gives is as new
+as the call, with all snapshots of the table: a REST catalog is never asked for fewer, whatever the properties say.
+:meth:`Tables.commit` sends one request with the requirements it was given (pyiceberg's REST client sends the same once
+more with a new token where the old one was refused) and lets every exception through: only a look at the table can tell
+what became of it. Several threads may call at once, each with a client of its own
+(:mod:`~airflow_provider_lakecommit.iceberg.clients`), and no call waits longer than :data:`ANSWER_SECONDS`.
 
 Failure story: a table that is missing is a :class:`TableError` (somebody must make it), a catalog that is away or
-refuses the credentials a :class:`CatalogError` (it may come back), wrong properties a :class:`SpecError`. What a
-gateway before a REST catalog says in its place is never taken for the catalog's word on a table. After
-:meth:`Tables.close` every call is refused, also the next one of a thread that hung in a call all the while. No message
-shows a secret: values of secret-looking properties and passwords in addresses are struck out of what drivers say.
+refuses the credentials a :class:`CatalogError` (it may come back), wrong properties a :class:`SpecError`. A gateway's
+answer is never taken for the catalog's. No message shows a secret: values of secret-looking properties and passwords in
+addresses are struck out of what drivers say. After :meth:`Tables.close` every call is refused.
 """
 
 from __future__ import annotations
 
 import errno
 import re
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from typing import Any
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import cached_property
+from typing import Any, TypeVar
 
 import pydantic
 from pyiceberg.catalog import Catalog, load_catalog
@@ -47,6 +43,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
 from airflow_provider_lakecommit.exceptions import CatalogError, ClosedError, SpecError, TableError
+from airflow_provider_lakecommit.iceberg.clients import CatalogClients
 from airflow_provider_lakecommit.iceberg.deadline import within
 from airflow_provider_lakecommit.iceberg.file_io import with_light_io
 from airflow_provider_lakecommit.iceberg.rest_answers import denies, is_no_answer
@@ -55,6 +52,8 @@ from airflow_provider_lakecommit.iceberg.sql_catalog import catalog_name
 from airflow_provider_lakecommit.iceberg.storage import OF_STORAGE, TableStorage, note_credentials, storage_of
 
 __all__ = ["ANSWER_SECONDS", "CREATED_TABLE_PROPERTIES", "KEEP_SNAPSHOTS", "Tables"]
+
+T = TypeVar("T")
 
 ANSWER_SECONDS = 60.0
 """How long a catalog may take for one answer. Database drivers and pyiceberg's REST client would wait for ever."""
@@ -71,10 +70,8 @@ CREATED_TABLE_PROPERTIES: Mapping[str, str] = {
 }
 """Of the tables that landings create: every commit leaves a metadata file and a snapshot, so old ones are removed."""
 
-FIRST_SECONDS = 10.0
-"""For which the others wait while the first client is made, as that may create the catalog's own tables."""
-
 _USERINFO = re.compile(r"(?<=://)[^/@\s]*@")
+_NO_RIGHT = (AuthorizationExpiredError, ForbiddenError, OAuthError, UnauthorizedError)
 _NOT_TO_BE_WRITTEN = {errno.EACCES, errno.EDQUOT, errno.ENOSPC, errno.EPERM, errno.EROFS}
 _SNAPSHOTS = "snapshot-loading-mode"
 """Of a REST catalog. With `refs` it tells of the snapshots that branches and tags point to only: what came between the
@@ -100,20 +97,13 @@ class Tables:
         self._properties = as_text(catalog_properties)
         self._default_name = name
         self._connect = connect
-        self._known_name: str | None = None
         self._storage: dict[str, TableStorage] = {}
-        self._idle: list[Catalog] = []
-        self._connected_before = False
-        self._closed = False
-        self._lock = threading.Lock()
-        self._first = threading.Lock()
+        self._clients = CatalogClients(self._connected, lambda: self.name)
 
-    @property
+    @cached_property
     def name(self) -> str:
         """What the catalog is called in events."""
-        if self._known_name is None:
-            self._known_name = catalog_name(self._properties, self._default_name)
-        return self._known_name
+        return catalog_name(self._properties, self._default_name)
 
     @property
     def catalog(self) -> Catalog:
@@ -122,7 +112,7 @@ class Tables:
         :raises SpecError: the properties are wrong
         :raises CatalogError: it cannot be reached, or refuses the credentials
         """
-        with self._client() as catalog:
+        with self._clients.lend() as catalog:
             return catalog
 
     def load(self, identifier: str) -> Table:
@@ -141,10 +131,9 @@ class Tables:
     def find(self, identifier: str) -> Table | None:
         """Like :meth:`load`, but a table that does not exist is ``None``."""
         try:
-            with self._client() as catalog:
-                table = within(ANSWER_SECONDS, lambda: catalog.load_table(identifier))
-                self._storage[identifier] = storage_of(table, self.io_properties())
-                return table
+            table = self._ask(lambda catalog: catalog.load_table(identifier))
+            self._storage[identifier] = storage_of(table, self.io_properties())
+            return table
         except (NoSuchTableError, NoSuchNamespaceError) as e:
             if denies(e):
                 return None
@@ -182,15 +171,10 @@ class Tables:
         if table is not None:
             return table
         self._create_namespace(identifier)
-        wanted = {**CREATED_TABLE_PROPERTIES, **(properties or {})}
+        options: dict[str, Any] = {"partition_spec": spec, "sort_order": order}
+        options["properties"] = {**CREATED_TABLE_PROPERTIES, **(properties or {})}
         try:
-            with self._client() as catalog:
-                made = within(
-                    ANSWER_SECONDS,
-                    lambda: catalog.create_table(
-                        identifier, schema=schema, partition_spec=spec, sort_order=order, properties=wanted
-                    ),
-                )
+            made = self._ask(lambda catalog: catalog.create_table(identifier, schema, **options))
             # A catalog may hand out storage properties with a table that is read, and none with one that is made.
             return self.find(identifier) or made
         except ClosedError:
@@ -206,8 +190,7 @@ class Tables:
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> TableMetadata:
         """Send one commit request; every exception comes through as it is."""
-        with self._client() as catalog:
-            response = within(ANSWER_SECONDS, lambda: catalog.commit_table(table, requirements, updates))
+        response = self._ask(lambda catalog: catalog.commit_table(table, requirements, updates))
         _remove_old_metadata(table, response.metadata)
         return response.metadata
 
@@ -233,47 +216,11 @@ class Tables:
 
     def close(self) -> None:
         """Let go of all connections, those in calls that hang as soon as they come back; returns at once."""
-        with self._lock:
-            self._closed = True
-            idle, self._idle = self._idle, []
-        for catalog in idle:
-            _close(catalog)
+        self._clients.close()
 
-    @contextmanager
-    def _client(self) -> Iterator[Catalog]:
-        """A client that nobody else is given until the end of the block."""
-        with self._lock:
-            if self._closed:
-                raise ClosedError(f"catalog {self.name} was closed: this work ends here, the next attempt goes on")
-            catalog = self._idle.pop() if self._idle else None
-        if catalog is None:
-            catalog = self._new_client()
-        answered = True
-        try:
-            yield catalog
-        except TimeoutError:
-            # The other end of its connection may be gone without a word, and its call may still hang.
-            answered = False
-            raise
-        finally:
-            with self._lock:
-                kept = not self._closed and answered
-                if kept:
-                    self._idle.append(catalog)
-            if not kept and answered:
-                _close(catalog)
-
-    def _new_client(self) -> Catalog:
-        if self._connected_before:
-            return self._connected()
-        held = self._first.acquire(timeout=FIRST_SECONDS)
-        try:
-            catalog = self._connected()
-            self._connected_before = True
-            return catalog
-        finally:
-            if held:
-                self._first.release()
+    def _ask(self, question: Callable[[Catalog], T]) -> T:
+        with self._clients.lend() as catalog:
+            return within(ANSWER_SECONDS, lambda: question(catalog))
 
     def _connected(self) -> Catalog:
         try:
@@ -297,23 +244,15 @@ class Tables:
     def _create_namespace(self, identifier: str) -> None:
         namespace = Catalog.namespace_from(identifier)
         try:
-            with self._client() as catalog:
-                within(ANSWER_SECONDS, lambda: _make_namespaces(catalog, namespace))
+            self._ask(lambda catalog: _make_namespaces(catalog, namespace))
         except (SpecError, CatalogError, ClosedError):
             raise
         except Exception as e:
             raise self._away(f"creating namespace {'.'.join(namespace)}", e) from None
 
     def _away(self, doing: str, error: Exception) -> CatalogError:
-        if isinstance(error, (AuthorizationExpiredError, ForbiddenError, OAuthError, UnauthorizedError)):
-            return CatalogError(
-                f"catalog {self.name} refused the credentials while {doing} ({self.describe(error)}): "
-                "correct them in the connection or in the section `catalog`"
-            )
-        return CatalogError(
-            f"catalog {self.name} failed while {doing} ({self.describe(error)}): check that {_to_be_checked(error)}; "
-            "the next attempt goes on from where this one stopped"
-        )
+        what = "refused the credentials" if isinstance(error, _NO_RIGHT) else "failed"
+        return CatalogError(f"catalog {self.name} {what} while {doing} ({self.describe(error)}): {_remedy(error)}")
 
     def describe(self, error: BaseException) -> str:
         """What an exception of the catalog says, without secrets."""
@@ -326,13 +265,15 @@ class Tables:
         return _USERINFO.sub("***@", text)[:500]
 
 
-def _to_be_checked(error: Exception) -> str:
-    """What keeps a catalog from answering: it is away, or a disk is."""
+def _remedy(error: Exception) -> str:
+    if isinstance(error, _NO_RIGHT):
+        return "correct them in the connection or in the section `catalog`"
+    check = "it runs and can be reached"
     if isinstance(error, OSError) and error.errno in _NOT_TO_BE_WRITTEN:
-        return "the storage of its tables has room and may be written to"
-    if "unable to open database file" in str(error):
-        return "the folder of its database exists and may be written to"
-    return "it runs and can be reached"
+        check = "the storage of its tables has room and may be written to"
+    elif "unable to open database file" in str(error):
+        check = "the folder of its database exists and may be written to"
+    return f"check that {check}; the next attempt goes on from where this one stopped"
 
 
 def _make_namespaces(catalog: Catalog, namespace: tuple[str, ...]) -> None:
@@ -344,12 +285,6 @@ def _make_namespaces(catalog: Catalog, namespace: tuple[str, ...]) -> None:
         with suppress(Exception):
             if depth == len(namespace) or not catalog.namespace_exists(namespace[:depth]):
                 catalog.create_namespace(namespace[:depth])
-
-
-def _close(catalog: Catalog) -> None:
-    # Whatever it says, nothing is asked of it any more.
-    with suppress(Exception):
-        catalog.close()
 
 
 def _remove_old_metadata(table: Table, after: TableMetadata) -> None:

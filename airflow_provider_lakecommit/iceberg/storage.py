@@ -79,7 +79,7 @@ class TableStorage:
 
     @property
     def has_keys(self) -> bool:
-        """Are there secrets among what was handed out?"""
+        """Whether there are secrets among what was handed out."""
         return any(self.properties[name] in self.secrets for name in self.handed_out)
 
     def left(self, now: float) -> float | None:
@@ -148,8 +148,8 @@ def best_for(folder: str, credentials: Iterable[Credential]) -> Mapping[str, str
 
 def expiry(properties: Mapping[str, str]) -> float | None:
     """When the first of these ceases to hold, in seconds since the epoch, as far as they tell."""
-    told = (v for k, v in properties.items() if k.startswith(_EXPIRES))
-    return min((int(v) / 1000 for v in told if v.isascii() and v.isdigit()), default=None)
+    values = (v for k, v in properties.items() if k.startswith(_EXPIRES))
+    return min((int(v) / 1000 for v in values if v.isascii() and v.isdigit()), default=None)
 
 
 def clock(at: float) -> str:

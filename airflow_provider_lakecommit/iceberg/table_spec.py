@@ -83,8 +83,8 @@ def sort_order_from_spec(create: Mapping[str, Any], schema: Schema) -> SortOrder
     key = "sort_order"
     fields: list[SortField] = []
     for entry in _entries(create.get(key), key):
-        told = _SORTED.fullmatch(entry.strip())
-        by, direction, nulls = told.groups() if told else (entry, None, None)
+        matched = _SORTED.fullmatch(entry.strip())
+        by, direction, nulls = matched.groups() if matched else (entry, None, None)
         source, transform, _ = _source(by, entry, key, schema)
         if any((f.source_id, f.transform) == (source.field_id, transform) for f in fields):
             raise SpecError(f"create.{key}: {entry!r} is there twice")
@@ -134,51 +134,51 @@ class _Builder:
             doc=doc,
         )
 
-    def _type(self, told: Any, where: str) -> IcebergType:
-        if isinstance(told, Mapping):
-            return self._nested(told, where)
-        if not isinstance(told, str):
-            raise SpecError(f"create.schema: column {where}: {told!r} is not a type; {PRIMITIVES}")
+    def _type(self, given: Any, where: str) -> IcebergType:
+        if isinstance(given, Mapping):
+            return self._nested(given, where)
+        if not isinstance(given, str):
+            raise SpecError(f"create.schema: column {where}: {given!r} is not a type; {PRIMITIVES}")
         try:
-            return self._parsed(parse_type(told))
+            return self._parsed(parse_type(given))
         except ValueError as e:
-            raise SpecError(f"create.schema: column {where}: {told!r} is not a type: {e}") from e
+            raise SpecError(f"create.schema: column {where}: {given!r} is not a type: {e}") from e
 
-    def _parsed(self, told: TypeText) -> IcebergType:
+    def _parsed(self, parsed: TypeText) -> IcebergType:
         """From a parsed type text, in which everything nested is optional."""
-        if told.kind == "struct":
-            ids = [next(self._ids) for _ in told.parts]
+        if parsed.kind == "struct":
+            ids = [next(self._ids) for _ in parsed.parts]
             return StructType(
                 *(
                     NestedField(i, name, self._parsed(part), required=False)
-                    for i, (name, part) in zip(ids, told.parts, strict=True)
+                    for i, (name, part) in zip(ids, parsed.parts, strict=True)
                 )
             )
-        if told.kind == "list":
-            return ListType(next(self._ids), self._parsed(told.parts[0][1]), element_required=False)
-        if told.kind == "map":
-            key, value = (part for _, part in told.parts)
+        if parsed.kind == "list":
+            return ListType(next(self._ids), self._parsed(parsed.parts[0][1]), element_required=False)
+        if parsed.kind == "map":
+            key, value = (part for _, part in parsed.parts)
             return self._map(self._parsed(key), self._parsed(value), required=False)
-        if told.primitive is None:
-            raise ValueError(f"{told.kind} is not known")
-        return told.primitive
+        if parsed.primitive is None:
+            raise ValueError(f"{parsed.kind} is not known")
+        return parsed.primitive
 
-    def _nested(self, told: Mapping[str, Any], where: str) -> IcebergType:
-        kind = next((k for k in ("struct", "list", "map") if k in told), None)
+    def _nested(self, given: Mapping[str, Any], where: str) -> IcebergType:
+        kind = next((k for k in ("struct", "list", "map") if k in given), None)
         allowed = {kind} if kind == "struct" else {kind, "required"}
-        if kind is None or set(told) - allowed:
+        if kind is None or set(given) - allowed:
             raise SpecError(
-                f"create.schema: column {where}: {dict(told)!r} is not a type; allowed are {{struct: [columns]}}, "
+                f"create.schema: column {where}: {dict(given)!r} is not a type; allowed are {{struct: [columns]}}, "
                 "{list: type, required: bool} and {map: {key: type, value: type, required: bool}}"
             )
-        inner = told[kind]
+        inner = given[kind]
         if kind == "struct":
             if not _is_list(inner) or not inner:
                 raise SpecError(f"create.schema: column {where}: struct needs a list of columns, not {inner!r}")
             return StructType(*self.fields(inner, f"{where}."))
         if kind == "list":
             element = self._type(inner, f"{where}.element")
-            return ListType(next(self._ids), element, element_required=_flag(told, where, default=False))
+            return ListType(next(self._ids), element, element_required=_flag(given, where, default=False))
         if not isinstance(inner, Mapping) or {"key", "value"} - set(inner) or set(inner) - {"key", "value", "required"}:
             raise SpecError(f"create.schema: column {where}: map needs key and value (and required), not {inner!r}")
         key, value = self._type(inner["key"], f"{where}.key"), self._type(inner["value"], f"{where}.value")
@@ -189,15 +189,15 @@ class _Builder:
 
 
 def _flag(values: Mapping[str, Any], where: str, *, default: bool) -> bool:
-    told = values.get("required", default)
-    if not isinstance(told, bool):
-        raise SpecError(f"create.schema: column {where}: required {told!r} is not true or false")
-    return told
+    given = values.get("required", default)
+    if not isinstance(given, bool):
+        raise SpecError(f"create.schema: column {where}: required {given!r} is not true or false")
+    return given
 
 
-def _partition_spec(told: Any, schema: Schema) -> PartitionSpec:
+def _partition_spec(given: Any, schema: Schema) -> PartitionSpec:
     fields: list[PartitionField] = []
-    for n, entry in enumerate(_entries(told, "partition_by")):
+    for n, entry in enumerate(_entries(given, "partition_by")):
         field = _partition_field(entry, schema, PARTITION_FIELD_ID_START + n)
         if any(field.name == other.name for other in fields):
             raise SpecError(f"create.partition_by: {entry!r} is there twice")
@@ -205,10 +205,10 @@ def _partition_spec(told: Any, schema: Schema) -> PartitionSpec:
     return PartitionSpec(*fields)
 
 
-def _entries(told: Any, key: str) -> Sequence[str]:
-    entries = [] if told is None else [told] if isinstance(told, str) else told
+def _entries(given: Any, key: str) -> Sequence[str]:
+    entries = [] if given is None else [given] if isinstance(given, str) else given
     if not _is_list(entries) or not all(isinstance(e, str) for e in entries):
-        raise SpecError(f"create.{key}: {told!r} is not a list of {_FORMS[key]}")
+        raise SpecError(f"create.{key}: {given!r} is not a list of {_FORMS[key]}")
     out: Sequence[str] = entries
     return out
 
@@ -264,13 +264,13 @@ def _transform(by: str) -> tuple[str, Transform[Any, Any], str] | None:
     return (column, BucketTransform(n), "_bucket") if name == "bucket" else (column, TruncateTransform(n), "_trunc")
 
 
-def _properties(told: Any) -> dict[str, str]:
-    if told is None:
+def _properties(given: Any) -> dict[str, str]:
+    if given is None:
         return {}
-    if not isinstance(told, Mapping):
-        raise SpecError(f"create.properties: {told!r} is not a mapping of table properties")
+    if not isinstance(given, Mapping):
+        raise SpecError(f"create.properties: {given!r} is not a mapping of table properties")
     out: dict[str, str] = {}
-    for key, value in told.items():
+    for key, value in given.items():
         if not isinstance(key, str) or not isinstance(value, str | int | float | bool):
             raise SpecError(f"create.properties: {key!r}: {value!r} is not a text, a number, true or false")
         out[key] = str(value).lower() if isinstance(value, bool) else str(value)
@@ -281,13 +281,13 @@ def _with_version(properties: dict[str, str], schema: Schema) -> dict[str, str]:
     """The properties with the format version that the columns need, if it is not the usual one."""
     needs = {schema.find_column_name(i): schema.find_type(i).minimum_format_version() for i in sorted(schema.field_ids)}
     column = max(needs, key=lambda name: needs[name])
-    told = properties.get("format-version")
-    if told is not None and (not told.isdigit() or int(told) < needs[column]):
+    stated = properties.get("format-version")
+    if stated is not None and (not stated.isdigit() or int(stated) < needs[column]):
         raise SpecError(
-            f"create.properties: format-version {told}: column {column} is {schema.find_type(column or '')}, "
+            f"create.properties: format-version {stated}: column {column} is {schema.find_type(column or '')}, "
             f"which needs version {needs[column]}"
         )
-    usual = told is not None or needs[column] <= _FORMAT_VERSION
+    usual = stated is not None or needs[column] <= _FORMAT_VERSION
     return properties if usual else {**properties, "format-version": str(needs[column])}
 
 

@@ -14,6 +14,8 @@ from airflow_provider_lakecommit.committer.checks import Grounds
 from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, landing_snapshots
 from airflow_provider_lakecommit.committer.ledger_updates import carry_forward, join_table, renew_epochs
 from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
+from airflow_provider_lakecommit.committer.stage import stage_untagged
+from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap
 from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError
 from tests.fakes.catalog import Fault
@@ -147,6 +149,40 @@ def test_storage_that_fails_after_a_request_is_waited_out(
     outcome = lake.publish(request)
     assert (outcome.published, outcome.requests_sent) == (request.slices, 2)
     assert lake.clock.slept == 2
+
+
+def test_storage_that_fails_after_a_foreign_request_is_waited_out(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake.catalog.faults.append(Fault.NOT_APPLIED)
+
+    def break_storage_for_a_while() -> None:
+        monkeypatch.undo()
+        if lake.clock.slept == 1:
+            monkeypatch.setattr("pyiceberg.io.pyarrow.PyArrowFile.create", full)
+
+    lake.clock.during = break_storage_for_a_while
+    change: Change[None] = Change(summary={"mine": "1"}, why=None)
+    done = compare_and_swap(
+        lake.tables, lake.name, "main", lambda _: change, lake.clock.retry_policy(), staging=stage_untagged
+    )
+    assert (done.landed, done.requests, done.snapshot_id) == (change, 2, lake.load().metadata.current_snapshot_id)
+    assert lake.clock.slept == 2
+
+
+@pytest.mark.parametrize("branch", ["main", "audit"])
+def test_a_foreign_request_whose_answer_is_lost_is_recognised(lake: Lake, branch: str) -> None:
+    head = lake.append_foreign()
+    lake.load().manage_snapshots().create_branch(head, "audit").commit()
+    lake.catalog.faults.append(Fault.LOST_ANSWER)
+    change: Change[None] = Change(summary={"mine": "1"}, why=None)
+    done = compare_and_swap(
+        lake.tables, lake.name, branch, lambda _: change, lake.clock.retry_policy(), staging=stage_untagged
+    )
+    assert (done.landed, done.requests) == (change, 1)
+    assert {name: ref.snapshot_id for name, ref in lake.load().metadata.refs.items()} == {
+        "main": head,
+        "audit": head,
+        branch: done.snapshot_id,
+    }
 
 
 def full(*_: object, **__: object) -> None:

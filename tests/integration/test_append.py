@@ -14,7 +14,13 @@ from pyiceberg.types import StringType
 
 from airflow_provider_lakecommit.committer.checks import Grounds
 from airflow_provider_lakecommit.committer.ledger import Condition, landing_snapshots, tag_name
-from airflow_provider_lakecommit.committer.ledger_updates import carry_forward, join_table, renew_epochs, set_section
+from airflow_provider_lakecommit.committer.ledger_updates import (
+    carry_forward,
+    change_section,
+    join_table,
+    renew_epochs,
+    set_section,
+)
 from airflow_provider_lakecommit.committer.summary import LogPoint, SnapshotKind
 from airflow_provider_lakecommit.core.model import ControlPosition, Counts, token
 from airflow_provider_lakecommit.exceptions import LedgerError, TableError
@@ -187,6 +193,15 @@ def test_a_new_epoch_is_for_all_sections_and_made_once(lake: Lake) -> None:
         SnapshotKind.ORIGIN,
         SnapshotKind.ORIGIN,
     ]
+
+
+@pytest.mark.parametrize("kind", [SnapshotKind.CARRY, SnapshotKind.EPOCH])
+def test_a_section_that_is_not_there_is_not_changed(lake: Lake, kind: SnapshotKind) -> None:
+    lake.join()
+    head = lake.state().head_id
+    with pytest.raises(LedgerError, match=r"no section for lane live of landing returns: plan again"):
+        change_section(lake.tables, lake.name, "returns", "live", kind, lambda now: now)
+    assert lake.state().head_id == head
 
 
 def test_no_landing_joins_a_table_whose_rollback_was_not_dealt_with(lake: Lake) -> None:

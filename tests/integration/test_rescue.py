@@ -19,7 +19,8 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.transforms import IdentityTransform
 
 from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
-from airflow_provider_lakecommit.connector.append import Addition, append_foreign
+from airflow_provider_lakecommit.committer.stage import stage_untagged
+from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap
 from airflow_provider_lakecommit.connector.judge import Fate
 from airflow_provider_lakecommit.connector.rescue import Rescue, RescueReport, read_rescue
 from airflow_provider_lakecommit.connector.stopped import check_stopped
@@ -292,7 +293,8 @@ def test_a_catalog_that_goes_away_in_mid_commit_is_told_and_nothing_doubled(
 def test_a_landings_tag_stays_where_it_is(sink: Sink, tables: Tables) -> None:
     sink.cycle_of([1])
     file = sink.write([2])
-    done = append_foreign(tables, sink.name, lambda _: Addition(files=(file,)))
+    change: Change[None] = Change(summary={}, why=None, files=(file,))
+    done = compare_and_swap(tables, sink.name, "main", lambda _: change, staging=stage_untagged)
     metadata = sink.table.metadata
     assert (done.snapshot_id, done.requests) == (metadata.current_snapshot_id, 1)
     assert set(metadata.refs) == {"main"}

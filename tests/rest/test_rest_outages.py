@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_lakecommit.connector.append import Addition, append_foreign
+from airflow_provider_lakecommit.committer.stage import stage_untagged
+from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap
 from airflow_provider_lakecommit.cycle.run import CycleOutcome
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError, SpecError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
@@ -249,7 +250,8 @@ def test_files_that_another_writer_announced_are_appended_once_whatever_the_answ
 
     with gateway.doing(Once(overtaken)):
         tables = Tables(runs.world.catalog)
-        done = append_foreign(tables, name, lambda _: Addition(files=(), summary={"mine": "1"}))
+        mine: Change[None] = Change(summary={"mine": "1"}, why=None)
+        done = compare_and_swap(tables, name, "main", lambda _: mine, staging=stage_untagged)
         tables.close()
     assert done.requests == 1
     snapshots = Tables(runs.world.catalog).load(name).metadata.snapshots

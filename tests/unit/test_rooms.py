@@ -107,7 +107,7 @@ RULES = (
     *(rule(f"stall/{module}", "core", only=NOTHING) for module in ("verdict", "state", "observe", "guard")),
     rule("committer", "core wire iceberg", nowhere=AIRFLOW | SPARK | KAFKA),
     rule("connector", "wire kafka iceberg committer", nowhere=AIRFLOW | SPARK),
-    rule("connector/judge", only=NOTHING),
+    *(rule(f"connector/{module}", only=NOTHING) for module in ("group_log", "judge")),
     rule(
         "cycle",
         "core wire landing kafka iceberg parquet spark engines committer",

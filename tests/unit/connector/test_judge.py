@@ -8,16 +8,18 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from airflow_provider_lakecommit.connector.judge import (
+from airflow_provider_lakecommit.connector.group_log import (
     AnnouncedFiles,
     ControlOffset,
-    Fate,
     File,
     GroupLog,
+    ReportedSnapshot,
+)
+from airflow_provider_lakecommit.connector.judge import (
+    Fate,
     History,
     Judged,
-    Made,
-    Snap,
+    KnownSnapshot,
     chunks,
     floor_after,
     judge,
@@ -51,8 +53,10 @@ def announced(
     )
 
 
-def made(snapshot_id: int, offset: int, partition: int = 0) -> Made:
-    return Made(place=ControlOffset(partition, offset), table=TABLE, table_uuid=UUID_OF_TABLE, snapshot_id=snapshot_id)
+def made(snapshot_id: int, offset: int, partition: int = 0) -> ReportedSnapshot:
+    return ReportedSnapshot(
+        place=ControlOffset(partition, offset), table=TABLE, table_uuid=UUID_OF_TABLE, snapshot_id=snapshot_id
+    )
 
 
 def history(
@@ -68,7 +72,7 @@ def history(
     there = sorted(numbers)
     floors = floors or {}
     snaps = [
-        Snap(
+        KnownSnapshot(
             snapshot_id=number,
             sequence=number,
             parent_id=first_parent if number == 1 else number - 1,

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a control topic holds of one connector's group, as far as its files are concerned.
+
+Contract: plain values; :mod:`~airflow_provider_lakecommit.connector.announced` reads them,
+:mod:`~airflow_provider_lakecommit.connector.judge` draws its conclusions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+from uuid import UUID
+
+__all__ = ["AnnouncedFiles", "ControlOffset", "File", "GroupLog", "ReportedSnapshot"]
+
+
+class ControlOffset(NamedTuple):
+    """A record of the control topic."""
+
+    partition: int
+    offset: int
+
+
+class File(NamedTuple):
+    """An announced file. ``size`` is in bytes; ``deletes`` tells a delete file."""
+
+    path: str
+    rows: int
+    size: int
+    spec_id: int
+    deletes: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnnouncedFiles:
+    """One DATA_WRITTEN. ``order`` is its position among all records of the topic, by time; ``read_again``: the
+    source offsets that were committed with it went back later.
+    """
+
+    place: ControlOffset
+    order: int
+    cycle: UUID
+    table: str
+    table_uuid: UUID | None
+    files: tuple[File, ...]
+    read_again: bool = False
+
+
+class ReportedSnapshot(NamedTuple):
+    """One COMMIT_TO_TABLE: a snapshot that the connector reported."""
+
+    place: ControlOffset
+    table: str
+    table_uuid: UUID | None
+    snapshot_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupLog:
+    """What a control topic holds of one group.
+
+    :param starts: where each cycle's first START_COMMIT is
+    """
+
+    announced: tuple[AnnouncedFiles, ...] = ()
+    made: tuple[ReportedSnapshot, ...] = ()
+    starts: Mapping[UUID, ControlOffset] = field(default_factory=dict)
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Names of the tables that files were announced for, in that order."""
+        return tuple(dict.fromkeys(a.table for a in self.announced if a.files))

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Clients of one catalog, lent to one call at a time and used again.
+
+pyiceberg promises nothing of clients that are shared: Hive's has one connection, that any call opens and closes; REST's
+refreshes its token without a lock; a SQL client has 15 connections, which as many calls that hang use up for all
+others.
+
+Contract: a client belongs to whoever it is lent to until the end of the block, from whichever thread. One that gave no
+answer in time is not used again: the other end of its connection may be gone without a word, and its call may still
+hang.
+
+Failure story: after :meth:`CatalogClients.close` none is lent, also not to a thread that hung in a call all the while.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+from pyiceberg.catalog import Catalog
+
+from airflow_provider_lakecommit.exceptions import ClosedError
+
+__all__ = ["CatalogClients"]
+
+FIRST_SECONDS = 10.0
+"""For which the others wait while the first client is made, as that may create the catalog's own tables."""
+
+
+class CatalogClients:
+    """Those that nobody has now, and a way to more.
+
+    :param connect: makes one
+    :param name: of the catalog, for messages
+    """
+
+    def __init__(self, connect: Callable[[], Catalog], name: Callable[[], str]) -> None:
+        self._connect = connect
+        self._name = name
+        self._idle: list[Catalog] = []
+        self._connected_before = False
+        self._closed = False
+        self._lock = threading.Lock()
+        self._first = threading.Lock()
+
+    @contextmanager
+    def lend(self) -> Iterator[Catalog]:
+        """A client that nobody else is given until the end of the block.
+
+        :raises ClosedError: none is lent any more
+        """
+        with self._lock:
+            if self._closed:
+                raise ClosedError(f"catalog {self._name()} was closed: this work ends here, the next attempt goes on")
+            catalog = self._idle.pop() if self._idle else None
+        if catalog is None:
+            catalog = self._new()
+        answered = True
+        try:
+            yield catalog
+        except TimeoutError:
+            answered = False
+            raise
+        finally:
+            with self._lock:
+                kept = not self._closed and answered
+                if kept:
+                    self._idle.append(catalog)
+            if not kept and answered:
+                _close(catalog)
+
+    def close(self) -> None:
+        """Let go of all connections, those in calls that hang as soon as they come back; returns at once."""
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for catalog in idle:
+            _close(catalog)
+
+    def _new(self) -> Catalog:
+        if self._connected_before:
+            return self._connect()
+        held = self._first.acquire(timeout=FIRST_SECONDS)
+        try:
+            catalog = self._connect()
+            self._connected_before = True
+            return catalog
+        finally:
+            if held:
+                self._first.release()
+
+
+def _close(catalog: Catalog) -> None:
+    # Whatever it says, nothing is asked of it any more.
+    with suppress(Exception):
+        catalog.close()

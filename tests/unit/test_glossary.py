@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names are made of words that a reader knows: those of docs/architecture.rst, of the field, or of plain English.
+
+A word that is in none of the three is either put into the glossary there, or, better, replaced by one that is.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "airflow_provider_lakecommit"
+
+AIRFLOW = """
+    airflow asset connection dag hook job notifications notifier operator plugin provider sensor task trigger
+"""
+KAFKA = """
+    admin batch broker cluster connect connector consumer control fenced group header kafka offset partition
+    partitioning record retention sink topic watched watermark worker
+"""
+SPARK = """
+    daemon driver engine executor fanout master shuffle spark sql stage staged submit
+"""
+ICEBERG = """
+    append arrow avro branch catalog column commit committer field file iceberg manifest metadata metrics parquet
+    schema snapshot sorting spec statistics storage table tag vended
+"""
+PLAIN = """
+    account accounting added admission admit announced answer arguments attempt attest attested backlog base before
+    blocking by call change check chosen chunk cli client close closed codec complete concurrent condition config
+    core counts data dead deadline decision declared decode decoded decoder diagnosis dictionaries directives doctor
+    done earlier edge ended entry envelope error event exceptions exit facts failed failure fate finding fine fold
+    forks format found get grounds guard head history host identity infer inferred info io json judge judged
+    judgement key kind known lake lakecommit land letters level light limits local locks lookup loop main many map
+    missing model name node numbers observe octets open opened options outcome outgoing output over package part
+    passed pause payload plan planning point policy pool position preload prepare prepared pressure probe process
+    protocol publish published publisher queue raised range read reader reading recovered reference refusal refuse
+    reject rejected relabel repair report reported request rescue rest restart result resume retry rewriter rights
+    rule ruling run runner sample sampled secrets seen sender server set settings settle settlement severity shape
+    signals source span stale stall stalled start status stop stopped summary swap swapped tail tally target
+    terminal terms text thread ticket times to totals transient trim type unavailable unknown updates url values
+    verify waiting waits watch wire work write writer written
+"""
+
+TO_BE_RENAMED = frozenset(
+    {
+        "cli/stall.py:Told",
+        "core/restart.py:Word",
+        "kafka/admin.py:Asked",
+        "kafka/config.py:Trouble",
+        "parquet/partitions.py:Dealt",
+        "stall/state.py:Begun",
+    }
+)
+"""Names that say nothing to a newcomer. None may be added."""
+
+
+def glossary() -> list[str]:
+    """The terms that the section "Words" of the architecture defines."""
+    text = (ROOT / "docs" / "architecture.rst").read_text(encoding="utf-8")
+    section = re.split(r"^Words\n-+$", text, flags=re.MULTILINE)[1]
+    section = re.split(r"^[^\n]+\n-{3,}$", section, flags=re.MULTILINE)[0]
+    return re.findall(r"^(\S.*)\n    \S", section, flags=re.MULTILINE)
+
+
+def words_of(name: str) -> list[str]:
+    """``FoldedLog`` and ``folded_log`` are of two words each; numbers are none."""
+    return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)]
+
+
+KNOWN = frozenset(" ".join((AIRFLOW, KAFKA, SPARK, ICEBERG, PLAIN, *map(" ".join, map(words_of, glossary())))).split())
+
+
+def unknown(name: str) -> list[str]:
+    """Words of a name that are not known, in the singular or the plural."""
+    return [word for word in words_of(name) if not KNOWN & {word, f"{word}s", word.removesuffix("s")}]
+
+
+def public_names(path: Path) -> list[str]:
+    """Of a module and of its public classes."""
+    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    return [n for n in (path.stem, *(n.name for n in nodes if isinstance(n, ast.ClassDef))) if not n.startswith("_")]
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_public_names_are_made_of_known_words(path: Path) -> None:
+    place = path.relative_to(PACKAGE)
+    names = [name for name in public_names(path) if f"{place}:{name}" not in TO_BE_RENAMED]
+    assert {name: words for name in (*names, *place.parts[:-1]) if (words := unknown(name))} == {}
+
+
+def test_every_word_of_the_glossary_is_used() -> None:
+    used: set[str] = set()
+    for path in PACKAGE.rglob("*.py"):
+        tokens = tokenize.generate_tokens(io.StringIO(path.read_text(encoding="utf-8")).readline)
+        used.update(word for token in tokens if token.type == tokenize.NAME for word in words_of(token.string))
+    terms = {word for term in glossary() for word in words_of(term)}
+    assert sorted(terms - used) == []
+
+
+def test_the_glossary_is_found() -> None:
+    assert {"landing", "window", "folded log", "valid-through"} <= set(glossary())
+
+
+@pytest.mark.parametrize(
+    "name", ["Rim", "rim", "Errand", "Lander", "Told", "farewell", "abreast", "LandingErrand", "told_state", "Desk"]
+)
+def test_a_house_word_is_noticed(name: str) -> None:
+    assert unknown(name)
