@@ -89,7 +89,7 @@ def test_a_catalog_that_takes_no_commits_gets_no_windows_after_three_cycles(
     runs.check()
 
 
-@pytest.mark.parametrize("end", [Postgres.stop, Postgres.crash])
+@pytest.mark.parametrize("end", [Postgres.stop, Postgres.kill])
 def test_a_catalog_that_comes_and_goes_lands_all_in_the_cycles_in_which_it_is_there(
     make_runs: Callable[..., Runs], postgres: Postgres, end: Callable[[Postgres], None]
 ) -> None:
