@@ -23,6 +23,7 @@ from airflow_provider_lakecommit.cli.output import Exit, Output, plain
 from airflow_provider_lakecommit.exceptions import SpecError, WireError
 from airflow_provider_lakecommit.kafka.control_topic import ControlRecord, ControlTopic
 from airflow_provider_lakecommit.landing import DEFAULT_CONTROL_TOPIC, LandingSpec
+from airflow_provider_lakecommit.redaction import yaml_trouble
 from airflow_provider_lakecommit.wire import headers as our_headers
 from airflow_provider_lakecommit.wire.events import ControlEventError, decode
 
@@ -50,7 +51,7 @@ def _settings(path: str) -> dict[str, Any]:
     try:
         values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as e:
-        raise SpecError(f"--kafka-config {path}: cannot be read as YAML: {e}") from e
+        raise SpecError(f"--kafka-config {path}: cannot be read as YAML: {yaml_trouble(e)}") from None
     if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
         raise SpecError(f"--kafka-config {path}: a mapping of librdkafka settings is needed")
     return values

@@ -26,7 +26,7 @@ from airflow_provider_lakecommit.cli.arguments import (
     stall_arguments,
     unblock_arguments,
 )
-from airflow_provider_lakecommit.cli.output import Exit, Output, results_only, secrets_of, start_logging
+from airflow_provider_lakecommit.cli.output import Exit, Output, results_only, start_logging
 from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError
 from airflow_provider_lakecommit.landing import LandingSpec, load_spec
 
@@ -173,7 +173,7 @@ def _spec(options: argparse.Namespace, output: Output) -> LandingSpec:
 
 def _load(path: str, output: Output) -> LandingSpec:
     spec = load_spec(path)
-    output.keep(secrets_of(spec.kafka, spec.catalog, spec.spark))
+    output.keep(spec.kafka, spec.catalog, spec.spark)
     if not spec.catalog:
         raise SpecError(f"spec {path}: the section 'catalog' is missing: say where the tables are")
     return spec
@@ -234,7 +234,7 @@ def _infer_schema(options: argparse.Namespace, output: Output) -> int:
     by_hand = options.bootstrap is not None or options.kafka_config is not None
     spec = None if by_hand else load_spec(options.source)
     kafka, _ = source_of(spec, bootstrap=options.bootstrap, topic=options.source, config_file=options.kafka_config)
-    output.keep(secrets_of(kafka))
+    output.keep(kafka)
     landing = spec.landing if spec else None
     topics = landing.topic_names if landing else (options.source,)
     return infer_schema(kafka, topics, landing, output, records=options.records, examples=options.examples)
@@ -252,7 +252,7 @@ def _control_log(options: argparse.Namespace, output: Output) -> int:
 
     spec = load_spec(options.spec) if options.spec else None
     kafka, topic = source_of(spec, bootstrap=options.bootstrap, topic=options.topic, config_file=options.kafka_config)
-    output.keep(secrets_of(kafka))
+    output.keep(kafka)
     return control_log(kafka, topic, output, group=options.group)
 
 
@@ -265,7 +265,7 @@ def _stall(options: argparse.Namespace, output: Output) -> int:
     bootstrap = options.bootstrap or told.get("bootstrap.servers")
     kafka, topic = source_of(None, bootstrap=bootstrap, topic=options.control_topic, config_file=options.kafka_config)
     kafka = {**kafka, **told, "bootstrap.servers": kafka["bootstrap.servers"]}
-    output.keep(secrets_of(kafka))
+    output.keep(kafka)
     rules = StallRules(
         stalled_cycles=options.stalled_cycles,
         silent_intervals=options.silent_intervals,
@@ -291,7 +291,7 @@ def _rescue(options: argparse.Namespace, output: Output) -> int:
     topic = options.control_topic
     kafka, _ = source_of(None, bootstrap=options.bootstrap, topic=topic, config_file=options.kafka_config)
     catalog = catalog_of(options.catalog)
-    output.keep(secrets_of(kafka, catalog))
+    output.keep(kafka, catalog, {"connect": options.connect})
     request = RescueOptions(
         connector=options.connector,
         control_topic=topic,

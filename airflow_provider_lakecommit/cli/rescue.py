@@ -23,6 +23,8 @@ from airflow_provider_lakecommit.connector.rescue import rescue as of_tables
 from airflow_provider_lakecommit.connector.rest import ConnectRest
 from airflow_provider_lakecommit.connector.stopped import check_stopped
 from airflow_provider_lakecommit.exceptions import ConnectorError, SpecError
+from airflow_provider_lakecommit.iceberg.settings import as_text
+from airflow_provider_lakecommit.redaction import yaml_trouble
 
 __all__ = ["RescueOptions", "catalog_of", "rescue"]
 
@@ -53,11 +55,11 @@ def catalog_of(path: str) -> dict[str, str]:
     try:
         values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as e:
-        raise SpecError(f"--catalog {path}: cannot be read as YAML: {e}") from e
+        raise SpecError(f"--catalog {path}: cannot be read as YAML: {yaml_trouble(e)}") from None
     found = values.get("catalog", values) if isinstance(values, Mapping) else None
     if not isinstance(found, Mapping) or not found:
         raise SpecError(f"--catalog {path}: a mapping of pyiceberg's catalog properties is needed")
-    return {str(key): str(value) for key, value in found.items()}
+    return as_text({str(key): value for key, value in found.items()})
 
 
 def rescue(kafka: Mapping[str, Any], catalog: Mapping[str, str], output: Output, request: RescueOptions) -> int:

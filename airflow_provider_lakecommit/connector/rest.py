@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from airflow_provider_lakecommit.exceptions import ConnectError, ConnectorError
+from airflow_provider_lakecommit.redaction import redacted
 
 __all__ = ["ConnectRest", "ConnectorStatus", "Part"]
 
@@ -194,7 +195,7 @@ class ConnectRest:
                 return self._once(method, path)
             except urllib.error.HTTPError as e:
                 with e:
-                    told = _told(e.read())
+                    told = self._clean(_told(e.read()))
                 if e.code in AGAIN and self.clock() < end:
                     self.sleep(LOOK_SECONDS)
                     continue
@@ -208,7 +209,7 @@ class ConnectRest:
                 cause = getattr(e, "reason", None) or e
                 raise ConnectError(
                     f"Kafka Connect at {self.place} gives no answer to {method} {path} ({type(cause).__name__}: "
-                    f"{cause}): check that a worker runs there, and the connection"
+                    f"{self._clean(str(cause))}): check that a worker runs there, and the connection"
                 ) from None
 
     def _once(self, method: str, path: str) -> Any:
@@ -237,6 +238,10 @@ class ConnectRest:
             409: f"its workers have been rebalancing for {self.deadline:.0f} s: look at their logs",
         }.get(code, "look at the worker's log")
         return f"Kafka Connect at {self.place} refused {method} {path}: {code} {told}; {remedy}"
+
+    def _clean(self, text: str) -> str:
+        headers = {f"header.{name}": value for name, value in self.headers.items()}
+        return redacted(text, headers, {"password": self.password, "url": self.url})
 
     @property
     def place(self) -> str:

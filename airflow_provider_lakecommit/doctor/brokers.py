@@ -21,9 +21,10 @@ from airflow_provider_lakecommit.core.headroom import Retention, duration_text
 from airflow_provider_lakecommit.doctor.finding import CheckResult, fail, ok, warn
 from airflow_provider_lakecommit.exceptions import ControlTopicError, LakecommitError
 from airflow_provider_lakecommit.kafka.admin import ClusterAdmin, TopicRights
-from airflow_provider_lakecommit.kafka.config import Trouble, bootstrap_servers, made, redacted
+from airflow_provider_lakecommit.kafka.config import Trouble, bootstrap_servers, made
 from airflow_provider_lakecommit.kafka.control_topic import PARTITIONS, TOPIC_SETTINGS
 from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.redaction import redacted
 
 __all__ = ["brokers"]
 

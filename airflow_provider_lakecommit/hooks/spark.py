@@ -31,6 +31,7 @@ from airflow.sdk.exceptions import AirflowException
 from airflow_provider_lakecommit.engines.package import PACKAGE, package_zip
 from airflow_provider_lakecommit.exceptions import SparkJobError, SpecError
 from airflow_provider_lakecommit.hooks.connections import connection
+from airflow_provider_lakecommit.redaction import redacted
 
 if TYPE_CHECKING:
     from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
@@ -129,7 +130,11 @@ class SparkSubmit:
                     raise SparkJobError(f"the Spark job of group {job.group} was told to stop before it began")
                 submission.run(master)
             except AirflowException as e:
-                raise SparkJobError(f"the Spark job of group {job.group}, {job.plan.coverage}, ended early: {e}") from e
+                # The whole command is in its text, and in that all settings.
+                cause = redacted(str(e), self._conf, {"extra": connection(self._conn_id, "spark", "").extra_dejson})
+                raise SparkJobError(
+                    f"the Spark job of group {job.group}, {job.plan.coverage}, ended early: {cause}"
+                ) from None
             finally:
                 self._running.remove(submission)
                 submission.end()

@@ -21,7 +21,6 @@ shows a secret: values of secret-looking properties and passwords in addresses a
 from __future__ import annotations
 
 import errno
-import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -50,9 +49,10 @@ from airflow_provider_lakecommit.exceptions import CatalogError, ClosedError, Sp
 from airflow_provider_lakecommit.iceberg.deadline import within
 from airflow_provider_lakecommit.iceberg.file_io import with_light_io
 from airflow_provider_lakecommit.iceberg.rest_answers import denies, is_no_answer
-from airflow_provider_lakecommit.iceberg.settings import as_text, for_client, secrets_in, struck
+from airflow_provider_lakecommit.iceberg.settings import as_text, for_client
 from airflow_provider_lakecommit.iceberg.sql_catalog import catalog_name
 from airflow_provider_lakecommit.iceberg.storage import OF_STORAGE, TableStorage, note_credentials, storage_of
+from airflow_provider_lakecommit.redaction import redacted
 
 __all__ = ["ANSWER_SECONDS", "CREATED_TABLE_PROPERTIES", "KEEP_SNAPSHOTS", "Tables"]
 
@@ -74,7 +74,6 @@ CREATED_TABLE_PROPERTIES: Mapping[str, str] = {
 FIRST_SECONDS = 10.0
 """For which the others wait while the first client is made, as that may create the catalog's own tables."""
 
-_USERINFO = re.compile(r"(?<=://)[^/@\s]*@")
 _NOT_TO_BE_WRITTEN = {errno.EACCES, errno.EDQUOT, errno.ENOSPC, errno.EPERM, errno.EROFS}
 _SNAPSHOTS = "snapshot-loading-mode"
 """Of a REST catalog. With `refs` it tells of the snapshots that branches and tags point to only: what came between the
@@ -317,13 +316,9 @@ class Tables:
 
     def describe(self, error: BaseException) -> str:
         """What an exception of the catalog says, without secrets."""
-        text = " ".join(f"{type(error).__name__}: {error}".split())
-        handed_out = (secret for storage in tuple(self._storage.values()) for secret in storage.secrets)
-        text = struck(text, (*secrets_in(self._properties), *handed_out))
-        for value in self._properties.values():
-            for userinfo in _USERINFO.findall(value):
-                text = text.replace(userinfo, "***@")
-        return _USERINFO.sub("***@", text)[:500]
+        handed_out = (storage.properties for storage in tuple(self._storage.values()))
+        text = redacted(f"{type(error).__name__}: {error}", self._properties, *handed_out)
+        return " ".join(text.split())[:500]
 
 
 def _to_be_checked(error: Exception) -> str:
