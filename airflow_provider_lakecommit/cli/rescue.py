@@ -9,8 +9,8 @@ Ends with 1 if a table refuses, or if files are gone or their table is: somebody
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from argparse import Namespace
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,25 +26,7 @@ from airflow_provider_lakecommit.exceptions import ConnectorError, SpecError
 from airflow_provider_lakecommit.iceberg.settings import as_text
 from airflow_provider_lakecommit.redaction import yaml_trouble
 
-__all__ = ["RescueOptions", "catalog_of", "rescue"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RescueOptions:
-    """What is asked for.
-
-    :param group: the group in its events, if it is not `connect-NAME`
-    :param gone: a person states that the connector is gone
-    """
-
-    connector: str
-    control_topic: str
-    group: str | None = None
-    tables: Sequence[str] | None = None
-    branch: str = "main"
-    connect: str | None = None
-    gone: bool = False
-    commit: bool = False
+__all__ = ["catalog_of", "rescue"]
 
 
 def catalog_of(path: str) -> dict[str, str]:
@@ -62,8 +44,10 @@ def catalog_of(path: str) -> dict[str, str]:
     return as_text({str(key): value for key, value in found.items()})
 
 
-def rescue(kafka: Mapping[str, Any], catalog: Mapping[str, str], output: Output, request: RescueOptions) -> int:
+def rescue(kafka: Mapping[str, Any], catalog: Mapping[str, str], output: Output, request: Namespace) -> int:
     """Look, and commit if that is asked for.
+
+    :param request: the arguments of the command
 
     :raises ConnectorError: `--commit` while the connector is at work
     :raises LakecommitError: a part that is needed is away, or refuses
@@ -77,7 +61,7 @@ def rescue(kafka: Mapping[str, Any], catalog: Mapping[str, str], output: Output,
         connector=request.connector,
         group=request.group,
         branch=request.branch,
-        names=request.tables,
+        names=request.table,
         commit=request.commit,
     )
     for report in reports:
@@ -92,10 +76,10 @@ def rescue(kafka: Mapping[str, Any], catalog: Mapping[str, str], output: Output,
     return Exit.REFUSED if any(_needs_a_hand(report) for report in reports) else Exit.DONE
 
 
-def _at_work(kafka: Mapping[str, Any], request: RescueOptions, rest: ConnectRest | None) -> str | None:
+def _at_work(kafka: Mapping[str, Any], request: Namespace, rest: ConnectRest | None) -> str | None:
     """Why nothing may be committed now; for a look that is no hindrance."""
     try:
-        gone = request.gone or not request.commit
+        gone = request.connector_is_gone or not request.commit
         check_stopped(kafka, request.connector, rest, group=request.group, stated_gone=gone)
     except ConnectorError as e:
         if request.commit:
