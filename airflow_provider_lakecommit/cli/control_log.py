@@ -33,7 +33,7 @@ __all__ = ["control_log", "source_of", "to_dict"]
 def source_of(
     spec: LandingSpec | None, *, bootstrap: str | None, topic: str | None, config_file: str | None
 ) -> tuple[dict[str, Any], str]:
-    """Brokers and topic: of the spec, and where they are told, of the arguments.
+    """Brokers and topic: of the arguments where they say so, else of the spec.
 
     :raises SpecError: neither says where the brokers are
     """
@@ -148,5 +148,5 @@ def _fields(values: Mapping[str, Any]) -> Iterable[str]:
             yield f"    {name}: {len(value)}"
             yield from (f"      {json.dumps(each, ensure_ascii=False)}" for each in value)
         elif value is not None:
-            told = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            yield f"    {name}: {told}"
+            shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            yield f"    {name}: {shown}"

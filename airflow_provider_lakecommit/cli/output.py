@@ -96,8 +96,8 @@ class Output:
         message = self.clean(str(error) or type(error).__name__)
         self.log(f"lakecommit: {of}: {message}" if of else f"lakecommit: {message}")
         if self.as_json:
-            told = {"error": {"type": type(error).__name__, "message": message}}
-            self.result({"landing": of, **told} if of else told)
+            body = {"error": {"type": type(error).__name__, "message": message}}
+            self.result({"landing": of, **body} if of else body)
 
     def _cleaned(self, value: Any) -> Any:
         match value:
@@ -138,7 +138,7 @@ class _Clean(logging.Formatter):
 
 
 def _not_of_the_java_bridge(record: logging.LogRecord) -> bool:
-    """A Java process that is gone is ours to tell; its bridge does so with a page of traceback, under any name."""
+    """A Java process that is gone is ours to report; its bridge does so with a page of traceback, under any name."""
     return "py4j" not in PurePath(record.pathname).parts
 
 

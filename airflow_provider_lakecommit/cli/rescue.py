@@ -111,8 +111,8 @@ def _text(report: RescueReport, *, written: bool) -> Iterable[str]:
         yield f"{report.table}: there is no such table in the catalog; files were announced for it"
         return
     yield f"{report.table}:"
-    for fate, told in report.to_dict()["fates"].items():
-        yield f"  {fate}: {told['files']} files, {told['rows']} rows, {told['bytes']} bytes"
+    for fate, sums in report.to_dict()["fates"].items():
+        yield f"  {fate}: {sums['files']} files, {sums['rows']} rows, {sums['bytes']} bytes"
     for j in report.judged:
         if j.fate is not Fate.COMMITTED:
             yield f"    {j.fate.value} {j.file.path} ({j.file.rows} rows): {j.reason}"

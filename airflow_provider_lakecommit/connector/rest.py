@@ -18,6 +18,7 @@ import ssl
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 from urllib.parse import quote
 
@@ -101,7 +102,7 @@ class ConnectorStatus:
         return f"{self.connector.name} is {self.connector.state} ({tasks})"
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(kw_only=True)
 class ConnectRest:
     """One Connect cluster, by any of its workers.
 
@@ -211,16 +212,13 @@ class ConnectRest:
     def _once(self, method: str, path: str) -> httpx.Response:
         url = httpx.URL(self.url)
         login, password = (self.login, self.password or "") if self.login else (url.username, url.password)
-        trust = ssl.create_default_context(cafile=self.verify if isinstance(self.verify, str) else None)
-        if self.verify is False:
-            trust.check_hostname, trust.verify_mode = False, ssl.CERT_NONE
 
         def only_there(request: httpx.Request) -> None:
             if (request.url.scheme, request.url.netloc) != (url.scheme, url.netloc):
                 for name in ("Authorization", *self.headers):
                     request.headers.pop(name, None)
 
-        with httpx.Client(verify=trust, timeout=REQUEST_SECONDS, event_hooks={"request": [only_there]}) as client:
+        with httpx.Client(verify=self._trust, timeout=REQUEST_SECONDS, event_hooks={"request": [only_there]}) as client:
             return client.request(
                 method,
                 f"{self.place.rstrip('/')}{path}",
@@ -229,6 +227,13 @@ class ConnectRest:
                 # An order that is sent on as a question would be answered and not be done.
                 follow_redirects=method == "GET",
             )
+
+    @cached_property
+    def _trust(self) -> ssl.SSLContext:
+        context = ssl.create_default_context(cafile=self.verify if isinstance(self.verify, str) else None)
+        if self.verify is False:
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        return context
 
     def _refused(self, method: str, path: str, code: int, text: str) -> str:
         remedy = {

@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk.exceptions import AirflowException
@@ -101,7 +101,7 @@ class SparkSubmit:
 
     :param conn_id: Airflow connection of type `spark`
     :param conf: Spark settings that win over the defaults here
-    :param grace: how long a job that is told to stop may take
+    :param grace: how long a job that is asked to stop may take
     """
 
     def __init__(self, conn_id: str, *, conf: Mapping[str, Any] | None = None, grace: timedelta) -> None:
@@ -193,8 +193,7 @@ class _Submission:
             self._force.cancel()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Files:
+class _Files(NamedTuple):
     job: Path
     secrets: Path
     package: Path | None
