@@ -65,7 +65,7 @@ class CatalogError(Transient, LakecommitError):
 
 
 class ClosedError(Transient, LakecommitError):
-    """The committer of this process is shutting down: the work was not begun, or was told to end. The next attempt
+    """The committer of this process is shutting down: the work was not begun, or was asked to end. The next attempt
     looks at the table.
     """
 

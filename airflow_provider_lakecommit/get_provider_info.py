@@ -1,118 +1,121 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Airflow is told about this provider: one literal, read in every Airflow process, so nothing is imported here.
+"""What Airflow reads about this provider: one literal, read in every Airflow process, so nothing is imported here.
 
 The options of `[lakecommit]` stand here and nowhere else; the configuration page of the docs is made from this dict.
 """
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
+
+_INFO: dict[str, Any] = {
+    "package-name": "airflow-provider-lakecommit",
+    "name": "Lakecommit",
+    "description": (
+        "Lands Kafka topics in Iceberg tables in batch windows, exactly once: bounded-offset Spark tasks write the "
+        "files, one atomic Iceberg commit publishes them."
+    ),
+    "versions": ["0.1.0"],
+    "integrations": [
+        {
+            "integration-name": "Lakecommit",
+            "external-doc-url": "https://iceberg.apache.org/",
+            "tags": ["apache", "kafka", "iceberg", "spark"],
+        },
+    ],
+    "operators": [
+        {
+            "integration-name": "Lakecommit",
+            "python-modules": [
+                "airflow_provider_lakecommit.operators.plan",
+                "airflow_provider_lakecommit.operators.write",
+                "airflow_provider_lakecommit.operators.commit",
+                "airflow_provider_lakecommit.operators.outcome",
+                "airflow_provider_lakecommit.operators.land",
+                "airflow_provider_lakecommit.operators.kafka_connect",
+                "airflow_provider_lakecommit.operators.rescue",
+            ],
+        },
+    ],
+    "sensors": [
+        {
+            "integration-name": "Lakecommit",
+            "python-modules": ["airflow_provider_lakecommit.sensors.stalled_commits"],
+        },
+    ],
+    "hooks": [
+        {
+            "integration-name": "Lakecommit",
+            "python-modules": [
+                "airflow_provider_lakecommit.hooks.connections",
+                "airflow_provider_lakecommit.hooks.kafka_connect",
+                "airflow_provider_lakecommit.hooks.spark",
+            ],
+        },
+    ],
+    "triggers": [
+        {
+            "integration-name": "Lakecommit",
+            "python-modules": [
+                "airflow_provider_lakecommit.triggers.stalled_commits",
+                "airflow_provider_lakecommit.triggers.commit_state",
+                "airflow_provider_lakecommit.triggers.backlog",
+            ],
+        },
+    ],
+    "notifications": [
+        "airflow_provider_lakecommit.notifications.commits.CommitsStalledNotifier",
+        "airflow_provider_lakecommit.notifications.commits.CommitsRecoveredNotifier",
+    ],
+    "config": {
+        "lakecommit": {
+            "description": "Settings of the landings of this Airflow deployment.",
+            "options": {
+                "deployment_id": {
+                    "description": (
+                        "Name of this Airflow deployment. It is part of every commit id, so two deployments that "
+                        "run a DAG of the same name need two names. Never change it while a cycle is open."
+                    ),
+                    "version_added": "0.1.0",
+                    "type": "string",
+                    "example": "production-eu",
+                    "default": "airflow",
+                },
+                "control_topic": {
+                    "description": "Control topic of landings that name none.",
+                    "version_added": "0.1.0",
+                    "type": "string",
+                    "example": None,
+                    "default": "control-lakecommit",
+                },
+                "preload": {
+                    "description": (
+                        "Whether a scheduler with a LocalExecutor loads the libraries of landings before it forks "
+                        "the processes that run tasks: 75 MB that all of them share, and a run of a landing that "
+                        "is shorter by seconds. Read when the scheduler starts."
+                    ),
+                    "version_added": "0.1.0",
+                    "type": "boolean",
+                    "example": None,
+                    "default": "True",
+                },
+                "spark_grace_seconds": {
+                    "description": (
+                        "How long a Spark job that is told to stop may take to report the slices it has finished "
+                        "before it is ended by force."
+                    ),
+                    "version_added": "0.1.0",
+                    "type": "integer",
+                    "example": None,
+                    "default": "20",
+                },
+            },
+        },
+    },
+}
 
 
 def get_provider_info() -> dict[str, Any]:
     """Target of the entry point `apache_airflow_provider`."""
-    return {
-        "package-name": "airflow-provider-lakecommit",
-        "name": "Lakecommit",
-        "description": (
-            "Lands Kafka topics in Iceberg tables in batch windows, exactly once: bounded-offset Spark tasks write the "
-            "files, one atomic Iceberg commit publishes them."
-        ),
-        "versions": ["0.1.0"],
-        "integrations": [
-            {
-                "integration-name": "Lakecommit",
-                "external-doc-url": "https://iceberg.apache.org/",
-                "tags": ["apache", "kafka", "iceberg", "spark"],
-            },
-        ],
-        "operators": [
-            {
-                "integration-name": "Lakecommit",
-                "python-modules": [
-                    "airflow_provider_lakecommit.operators.plan",
-                    "airflow_provider_lakecommit.operators.write",
-                    "airflow_provider_lakecommit.operators.commit",
-                    "airflow_provider_lakecommit.operators.outcome",
-                    "airflow_provider_lakecommit.operators.land",
-                    "airflow_provider_lakecommit.operators.kafka_connect",
-                    "airflow_provider_lakecommit.operators.rescue",
-                ],
-            },
-        ],
-        "sensors": [
-            {
-                "integration-name": "Lakecommit",
-                "python-modules": ["airflow_provider_lakecommit.sensors.stalled_commits"],
-            },
-        ],
-        "hooks": [
-            {
-                "integration-name": "Lakecommit",
-                "python-modules": [
-                    "airflow_provider_lakecommit.hooks.connections",
-                    "airflow_provider_lakecommit.hooks.kafka_connect",
-                    "airflow_provider_lakecommit.hooks.spark",
-                ],
-            },
-        ],
-        "triggers": [
-            {
-                "integration-name": "Lakecommit",
-                "python-modules": [
-                    "airflow_provider_lakecommit.triggers.stalled_commits",
-                    "airflow_provider_lakecommit.triggers.commit_state",
-                    "airflow_provider_lakecommit.triggers.backlog",
-                ],
-            },
-        ],
-        "notifications": [
-            "airflow_provider_lakecommit.notifications.commits.CommitsStalledNotifier",
-            "airflow_provider_lakecommit.notifications.commits.CommitsRecoveredNotifier",
-        ],
-        "config": {
-            "lakecommit": {
-                "description": "Settings of the landings of this Airflow deployment.",
-                "options": {
-                    "deployment_id": {
-                        "description": (
-                            "Name of this Airflow deployment. It is part of every commit id, so two deployments that "
-                            "run a DAG of the same name need two names. Never change it while a cycle is open."
-                        ),
-                        "version_added": "0.1.0",
-                        "type": "string",
-                        "example": "production-eu",
-                        "default": "airflow",
-                    },
-                    "control_topic": {
-                        "description": "Control topic of landings that name none.",
-                        "version_added": "0.1.0",
-                        "type": "string",
-                        "example": None,
-                        "default": "control-lakecommit",
-                    },
-                    "preload": {
-                        "description": (
-                            "Whether a scheduler with a LocalExecutor loads the libraries of landings before it forks "
-                            "the processes that run tasks: 75 MB that all of them share, and a run of a landing that "
-                            "is shorter by seconds. Read when the scheduler starts."
-                        ),
-                        "version_added": "0.1.0",
-                        "type": "boolean",
-                        "example": None,
-                        "default": "True",
-                    },
-                    "spark_grace_seconds": {
-                        "description": (
-                            "How long a Spark job that is told to stop may take to report the slices it has finished "
-                            "before it is ended by force."
-                        ),
-                        "version_added": "0.1.0",
-                        "type": "integer",
-                        "example": None,
-                        "default": "20",
-                    },
-                },
-            },
-        },
-    }
+    return deepcopy(_INFO)

@@ -28,6 +28,7 @@ from airflow_provider_lakecommit.core.budgets import PendingBudget
 from airflow_provider_lakecommit.core.model import Budget, group_id
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing_checks import CHECKS
+from airflow_provider_lakecommit.redaction import yaml_trouble
 
 if TYPE_CHECKING:
     from airflow.sdk import Asset
@@ -218,9 +219,9 @@ class LandingSpec:
     """A YAML spec: a landing, and three sections in place of Airflow connections."""
 
     landing: Landing
-    kafka: Mapping[str, Any]
-    catalog: Mapping[str, Any]
-    spark: Mapping[str, Any]
+    kafka: Mapping[str, Any] = field(repr=False)
+    catalog: Mapping[str, Any] = field(repr=False)
+    spark: Mapping[str, Any] = field(repr=False)
 
 
 _SECTIONS = ("kafka", "catalog", "spark")
@@ -240,7 +241,7 @@ def load_spec(path: str | Path, *, connections: bool = True) -> LandingSpec:
     except OSError as e:
         raise SpecError(f"cannot read spec {path}: {e.strerror}") from e
     except (yaml.YAMLError, UnicodeDecodeError) as e:
-        raise SpecError(f"spec {path} is not YAML: {e}") from e
+        raise SpecError(f"spec {path} is not YAML: {yaml_trouble(e)}") from None
     if not isinstance(values, dict) or not all(isinstance(k, str) for k in values):
         raise SpecError(f"spec {path}: a mapping of keys to values is needed, found {type(values).__name__}")
     sections = {s: values.pop(s, None) or {} for s in _SECTIONS}

@@ -1,114 +1,80 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The arguments of commands that have many of them, and what their texts are turned into.
+"""What a command is, and what the texts of its arguments are turned into.
 
-Contract: a text that is not what its argument needs is argparse's error, with an example of what is. Nothing is
-imported for a command.
+Contract: a text that is not what its argument needs is argparse's error, with an example of what is; a file that is not
+is a :class:`SpecError`. Nothing is imported for a command. The secrets of a file's settings are known to the output
+before anything else can speak of them.
 """
 
 from __future__ import annotations
 
 import argparse
+from abc import abstractmethod
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, ClassVar
 
-from airflow_provider_lakecommit.connector.sink import CONTROL_TOPIC
+from airflow_provider_lakecommit.cli.output import Output
+from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.landing import LandingSpec, load_spec
 
-__all__ = [
-    "budget",
-    "control_log_arguments",
-    "duration",
-    "every_argument",
-    "factor",
-    "moment",
-    "positive",
-    "rescue_arguments",
-    "stall_arguments",
-    "unblock_arguments",
-]
+__all__ = ["Command", "add_every", "budget", "duration", "factor", "load", "moment", "positive", "source", "spec_files"]
 
 
-def control_log_arguments(parser: argparse.ArgumentParser) -> None:
-    """Of `control-log`."""
-    parser.add_argument("--bootstrap", metavar="HOST:PORT", help="brokers, in place of a spec")
-    parser.add_argument("--topic", help="control topic (default: the one of the spec)")
-    parser.add_argument("--group", metavar="GROUP_ID", help="only records of this control group")
-    parser.add_argument(
-        "--kafka-config", metavar="FILE", help="YAML mapping of librdkafka settings, for brokers that want a login"
-    )
+class Command:
+    """One command. ``says`` is its line of help, ``spec`` how many specs it takes: required, many, optional or none."""
+
+    says: ClassVar[str]
+    spec: ClassVar[str] = "required"
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Beside the spec, `--json` and `--verbose`."""
+
+    @abstractmethod
+    def run(self, options: argparse.Namespace, output: Output) -> int:
+        """Do it; the exit code."""
 
 
-def stall_arguments(parser: argparse.ArgumentParser) -> None:
-    """Of `stall`."""
-    parser.add_argument("--bootstrap", metavar="HOST:PORT", help="brokers (or bootstrap.servers by the next two)")
-    parser.add_argument("--kafka-config", "--config", metavar="FILE", help="YAML mapping of librdkafka settings")
-    parser.add_argument("-X", dest="settings", action="append", default=[], metavar="KEY=VALUE", help="one of them")
-    parser.add_argument("--control-topic", metavar="TOPIC", help="default: that of landings")
-    parser.add_argument(
-        "--group", metavar="GROUP_ID", help="connect-NAME of a connector, lakecommit-NAME of a landing (default: all)"
-    )
-    parser.add_argument("--follow", action="store_true", help="go on at the end of the topic")
-    parser.add_argument(
-        "--clock", choices=["event", "wall"], default="wall", help="whose time: the events' own, or what it is now"
-    )
-    parser.add_argument("--until", type=moment, metavar="ISO", help="up to that time, and what is to be said then")
-    parser.add_argument("--stalled-cycles", type=positive, default=3, metavar="N", help="cycles in a row (default 3)")
-    parser.add_argument(
-        "--silent-intervals", type=factor, default=3.0, metavar="X", help="silence that means dead (default 3)"
-    )
-    parser.add_argument(
-        "--interval", type=duration, metavar="TIME", help="a connector's commit interval (default: learned)"
-    )
-    parser.add_argument(
-        "--unanswered-cycles", type=positive, default=3, metavar="N", help="that a partition may miss (default 3)"
-    )
-    parser.add_argument(
-        "--completion-timeout",
-        type=duration,
-        default=timedelta(hours=1),
-        metavar="TIME",
-        help="a landing's (default 1h)",
-    )
-    parser.add_argument("--only-cycles", action="store_true", help="nothing but the rule of cycles in a row")
-
-
-def rescue_arguments(parser: argparse.ArgumentParser) -> None:
-    """Of `rescue`."""
-    parser.add_argument("--connector", required=True, metavar="NAME", help="of the sink")
-    parser.add_argument("--catalog", required=True, metavar="FILE", help="YAML mapping of pyiceberg's properties")
-    parser.add_argument("--bootstrap", metavar="HOST:PORT", help="brokers (or bootstrap.servers by the next)")
-    parser.add_argument("--kafka-config", metavar="FILE", help="YAML mapping of librdkafka settings")
-    parser.add_argument("--control-topic", default=CONTROL_TOPIC, metavar="TOPIC", help=f"default {CONTROL_TOPIC}")
-    parser.add_argument("--group", metavar="GROUP_ID", help="in its events (default: connect-NAME)")
-    parser.add_argument("--table", action="append", metavar="TABLE", help="only this table (may be repeated)")
-    parser.add_argument("--branch", default="main", help="of the tables (default main)")
-    parser.add_argument("--commit", action="store_true", help="commit what waits; without, it is only shown")
-    stopped = parser.add_mutually_exclusive_group()
-    stopped.add_argument(
-        "--connect", metavar="URL", help="Kafka Connect, which must say that it is stopped or not there"
-    )
-    stopped.add_argument("--connector-is-gone", action="store_true", help="your word for it, where Connect is gone too")
-
-
-def unblock_arguments(parser: argparse.ArgumentParser) -> None:
-    """Of `unblock`."""
-    how = parser.add_mutually_exclusive_group(required=True)
-    how.add_argument(
-        "--raise",
-        dest="raise_to",
-        type=budget,
-        metavar="N[:RATIO]",
-        help="read them again with up to N dead letters, at most RATIO of the records (default 1)",
-    )
-    how.add_argument("--skip", action="store_true", help="go on without them; recorded as skipped")
-    parser.add_argument(
-        "--partition", action="append", metavar="TOPIC:PARTITION", help="only of this partition (may be repeated)"
-    )
-
-
-def every_argument(parser: argparse.ArgumentParser) -> None:
+def add_every(parser: argparse.ArgumentParser) -> None:
     """Of commands that ask how long the source keeps its records."""
     parser.add_argument(
         "--every", type=duration, metavar="TIME", help="how often the landing runs, as in 30s, 5m, 2h or 1d"
     )
+
+
+def load(path: str, output: Output) -> LandingSpec:
+    """A spec with all that a landing needs.
+
+    :raises SpecError: it cannot be used
+    """
+    spec = load_spec(path)
+    output.keep(spec.kafka, spec.catalog, spec.spark)
+    if not spec.catalog:
+        raise SpecError(f"spec {path}: the section 'catalog' is missing: say where the tables are")
+    return spec
+
+
+def spec_files(given: Sequence[str]) -> list[str]:
+    """Files as they are, and of a folder all that are YAML, by name."""
+    found: list[str] = []
+    for path in map(Path, given):
+        inside = sorted(p for p in path.iterdir() if p.suffix in (".yaml", ".yml")) if path.is_dir() else [path]
+        if not inside:
+            raise SpecError(f"there is no spec (*.yaml, *.yml) in folder {path}")
+        found += [str(p) for p in inside]
+    return found
+
+
+def source(
+    options: argparse.Namespace, output: Output, topic: str | None, spec: LandingSpec | None = None
+) -> tuple[dict[str, Any], str]:
+    """Brokers and control topic, where a spec is not needed to name them."""
+    from airflow_provider_lakecommit.cli.control_log import source_of
+
+    kafka, found = source_of(spec, bootstrap=options.bootstrap, topic=topic, config_file=options.kafka_config)
+    output.keep(kafka)
+    return kafka, found
 
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
@@ -154,9 +120,9 @@ def budget(text: str) -> tuple[int, float]:
     """Dead letters and their ratio, as in 500:0.2."""
     records, _, ratio = text.partition(":")
     try:
-        told = int(records), float(ratio or 1)
+        most = int(records), float(ratio or 1)
     except ValueError:
-        told = (-1, 0.0)
-    if told[0] < 0 or not 0 <= told[1] <= 1:
+        most = (-1, 0.0)
+    if most[0] < 0 or not 0 <= most[1] <= 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not N or N:RATIO, as in 500 or 500:0.2")
-    return told
+    return most

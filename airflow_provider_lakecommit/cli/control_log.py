@@ -23,6 +23,7 @@ from airflow_provider_lakecommit.cli.output import Exit, Output, plain
 from airflow_provider_lakecommit.exceptions import SpecError, WireError
 from airflow_provider_lakecommit.kafka.control_topic import ControlRecord, ControlTopic
 from airflow_provider_lakecommit.landing import DEFAULT_CONTROL_TOPIC, LandingSpec
+from airflow_provider_lakecommit.redaction import yaml_trouble
 from airflow_provider_lakecommit.wire import headers as our_headers
 from airflow_provider_lakecommit.wire.events import ControlEventError, decode
 
@@ -32,7 +33,7 @@ __all__ = ["control_log", "source_of", "to_dict"]
 def source_of(
     spec: LandingSpec | None, *, bootstrap: str | None, topic: str | None, config_file: str | None
 ) -> tuple[dict[str, Any], str]:
-    """Brokers and topic: of the spec, and where they are told, of the arguments.
+    """Brokers and topic: of the arguments where they say so, else of the spec.
 
     :raises SpecError: neither says where the brokers are
     """
@@ -50,7 +51,7 @@ def _settings(path: str) -> dict[str, Any]:
     try:
         values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as e:
-        raise SpecError(f"--kafka-config {path}: cannot be read as YAML: {e}") from e
+        raise SpecError(f"--kafka-config {path}: cannot be read as YAML: {yaml_trouble(e)}") from None
     if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
         raise SpecError(f"--kafka-config {path}: a mapping of librdkafka settings is needed")
     return values
@@ -147,5 +148,5 @@ def _fields(values: Mapping[str, Any]) -> Iterable[str]:
             yield f"    {name}: {len(value)}"
             yield from (f"      {json.dumps(each, ensure_ascii=False)}" for each in value)
         elif value is not None:
-            told = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            yield f"    {name}: {told}"
+            shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            yield f"    {name}: {shown}"

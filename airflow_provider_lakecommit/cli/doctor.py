@@ -137,5 +137,5 @@ def _text(name: str, found: Sequence[CheckResult]) -> Iterable[str]:
         if f.remedy:
             yield f"{'':<4}  {'':<{width}}  -> {f.remedy}"
     counts = {level: sum(f.level is level for f in found) for level in Level}
-    told = ", ".join(f"{counts[level]} {level.value}" for level in Level)
-    yield f"{name}: {told}"
+    numbers = ", ".join(f"{counts[level]} {level.value}" for level in Level)
+    yield f"{name}: {numbers}"

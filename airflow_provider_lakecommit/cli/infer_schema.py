@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`lakecommit infer-schema`: a sample of a topic as the YAML of a landing with a `create` section, ready to be edited.
 
-Contract: what is printed is a valid landing, and its schema takes every sampled record but for those that are told, as
+Contract: what is printed is a valid landing, and its schema takes every sampled record but for those that stand in
 comments with their places: the sample is decoded with it before it is printed. No value of a record is shown unless
 `--examples` asks for it.
 """
@@ -74,8 +74,8 @@ def rejected(
     places: dict[str, list[str]] = {}
     for reject in JsonDecoder(schema).decode([value for _, value in values]).rejects:
         # A reason quotes the value that it is about.
-        told = reject.reason if examples else reject.kind.replace("_", " ")
-        reason = f"{reject.column}: {told}" if reject.column else told
+        reason_text = reject.reason if examples else reject.kind.replace("_", " ")
+        reason = f"{reject.column}: {reason_text}" if reject.column else reason_text
         counts[reason] += 1
         if len(some := places.setdefault(reason, [])) < MAX_PLACES:
             some.append(values[reject.index][0])

@@ -6,9 +6,9 @@ in them for good. The section `spark` of the spec chooses the engine: a local se
 server. Caught up means that everything up to the last stable offset of the newest plan is in the tables; what arrived
 later is the next run's.
 
-Failure story: that of :mod:`~airflow_provider_lakecommit.cycle.loop`. A run that is told to stop says what is saved and
-what will be read again, and publishes nothing more; the next run does. A killed run needs no clean-up: the next one on
-this host finds its process gone and ends its claims.
+Failure story: that of :mod:`~airflow_provider_lakecommit.cycle.loop`. A run that is asked to stop says what is saved
+and what will be read again, and publishes nothing more; the next run does. A killed run needs no clean-up: the next one
+on this host finds its process gone and ends its claims.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ def land_cycles(
     log: Callable[[str], None],
     cycles: int | None,
 ) -> int:
-    """The cycles of one landing, each told as it is closed; the exit code. It is that of a refusal, too, where the last
-    cycle planned no window though there was something to be read.
+    """The cycles of one landing, each shown as it is closed; the exit code. It is that of a refusal, too, where the
+    last cycle planned no window though there was something to be read.
     """
     outcomes: list[CycleOutcome] = []
     for outcome in runner.cycles(most=cycles):

@@ -6,7 +6,7 @@ Contract: each landing is landed as if it were alone, and one that is slow, hang
 catalog that they name with equal properties. Every line says whose it is, and the last one what became of all.
 
 Failure story: the exit code is that of the worst: 2 where a spec is wrong, else 1 where a landing failed, has a blocked
-range or was held without a window, and its error is told with its name. A call that is told to stop tells every landing
+range or was held without a window, and its error is reported by name. A call that is asked to stop asks every landing
 so, also one that has just begun: each says what of it is saved, no further Spark job begins, and the code is the
 signal's.
 """
@@ -36,19 +36,19 @@ from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.landing import LandingSpec
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
 
-__all__ = ["land_many", "load_all", "tell_ends"]
+__all__ = ["land_many", "load_all", "report_ends"]
 
 BEGINNING = 4
 """Landings that have just begun; a landing that takes long, as most do in Spark, is not counted."""
 MOST = 32
 """Landings at a time."""
 GOODBYE_SECONDS = 10.0
-"""For which landings that were told to stop may say what is saved."""
+"""For which landings that were asked to stop may say what is saved."""
 
 
 class _Shared:
     """The one local session of several landings: begun by the first that needs it, closed by its owner. Nothing begins
-    in it after it was told to stop.
+    in it after it was asked to stop.
     """
 
     def __init__(self, session: LocalSpark) -> None:
@@ -162,7 +162,7 @@ def land_many(
         finally:
             if session is not None:
                 session.close()
-    return tell_ends(ended, wrong, output)
+    return report_ends(ended, wrong, output)
 
 
 def _session(specs: Sequence[LandingSpec], output: Output) -> LocalSpark | None:
@@ -178,7 +178,7 @@ def _session(specs: Sequence[LandingSpec], output: Output) -> LocalSpark | None:
     return LocalSpark(SparkSection(sections[0]), log=output.log, on_start=lambda: None)
 
 
-def tell_ends(ended: Mapping[str, int | BaseException], wrong: Mapping[str, SpecError], output: Output) -> int:
+def report_ends(ended: Mapping[str, int | BaseException], wrong: Mapping[str, SpecError], output: Output) -> int:
     """Name what failed; the exit code of all."""
     failed = {name: each for name, each in ended.items() if isinstance(each, BaseException)}
     for name, error in {**wrong, **failed}.items():

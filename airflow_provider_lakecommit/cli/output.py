@@ -14,28 +14,20 @@ from __future__ import annotations
 import json
 import logging
 import os
-import re
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from enum import IntEnum
-from itertools import chain
 from pathlib import PurePath
 from typing import Any, TextIO
 from uuid import UUID
 
 from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.redaction import secrets_in, without
 
-__all__ = ["Exit", "Output", "offsets", "plain", "results_only", "secrets_of", "start_logging"]
-
-_SECRET_KEY = re.compile(
-    r"passw|secret|token$|credential|private|jaas|\.pem$|basic\.auth|authorization|account-key|oauthbearer\.config",
-    re.IGNORECASE,
-)
-_URI_PASSWORD = re.compile(r"//[^/@:\s]*:([^@\s]+)@|;token=([^;\s]+)")
-_SHORTEST_SECRET = 3
+__all__ = ["Exit", "Output", "offsets", "plain", "results_only", "start_logging"]
 
 
 class Exit(IntEnum):
@@ -64,19 +56,6 @@ def offsets(coverage: Coverage) -> dict[str, list[list[int]]]:
     return {str(p): [[r.start, r.end] for r in ranges] for p, ranges in sorted(coverage.parts.items())}
 
 
-def secrets_of(*sections: Mapping[str, Any]) -> tuple[str, ...]:
-    """The values that no line may hold, longest first."""
-    found: set[str] = set()
-    for section in sections:
-        for key, value in section.items():
-            if isinstance(value, Mapping):
-                found.update(secrets_of(value))
-                continue
-            text = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
-            found.update([text] if _SECRET_KEY.search(str(key)) else chain(*_URI_PASSWORD.findall(text)))
-    return tuple(sorted((s for s in found if len(s) >= _SHORTEST_SECRET), key=len, reverse=True))
-
-
 class Output:
     """Where a command writes. ``as_json`` asks for results, and errors too, as JSON on standard output."""
 
@@ -87,14 +66,12 @@ class Output:
         self._secrets: tuple[str, ...] = ()
         self._lock = threading.Lock()
 
-    def keep(self, secrets: tuple[str, ...]) -> None:
-        """Values that are left out of all text from now on, beside those before."""
-        self._secrets = tuple(sorted({*self._secrets, *secrets}, key=len, reverse=True))
+    def keep(self, *settings: Mapping[str, Any]) -> None:
+        """Settings whose secrets are left out of all text from now on, beside those before."""
+        self._secrets = tuple({*self._secrets, *secrets_in(*settings)})
 
     def clean(self, text: str) -> str:
-        for secret in self._secrets:
-            text = text.replace(secret, "***")
-        return text
+        return without(text, self._secrets)
 
     def send_results_to(self, out: TextIO) -> None:
         self._out = out
@@ -119,8 +96,8 @@ class Output:
         message = self.clean(str(error) or type(error).__name__)
         self.log(f"lakecommit: {of}: {message}" if of else f"lakecommit: {message}")
         if self.as_json:
-            told = {"error": {"type": type(error).__name__, "message": message}}
-            self.result({"landing": of, **told} if of else told)
+            body = {"error": {"type": type(error).__name__, "message": message}}
+            self.result({"landing": of, **body} if of else body)
 
     def _cleaned(self, value: Any) -> Any:
         match value:
@@ -161,7 +138,7 @@ class _Clean(logging.Formatter):
 
 
 def _not_of_the_java_bridge(record: logging.LogRecord) -> bool:
-    """A Java process that is gone is ours to tell; its bridge does so with a page of traceback, under any name."""
+    """A Java process that is gone is ours to report; its bridge does so with a page of traceback, under any name."""
     return "py4j" not in PurePath(record.pathname).parts
 
 

@@ -86,8 +86,8 @@ def _text(name: str, state: LedgerState | None) -> Iterable[str]:
     if state is None:
         yield f"{name}: there is no such table"
         return
-    told = f" ({state.reason})" if state.reason else ""
-    yield f"{name}: ledger {state.condition}{told}, in snapshot {state.snapshot_id}, head {state.head_id}"
+    reason = f" ({state.reason})" if state.reason else ""
+    yield f"{name}: ledger {state.condition}{reason}, in snapshot {state.snapshot_id}, head {state.head_id}"
     for s in state.sections:
         yield f"  landing {s.landing}, lane {s.lane}, spec {s.spec_version}, epoch {s.epoch}"
         for p in sorted({*s.starts, *s.covered.parts}):
@@ -163,8 +163,8 @@ def _said_to_dict(t: AttestedTable) -> dict[str, Any]:
 
 def _said_text(said: Attested, *, yes: bool) -> Iterable[str]:
     for t in said.tables:
-        told = f" ({t.state.reason})" if t.state.reason else ""
-        yield f"{t.table}: ledger {t.state.condition}{told}; attested by {t.word}"
+        reason = f" ({t.state.reason})" if t.state.reason else ""
+        yield f"{t.table}: ledger {t.state.condition}{reason}; attested by {t.word}"
         for p in sorted(t.section.starts):
             yield f"  {p}: landed {t.section.covered[p]}, goes on at {t.section.end(p)}"
         if t.again:
@@ -225,7 +225,7 @@ def unblock(
     return Exit.DONE
 
 
-def _done(output: Output, told: dict[str, Any]) -> None:
+def _done(output: Output, values: dict[str, Any]) -> None:
     """For people, the progress has said it all."""
     if output.as_json:
-        output.result(told)
+        output.result(values)

@@ -9,8 +9,8 @@ Ends with 1 if a table refuses, or if files are gone or their table is: somebody
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from argparse import Namespace
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,26 +23,10 @@ from airflow_provider_lakecommit.connector.rescue import rescue as of_tables
 from airflow_provider_lakecommit.connector.rest import ConnectRest
 from airflow_provider_lakecommit.connector.stopped import check_stopped
 from airflow_provider_lakecommit.exceptions import ConnectorError, SpecError
+from airflow_provider_lakecommit.iceberg.settings import as_text
+from airflow_provider_lakecommit.redaction import yaml_trouble
 
-__all__ = ["RescueOptions", "catalog_of", "rescue"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RescueOptions:
-    """What is asked for.
-
-    :param group: the group in its events, if it is not `connect-NAME`
-    :param gone: a person states that the connector is gone
-    """
-
-    connector: str
-    control_topic: str
-    group: str | None = None
-    tables: Sequence[str] | None = None
-    branch: str = "main"
-    connect: str | None = None
-    gone: bool = False
-    commit: bool = False
+__all__ = ["catalog_of", "rescue"]
 
 
 def catalog_of(path: str) -> dict[str, str]:
@@ -53,15 +37,17 @@ def catalog_of(path: str) -> dict[str, str]:
     try:
         values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as e:
-        raise SpecError(f"--catalog {path}: cannot be read as YAML: {e}") from e
+        raise SpecError(f"--catalog {path}: cannot be read as YAML: {yaml_trouble(e)}") from None
     found = values.get("catalog", values) if isinstance(values, Mapping) else None
     if not isinstance(found, Mapping) or not found:
         raise SpecError(f"--catalog {path}: a mapping of pyiceberg's catalog properties is needed")
-    return {str(key): str(value) for key, value in found.items()}
+    return as_text({str(key): value for key, value in found.items()})
 
 
-def rescue(kafka: Mapping[str, Any], catalog: Mapping[str, str], output: Output, request: RescueOptions) -> int:
+def rescue(kafka: Mapping[str, Any], catalog: Mapping[str, str], output: Output, request: Namespace) -> int:
     """Look, and commit if that is asked for.
+
+    :param request: the arguments of the command
 
     :raises ConnectorError: `--commit` while the connector is at work
     :raises LakecommitError: a part that is needed is away, or refuses
@@ -75,7 +61,7 @@ def rescue(kafka: Mapping[str, Any], catalog: Mapping[str, str], output: Output,
         connector=request.connector,
         group=request.group,
         branch=request.branch,
-        names=request.tables,
+        names=request.table,
         commit=request.commit,
     )
     for report in reports:
@@ -90,10 +76,10 @@ def rescue(kafka: Mapping[str, Any], catalog: Mapping[str, str], output: Output,
     return Exit.REFUSED if any(_needs_a_hand(report) for report in reports) else Exit.DONE
 
 
-def _at_work(kafka: Mapping[str, Any], request: RescueOptions, rest: ConnectRest | None) -> str | None:
+def _at_work(kafka: Mapping[str, Any], request: Namespace, rest: ConnectRest | None) -> str | None:
     """Why nothing may be committed now; for a look that is no hindrance."""
     try:
-        gone = request.gone or not request.commit
+        gone = request.connector_is_gone or not request.commit
         check_stopped(kafka, request.connector, rest, group=request.group, stated_gone=gone)
     except ConnectorError as e:
         if request.commit:
@@ -125,8 +111,8 @@ def _text(report: RescueReport, *, written: bool) -> Iterable[str]:
         yield f"{report.table}: there is no such table in the catalog; files were announced for it"
         return
     yield f"{report.table}:"
-    for fate, told in report.to_dict()["fates"].items():
-        yield f"  {fate}: {told['files']} files, {told['rows']} rows, {told['bytes']} bytes"
+    for fate, sums in report.to_dict()["fates"].items():
+        yield f"  {fate}: {sums['files']} files, {sums['rows']} rows, {sums['bytes']} bytes"
     for j in report.judged:
         if j.fate is not Fate.COMMITTED:
             yield f"    {j.fate.value} {j.file.path} ({j.file.rows} rows): {j.reason}"

@@ -37,7 +37,7 @@ from airflow_provider_lakecommit.stall.verdict import (
 )
 from airflow_provider_lakecommit.wire.headers import HEADER
 
-__all__ = ["StallOptions", "Told", "stall", "with_settings"]
+__all__ = ["GroupVerdicts", "StallOptions", "stall", "with_settings"]
 
 NOW = "NOW"
 LOOK_SECONDS = 0.5
@@ -60,13 +60,13 @@ class StallOptions:
     completion_timeout: float
 
 
-def with_settings(kafka: Mapping[str, Any], told: list[str]) -> dict[str, Any]:
+def with_settings(kafka: Mapping[str, Any], given: list[str]) -> dict[str, Any]:
     """Settings with those of ``-X key=value`` on top.
 
     :raises SpecError: no ``=`` in one
     """
     out = dict(kafka)
-    for text in told:
+    for text in given:
         key, equals, value = text.partition("=")
         if not equals or not key:
             raise SpecError(f"-X {key}: a librdkafka setting is KEY=VALUE")
@@ -79,19 +79,19 @@ def stall(kafka: Mapping[str, Any], topic: str, output: Output, request: StallOp
 
     :raises ControlTopicError: the topic does not exist, or its brokers do not answer
     """
-    told = Told(request)
+    groups = GroupVerdicts(request)
     with ControlWatch(topic, kafka) as watch:
         for records in _looks(watch, output, follow=request.follow):
             for record in records:
-                _show(output, told.event(record))
-            if request.follow and told.caught_up and not request.events_clock:
-                for line in told.now(time.time(), changes=True):
+                _show(output, groups.event(record))
+            if request.follow and groups.caught_up and not request.events_clock:
+                for line in groups.now(time.time(), changes=True):
                     _show(output, line)
-            told.caught_up = watch.caught_up
+            groups.caught_up = watch.caught_up
     moment = request.until if request.until is not None else None if request.events_clock else time.time()
-    for line in told.now(moment, changes=False) if moment is not None else ():
+    for line in groups.now(moment, changes=False) if moment is not None else ():
         _show(output, line)
-    if not told.states:
+    if not groups.states:
         whose = f" of group {request.group}" if request.group else ""
         output.log(f"{topic} holds no control event{whose}: is it the control topic, and is that what its events say?")
     return Exit.DONE
@@ -115,7 +115,7 @@ def _looks(watch: ControlWatch, output: Output, *, follow: bool) -> Iterator[tup
 
 
 @dataclass(slots=True)
-class Told:
+class GroupVerdicts:
     """The groups that were seen, and what was said of each last."""
 
     request: StallOptions
@@ -199,7 +199,7 @@ def _show(output: Output, line: Mapping[str, Any] | None) -> None:
     place = "" if line["offset"] is None else f"{line['partition']}@{line['offset']} "
     commit = "" if line["commit_id"] is None else f" {line['commit_id']}"
     changed = "" if line["verdict"] == line["before"] else f" (was {line['before']})"
-    told = f"{place}{line['at']} {line['event']} {line['group']}{commit}: {line['verdict'].upper()}{changed}"
-    # What would clear it is told once, where it begins.
+    text = f"{place}{line['at']} {line['event']} {line['group']}{commit}: {line['verdict'].upper()}{changed}"
+    # What would clear it is said once, where it begins.
     clears = f"; cleared by {line['clears']}" if changed and line["clears"] else ""
-    output.lines([f"{told}: {line['reason']}{clears}"])
+    output.lines([f"{text}: {line['reason']}{clears}"])

@@ -59,10 +59,10 @@ def _text(found: Status) -> Iterable[str]:
 
 
 def _table(t: TableStatus) -> Iterable[str]:
-    told = f" ({t.reason})" if t.reason else ""
+    reason = f" ({t.reason})" if t.reason else ""
     at = f", ledger in snapshot {t.snapshot_id}" if t.snapshot_id is not None else ""
     others = f", {t.foreign_since} snapshots of others since" if t.foreign_since else ""
-    yield f"  {t.table}: {t.condition}{told}{at}{others}"
+    yield f"  {t.table}: {t.condition}{reason}{at}{others}"
     if t.pending_slices:
         yield f"    staged: {t.pending_slices} slices, {t.pending_files} files, {t.pending_bytes} bytes"
     yield from (f"    {w}" for w in t.waiting)

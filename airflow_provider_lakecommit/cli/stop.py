@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Being told to stop: SIGTERM and SIGINT become an exception in the main thread, once.
+"""Being asked to stop: SIGTERM and SIGINT become an exception in the main thread, once.
 
 Contract: :class:`Stopped` is no :class:`Exception`, so that nothing on the way takes it for a failure of its own. A
 second signal ends the process at once: everything that matters is durable at any moment.

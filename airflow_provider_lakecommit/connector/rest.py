@@ -3,7 +3,8 @@
 
 Contract: every call may be made again; what is so already stays so. Connect answers most of them before they are done:
 :meth:`ConnectRest.wait_for` looks until they are. While workers rebalance (409), start or shut down (503) a call is
-made again, until its deadline.
+made again, until its deadline. Login and headers go to the address of the connection alone, also where a redirect
+leads away from it.
 
 Failure story: a worker that cannot be reached, refuses or takes too long is a :class:`ConnectError`, a connector that
 is not there a :class:`ConnectorError`. No message shows a password, not even one in the address.
@@ -11,28 +12,27 @@ is not there a :class:`ConnectorError`. No message shows a password, not even on
 
 from __future__ import annotations
 
-import base64
-import http.client
 import json
+import re
 import ssl
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
-from urllib.parse import quote, urlsplit, urlunsplit
+from functools import cached_property
+from typing import Any
+from urllib.parse import quote
+
+import httpx
 
 from airflow_provider_lakecommit.exceptions import ConnectError, ConnectorError
+from airflow_provider_lakecommit.redaction import redacted
 
 __all__ = ["ConnectRest", "ConnectorStatus", "Part"]
-
-T = TypeVar("T")
 
 AGAIN = frozenset({409, 503})
 LOOK_SECONDS = 0.5
 REQUEST_SECONDS = 30.0
-TOLD = 300
+SHOWN = 300
 """Characters of an answer or a trace that a message shows."""
 
 
@@ -54,8 +54,8 @@ class Part:
         """The first line of the trace, and that of the exception at its root, which says more."""
         lines = [line.strip() for line in self.trace.splitlines() if line.strip()]
         roots = [line for line in lines[1:] if line.startswith("Caused by: ")]
-        told = [*lines[:1], *(f"({roots[-1][0].lower()}{roots[-1][1:]})" if roots else "",)]
-        return " ".join(text[:TOLD] for text in told if text)
+        found = [*lines[:1], *(f"({roots[-1][0].lower()}{roots[-1][1:]})" if roots else "",)]
+        return " ".join(text[:SHOWN] for text in found if text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +102,7 @@ class ConnectorStatus:
         return f"{self.connector.name} is {self.connector.state} ({tasks})"
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(kw_only=True)
 class ConnectRest:
     """One Connect cluster, by any of its workers.
 
@@ -191,74 +191,83 @@ class ConnectRest:
         end = self.clock() + self.deadline
         while True:
             try:
-                return self._once(method, path)
-            except urllib.error.HTTPError as e:
-                with e:
-                    told = _told(e.read())
-                if e.code in AGAIN and self.clock() < end:
-                    self.sleep(LOOK_SECONDS)
-                    continue
-                if e.code == http.client.NOT_FOUND and connector is not None:
-                    raise ConnectorError(
-                        f"Kafka Connect at {self.place} has no connector {connector!r}: correct its name, or the "
-                        "connection, if it runs in another cluster"
-                    ) from None
-                raise ConnectError(self._refused(method, path, e.code, told)) from None
-            except (OSError, http.client.HTTPException, ValueError) as e:
-                cause = getattr(e, "reason", None) or e
+                answer = self._once(method, path)
+                if answer.is_success:
+                    return json.loads(answer.content) if answer.content else None
+            except (OSError, httpx.HTTPError, httpx.InvalidURL, ValueError) as e:
                 raise ConnectError(
-                    f"Kafka Connect at {self.place} gives no answer to {method} {path} ({type(cause).__name__}: "
-                    f"{cause}): check that a worker runs there, and the connection"
+                    f"Kafka Connect at {self.place} gives no answer to {method} {path} ({type(e).__name__}: "
+                    f"{self._clean(str(e))}): check that a worker runs there, and the connection"
                 ) from None
+            if answer.status_code not in AGAIN or self.clock() >= end:
+                break
+            self.sleep(LOOK_SECONDS)
+        if answer.status_code == httpx.codes.NOT_FOUND and connector is not None:
+            raise ConnectorError(
+                f"Kafka Connect at {self.place} has no connector {connector!r}: correct its name, or the "
+                "connection, if it runs in another cluster"
+            )
+        raise ConnectError(self._refused(method, path, answer.status_code, self._clean(_message(answer.content))))
 
-    def _once(self, method: str, path: str) -> Any:
-        headers = {"Accept": "application/json", **self.headers}
-        if self.login:
-            pair = f"{self.login}:{self.password or ''}".encode()
-            headers["Authorization"] = f"Basic {base64.b64encode(pair).decode()}"
-        request = urllib.request.Request(f"{self.url.rstrip('/')}{path}", headers=headers, method=method)
-        with urllib.request.urlopen(request, timeout=REQUEST_SECONDS, context=self._trust()) as answer:
-            text = answer.read()
-        return json.loads(text) if text else None
+    def _once(self, method: str, path: str) -> httpx.Response:
+        url = httpx.URL(self.url)
+        login, password = (self.login, self.password or "") if self.login else (url.username, url.password)
 
-    def _trust(self) -> ssl.SSLContext | None:
-        if not self.url.startswith("https:"):
-            return None
+        def only_there(request: httpx.Request) -> None:
+            if (request.url.scheme, request.url.netloc) != (url.scheme, url.netloc):
+                for name in ("Authorization", *self.headers):
+                    request.headers.pop(name, None)
+
+        with httpx.Client(verify=self._trust, timeout=REQUEST_SECONDS, event_hooks={"request": [only_there]}) as client:
+            return client.request(
+                method,
+                f"{self.place.rstrip('/')}{path}",
+                headers={"Accept": "application/json", **self.headers},
+                auth=(login, password) if login else None,
+                # An order that is sent on as a question would be answered and not be done.
+                follow_redirects=method == "GET",
+            )
+
+    @cached_property
+    def _trust(self) -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=self.verify if isinstance(self.verify, str) else None)
         if self.verify is False:
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         return context
 
-    def _refused(self, method: str, path: str, code: int, told: str) -> str:
+    def _refused(self, method: str, path: str, code: int, text: str) -> str:
         remedy = {
             401: "check login and password of the connection",
             403: "check login and password of the connection, and what they may do",
             404: "is this the address of a Kafka Connect worker?",
             409: f"its workers have been rebalancing for {self.deadline:.0f} s: look at their logs",
         }.get(code, "look at the worker's log")
-        return f"Kafka Connect at {self.place} refused {method} {path}: {code} {told}; {remedy}"
+        return f"Kafka Connect at {self.place} refused {method} {path}: {code} {text}; {remedy}"
+
+    def _clean(self, text: str) -> str:
+        headers = {f"header.{name}": value for name, value in self.headers.items()}
+        return redacted(text, headers, {"password": self.password, "url": self.url})
 
     @property
     def place(self) -> str:
         """The address without what is secret in it."""
-        parts = urlsplit(self.url)
-        return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+        return re.sub(r"(?<=://)[^/]*@", "", self.url)
 
 
-def _part(name: str, told: Mapping[str, Any]) -> Part:
+def _part(name: str, given: Mapping[str, Any]) -> Part:
     return Part(
         name=name,
-        state=str(told.get("state", "UNKNOWN")),
-        worker=str(told.get("worker_id", "")),
-        trace=str(told.get("trace") or ""),
+        state=str(given.get("state", "UNKNOWN")),
+        worker=str(given.get("worker_id", "")),
+        trace=str(given.get("trace") or ""),
     )
 
 
-def _told(body: bytes) -> str:
+def _message(body: bytes) -> str:
     """Connect's own message, if that is what it is."""
     text = body.decode(errors="replace")
     try:
         message = json.loads(text)["message"]
     except (ValueError, KeyError, TypeError):
         message = text
-    return " ".join(str(message).split())[:TOLD]
+    return " ".join(str(message).split())[:SHOWN]

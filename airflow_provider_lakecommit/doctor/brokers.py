@@ -21,9 +21,10 @@ from airflow_provider_lakecommit.core.headroom import Retention, duration_text
 from airflow_provider_lakecommit.doctor.finding import CheckResult, fail, ok, warn
 from airflow_provider_lakecommit.exceptions import ControlTopicError, LakecommitError
 from airflow_provider_lakecommit.kafka.admin import ClusterAdmin, TopicRights
-from airflow_provider_lakecommit.kafka.config import Trouble, bootstrap_servers, made, redacted
+from airflow_provider_lakecommit.kafka.config import Trouble, bootstrap_servers, made
 from airflow_provider_lakecommit.kafka.control_topic import PARTITIONS, TOPIC_SETTINGS
 from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.redaction import redacted
 
 __all__ = ["brokers"]
 
@@ -98,11 +99,11 @@ def _retention(
         return
     need = landing.completion_timeout + 2 * (every or timedelta(0))
     seen = f"records are kept {duration_text(kept.time)}"
-    told = f"completion_timeout{f' and two runs, one every {duration_text(every)}' if every else ''}"
+    what = f"completion_timeout{f' and two runs, one every {duration_text(every)}' if every else ''}"
     if every is not None and kept.time <= 2 * every:
         yield fail(check, f"{seen}, runs are {duration_text(every)} apart", "raise retention.ms, or land more often")
     elif kept.time <= need:
-        yield warn(check, f"{seen}; {told} take {duration_text(need)}", "raise retention.ms, or land more often")
+        yield warn(check, f"{seen}; {what} take {duration_text(need)}", "raise retention.ms, or land more often")
     else:
         rest = "" if every is None else f"; the landing may rest for {duration_text(kept.time - every)}"
         yield ok(check, f"{seen}{rest}")

@@ -22,14 +22,14 @@ _MUST_MATCH = ("airflow-provider-lakecommit", "pyspark")
 
 
 def executor(look: Mapping[str, Any], began: float, *, tried: bool) -> Iterable[CheckResult]:
-    """What a task told, against this host.
+    """What a task reported, against this host.
 
     :param began: this host's clock when the job was started
     :param tried: was the storage tried?
     """
     yield ok("executor", f"a task ran on {look['host']}")
     yield from compared(look["versions"], local_view()["versions"])
-    # The task told its time somewhere between then and now.
+    # The task read its clock somewhere between then and now.
     ahead, behind = look["time"] - time.time(), began - look["time"]
     apart = max(ahead, behind, 0.0)
     if apart > CLOCK_SECONDS:

@@ -16,6 +16,8 @@ from collections.abc import Iterable, Mapping
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
+import psutil
+
 from airflow_provider_lakecommit.doctor.finding import CheckResult, fail, ok, warn
 
 __all__ = ["installed_versions", "java", "memory", "versions"]
@@ -70,13 +72,13 @@ def java(master: str | None, environment: Mapping[str, str] = os.environ) -> Ite
     except OSError as e:
         yield fail("java", f"{binary} does not run: {e.strerror}", remedy)
         return
-    told = re.search(r'version "(?:1\.)?(\d+)[^"]*"', done.stderr + done.stdout)
-    if told is None:
+    version = re.search(r'version "(?:1\.)?(\d+)[^"]*"', done.stderr + done.stdout)
+    if version is None:
         yield fail("java", f"{binary} ended with {done.returncode} and told no version", remedy)
-    elif int(told[1]) not in JAVA:
-        yield fail("java", f"Java {told[1]} in {binary}", remedy)
+    elif int(version[1]) not in JAVA:
+        yield fail("java", f"Java {version[1]} in {binary}", remedy)
     else:
-        yield ok("java", f"Java {told[1]} in {binary}")
+        yield ok("java", f"Java {version[1]} in {binary}")
 
 
 def memory(master: str | None, conf: Mapping[str, str], free_kb: int | None = None) -> Iterable[CheckResult]:
@@ -86,9 +88,8 @@ def memory(master: str | None, conf: Mapping[str, str], free_kb: int | None = No
     slots_text = re.search(r"\[(\d+|\*)", master)
     slots = (os.cpu_count() or 1) if slots_text and slots_text[1] == "*" else int(slots_text[1]) if slots_text else 1
     heap = _gigabytes(conf.get("spark.driver.memory", "1g"))
-    need, free = heap + 0.5 * slots, _free_gigabytes(free_kb)
-    if free is None:
-        return
+    free = (psutil.virtual_memory().available / 2**10 if free_kb is None else free_kb) / 2**20
+    need = heap + 0.5 * slots
     seen = f"{free:.1f} GB are free; {slots} slots and a Java heap of {heap:.1f} GB take about {need:.1f} GB"
     if free < need:
         yield warn("memory", seen, f'give fewer slots, as in spark: {{master: "local[{max(1, slots // 2)}]"}}')
@@ -100,9 +101,9 @@ def _needs() -> list[tuple[str, str]]:
     """Names and bounds of what we need; nothing of extras."""
     out: list[tuple[str, str]] = []
     for text in requires(DISTRIBUTION) or ():
-        told = re.fullmatch(r"([A-Za-z0-9._-]+)(?:\[[^]]*\])?\s*([^;]*)", text)
-        if told:
-            out.append((told[1], told[2].strip()))
+        found = re.fullmatch(r"([A-Za-z0-9._-]+)(?:\[[^]]*\])?\s*([^;]*)", text)
+        if found:
+            out.append((found[1], found[2].strip()))
     return out
 
 
@@ -126,16 +127,6 @@ def _librdkafka() -> Iterable[CheckResult]:
 
 
 def _gigabytes(text: str) -> float:
-    told = re.fullmatch(r"(\d+)([kmgt]?)b?", text.strip().lower())
+    found = re.fullmatch(r"(\d+)([kmgt]?)b?", text.strip().lower())
     sizes = {"k": 2**-20, "m": 2**-10, "g": 1.0, "t": 1024.0, "": 2**-30}
-    return int(told[1]) * sizes[told[2]] if told else 1.0
-
-
-def _free_gigabytes(kilobytes: int | None) -> float | None:
-    if kilobytes is None:
-        try:
-            told = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text(encoding="ascii"))
-        except OSError:
-            return None
-        kilobytes = int(told[1]) if told else None
-    return None if kilobytes is None else kilobytes / 2**20
+    return int(found[1]) * sizes[found[2]] if found else 1.0

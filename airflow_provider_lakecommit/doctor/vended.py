@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Storage properties that a catalog hands out with a table: which, for how long, and whether tasks can use them.
 
-Contract: names are told, never values. A table with which nothing is handed out has no finding.
+Contract: names are shown, never values. A table with which nothing is handed out has no finding.
 """
 
 from __future__ import annotations

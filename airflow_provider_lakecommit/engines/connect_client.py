@@ -25,6 +25,7 @@ from uuid import UUID
 
 from airflow_provider_lakecommit.engines.connect_protocol import METHODS, message
 from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.redaction import without
 
 __all__ = ["ConnectClient", "ConnectUrl", "FailureKind", "Result", "SparkConnectError"]
 
@@ -137,7 +138,7 @@ _FORM = "it is sc://host:port, then perhaps /;use_ssl=true;token=…;user_id=…
 
 def _hidden(url: str) -> str:
     """Without its parameters: a token may be among them."""
-    return url.split(";", 1)[0]
+    return without(url.split(";", 1)[0], ())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,15 +11,16 @@ from __future__ import annotations
 
 import os
 import platform
-import subprocess
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+import psutil
+
 __all__ = ["CLI", "ProcessName", "lives", "started"]
 
 CLI = "cli"
-_GONE = frozenset("ZXx")
+_GONE = frozenset({psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,30 +58,33 @@ class ProcessName:
 
 
 def lives(pid: int, start: str) -> bool:
-    """Is the process that began at *start* under this id still there?"""
-    return started(pid) == start
+    """Is the process that began at *start* under this id still there? Where that is not certain, it is."""
+    found = started(pid)
+    if found is None:
+        return False
+    # On systems without /proc an earlier release kept what `ps` says, which nothing else can be compared with.
+    return not (found.isdecimal() and start.isdecimal()) or abs(int(found) - int(start)) <= 1
 
 
 def started(pid: int) -> str | None:
-    """When a process began, in the system's own words, or None when there is none under this id."""
-    if Path("/proc/self/stat").exists():
-        return _started_by_proc(pid)
-    return _started_by_ps(pid)
+    """When a process began, or None when there is none under this id.
 
-
-def _started_by_proc(pid: int) -> str | None:
+    In clock ticks since the machine booted, as /proc has it and earlier releases wrote it, where there is one: neither
+    depends on a clock that is set while the process runs. Elsewhere in seconds since the epoch.
+    """
     try:
-        # The name in the second field may hold anything, also spaces and parentheses.
-        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-    except OSError:
+        boot = 0.0
+        while boot != (boot := psutil.boot_time()):
+            # Anew while the clock is being set: what is kept is the difference of two of its times.
+            process = psutil.Process(pid)
+            since_epoch = process.create_time()
+        if process.status() in _GONE:
+            return None
+    except psutil.NoSuchProcess:
         return None
-    return None if fields[0] in _GONE else fields[19]
-
-
-def _started_by_ps(pid: int) -> str | None:
-    asked = ["ps", "-o", "state=,lstart=", "-p", str(pid)]
-    state, _, start = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip().partition(" ")
-    return None if not start or state[0] in _GONE else "-".join(start.split())
+    except psutil.AccessDenied:
+        return ""
+    return str(round((since_epoch - boot) * os.sysconf("SC_CLK_TCK")) if psutil.LINUX else int(since_epoch))
 
 
 @cache

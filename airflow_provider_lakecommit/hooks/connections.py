@@ -20,6 +20,7 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.iceberg.settings import as_text
 from airflow_provider_lakecommit.iceberg.sql_catalog import catalog_name
+from airflow_provider_lakecommit.redaction import redacted
 
 __all__ = ["catalog_properties", "connection", "kafka_settings", "stated_properties"]
 
@@ -50,14 +51,14 @@ def kafka_settings(kafka_config_id: str) -> dict[str, Any]:
 
     :raises SpecError: no such connection, or no `bootstrap.servers` in it
     """
-    connection(kafka_config_id, "kafka", "the client's settings in its extra")
+    found = connection(kafka_config_id, "kafka", "the client's settings in its extra")
     try:
         return dict(_SettingsHook(kafka_config_id=kafka_config_id).get_conn)  # type: ignore[no-untyped-call]
     except ValueError as e:
         raise SpecError(
-            f"the Kafka connection {kafka_config_id!r} cannot be used: {e}; "
+            f"the Kafka connection {kafka_config_id!r} cannot be used: {redacted(str(e), found.extra_dejson)}; "
             "its extra holds the client's settings under librdkafka's names"
-        ) from e
+        ) from None
 
 
 def catalog_properties(iceberg_conn_id: str, *, reach: bool = True) -> dict[str, str]:

@@ -38,7 +38,7 @@ def engine_of(
 
     :param deployment: with landing and lane, whose warm session it is
     :param conf: Spark settings of the jobs; a server that runs already cannot take them
-    :param grace: how long a job that is told to stop may take
+    :param grace: how long a job that is asked to stop may take
 
     :raises SpecError: no such connection, or one that cannot be meant
     """

@@ -6,7 +6,7 @@ whole address), port, schema (`http` or `https`), login and password; in its ext
 certificates to trust), `headers`, and further headers as they are. It is read at the first call, not before. Nothing is
 needed but Airflow itself.
 
-Failure story: a connection that is missing or says no host is a :class:`SpecError`; all else is told by
+Failure story: a connection that is missing or says no host is a :class:`SpecError`; all else is raised by
 :mod:`~airflow_provider_lakecommit.connector.rest`.
 """
 

@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk.exceptions import AirflowException
@@ -31,6 +31,7 @@ from airflow.sdk.exceptions import AirflowException
 from airflow_provider_lakecommit.engines.package import PACKAGE, package_zip
 from airflow_provider_lakecommit.exceptions import SparkJobError, SpecError
 from airflow_provider_lakecommit.hooks.connections import connection
+from airflow_provider_lakecommit.redaction import redacted
 
 if TYPE_CHECKING:
     from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
@@ -100,7 +101,7 @@ class SparkSubmit:
 
     :param conn_id: Airflow connection of type `spark`
     :param conf: Spark settings that win over the defaults here
-    :param grace: how long a job that is told to stop may take
+    :param grace: how long a job that is asked to stop may take
     """
 
     def __init__(self, conn_id: str, *, conf: Mapping[str, Any] | None = None, grace: timedelta) -> None:
@@ -129,7 +130,11 @@ class SparkSubmit:
                     raise SparkJobError(f"the Spark job of group {job.group} was told to stop before it began")
                 submission.run(master)
             except AirflowException as e:
-                raise SparkJobError(f"the Spark job of group {job.group}, {job.plan.coverage}, ended early: {e}") from e
+                # The whole command is in its text, and in that all settings.
+                cause = redacted(str(e), self._conf, {"extra": connection(self._conn_id, "spark", "").extra_dejson})
+                raise SparkJobError(
+                    f"the Spark job of group {job.group}, {job.plan.coverage}, ended early: {cause}"
+                ) from None
             finally:
                 self._running.remove(submission)
                 submission.end()
@@ -188,8 +193,7 @@ class _Submission:
             self._force.cancel()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Files:
+class _Files(NamedTuple):
     job: Path
     secrets: Path
     package: Path | None

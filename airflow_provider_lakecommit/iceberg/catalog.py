@@ -17,7 +17,6 @@ addresses are struck out of what drivers say. After :meth:`Tables.close` every c
 from __future__ import annotations
 
 import errno
-import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cached_property
@@ -47,9 +46,10 @@ from airflow_provider_lakecommit.iceberg.clients import CatalogClients
 from airflow_provider_lakecommit.iceberg.deadline import within
 from airflow_provider_lakecommit.iceberg.file_io import with_light_io
 from airflow_provider_lakecommit.iceberg.rest_answers import denies, is_no_answer
-from airflow_provider_lakecommit.iceberg.settings import as_text, for_client, secrets_in, struck
+from airflow_provider_lakecommit.iceberg.settings import as_text, for_client
 from airflow_provider_lakecommit.iceberg.sql_catalog import catalog_name
 from airflow_provider_lakecommit.iceberg.storage import OF_STORAGE, TableStorage, note_credentials, storage_of
+from airflow_provider_lakecommit.redaction import redacted
 
 __all__ = ["ANSWER_SECONDS", "CREATED_TABLE_PROPERTIES", "KEEP_SNAPSHOTS", "Tables"]
 
@@ -70,7 +70,6 @@ CREATED_TABLE_PROPERTIES: Mapping[str, str] = {
 }
 """Of the tables that landings create: every commit leaves a metadata file and a snapshot, so old ones are removed."""
 
-_USERINFO = re.compile(r"(?<=://)[^/@\s]*@")
 _NO_RIGHT = (AuthorizationExpiredError, ForbiddenError, OAuthError, UnauthorizedError)
 _NOT_TO_BE_WRITTEN = {errno.EACCES, errno.EDQUOT, errno.ENOSPC, errno.EPERM, errno.EROFS}
 _SNAPSHOTS = "snapshot-loading-mode"
@@ -256,13 +255,9 @@ class Tables:
 
     def describe(self, error: BaseException) -> str:
         """What an exception of the catalog says, without secrets."""
-        text = " ".join(f"{type(error).__name__}: {error}".split())
-        handed_out = (secret for storage in tuple(self._storage.values()) for secret in storage.secrets)
-        text = struck(text, (*secrets_in(self._properties), *handed_out))
-        for value in self._properties.values():
-            for userinfo in _USERINFO.findall(value):
-                text = text.replace(userinfo, "***@")
-        return _USERINFO.sub("***@", text)[:500]
+        handed_out = (storage.properties for storage in tuple(self._storage.values()))
+        text = redacted(f"{type(error).__name__}: {error}", self._properties, *handed_out)
+        return " ".join(text.split())[:500]
 
 
 def _remedy(error: Exception) -> str:

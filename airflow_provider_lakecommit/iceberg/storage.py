@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_lakecommit.iceberg.settings import secrets_in
+from airflow_provider_lakecommit.redaction import is_secret, secrets_in
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -46,7 +46,6 @@ _OF_SIGNING = ("s3.signer", "s3.remote-signing-enabled")
 _KEYS = ("s3.access-key-id", "client.access-key-id")
 _EXPIRES = ("s3.session-token-expires-at-ms", "gcs.oauth2.token-expires-at", "adls.sas-token-expires-at-ms")
 """What Iceberg's Java clients read, in milliseconds since the epoch; Azure's go on with the name of an account."""
-_NO_SECRET = ("-endpoint", "-enabled")
 _FOLDER = "write.data.path"
 _PICK = "_resolve_storage_credentials"
 
@@ -73,14 +72,12 @@ class TableStorage:
     @property
     def secrets(self) -> tuple[str, ...]:
         """All values that no message may show, longest first."""
-        return secrets_in(
-            {k: v for k, v in self.properties.items() if expiry({k: v}) is None and not k.endswith(_NO_SECRET)}
-        )
+        return secrets_in(self.properties)
 
     @property
     def has_keys(self) -> bool:
         """Whether there are secrets among what was handed out."""
-        return any(self.properties[name] in self.secrets for name in self.handed_out)
+        return any(map(is_secret, self.handed_out))
 
     def left(self, now: float) -> float | None:
         """Seconds for which they hold; ``None`` if nobody tells."""

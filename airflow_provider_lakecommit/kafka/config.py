@@ -22,8 +22,9 @@ from typing import Any, TypeVar
 from confluent_kafka import KafkaError, KafkaException
 
 from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError
+from airflow_provider_lakecommit.redaction import redacted
 
-__all__ = ["Trouble", "bootstrap_servers", "client_config", "made", "redacted", "unreachable"]
+__all__ = ["Trouble", "bootstrap_servers", "client_config", "made", "unreachable"]
 
 log = logging.getLogger(__name__)
 
@@ -68,9 +69,7 @@ _DEFAULTS: dict[str, Any] = {
     "log_level": 3,
 }
 
-_SECRET_KEY = re.compile(r"password|secret|\.pem$|token|jaas|assertion|basic\.auth|oauthbearer\.config", re.IGNORECASE)
 _NOISE = re.compile(r"\s*\(after \d+ms in state \w+(, \d+ identical error\(s\) suppressed)?\)")
-_SHORTEST_SECRET = 3
 
 
 class Trouble:
@@ -152,15 +151,6 @@ def bootstrap_servers(config: Mapping[str, Any]) -> str:
     if not isinstance(servers, str) or not servers.strip(" ,"):
         raise SpecError('the Kafka configuration has no bootstrap.servers: give it as text, "host:port,host:port"')
     return servers
-
-
-def redacted(text: str, config: Mapping[str, Any]) -> str:
-    """*text* without the value of any secret of *config*."""
-    secrets = {str(value) for key, value in config.items() if value and _SECRET_KEY.search(key)}
-    for secret in sorted(secrets, key=len, reverse=True):
-        if len(secret) >= _SHORTEST_SECRET:
-            text = text.replace(secret, "***")
-    return text
 
 
 def unreachable(

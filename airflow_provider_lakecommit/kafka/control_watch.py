@@ -22,9 +22,10 @@ from typing import Any, Self
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from airflow_provider_lakecommit.exceptions import ControlTopicError, LakecommitError
-from airflow_provider_lakecommit.kafka.config import Trouble, made, redacted, unreachable
+from airflow_provider_lakecommit.kafka.config import Trouble, made, unreachable
 from airflow_provider_lakecommit.kafka.control_log import ControlRecord, control_record
 from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
+from airflow_provider_lakecommit.redaction import redacted
 
 __all__ = ["Batch", "ControlRecord", "ControlWatch"]
 

@@ -28,7 +28,7 @@ Send = Callable[..., Any]
 
 
 class _TransitionNotifier(BaseNotifier):
-    """Sends when what is told is not what was told last."""
+    """Sends when the state is not the one that was sent last."""
 
     state = ""
 
@@ -43,8 +43,8 @@ class _TransitionNotifier(BaseNotifier):
             return
         ti = context["ti"]
         key = f"lakecommit_commits_{self.name or f'{ti.dag_id}.{ti.task_id}'}"
-        told = Variable.get(key, default=FLOWING)
-        if told == self.state:
+        last = Variable.get(key, default=FLOWING)
+        if last == self.state:
             return
         for send in self.send if isinstance(self.send, Sequence) else (self.send,):
             send(context)

@@ -27,18 +27,18 @@ def event_extra(landing: Landing, closed: Closed) -> dict[str, Any]:
     """
     data = [p for p in closed.published if p.table == landing.table]
     whole = _sum(data).to_dict() if data else {}
-    told = closed.to_dict()
+    payload = closed.to_dict()
     return {
         "landing": landing.name,
         "table": landing.table,
         "branch": landing.branch,
-        "commit_id": told["commit_id"],
+        "commit_id": payload["commit_id"],
         "snapshot_id": whole.get("snapshot_id"),
         "rows": whole.get("rows", 0),
         "offsets": whole.get("offsets", {}),
         "counts": whole.get("counts", {}),
-        "valid_through": told["valid_through"],
-        "snapshots": told["published"],
+        "valid_through": payload["valid_through"],
+        "snapshots": payload["published"],
     }
 
 

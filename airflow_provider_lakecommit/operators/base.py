@@ -81,7 +81,7 @@ class LandingTask(BaseOperator):
     def abandoned(self, context: Context, session: LandingSession) -> Callable[[Cycle], bool]:
         """Tells cycles whose DAG run has ended or was deleted, so that nobody works on what they claim.
 
-        Asked of Airflow for cycles of this deployment's runs only, and never of the own run. Whatever cannot be told is
+        Asked of Airflow for cycles of this deployment's runs only, and never of the own run. What cannot be known is
         taken for alive: its claim then ends by its deadline.
         """
         from airflow_provider_lakecommit.cycle.session import RunIdentity, cycle_id_of

@@ -9,7 +9,7 @@ find the cycle by, and without it the cycle is found, or opened empty, by the ru
 One task may commit several landings: side by side, each as if it were alone, and none held up by another. It fails if
 any of them failed, and names those; it succeeds if any published something, and then only those that did send an event.
 
-Failure story: Airflow takes no asset event from a task that fails. What the others published is told by the next
+Failure story: Airflow takes no asset event from a task that fails. What the others published is announced by the next
 attempt, which finds their cycles closed.
 """
 
@@ -79,14 +79,14 @@ class LakeCommitOperator(LandingTask):
         **kwargs: Any,
     ) -> None:
         self.several = landings is not None
-        told = list(landings or ()) if self.several else [landing] if landing is not None else []
+        given = list(landings or ()) if self.several else [landing] if landing is not None else []
         plans = list(plan_task_ids or ()) if self.several else [plan_task_id] if plan_task_id is not None else []
         mixed = (landing, plan_task_id) != (None, None) if self.several else plan_task_ids is not None
-        if mixed or not told or len(told) != len(plans):
+        if mixed or not given or len(given) != len(plans):
             raise ValueError(
                 "give either `landing` and `plan_task_id`, or `landings` and as many `plan_task_ids` in the same order"
             )
-        self.landings = _distinct([landing_of(each) for each in told])
+        self.landings = _distinct([landing_of(each) for each in given])
         assets = [asset_of(each) for each in self.landings]
         super().__init__(
             landing=self.landings[0], trigger_rule=trigger_rule, outlets=[*(outlets or ()), *assets], **kwargs
@@ -98,13 +98,13 @@ class LakeCommitOperator(LandingTask):
         if self.several:
             return self._execute_several(context)
         closed = self._close(context)
-        told = closed.to_dict()
-        context["ti"].xcom_push(CLOSED, told)
+        payload = closed.to_dict()
+        context["ti"].xcom_push(CLOSED, payload)
         self._tell(closed)
         if not closed.published:
             raise AirflowSkipException(f"nothing was published: {_why_nothing(closed)}")
         context["outlet_events"][self.asset].extra = event_extra(self.landing, closed)
-        return told
+        return payload
 
     def _close(self, context: Context) -> Closed:
         from airflow_provider_lakecommit.cycle.close import close_cycle
@@ -141,8 +141,8 @@ class LakeCommitOperator(LandingTask):
         ended = self._close_all(context)
         closed = {name: each for name, each in ended.items() if not isinstance(each, BaseException)}
         failed = {name: each for name, each in ended.items() if isinstance(each, BaseException)}
-        told = {name: each.to_dict() for name, each in closed.items()}
-        context["ti"].xcom_push(CLOSED, told | {name: {FAILURE: _named(error)} for name, error in failed.items()})
+        payload = {name: each.to_dict() for name, each in closed.items()}
+        context["ti"].xcom_push(CLOSED, payload | {name: {FAILURE: _named(error)} for name, error in failed.items()})
         for name, each in closed.items():
             self._tell(each, f"{name}: ")
         for name, error in failed.items():
@@ -158,7 +158,7 @@ class LakeCommitOperator(LandingTask):
         # No event without a snapshot: Airflow sends one for each asset that is an outlet when the task ends.
         quiet = [asset_of(landing) for landing in self.landings if landing not in published]
         self.outlets = [each for each in self.outlets if each not in quiet]
-        return told
+        return payload
 
     def _close_all(self, context: Context) -> Mapping[str, Closed | BaseException]:
         from airflow_provider_lakecommit.cycle.concurrent import ConcurrentLandings

@@ -109,11 +109,11 @@ class KafkaToIcebergOperator(LandingTask):
         finally:
             if self._engine is not None:
                 self._engine.close()
-        told = whole.to_dict()
-        context["ti"].xcom_push(CLOSED, told)
+        payload = whole.to_dict()
+        context["ti"].xcom_push(CLOSED, payload)
         self._end_as_it_went(whole)
         context["outlet_events"][self.asset].extra = event_extra(self.landing, whole)
-        return told
+        return payload
 
     def on_kill(self) -> None:
         """Ask the Spark jobs to end; what their tasks have finished is reported already."""

@@ -70,18 +70,18 @@ class OutcomeOperator(BaseOperator):
         ti = context["ti"]
         tasks = [self.plan_task_id, self.write_task_id, self.commit_task_id]
         states = ti.get_task_states(dag_id=ti.dag_id, task_ids=tasks, run_ids=[ti.run_id]).get(ti.run_id, {})
-        told = ti.xcom_pull(task_ids=self.commit_task_id, key=CLOSED, map_indexes=-1) or {FAILURE: ""}
+        payload = ti.xcom_pull(task_ids=self.commit_task_id, key=CLOSED, map_indexes=-1) or {FAILURE: ""}
         commit = states.get(self.commit_task_id)
-        if self.one_of_several is not None and FAILURE not in told:
+        if self.one_of_several is not None and FAILURE not in payload:
             # Another landing's failure fails the commit task, and is no failure of this one.
-            told = told.get(self.one_of_several) or {FAILURE: ""}
-            commit = "success" if FAILURE not in told else commit
+            payload = payload.get(self.one_of_several) or {FAILURE: ""}
+            commit = "success" if FAILURE not in payload else commit
         return Ended(
             plan=states.get(self.plan_task_id),
             groups=_groups(states, self.write_task_id),
             commit=commit,
-            closed=None if FAILURE in told else Commit.from_dict(told),
-            failure=told.get(FAILURE, ""),
+            closed=None if FAILURE in payload else Commit.from_dict(payload),
+            failure=payload.get(FAILURE, ""),
         )
 
 

@@ -168,7 +168,7 @@ class WriteWindowOperator(LandingTask):
 
     def _secrets(self, tables: Tables, kafka: Mapping[str, Any], job: WindowJob) -> Secrets:
         """What the job's tasks are given, made when the job begins. Airflow knows the secrets of its connections, and
-        is told of those that the catalog hands out, to strike them out of logs.
+        is given those that the catalog hands out, to strike them out of logs.
         """
         from airflow.sdk.log import mask_secret
 

@@ -32,9 +32,9 @@ from uuid import UUID, uuid4
 
 from airflow_provider_lakecommit.core.model import Counts, Plan, Slice, SliceReport, SpanReport
 from airflow_provider_lakecommit.exceptions import CatalogError, FencedError, LakecommitError, SpecError, Terminal
-from airflow_provider_lakecommit.iceberg.settings import secrets_in, struck
 from airflow_provider_lakecommit.iceberg.storage import TableStorage, clock
 from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.redaction import redacted
 from airflow_provider_lakecommit.spark.report import failure_records, report_records
 from airflow_provider_lakecommit.wire.plan import plan_from_json, plan_to_json
 from airflow_provider_lakecommit.wire.records import Sender
@@ -134,10 +134,7 @@ class Secrets:
 
     def without(self, text: str) -> str:
         """A text with all values of secret-looking settings struck out."""
-        from airflow_provider_lakecommit.kafka.config import redacted
-
-        handed_out = (secret for storage in self.tables.values() for secret in storage.secrets)
-        return redacted(struck(text, (*secrets_in(self.io), *handed_out)), self.kafka)
+        return redacted(text, self.kafka, self.io, *(storage.properties for storage in self.tables.values()))
 
     def to_json(self) -> str:
         """For a file or a channel that nobody else reads.

@@ -63,6 +63,8 @@ class Handler(BaseHTTPRequestHandler):
         code, body = self.server.next()
         data = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
         self.send_response(code)
+        if 300 <= code < 400:
+            self.send_header("Location", body)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)

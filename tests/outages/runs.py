@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
-from airflow_provider_lakecommit.cli.stall import StallOptions, Told
+from airflow_provider_lakecommit.cli.stall import GroupVerdicts, StallOptions
 from airflow_provider_lakecommit.core.log import CommitFailed, CycleClosed, CycleOpened, Entry, TablePublished
 from airflow_provider_lakecommit.core.model import LIVE, Cycle
 from airflow_provider_lakecommit.cycle.loop import LandingRunner
@@ -155,7 +155,7 @@ class Story:
     @classmethod
     def read(cls, world: World, log: Sequence[ControlRecord]) -> Story:
         landing = world.landing
-        told = Told(
+        told = GroupVerdicts(
             StallOptions(
                 group=landing.group_id,
                 rules=StallRules(),

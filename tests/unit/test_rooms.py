@@ -83,11 +83,12 @@ def rule(
 
 
 NOTHING: frozenset[str] = frozenset()
-LIBRARY = "core wire kafka iceberg parquet formats spark engines stall committer connector cycle landing"
+LIBRARY = "redaction core wire kafka iceberg parquet formats spark engines stall committer connector cycle landing"
 
 #: From the ground up: a room imports rooms that stand above it in this table, never one below.
 RULES = (
     Rule(room="exceptions", only=NOTHING, rooms=NOTHING),
+    Rule(room="redaction", only=NOTHING, rooms=NOTHING),
     Rule(room="get_provider_info", only=NOTHING, rooms=NOTHING),
     Rule(room="__init__", only=NOTHING, rooms=NOTHING),
     Rule(room="preload", only=NOTHING, rooms=NOTHING),
@@ -95,18 +96,18 @@ RULES = (
     rule("assets", nowhere=SPARK, lazily=AIRFLOW, only=AIRFLOW),
     rule("core", only=NOTHING),
     rule("wire", "core", only=frozenset({"fastavro"})),
-    rule("landing", "core landing_checks assets", only=frozenset({"yaml"})),
-    rule("kafka", "core wire", nowhere=AIRFLOW | SPARK | LAKE),
-    rule("iceberg", "wire landing_checks", nowhere=AIRFLOW | SPARK),
+    rule("landing", "redaction core landing_checks assets", only=frozenset({"yaml"})),
+    rule("kafka", "redaction core wire", nowhere=AIRFLOW | SPARK | LAKE),
+    rule("iceberg", "redaction wire landing_checks", nowhere=AIRFLOW | SPARK),
     rule("parquet", "core", nowhere=AIRFLOW | SPARK | KAFKA),
     rule("formats", "landing_checks iceberg parquet", nowhere=AIRFLOW | SPARK | KAFKA),
     rule("formats/sampled", only=NOTHING),
-    rule("spark", "core wire landing kafka iceberg parquet formats", nowhere=AIRFLOW, lazily=SPARK),
-    rule("engines", "spark", nowhere=AIRFLOW, lazily=SPARK),
+    rule("spark", "redaction core wire landing kafka iceberg parquet formats", nowhere=AIRFLOW, lazily=SPARK),
+    rule("engines", "redaction spark", nowhere=AIRFLOW, lazily=SPARK),
     rule("stall", "core wire kafka", nowhere=AIRFLOW | SPARK | LAKE),
     *(rule(f"stall/{module}", "core", only=NOTHING) for module in ("verdict", "state", "observe", "guard")),
     rule("committer", "core wire iceberg", nowhere=AIRFLOW | SPARK | KAFKA),
-    rule("connector", "wire kafka iceberg committer", nowhere=AIRFLOW | SPARK),
+    rule("connector", "redaction wire kafka iceberg committer", nowhere=AIRFLOW | SPARK),
     *(rule(f"connector/{module}", only=NOTHING) for module in ("group_log", "judge")),
     rule(
         "cycle",
@@ -118,7 +119,7 @@ RULES = (
     rule("settings", "landing", only=AIRFLOW, lazily=AIRFLOW),
     rule("plugins", "preload", only=AIRFLOW),
     rule("notifications", only=AIRFLOW),
-    rule("hooks", "iceberg engines connector", nowhere=HEAVY, lazily=SPARK),
+    rule("hooks", "redaction iceberg engines connector", nowhere=HEAVY, lazily=SPARK),
     rule("triggers", "core landing stall settings kafka hooks", nowhere=SPARK | LAKE, lazily=HEAVY),
     rule("operators", f"{LIBRARY} assets settings hooks", nowhere=HEAVY, lazily=SPARK),
     rule(

@@ -13,7 +13,7 @@ from uuid import uuid4
 import pytest
 
 from airflow_provider_lakecommit.cli import land_many as module
-from airflow_provider_lakecommit.cli.land_many import land_many, load_all, tell_ends
+from airflow_provider_lakecommit.cli.land_many import land_many, load_all, report_ends
 from airflow_provider_lakecommit.cli.main import main
 from airflow_provider_lakecommit.cli.output import Exit, Output
 from airflow_provider_lakecommit.cycle.concurrent import ConcurrentLandings
@@ -66,7 +66,7 @@ def test_the_code_tells_the_worst_and_the_lines_tell_whose_it_is(
     ended: dict[str, int | BaseException], wrong: dict[str, SpecError], code: int
 ) -> None:
     out, err = io.StringIO(), io.StringIO()
-    assert tell_ends(ended, wrong, Output(as_json=True, out=out, err=err)) == code
+    assert report_ends(ended, wrong, Output(as_json=True, out=out, err=err)) == code
     failed = [name for name, each in {**wrong, **ended}.items() if isinstance(each, BaseException)]
     assert [json.loads(line)["landing"] for line in out.getvalue().splitlines()] == failed
     last = err.getvalue().splitlines()[-1]

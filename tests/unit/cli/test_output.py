@@ -12,9 +12,10 @@ from uuid import UUID
 
 import pytest
 
-from airflow_provider_lakecommit.cli.output import Output, offsets, secrets_of
+from airflow_provider_lakecommit.cli.output import Output, offsets
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
 from airflow_provider_lakecommit.exceptions import CatalogError
+from airflow_provider_lakecommit.redaction import secrets_in
 
 CANARY = "canary-4711"
 
@@ -43,7 +44,7 @@ def test_a_secret_of_the_spec_is_in_nothing_that_is_said(
 ) -> None:
     out, err = streams
     output = Output(as_json=True, out=out, err=err)
-    output.keep(secrets_of(section))
+    output.keep(section)
     output.log(f"connecting with {CANARY}")
     output.error(CatalogError(f"refused {CANARY}"))
     output.result({"reason": [f"because of {CANARY}"]})
@@ -60,12 +61,12 @@ def test_settings_that_are_no_secret_are_left_alone() -> None:
         "uri": "sqlite:////data/x.db",
         "s3.region": "a",
     }
-    assert secrets_of(plain, {"sasl.password": "no", "token": True}) == ()
+    assert secrets_in(plain, {"sasl.password": "no", "token": True}) == ()
 
 
 def test_a_longer_secret_that_holds_a_shorter_one_is_left_out_whole() -> None:
     output = Output()
-    output.keep(secrets_of({"password": "abc", "token": "abcdef"}))
+    output.keep({"password": "abc", "token": "abcdef"})
     assert output.clean("abcdef abc") == "*** ***"
 
 

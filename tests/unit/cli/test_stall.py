@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from airflow_provider_lakecommit.cli.main import main
-from airflow_provider_lakecommit.cli.stall import StallOptions, Told, with_settings
+from airflow_provider_lakecommit.cli.stall import GroupVerdicts, StallOptions, with_settings
 from airflow_provider_lakecommit.core.log import Directives
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.kafka.control_topic import ControlRecord
@@ -58,7 +58,7 @@ def theirs(payload: Payload, at: datetime) -> ControlRecord:
 
 
 def test_a_landing_is_judged_by_the_evidence_of_its_attempts() -> None:
-    told, lines = Told(request()), []
+    told, lines = GroupVerdicts(request()), []
     for n in range(3):
         failed = ours(uuid4()).commit_failed(uuid4(), NOON + n * HOUR, "the catalog is away", "1", Directives())
         lines.append(told.event(record(failed)))
@@ -74,7 +74,7 @@ def test_a_landing_is_judged_by_the_evidence_of_its_attempts() -> None:
 
 
 def test_groups_of_one_topic_are_told_apart() -> None:
-    told = Told(request())
+    told = GroupVerdicts(request())
     for n in range(3):
         line = told.event(theirs(StartCommit(commit_id=uuid4()), NOON + n * HOUR))
         told.event(record(ours(uuid4()).closed(uuid4(), NOON + n * HOUR, None, Directives())))
@@ -89,7 +89,7 @@ def test_the_clocks() -> None:
     start = ControlRecord(
         partition=0, offset=1, timestamp=NOON + HOUR, key=start.key, value=start.value, headers=start.headers
     )
-    by_event, by_wall = Told(request()).event(start), Told(request(events_clock=False)).event(start)
+    by_event, by_wall = GroupVerdicts(request()).event(start), GroupVerdicts(request(events_clock=False)).event(start)
     assert by_event is not None
     assert by_wall is not None
     assert (by_event["at"], by_wall["at"]) == ("2026-03-01T12:00:00.000+00:00", "2026-03-01T13:00:00.000+00:00")
@@ -98,7 +98,7 @@ def test_the_clocks() -> None:
 @pytest.mark.parametrize("ahead", [-120, 120])
 @pytest.mark.parametrize("events_clock", [True, False])
 def test_the_clock_of_a_worker_or_of_another_group_makes_no_coordinator_silent(ahead: int, events_clock: bool) -> None:
-    told, verdicts = Told(request(events_clock=events_clock)), set()
+    told, verdicts = GroupVerdicts(request(events_clock=events_clock)), set()
     # The head of the topic was cut off in mid-cycle.
     told.event(theirs(DataComplete(commit_id=uuid4(), assignments=()), NOON + timedelta(seconds=ahead)))
     for n in range(8):
@@ -122,7 +122,7 @@ def test_the_clock_of_a_worker_or_of_another_group_makes_no_coordinator_silent(a
 
 
 def test_only_what_changes_is_told_while_time_passes() -> None:
-    told = Told(request(rules=StallRules(interval=60.0)))
+    told = GroupVerdicts(request(rules=StallRules(interval=60.0)))
     told.event(theirs(StartCommit(commit_id=uuid4()), NOON))
     moments = [NOON.timestamp() + seconds for seconds in (100, 170, 190, 200)]
     lines = [line for moment in moments for line in told.now(moment, changes=True)]
@@ -130,7 +130,7 @@ def test_only_what_changes_is_told_while_time_passes() -> None:
 
 
 def test_a_group_that_was_never_heard_is_unknown() -> None:
-    (line,) = Told(request(group="connect-y")).now(NOON.timestamp(), changes=False)
+    (line,) = GroupVerdicts(request(group="connect-y")).now(NOON.timestamp(), changes=False)
     assert (line["group"], line["verdict"]) == ("connect-y", "unknown")
 
 

@@ -4,12 +4,20 @@
 from __future__ import annotations
 
 import base64
+import ipaddress
 import json
+import socket
+import ssl
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from airflow.sdk import Connection
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from airflow_provider_lakecommit.connector.rest import ConnectorStatus, ConnectRest, Part
 from airflow_provider_lakecommit.exceptions import ConnectError, ConnectorError, SpecError
@@ -34,6 +42,21 @@ class Time:
 def rest(worker: Worker, **options: Any) -> ConnectRest:
     time = Time()
     return ConnectRest(url=worker.url, clock=lambda: time.now, sleep=time.sleep, **options)
+
+
+def certificate(folder: Path) -> tuple[Path, Path]:
+    """Files of a certificate for 127.0.0.1 that nobody but itself vouches for, and of its key."""
+    key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([])
+    here = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    now, day = datetime.now(UTC), timedelta(days=1)
+    builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+    made = builder.not_valid_before(now - day).not_valid_after(now + day).add_extension(here, critical=True)
+    cert, secret = folder / "cert.pem", folder / "key.pem"
+    cert.write_bytes(made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+    secret.write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    return cert, secret
 
 
 def test_a_status_names_what_is_dead_and_why(worker: Worker) -> None:
@@ -144,6 +167,58 @@ def test_login_and_headers_are_sent(worker: Worker) -> None:
     assert rest(worker, login="me", password="secret", headers={"X-Tenant": "t"}).connectors() == ["a", "b"]
     assert worker.headers["Authorization"] == f"Basic {base64.b64encode(b'me:secret').decode()}"
     assert worker.headers["X-Tenant"] == "t"
+
+
+def test_a_login_in_the_address_is_sent_and_not_shown(worker: Worker) -> None:
+    worker.answers = [(200, ["a"]), (500, {"message": "no"})]
+    client = rest(worker)
+    client.url = worker.url.replace("//", "//me:p%40ss@")
+    assert client.connectors() == ["a"]
+    assert worker.headers["Authorization"] == f"Basic {base64.b64encode(b'me:p@ss').decode()}"
+    with pytest.raises(ConnectError, match=f"at {worker.url} refused"):
+        client.connectors()
+
+
+def test_a_redirect_is_followed_and_takes_no_credentials_to_another_host(worker: Worker) -> None:
+    options = {"login": "me", "password": "secret", "headers": {"X-Api-Key": "k"}}
+    with serving() as other:
+        other.answers = [(200, ["theirs"])]
+        worker.answers = [(302, f"{worker.url}/moved"), (307, f"{other.url}/connectors")]
+        assert rest(worker, **options).connectors() == ["theirs"]
+        assert worker.asked == [("GET", "/connectors"), ("GET", "/moved")]
+        assert {"Authorization", "X-Api-Key"} <= worker.headers.keys()
+        assert {"authorization", "x-api-key"}.isdisjoint(name.lower() for name in other.headers)
+
+
+@pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
+def test_an_order_is_not_redirected(worker: Worker, code: int) -> None:
+    worker.answers = [(code, f"{worker.url}/elsewhere")]
+    with pytest.raises(ConnectError, match=f"refused PUT /connectors/x/pause: {code}"):
+        rest(worker).pause("x")
+    assert len(worker.asked) == 1
+
+
+def test_a_worker_that_is_silent_is_given_up(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("airflow_provider_lakecommit.connector.rest.REQUEST_SECONDS", 0.2)
+    silent = socket.create_server(("127.0.0.1", 0))
+    with silent, pytest.raises(ConnectError, match=r"gives no answer to GET /connectors \(ReadTimeout"):
+        ConnectRest(url=f"http://127.0.0.1:{silent.getsockname()[1]}").connectors()
+
+
+@pytest.mark.parametrize("verify", [True, False])
+def test_a_certificate_is_checked_unless_it_is_not_to_be(worker: Worker, verify: bool, tmp_path: Path) -> None:
+    files = certificate(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*files)
+    worker.socket = context.wrap_socket(worker.socket, server_side=True)
+    worker.answers = [(200, ["a"])]
+    url = worker.url.replace("http:", "https:")
+    assert ConnectRest(url=url, verify=str(files[0])).connectors() == ["a"]
+    if verify:
+        with pytest.raises(ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
+            ConnectRest(url=url).connectors()
+    else:
+        assert ConnectRest(url=url, verify=False).connectors() == ["a"]
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,10 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from uuid import UUID, uuid4
 
+import psutil
 import pytest
 
 from airflow_provider_lakecommit.cli.process import identity, is_dead
@@ -94,3 +96,36 @@ def test_a_run_that_is_not_named_so_is_not_dead(run: str) -> None:
 def test_a_process_name_is_read_back() -> None:
     own = ProcessName.own()
     assert ProcessName.parse(str(own)) == own
+
+
+def test_a_living_process_that_an_earlier_release_named_is_not_dead(child: subprocess.Popen[bytes]) -> None:
+    """Its start was the 22nd field of /proc/<pid>/stat, and is."""
+    ticks = Path(f"/proc/{child.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
+    assert started(child.pid) == ticks
+    assert not is_dead(cycle_of(replace(name_of(child.pid), start=ticks)))
+    assert is_dead(cycle_of(replace(name_of(child.pid), start=str(int(ticks) - 2))))
+
+
+def test_a_clock_that_is_set_makes_no_process_a_dead_one(
+    child: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cycle = cycle_of(name_of(child.pid))
+    epoch = psutil.boot_time()
+    shifts = iter([0.0, 7.0])
+
+    class Shifted(psutil.Process):
+        def create_time(self) -> float:
+            return float(super().create_time()) + 7.0
+
+    monkeypatch.setattr(psutil, "boot_time", lambda: epoch + next(shifts, 7.0))
+    monkeypatch.setattr(psutil, "Process", Shifted)
+    assert is_dead(cycle) is False
+
+
+@pytest.mark.parametrize("start", ["Sun-Nov-22-17:52:40-2026", ""])
+def test_a_start_that_cannot_be_compared_is_no_certainty(child: subprocess.Popen[bytes], start: str) -> None:
+    cycle = cycle_of(replace(name_of(child.pid), start=start))
+    assert not is_dead(cycle)
+    child.kill()
+    child.wait()
+    assert is_dead(cycle)

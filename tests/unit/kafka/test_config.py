@@ -9,7 +9,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaError
 
 from airflow_provider_lakecommit.exceptions import SourceError, SpecError
-from airflow_provider_lakecommit.kafka.config import Trouble, client_config, made, redacted, unreachable
+from airflow_provider_lakecommit.kafka.config import Trouble, client_config, made, unreachable
+from airflow_provider_lakecommit.redaction import redacted
 
 SERVERS = {"bootstrap.servers": "broker-1:9092"}
 

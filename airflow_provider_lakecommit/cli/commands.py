@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands on the landing of a spec, each with what it is asked (`add_arguments`) and what it does (`run`); and all
+of them by name.
+
+Contract: nothing is imported for a command before it runs, so that help and mistakes are answered at once, also where
+only guards are installed.
+"""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, BooleanOptionalAction, Namespace
+from collections.abc import Mapping
+
+from airflow_provider_lakecommit.cli.arguments import Command, add_every, budget, load, positive, spec_files
+from airflow_provider_lakecommit.cli.kafka_commands import ControlLog, InferSchema, Rescue, Stall
+from airflow_provider_lakecommit.cli.output import Output, results_only
+
+__all__ = ["COMMANDS"]
+
+
+class Land(Command):
+    says = "land what is new; one JSON line per cycle"
+    spec = "many"
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--cycles", type=positive, metavar="N", help="at most N cycles (default: until caught up)")
+
+    def run(self, options: Namespace, output: Output) -> int:
+        paths = spec_files(options.spec)
+        if len(paths) > 1:
+            from airflow_provider_lakecommit.cli.land_many import land_many, load_all
+
+            specs, wrong = load_all(paths, lambda path: load(path, output))
+            with results_only(output):
+                return land_many(specs, wrong, output, cycles=options.cycles)
+        spec = load(paths[0], output)
+        from airflow_provider_lakecommit.cli.land import land
+
+        with results_only(output):
+            return land(spec, output, cycles=options.cycles)
+
+
+class Plan(Command):
+    says = "what the next cycle would do; no table is written"
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--explain", action="store_true", help="why each partition's window ends where it does")
+
+    def run(self, options: Namespace, output: Output) -> int:
+        spec = load(options.spec, output)
+        from airflow_provider_lakecommit.cli.plan import plan
+
+        return plan(spec, output, explain=options.explain)
+
+
+class Status(Command):
+    says = "how far the tables are, what waits, what is open or blocked"
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        add_every(parser)
+
+    def run(self, options: Namespace, output: Output) -> int:
+        spec = load(options.spec, output)
+        from airflow_provider_lakecommit.cli.status import status
+
+        return status(spec, output, every=options.every)
+
+
+class Doctor(Command):
+    says = "check everything that a landing needs, all in one run"
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        add_every(parser)
+        parser.add_argument("--no-spark", dest="spark", action="store_false", help="start no Spark job")
+
+    def run(self, options: Namespace, output: Output) -> int:
+        spec = load(options.spec, output)
+        from airflow_provider_lakecommit.cli.doctor import doctor
+
+        with results_only(output):
+            return doctor(spec, output, every=options.every, spark=options.spark)
+
+
+class Verify(Command):
+    says = "check ledger, accounting and files over the tables' history"
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument(
+            "--files",
+            action=BooleanOptionalAction,
+            help="look whether every file exists (default: only where the files are on a local disk)",
+        )
+
+    def run(self, options: Namespace, output: Output) -> int:
+        spec = load(options.spec, output)
+        from airflow_provider_lakecommit.cli.verify import verify
+
+        return verify(spec, output, files=options.files)
+
+
+class LedgerShow(Command):
+    says = "what is in the tables, as the tables say"
+
+    def run(self, options: Namespace, output: Output) -> int:
+        spec = load(options.spec, output)
+        from airflow_provider_lakecommit.cli.repair import ledger_show
+
+        return ledger_show(spec, output)
+
+
+class LedgerInit(Command):
+    says = "begin a ledger, or begin it anew, under a new epoch"
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument(
+            "--from",
+            dest="start",
+            required=True,
+            metavar="earliest|latest|TOPIC:PARTITION=OFFSET,…",
+            help="where reading goes on; partitions that are not named keep their place",
+        )
+
+    def run(self, options: Namespace, output: Output) -> int:
+        spec = load(options.spec, output)
+        from airflow_provider_lakecommit.cli.repair import ledger_init
+
+        return ledger_init(spec, output, start=options.start)
+
+
+class LedgerAttest(Command):
+    says = "say what the tables hold, where their ledger cannot"
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        how = parser.add_mutually_exclusive_group(required=True).add_argument
+        how("--snapshot", type=positive, metavar="ID", help="what the ledger in this snapshot says")
+        how("--from-log", action="store_true", help="what the control topic says was published")
+        how("--at", metavar="TOPIC:PARTITION=OFFSET,…", help="everything below these offsets; also as JSON")
+        only = "only this table (default: those whose ledger is not in order)"
+        parser.add_argument("--table", action="append", metavar="TABLE", help=only)
+        parser.add_argument("--yes", action="store_true", help="write it; without, it is only shown")
+
+    def run(self, options: Namespace, output: Output) -> int:
+        spec = load(options.spec, output)
+        from airflow_provider_lakecommit.cli.repair import ledger_attest
+
+        return ledger_attest(
+            spec,
+            output,
+            snapshot=options.snapshot,
+            log=options.from_log,
+            at=options.at,
+            tables=options.table,
+            yes=options.yes,
+        )
+
+
+class Unblock(Command):
+    says = "say how to go on with blocked ranges"
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        how = parser.add_mutually_exclusive_group(required=True)
+        how.add_argument(
+            "--raise",
+            dest="raise_to",
+            type=budget,
+            metavar="N[:RATIO]",
+            help="read them again with up to N dead letters, at most RATIO of the records (default 1)",
+        )
+        how.add_argument("--skip", action="store_true", help="go on without them; recorded as skipped")
+        parser.add_argument(
+            "--partition", action="append", metavar="TOPIC:PARTITION", help="only of this partition (may be repeated)"
+        )
+
+    def run(self, options: Namespace, output: Output) -> int:
+        spec = load(options.spec, output)
+        from airflow_provider_lakecommit.cli.repair import unblock
+
+        return unblock(spec, output, raise_to=options.raise_to, skip=options.skip, partitions=options.partition)
+
+
+COMMANDS: Mapping[str, Command | Mapping[str, Command]] = {
+    "land": Land(),
+    "plan": Plan(),
+    "status": Status(),
+    "doctor": Doctor(),
+    "infer-schema": InferSchema(),
+    "verify": Verify(),
+    "control-log": ControlLog(),
+    "stall": Stall(),
+    "rescue": Rescue(),
+    "ledger": {"show": LedgerShow(), "init": LedgerInit(), "attest": LedgerAttest()},
+    "unblock": Unblock(),
+}
