@@ -24,6 +24,7 @@ __all__ = [
     "LedgerSection",
     "Plan",
     "Slice",
+    "SliceCost",
     "SliceReport",
     "Span",
     "SpanReport",
@@ -248,9 +249,21 @@ class TableReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SliceCost:
+    """What a finished slice took, for planning later ones: seconds by the work they went into, in whole milliseconds,
+    and the ``bytes`` of the files that it wrote.
+    """
+
+    read_seconds: float
+    decode_seconds: float
+    write_seconds: float
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SliceReport:
-    """One attempt's word on one slice: finished (``tables`` and ``spans``), or ``blocked``/``failed`` with the reason
-    and no tables.
+    """One attempt's report on one slice: finished (``tables`` and ``spans``), or ``blocked``/``failed`` with the reason
+    and no tables. ``bytes`` are those of the record values; reports of earlier releases have no ``cost``.
     """
 
     slice_id: UUID
@@ -263,6 +276,7 @@ class SliceReport:
     ignored_fields: Mapping[str, int] = field(default_factory=dict)
     blocked: str | None = None
     failed: str | None = None
+    cost: SliceCost | None = None
 
     @property
     def coverage(self) -> Coverage:

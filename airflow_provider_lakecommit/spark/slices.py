@@ -29,12 +29,13 @@ from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.core.accounting import add_names, spans_problem
 from airflow_provider_lakecommit.core.budgets import over_budget
-from airflow_provider_lakecommit.core.model import Counts, Slice, Span, SpanReport, TableTarget
+from airflow_provider_lakecommit.core.model import Counts, Slice, SliceCost, Span, SpanReport, TableTarget
 from airflow_provider_lakecommit.exceptions import AccountingError, LakecommitError, TableError
 from airflow_provider_lakecommit.formats.decode_json import Decoded, JsonDecoder
 from airflow_provider_lakecommit.landing import METADATA_COLUMNS, Landing
 from airflow_provider_lakecommit.parquet.write import FanoutWriter, file_io
 from airflow_provider_lakecommit.spark.chunks import Chunk, Run
+from airflow_provider_lakecommit.spark.cost import CostClock, Work
 from airflow_provider_lakecommit.spark.dead_letters import dead_letters
 from airflow_provider_lakecommit.spark.metadata import mistyped, with_metadata
 from airflow_provider_lakecommit.spark.read import SliceReader
@@ -86,6 +87,7 @@ class SliceOutcome:
     ignored_fields: Mapping[str, int]
     blocked: str | None
     rejected_samples: tuple[RejectedSample, ...]
+    cost: SliceCost
 
 
 @dataclass(slots=True)
@@ -171,6 +173,7 @@ class _SliceRun:
             for name in work.slice.tables
         }
         self._totals = _Totals([_Tally() for _ in work.slice.spans])
+        self._clock = CostClock()
 
     def run(
         self, kafka: Mapping[str, Any], progress: Callable[[str], None], should_stop: Callable[[], bool]
@@ -188,6 +191,7 @@ class _SliceRun:
     def _consume(self, reader: SliceReader, progress: Callable[[str], None]) -> None:
         told = 0
         for chunk in reader.read():
+            self._clock.lap(Work.READ)
             self._land(chunk)
             records = self._totals.records
             if records - told >= PROGRESS_RECORDS:
@@ -206,8 +210,10 @@ class _SliceRun:
         self._count(chunk, places, decoded)
         add_names(totals.ignored, decoded.ignored)
         self._sample(messages, decoded)
+        self._clock.lap(Work.DECODE)
         if not self._blocked():
             self._write(messages, decoded)
+            self._clock.lap(Work.WRITE)
 
     def _count(self, chunk: Chunk, places: Sequence[int], decoded: Decoded) -> None:
         """Count what became of the records, for each span by itself.
@@ -268,6 +274,7 @@ class _SliceRun:
         else:
             files = {name: writer.close() for name, writer in self._writers.items()}
             self._check_rows(files)
+        self._clock.lap(Work.WRITE)
         return SliceOutcome(
             spans=spans,
             files=files,
@@ -276,6 +283,7 @@ class _SliceRun:
             ignored_fields=dict(totals.ignored),
             blocked=blocked,
             rejected_samples=tuple(totals.samples),
+            cost=self._clock.cost(sum(f.file_size_in_bytes for made in files.values() for f in made)),
         )
 
     def _check_rows(self, files: Mapping[str, Sequence[DataFile]]) -> None:
