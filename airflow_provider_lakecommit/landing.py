@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_lakecommit.core.budgets import PendingBudget
 from airflow_provider_lakecommit.core.model import Budget, group_id
+from airflow_provider_lakecommit.core.routing import Destination, Role
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing_checks import CHECKS
 
@@ -134,9 +135,16 @@ class Landing:
         return (self.topics,) if isinstance(self.topics, str) else tuple(self.topics)
 
     @property
+    def destinations(self) -> tuple[Destination, ...]:
+        """Where rows and rejects go; the data table is the first."""
+        dead = (self.dead_letter_table,) if self.dead_letter_table else ()
+        rows = Destination(table=self.table, role=Role.ROWS)
+        return (rows, *(Destination(table=t, role=Role.DEAD_LETTERS) for t in dead))
+
+    @property
     def tables(self) -> tuple[str, ...]:
         """All tables of the landing, the data table first."""
-        return (self.table,) if self.dead_letter_table is None else (self.table, self.dead_letter_table)
+        return tuple(d.table for d in self.destinations)
 
     @property
     def control_topic_name(self) -> str:

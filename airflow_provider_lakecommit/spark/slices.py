@@ -30,6 +30,7 @@ from pyiceberg.schema import Schema
 from airflow_provider_lakecommit.core.accounting import add_names, spans_problem
 from airflow_provider_lakecommit.core.budgets import over_budget
 from airflow_provider_lakecommit.core.model import Counts, Slice, SliceCost, Span, SpanReport, TableTarget
+from airflow_provider_lakecommit.core.routing import Role, route
 from airflow_provider_lakecommit.exceptions import AccountingError, LakecommitError, TableError
 from airflow_provider_lakecommit.formats.decode_json import Decoded, JsonDecoder
 from airflow_provider_lakecommit.landing import METADATA_COLUMNS, Landing
@@ -245,14 +246,15 @@ class _SliceRun:
 
     def _write(self, messages: Sequence[Message], decoded: Decoded) -> None:
         landing = self._landing
-        if (writer := self._writers.get(landing.table)) is not None:
-            table = decoded.table
-            if landing.metadata_columns:
-                accepted = messages if decoded.accepted is None else [messages[i] for i in decoded.accepted]
-                table = with_metadata(table, self._schema, accepted)
-            writer.write(table)
-        if decoded.rejects and (writer := self._writers.get(landing.dead_letter_table or "")) is not None:
-            writer.write(dead_letters(landing.name, messages, decoded.rejects))
+        for name, table in route(landing.destinations, Role.ROWS, decoded.table):
+            if (writer := self._writers.get(name)) is not None:
+                if landing.metadata_columns:
+                    accepted = messages if decoded.accepted is None else [messages[i] for i in decoded.accepted]
+                    table = with_metadata(table, self._schema, accepted)
+                writer.write(table)
+        for name, rejects in route(landing.destinations, Role.DEAD_LETTERS, decoded.rejects):
+            if rejects and (writer := self._writers.get(name)) is not None:
+                writer.write(dead_letters(landing.name, messages, rejects))
 
     def _blocked(self) -> str | None:
         """Why the slice cannot be published by what is known so far; the ratio is judged at the end."""
@@ -289,7 +291,8 @@ class _SliceRun:
     def _check_rows(self, files: Mapping[str, Sequence[DataFile]]) -> None:
         """The files' own record counts must be what was decoded and rejected."""
         landed = sum(t.landed for t in self._totals.tallies)
-        due = {self._landing.table: landed, self._landing.dead_letter_table: self._totals.rejected}
+        of = {Role.ROWS: landed, Role.DEAD_LETTERS: self._totals.rejected}
+        due = {d.table: of[d.role] for d in self._landing.destinations}
         for name, made in files.items():
             rows = sum(f.record_count for f in made)
             if rows != due[name]:
