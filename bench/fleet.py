@@ -236,7 +236,7 @@ class Fleet:
             ends={},
             asked_at=self._now,
             reason=str(refused),
-            held=refused.state,
+            refused=refused.state,
         )
 
     # -- the drain ----------------------------------------------------------------------------------------------------

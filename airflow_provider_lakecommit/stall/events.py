@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from airflow_provider_lakecommit.core.admission import PENDING
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.exceptions import WireError
 from airflow_provider_lakecommit.stall.verdict import EventKind, Seen
@@ -28,7 +27,7 @@ from airflow_provider_lakecommit.wire.events import (
     decode,
     glance,
 )
-from airflow_provider_lakecommit.wire.plan import time_from_json
+from airflow_provider_lakecommit.wire.plan import refusal_from_json, time_from_json
 
 __all__ = ["seen_of"]
 
@@ -107,7 +106,8 @@ def _ours(seen: Seen, told: dict[str, Any], completion_timeout: float | None) ->
     match told.get("kind"):
         case "open":
             deadline = None if completion_timeout is None else seen.at + completion_timeout
-            full = str(told.get("plan", {}).get("held")).startswith(PENDING)
+            refused = refusal_from_json(told.get("plan", {}))
+            full = refused is not None and refused.budget_full
             return seen._replace(deadline=deadline, full=full, covers=_raised(told))
         case "failed":
             return seen._replace(failed=str(told.get("failed")), beside=_beside(told), covers=_raised(told))

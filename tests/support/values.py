@@ -20,6 +20,7 @@ from airflow_provider_lakecommit.core.model import (
     Cycle,
     LedgerSection,
     Plan,
+    RefusalState,
     Slice,
     SliceCost,
     SliceReport,
@@ -120,7 +121,7 @@ def plans(draw: st.DrawFn) -> Plan:
         asked_at=draw(MOMENTS),
         left=draw(COUNT),
         reason=draw(st.none() | TEXT),
-        refused=draw(st.none() | TEXT),
+        refused=draw(st.none() | st.sampled_from(RefusalState)),
         vended=draw(st.dictionaries(TEXT, st.booleans(), max_size=2)),
     )
 
