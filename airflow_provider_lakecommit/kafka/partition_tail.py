@@ -20,7 +20,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from airflow_provider_lakecommit.exceptions import LakecommitError
-from airflow_provider_lakecommit.kafka.admin import StaleTopicError
+from airflow_provider_lakecommit.kafka.admin_requests import StaleTopicError
 from airflow_provider_lakecommit.kafka.config import Trouble, made, unreachable
 
 __all__ = ["PartitionTail"]

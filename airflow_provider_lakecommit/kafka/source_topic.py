@@ -23,7 +23,8 @@ from airflow_provider_lakecommit.core.headroom import Retention
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.core.planning import Watermark
 from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailableError
-from airflow_provider_lakecommit.kafka.admin import Asked, ClusterAdmin, Edge, StaleTopicError, TopicFacts
+from airflow_provider_lakecommit.kafka.admin import ClusterAdmin, Edge, TopicFacts
+from airflow_provider_lakecommit.kafka.admin_requests import Asked, StaleTopicError
 from airflow_provider_lakecommit.kafka.config import bootstrap_servers
 
 __all__ = ["SourceState", "SourceTopics"]
