@@ -183,8 +183,8 @@ class Landing:
         )
         defaults = {f.name: f.default for f in dataclasses.fields(self)}
         values = {k: getattr(self, k) for k in shaping}
-        told = {k: dict(v) if isinstance(v, Mapping) else v for k, v in values.items() if v and v != defaults[k]}
-        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+        shown = {k: dict(v) if isinstance(v, Mapping) else v for k, v in values.items() if v and v != defaults[k]}
+        return hashlib.sha256(json.dumps(shown, sort_keys=True).encode()).hexdigest()[:16]
 
     def to_dict(self) -> dict[str, Any]:
         """The spec as plain values, defaults left out; :meth:`from_dict` reads it back."""

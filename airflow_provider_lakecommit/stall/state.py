@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an observer of commits remembers of one group, and what it may be told: the words of :mod:`.stall`.
+"""What an observer of commits remembers of one group, and what it observes: the words of :mod:`.stall`.
 
 Contract: everything is immutable. The state grows with what is open or expected (tables, partitions, the answers of one
 cycle), never with the length of the log or of an outage.

@@ -6,8 +6,8 @@ events, so that who looks later sees the same. A state is given only when everyt
 first look. A group is judged as a landing when its events bear our header.
 
 Failure story: :func:`commits_of` is one look, and brokers that do not answer are an error of it. :class:`CommitWatch`
-goes on: a topic that is not there yet and brokers that went away are told as ``trouble``, the last states are kept, and
-it tries again.
+goes on: a topic that is not there yet and brokers that went away are reported as ``trouble``, the last states are kept,
+and it tries again.
 """
 
 from __future__ import annotations
@@ -161,12 +161,12 @@ class CommitWatch:
         self._interval = interval
         self._watch: ControlWatch | None = None
         self._fold = _Fold(place)
-        self._told = float("-inf")
+        self._reported = float("-inf")
         self._away: tuple[float, str] | None = None
         self._caught_up = False
 
     def look(self) -> Commits | None:
-        """How the groups stand after the interval; ``None`` if no cycle began or ended since it was told a moment ago.
+        """How the groups stand after the interval; ``None`` if no cycle began or ended since a moment ago.
 
         :raises LakecommitError: what trying again cannot mend
         """
@@ -193,9 +193,9 @@ class CommitWatch:
             self._away = None
         news = changed or batch.caught_up is not self._caught_up
         self._caught_up = batch.caught_up
-        if not news and now - self._told < TICK_SECONDS:
+        if not news and now - self._reported < TICK_SECONDS:
             return None
-        self._told = now
+        self._reported = now
         groups = self._fold.groups() if batch.caught_up else None
         return Commits(groups=groups, trouble=None if self._away is None else self._away[1])
 
