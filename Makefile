@@ -3,27 +3,32 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup preflight demo up down lint format types docs test test-all bench jars constraints clean
+.PHONY: help setup preflight demo up down lint format types docs test test-unit test-all bench jars jar-checksums constraints audit licences dist clean
 
 VENV  := .venv
 BIN   := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# Arguments for pytest: make test PYTEST="-k ledger -x"
+# Arguments for pytest: make test PYTEST="-k ledger -x"; with -n 0 in one process, in the order of the files.
 PYTEST ?=
+# So many processes share the tests of `make test`. They wait more than they compute: two for each core.
+WORKERS ?= 4
+SHARED := -n $(WORKERS)
+# The tests' own byte code is kept, whatever the environment says: each process would rewrite all their asserts anew.
+PYTHON_TEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 
 help: ## what can be asked for
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## .venv with the project and its tools installed
 
-$(STAMP): setup.cfg pyproject.toml constraints.txt dev/setup.sh
+$(STAMP): setup.cfg pyproject.toml requirements-dev.txt dev/setup.sh
 	@bash dev/setup.sh $(VENV)
 	@touch $@
 
 preflight: $(STAMP) ## everything this machine must have, checked at once
 	@$(BIN)/python -m dev.preflight
 
-jars: $(STAMP) ## Java jars of the local broker and of the connector's events
+jars: $(STAMP) ## Java jars of the local broker and of the connector's events, each with its listed SHA-256
 	@$(BIN)/python -m dev.jars
 
 demo: preflight ## land real data, kill Spark in mid-window, take the catalog away: one numbered screen
@@ -51,7 +56,10 @@ docs: $(STAMP) ## HTML documentation in docs/_build/html; warnings are errors
 	@echo "docs/_build/html/index.html"
 
 test: preflight jars ## all tests that need no root, PostgreSQL or browser
-	@$(BIN)/python -m pytest --durations=20 -m "not postgres and not ui and not campaign and not airflow_long and not engine and not toxiproxy and not metastore and not rest and not worker" $(PYTEST)
+	@$(PYTHON_TEST) $(SHARED) --durations=20 -m "not postgres and not ui and not campaign and not airflow_long and not engine and not toxiproxy and not metastore and not rest and not worker" $(PYTEST)
+
+test-unit: $(STAMP) ## the tests that need nothing but Python: no broker, no Spark, no Airflow
+	@$(PYTHON_TEST) $(SHARED) tests/unit $(PYTEST)
 
 test-all: preflight jars ## also the tests that need more, then what could not be run and why
 	@$(BIN)/python -m dev.test_all $(PYTEST)
@@ -59,8 +67,20 @@ test-all: preflight jars ## also the tests that need more, then what could not b
 bench: preflight jars ## 2 M orders, checked row by row, beside a plain process
 	@$(BIN)/python -m bench
 
-constraints: $(STAMP) ## write constraints.txt anew from what is installed
-	@bash dev/constraints.sh $(BIN) > constraints.new && mv constraints.new constraints.txt
+constraints: $(STAMP) ## write the locked versions anew; UPGRADE=--upgrade takes the newest
+	@bash dev/constraints.sh $(BIN) $(UPGRADE)
+
+jar-checksums: $(STAMP) ## write dev/jars.sha256 anew, compared with what is published beside each jar
+	@$(BIN)/python -m dev.jar_checksums
+
+audit: $(STAMP) ## known vulnerabilities of the locked versions; fails where the database cannot be asked
+	@$(BIN)/python -m dev.audit $(AUDIT)
+
+licences: $(STAMP) ## the licence of every installed library; fails on an unknown or incompatible one
+	@$(BIN)/python -m dev.licences
+
+dist: $(STAMP) ## wheel and source archive of the last commit in dist/: make dist REPOSITORY=https://…
+	@$(BIN)/python -m dev.dist "$(REPOSITORY)"
 
 clean: ## remove what these targets made in the checkout; what `make up` started is stopped first
 	@if [ -e $(STAMP) ] && [ -e .run ]; then $(BIN)/python -m dev.stack down; fi

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-ANSWER_SECONDS = 30.0
+ANSWER_SECONDS = 240.0
 LOOK_SECONDS = 0.2
 FINISHED = frozenset({"success", "failed"})
 BUSY, TRIES = '"Database error"', 5
@@ -172,6 +172,7 @@ class AirflowClient:
             with urllib.request.urlopen(request, timeout=ANSWER_SECONDS) as answer:
                 told: dict[str, Any] = json.loads(answer.read() or b"{}")
         except urllib.error.HTTPError as error:
-            said = error.read().decode(errors="replace")[:500]
+            with error:
+                said = error.read().decode(errors="replace")[:500]
             raise AirflowAnswerError(f"{verb} {path}: {error.code} {said}") from error
         return told

@@ -22,10 +22,10 @@ from pathlib import Path
 from dev.airflow_client import AirflowClient
 from dev.paths import CHECKOUT
 from dev.processes import ChildError, Children
-from dev.servers.kafka import free_port
+from dev.servers.server import free_port
 
-MIGRATE_SECONDS = 180.0
-READY_SECONDS = 120.0
+MIGRATE_SECONDS = 600.0
+READY_SECONDS = 600.0
 LOOK_SECONDS = 0.2
 ERROR_LENGTH = 500
 USER = "admin"

@@ -3,7 +3,8 @@
 
 Contract: :func:`fetch` returns, per configuration, a directory that holds *all* its jars. A directory appears by one
 rename after a complete resolution and carries a marker with the digest of its ivy.xml and the size of every jar, so an
-interrupted, damaged or outdated fetch is noticed and done again. Several processes may ask at once: a file lock makes
+interrupted, damaged or outdated fetch is noticed and done again. No directory appears whose jars are not those that
+`dev/jars.sha256` lists: an error names the jar. Several processes may ask at once: a file lock makes
 one of them fetch and the others wait. Nothing is asked of the network when the marker holds.
 
 Ivy asks Maven Central; `LAKECOMMIT_IVY_SETTINGS` names an Ivy settings file for places that use a mirror.
@@ -19,11 +20,12 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
+from dev.jar_checksums import problems
 from dev.java import JavaMissingError, java_binary
 from dev.paths import run_dir
 
@@ -45,8 +47,11 @@ class JarsError(RuntimeError):
     """The jars of a configuration could not be brought here."""
 
 
-def fetch(*confs: str) -> dict[str, Path]:
-    """Directory of jars for each of *confs* (:data:`CONFS` when none is named), fetched first where missing."""
+def fetch(*confs: str, check: bool = True) -> dict[str, Path]:
+    """Directory of jars for each of *confs* (:data:`CONFS` when none is named), fetched first where missing.
+
+    :param check: whether what is fetched must be what `dev/jars.sha256` lists
+    """
     wanted = confs or CONFS
     known = [conf for confs in FILES.values() for conf in confs]
     unknown = sorted(set(wanted) - set(known))
@@ -58,7 +63,7 @@ def fetch(*confs: str) -> dict[str, Path]:
         for kind in FILES.values():
             missing = [conf for conf in wanted if conf in kind and not _is_complete(home / conf)]
             if missing:
-                _resolve(home, missing)
+                _resolve(home, missing, check)
     return {conf: home / conf for conf in wanted}
 
 
@@ -94,7 +99,7 @@ def _is_complete(directory: Path) -> bool:
     return bool(marker == {"ivy": _digest(directory.name), "jars": _sizes(directory)})
 
 
-def _resolve(home: Path, confs: list[str]) -> None:
+def _resolve(home: Path, confs: list[str], check: bool) -> None:
     print(f"fetching jars: {', '.join(confs)} (about a minute when nothing is cached)", file=sys.stderr)
     staging = home / f".staging-{os.getpid()}"
     try:
@@ -104,10 +109,20 @@ def _resolve(home: Path, confs: list[str]) -> None:
                 break
             if attempt == ATTEMPTS:
                 raise JarsError(_refusal(confs, output))
+        if check:
+            cache = run_dir() / "ivy"
+            _hold(staging, confs, f"remove the folder {cache}, from which it was taken, and run `make jars`")
         for conf in confs:
             _publish(staging / conf, home / conf)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+
+
+def _hold(home: Path, confs: Iterable[str], remedy: str) -> None:
+    """Refuse folders below *home* with a jar that is not the listed one."""
+    found = sorted({problem for conf in confs for problem in problems(home / conf, remedy)})
+    if found:
+        raise JarsError("\n".join(found))
 
 
 def _ivy(staging: Path, confs: list[str]) -> str | None:
@@ -161,9 +176,11 @@ def _publish(staged: Path, target: Path) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """`python -m dev.jars [CONF…]`: fetch and say where they are."""
+    """`python -m dev.jars [CONF…]`: fetch, read every jar once more and say where they are."""
     try:
         places = fetch(*arguments)
+        for conf, directory in places.items():
+            _hold(directory.parent, [conf], f"remove the folder {directory} and run `make jars`")
     except (JarsError, JavaMissingError) as error:
         print(error, file=sys.stderr)
         return 1

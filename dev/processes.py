@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pwd
 import signal
 import subprocess
 import threading
@@ -72,11 +73,16 @@ def descendants(pid: int, among: Mapping[int, Process]) -> list[Process]:
     return found
 
 
-def kill_all(processes: Iterable[Process]) -> None:
-    """SIGKILL; who is gone already is passed over."""
+def signal_all(processes: Iterable[Process], how: signal.Signals) -> None:
+    """Signal processes in their order; who is gone already is passed over."""
     for process in processes:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(process.pid, signal.SIGKILL)
+            os.kill(process.pid, how)
+
+
+def kill_all(processes: Iterable[Process]) -> None:
+    """SIGKILL."""
+    signal_all(processes, signal.SIGKILL)
 
 
 def tail(path: Path, lines: int = TAIL_LINES) -> str:
@@ -99,9 +105,18 @@ class Children:
         self._lock = threading.Lock()
         self._stopping = False
 
-    def start(self, name: str, command: Sequence[str], *, env: Mapping[str, str], cwd: Path) -> int:
+    def start(
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        cwd: Path,
+        user: pwd.struct_passwd | None = None,
+    ) -> int:
         """Start a child that goes on; what it prints is in `log/NAME.log`.
 
+        :param user: whom it runs as; None for ourselves
         :raises StoppingError: the stop has begun
         """
         with self._lock:
@@ -117,6 +132,9 @@ class Children:
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
+                    user=user.pw_uid if user else None,
+                    group=user.pw_gid if user else None,
+                    extra_groups=[] if user else None,
                 )
             self._popen[child.pid] = child
             self._known[name] = (child.pid, began)
@@ -151,7 +169,10 @@ class Children:
     def pid(self, name: str) -> int | None:
         """Process id of a child that lives, whoever started it."""
         known = self._known.get(name)
-        return known[0] if known and self._is(known, living()) else None
+        if known is None:
+            return None
+        alive = self._popen[known[0]].poll() is None if known[0] in self._popen else self._is(known, living())
+        return known[0] if alive else None
 
     def family(self, name: str) -> list[Process]:
         """A child and everything it started that lives."""
@@ -168,15 +189,16 @@ class Children:
         """Whether :meth:`stop` has been called."""
         return self._stopping
 
-    def stop(self, grace: float = 0.0) -> None:
-        """End all families: SIGTERM to the children, and SIGKILL for what is left after *grace* seconds.
+    def stop(self, grace: float = 0.0, how: signal.Signals = signal.SIGTERM) -> None:
+        """End all families: SIGTERM, or what *how* says, to the children, and SIGKILL for what is left after *grace*
+        seconds.
 
         :raises ChildError: something cannot be ended
         """
         with self._lock:
             self._stopping = True
         if grace:
-            self._terminate(grace)
+            self._terminate(grace, how)
         # Killed until none is left: a family may grow while its members are counted.
         if not self._until_gone(GONE_SECONDS, kill_all):
             raise ChildError(f"processes {', '.join(str(p.pid) for p in self._left())} do not end, even by SIGKILL")
@@ -188,8 +210,8 @@ class Children:
 
     # -- how ----------------------------------------------------------------------------------------------------------
 
-    def _terminate(self, grace: float) -> None:
-        """SIGTERM: to the children, whose business it is to end their own; where a child is gone, to its family."""
+    def _terminate(self, grace: float, how: signal.Signals) -> None:
+        """To the children, whose business it is to end their own; where a child is gone, to its family."""
         told: set[int] = set()
 
         def tell(left: list[Process]) -> None:
@@ -198,7 +220,7 @@ class Children:
             orphans = {p.pid for p in left if not heads & {p.pid, _session(p.pid)}}
             for pid in (heads | orphans) - told:
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGTERM)
+                    os.kill(pid, how)
                 told.add(pid)
 
         self._until_gone(grace, tell)

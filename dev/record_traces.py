@@ -14,15 +14,12 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-import os
-import signal
 import sqlite3
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -306,7 +303,7 @@ def paused_in_an_outage(s: Scene) -> None:
 def half_silent(s: Scene) -> None:
     s.begin()
     other = 1 - s.leader()
-    with frozen(s.workers[other]):
+    with s.workers[other].frozen():
         s.mark("half silent")
         s.cycles(8)
     s.mark("all back")
@@ -317,7 +314,7 @@ def late_answers(s: Scene) -> None:
     s.begin()
     other = 1 - s.leader()
     for _ in range(4):
-        with frozen(s.workers[other]):
+        with s.workers[other].frozen():
             s.mark("one worker late")
             time.sleep(INTERVAL + ANSWER_TIMEOUT / 2)
         s.mark("it goes on")
@@ -327,7 +324,7 @@ def late_answers(s: Scene) -> None:
 
 def silent_coordinator(s: Scene) -> None:
     s.begin()
-    with frozen(s.workers[s.leader()]):
+    with s.workers[s.leader()].frozen():
         s.mark("coordinator frozen")
         s.cycles(7)
     s.mark("it goes on")
@@ -337,7 +334,7 @@ def silent_coordinator(s: Scene) -> None:
 def zombie_coordinator(s: Scene) -> None:
     """Another one takes over, in vain: the frozen one still has the control topic. Then it wakes up."""
     s.begin(**{"consumer.override.session.timeout.ms": "8000"})
-    with frozen(s.workers[s.leader()]):
+    with s.workers[s.leader()].frozen():
         s.mark("coordinator frozen")
         s.cycles(12)
     s.mark("it goes on")
@@ -394,16 +391,6 @@ SCENES: dict[str, Callable[[Scene], None]] = {
         shrunk_topic,
     )
 }
-
-
-@contextmanager
-def frozen(worker: ConnectWorker) -> Iterator[None]:
-    """The worker stands still in the block."""
-    os.kill(worker.pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(worker.pid, signal.SIGCONT)
 
 
 def main(folder: Path, names: list[str]) -> None:

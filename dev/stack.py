@@ -29,7 +29,8 @@ from dev.interruptible import leave, run
 from dev.paths import CHECKOUT, run_dir
 from dev.processes import Children, StoppingError
 from dev.servers.connect import ConnectServer, ConnectServerError
-from dev.servers.kafka import Broker, listens
+from dev.servers.kafka import Broker
+from dev.servers.server import listens
 
 JARS_SECONDS = 900.0
 DAG_SECONDS = 90.0

@@ -36,6 +36,7 @@ pytest_plugins = (
     "tests.fixtures.postgres",
     "tests.fixtures.airflow",
     "tests.fixtures.world",
+    "tests.fixtures.sharing",
 )
 
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Input and output: source topics, the control topic, tables, Spark; and the conversion of their libraries' values."""
+"""What knows Airflow's connections: brokers, catalogs and engines by connection id, spark-submit, Kafka Connect."""

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A real Kafka Connect worker with the Iceberg sink, as a child process: what many people land topics with today.
 
-Contract: :meth:`ConnectWorker.start` returns when its REST interface answers, on 127.0.0.1 only;
-:meth:`ConnectWorker.stop` and :meth:`ConnectWorker.kill` return when its process is gone. One worker in distributed
-mode; its three topics are its own. :func:`iceberg_sink` is the configuration of a sink that writes JSON values into one
-table of a catalog that pyiceberg shares.
+Contract: that of :class:`~dev.servers.server.Server`; its log's lines begin with milliseconds of the epoch. One worker
+in distributed mode; its three topics are its own. :func:`iceberg_sink` is the configuration of a sink that writes JSON
+values into one table of a catalog that pyiceberg shares.
 
 Failure story: a worker that ends early, and a connector or task that fails, are a :class:`WorkerError` with what the
 worker says of it.
@@ -13,26 +12,21 @@ worker says of it.
 from __future__ import annotations
 
 import json
-import os
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 from uuid import uuid4
 
 from dev.jars import classpath, fetch
 from dev.java import java_binary
-from dev.processes import ChildError, Children, tail
-from dev.servers.kafka import free_port
+from dev.processes import ChildError, tail
+from dev.servers.server import Server, ServerError
 
 __all__ = ["ConnectWorker", "WorkerError", "iceberg_sink"]
 
-NAME = "worker"
-START_SECONDS = 240.0
-STOP_GRACE = 20.0
 LOOK_SECONDS = 0.2
 ASK_SECONDS = 10.0
 BUSY = frozenset({404, 409, 500, 503})
@@ -48,17 +42,22 @@ appender.console.layout.pattern = %d{UNIX_MILLIS} %p %X{connector.context}%c{1}:
 """
 
 
-class WorkerError(RuntimeError):
+class WorkerError(ServerError):
     """The worker, a connector or a task of it has failed."""
 
 
-class ConnectWorker:
+class ConnectWorker(Server):
     """One worker, its directory and its process.
 
     :param flush: seconds after which an idle task is called: the sink reads its control topic only then
     :param heap: limit of the Java heap
     :param properties: worker settings that win over the ones here
     """
+
+    name = "worker"
+    what = "Kafka Connect worker"
+    error = WorkerError
+    start_seconds = 240.0
 
     def __init__(
         self,
@@ -69,69 +68,30 @@ class ConnectWorker:
         heap: str = "3g",
         properties: Mapping[str, str] | None = None,
     ) -> None:
-        directory.mkdir(parents=True, exist_ok=True)
-        self.directory = directory
+        super().__init__(directory)
         self._bootstrap = bootstrap
         self._flush = flush
         self._heap = heap
         self._properties = dict(properties or {})
-        self._port = free_port()
         self._group = f"connect-{uuid4().hex[:8]}"
-        self._children = Children(directory)
 
-    # -- life ---------------------------------------------------------------------------------------------------------
-
-    def start(self) -> Self:
-        """Start, and wait until the worker answers."""
+    def command(self) -> list[str]:
         settings = {**self._settings(), **self._properties}
         config, logging = self.directory / "worker.properties", self.directory / "log4j2.properties"
         config.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         logging.write_text(LOGGING)
         command = [java_binary(), f"-Xmx{self._heap}", f"-Dlog4j2.configurationFile={logging}"]
-        command += ["-cp", classpath("worker"), "org.apache.kafka.connect.cli.ConnectDistributed", str(config)]
-        self._children.start(NAME, command, env=os.environ, cwd=self.directory)
-        try:
-            self.wait_for(lambda: self.ask("GET", "/connectors") is not None, START_SECONDS)
-        except WorkerError:
-            self.kill()
-            raise
-        return self
+        return [*command, "-cp", classpath("worker"), "org.apache.kafka.connect.cli.ConnectDistributed", str(config)]
 
-    def stop(self) -> None:
-        """Shut down by SIGTERM; by force after a while."""
-        self._children.stop(STOP_GRACE)
-
-    def kill(self) -> None:
-        """SIGKILL."""
-        self._children.stop()
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
+    def answers(self) -> bool:
+        return self.ask("GET", "/connectors") is not None
 
     # -- connectors ---------------------------------------------------------------------------------------------------
 
     @property
     def url(self) -> str:
         """Of the REST interface."""
-        return f"http://127.0.0.1:{self._port}"
-
-    @property
-    def log(self) -> Path:
-        """What the worker prints; each line begins with milliseconds of the epoch."""
-        return self._children.log(NAME)
-
-    @property
-    def pid(self) -> int:
-        """Of the worker's process."""
-        found = self._children.pid(NAME)
-        if found is None:
-            raise WorkerError("the worker is not running")
-        return found
+        return f"http://127.0.0.1:{self.port}"
 
     @property
     def group(self) -> dict[str, str]:
@@ -142,7 +102,7 @@ class ConnectWorker:
     def create(self, name: str, config: Mapping[str, str]) -> None:
         """Hand a connector to the worker."""
         body = {"name": name, "config": dict(config)}
-        self.wait_for(lambda: self.ask("POST", "/connectors", body) is not None, START_SECONDS)
+        self.wait_for(lambda: self.ask("POST", "/connectors", body) is not None, self.start_seconds)
 
     def check(self, name: str) -> None:
         """:raises WorkerError: the worker has ended, or the connector or one of its tasks has failed"""
@@ -181,7 +141,7 @@ class ConnectWorker:
 
     def _check_alive(self) -> None:
         try:
-            self._children.expect_alive(NAME)
+            self._children.expect_alive(self.name)
         except ChildError as e:
             raise WorkerError(str(e)) from e
 

@@ -19,27 +19,22 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import time
 from pathlib import Path
-from typing import Self
 from xml.sax.saxutils import escape
 
 from dev.jars import JarsError, fetch
 from dev.java import JavaMissingError, java_binary
 from dev.paths import run_dir
-from dev.servers.kafka import free_port, listens
+from dev.servers.server import Server, ServerError
 
 SETUP_SECONDS = 300
-START_SECONDS = 120.0
-STOP_SECONDS = 20.0
-LOOK_SECONDS = 0.1
 SERVER = "org.apache.hadoop.hive.metastore.HiveMetaStore"
 SCHEMA_TOOL = "org.apache.hadoop.hive.metastore.tools.MetastoreSchemaTool"
 OPENED = ("java.lang", "java.net", "java.util", "java.util.concurrent")
 """Packages of the JDK that it looks into."""
 
 
-class MetastoreError(RuntimeError):
+class MetastoreError(ServerError):
     """The metastore could not be brought here, or does not start."""
 
 
@@ -97,17 +92,18 @@ def _make_database(home: Path) -> None:
     shutil.rmtree(folder)
 
 
-class Metastore:
-    """One metastore, its folder and its process. Usable as a context manager."""
+class Metastore(Server):
+    """One metastore, its folder and its process."""
 
-    def __init__(self, folder: Path, *, lock_seconds: int = 300) -> None:
+    name = "metastore"
+    what = "metastore"
+    error = MetastoreError
+
+    def __init__(self, directory: Path, *, lock_seconds: int = 300) -> None:
+        super().__init__(directory)
         self._release, database = ready()
-        self._folder = folder
-        _configure(folder, lock_seconds=lock_seconds)
-        shutil.copytree(database, folder / "database")
-        self.port = free_port()
-        self.log = folder / "metastore.log"
-        self._process: subprocess.Popen[bytes] | None = None
+        _configure(self.directory, lock_seconds=lock_seconds)
+        shutil.copytree(database, self.directory / "database")
 
     @property
     def properties(self) -> dict[str, str]:
@@ -115,47 +111,14 @@ class Metastore:
         return {
             "type": "hive",
             "uri": f"thrift://127.0.0.1:{self.port}",
-            "warehouse": f"file://{self._folder / 'warehouse'}",
+            "warehouse": f"file://{self.directory / 'warehouse'}",
         }
 
-    def start(self) -> Self:
-        """Start, and wait until it takes connections."""
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [*_java(self._folder, self._release), SERVER, "-p", str(self.port)],
-                cwd=self._folder,
-                env=_environment(self._release),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        deadline = time.monotonic() + START_SECONDS
-        while not listens(self.port):
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                tail = "\n".join(self.log.read_text(errors="replace").splitlines()[-20:])
-                self.stop()
-                raise MetastoreError(f"the metastore does not come up on port {self.port}; {self.log}:\n{tail}")
-            time.sleep(LOOK_SECONDS)
-        return self
+    def command(self) -> list[str]:
+        return [*_java(self.directory, self._release), SERVER, "-p", str(self.port)]
 
-    def stop(self) -> None:
-        """End it."""
-        process, self._process = self._process, None
-        if process is None:
-            return
-        process.terminate()
-        try:
-            process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
+    def environment(self) -> dict[str, str]:
+        return _environment(self._release)
 
 
 def _configure(folder: Path, *, lock_seconds: int) -> None:

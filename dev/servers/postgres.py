@@ -1,15 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A private PostgreSQL server in a folder, from whatever PostgreSQL this machine has, to be stopped, killed and frozen.
 
-Contract: :meth:`Postgres.start` returns when the server takes connections, on 127.0.0.1 only and without a password;
-:meth:`Postgres.stop` and :meth:`Postgres.crash` when its processes are gone. The port is chosen at the first start and
-kept, so that clients find the server again. What was committed survives all of them: it is in the folder, which must
-lie where the server's user may go.
+Contract: that of :class:`~dev.servers.server.Server`, on 127.0.0.1 only and without a password. What was committed
+survives stop and kill: it is in the folder, which must lie where the server's user may go.
 
 PostgreSQL refuses to run as root; then it runs as the user `postgres`, or `nobody`, to whom the folder is given.
 
-Failure story: no programs, no such user, a server that ends while starting or does not answer in time:
-:class:`PostgresError` with the end of its log.
+Failure story: no programs, no such user: :class:`PostgresError`.
 """
 
 from __future__ import annotations
@@ -19,13 +16,11 @@ import pwd
 import shutil
 import signal
 import subprocess
-import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self
 
-from dev.servers.kafka import free_port
+from dev.servers.server import Server, ServerError
 
 PLACES = (
     "/usr/lib/postgresql/*/bin",
@@ -37,14 +32,11 @@ PLACES = (
 """Where packages put the server, which is rarely on the search path."""
 REMEDY = "install PostgreSQL (Debian or Ubuntu: apt-get install postgresql; macOS: brew install postgresql)"
 USER = "lakecommit"
-START_SECONDS = 60.0
-STOP_SECONDS = 30.0
-LOOK_SECONDS = 0.05
 # Nothing here has to outlive a power failure.
 SETTINGS = {"listen_addresses": "127.0.0.1", "unix_socket_directories": "", "fsync": "off", "shared_buffers": "16MB"}
 
 
-class PostgresError(RuntimeError):
+class PostgresError(ServerError):
     """The private server could not be started, or does not end."""
 
 
@@ -56,56 +48,42 @@ def programs() -> Path | None:
     return next((p for p in found if (p / "initdb").exists() and (p / "postgres").exists()), None)
 
 
-class Postgres:
-    """One server, its folder and its processes. Usable as a context manager."""
+class Postgres(Server):
+    """One server, its folder and its processes."""
+
+    name = "postgres"
+    what = "PostgreSQL"
+    error = PostgresError
+    start_seconds = 60.0
+    stop_seconds = 30.0
+    stop_signal = signal.SIGINT
+    """Open transactions are rolled back, clients are thrown out."""
 
     def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
         found = programs()
         if found is None:
             raise PostgresError(f"no PostgreSQL server on the search path or in {', '.join(PLACES)}: {REMEDY}")
         self._programs = found
-        self._directory = directory
-        self._data = directory / "data"
-        self._user = _server_user()
-        self._server: subprocess.Popen[bytes] | None = None
-        self.log = directory / "postgres.log"
-        self.port = free_port()
+        self.user = _server_user()
 
     def uri(self, port: int | None = None) -> str:
         """For SQLAlchemy; through another *port* where something stands between."""
         return f"postgresql+psycopg2://{USER}@127.0.0.1:{port or self.port}/postgres"
 
-    def start(self) -> Self:
-        """Start, unless it runs."""
-        if self._server is not None and self._server.poll() is None:
-            return self
-        if not self._data.exists():
-            self._initialise()
-        command = [str(self._programs / "postgres"), "-D", str(self._data), "-p", str(self.port)]
-        for name, value in SETTINGS.items():
-            command += ["-c", f"{name}={value}"]
-        with self.log.open("ab") as log:
-            self._server = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, **self._as_user()
-            )
-        self._await_answer(self._server)
-        return self
+    def command(self) -> list[str]:
+        data = self.directory / "data"
+        if not data.exists():
+            self._initialise(data)
+        command = [str(self._programs / "postgres"), "-D", str(data), "-p", str(self.port)]
+        return [*command, *(word for name, value in SETTINGS.items() for word in ("-c", f"{name}={value}"))]
 
-    def stop(self) -> None:
-        """Shut down; open transactions are rolled back, clients are thrown out."""
-        self._end(signal.SIGINT)
+    def environment(self) -> dict[str, str]:
+        return {**os.environ, "HOME": str(self.directory)}
 
-    def crash(self) -> None:
-        """End at once, without a checkpoint, as in a crash: the next start recovers."""
-        self._end(signal.SIGQUIT)
-
-    def freeze(self) -> None:
-        """Stand still, all processes: connections are taken by the system, and nobody answers."""
-        self._signal_all(signal.SIGSTOP)
-
-    def thaw(self) -> None:
-        """Go on after :meth:`freeze`."""
-        self._signal_all(signal.SIGCONT)
+    def answers(self) -> bool:
+        ready = [str(self._programs / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port)]
+        return subprocess.run(ready, check=False).returncode == 0
 
     @contextmanager
     def read_only(self) -> Iterator[None]:
@@ -115,13 +93,6 @@ class Postgres:
             yield
         finally:
             self._let_write(allowed=True)
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(self, *_: object) -> None:
-        self.thaw()
-        self.stop()
 
     # -- how ----------------------------------------------------------------------------------------------------------
 
@@ -136,55 +107,23 @@ class Postgres:
         if done.returncode:
             raise PostgresError(f"`{statement}` was refused: {done.stderr}")
 
-    def _initialise(self) -> None:
-        self._directory.mkdir(parents=True, exist_ok=True)
-        if self._user is not None:
-            os.chown(self._directory, self._user.pw_uid, self._user.pw_gid)
-        command = [str(self._programs / "initdb"), "-D", str(self._data), "-U", USER, "-A", "trust", "-E", "UTF8"]
+    def _initialise(self, data: Path) -> None:
+        if self.user is not None:
+            os.chown(self.directory, self.user.pw_uid, self.user.pw_gid)
+        command = [str(self._programs / "initdb"), "-D", str(data), "-U", USER, "-A", "trust", "-E", "UTF8"]
         done = subprocess.run(
-            [*command, "--no-sync", "--locale=C"], capture_output=True, text=True, check=False, **self._as_user()
+            [*command, "--no-sync", "--locale=C"],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=self.directory,
+            env=self.environment(),
+            user=self.user.pw_uid if self.user else None,
+            group=self.user.pw_gid if self.user else None,
+            extra_groups=[] if self.user else None,
         )
         if done.returncode:
             raise PostgresError(f"`{' '.join(command)}` ended with {done.returncode}:\n{done.stdout}{done.stderr}")
-
-    def _as_user(self) -> dict[str, Any]:
-        if self._user is None:
-            return {"cwd": self._directory}
-        who = {"user": self._user.pw_uid, "group": self._user.pw_gid, "extra_groups": []}
-        return {**who, "cwd": self._directory, "env": {**os.environ, "HOME": str(self._directory)}}
-
-    def _await_answer(self, server: subprocess.Popen[bytes]) -> None:
-        ready = [str(self._programs / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port)]
-        deadline = time.monotonic() + START_SECONDS
-        while subprocess.run(ready, check=False).returncode:
-            if server.poll() is not None or time.monotonic() > deadline:
-                raise PostgresError(f"PostgreSQL does not come up on port {self.port}; {self.log}:\n{self._tail()}")
-            time.sleep(LOOK_SECONDS)
-
-    def _end(self, how: signal.Signals) -> None:
-        server, self._server = self._server, None
-        if server is None or server.poll() is not None:
-            return
-        server.send_signal(how)
-        try:
-            server.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            os.killpg(server.pid, signal.SIGKILL)
-            server.wait()
-            raise PostgresError(
-                f"PostgreSQL did not end by {how.name} in {STOP_SECONDS:.0f} s:\n{self._tail()}"
-            ) from None
-
-    def _signal_all(self, how: signal.Signals) -> None:
-        if self._server is not None and self._server.poll() is None:
-            # The server itself first: then it starts no more of the others.
-            self._server.send_signal(how)
-            for pid in _children(self._server.pid):
-                with suppress(ProcessLookupError):  # it has ended since
-                    os.kill(pid, how)
-
-    def _tail(self) -> str:
-        return "\n".join(self.log.read_text(errors="replace").splitlines()[-20:])
 
 
 def _server_user() -> pwd.struct_passwd | None:
@@ -197,13 +136,6 @@ def _server_user() -> pwd.struct_passwd | None:
         except KeyError:
             continue
     raise PostgresError("PostgreSQL does not run as root, and there is no user `postgres` or `nobody` to run it as")
-
-
-def _children(leader: int) -> Iterable[int]:
-    """The other processes of a server: its backends make process groups of their own, and stay its children."""
-    told = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
-    pairs = [tuple(map(int, line.split())) for line in told.splitlines()]
-    return [pid for pid, parent in pairs if parent == leader]
 
 
 def _version(folder: Path) -> tuple[int, ...]:

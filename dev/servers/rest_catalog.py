@@ -12,32 +12,24 @@ the end of its log.
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Self
 
 from dev.jars import JarsError, fetch
 from dev.java import JavaMissingError, java_binary
 from dev.paths import run_dir
-from dev.servers.kafka import free_port
+from dev.servers.server import Server, ServerError
 
-START_SECONDS = 120.0
-STOP_SECONDS = 20.0
 ANSWER_SECONDS = 5.0
-LOOK_SECONDS = 0.1
 FLAGS = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 SERVER = "org.apache.iceberg.rest.RESTCatalogServer"
 REMEDY = f"remove {run_dir() / 'jars' / 'rest'} and look at what `python -m dev.servers.rest_catalog` says"
 
 
-class RestCatalogError(RuntimeError):
+class RestCatalogError(ServerError):
     """The server could not be brought here, or does not start."""
 
 
@@ -53,26 +45,27 @@ def ready() -> Path:
         raise RestCatalogError(str(error)) from None
 
 
-class RestCatalogServer:
-    """One server, its folder and its process. Usable as a context manager.
+class RestCatalogServer(Server):
+    """One server, its folder and its process.
 
     :param settings: further properties of the catalog behind it
     """
 
-    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
+    name = "rest-catalog"
+    what = f"REST catalog ({REMEDY})"
+    error = RestCatalogError
+
+    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
+        super().__init__(directory)
         self._jars = ready()
-        self._folder = folder
-        self.port = free_port()
-        self.log = folder / "rest-catalog.log"
         self._settings = {
             "rest.port": str(self.port),
             "catalog.name": "behind",
             # SQLite's own patience with other writers, in milliseconds.
-            "uri": f"jdbc:sqlite:{folder / 'catalog.db'}?busy_timeout=30000",
-            "warehouse": f"file://{folder / 'warehouse'}",
+            "uri": f"jdbc:sqlite:{self.directory / 'catalog.db'}?busy_timeout=30000",
+            "warehouse": f"file://{self.directory / 'warehouse'}",
             **(settings or {}),
         }
-        self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def properties(self) -> dict[str, str]:
@@ -83,66 +76,14 @@ class RestCatalogServer:
         """The same through another port, where something stands between."""
         return {"type": "rest", "uri": f"http://127.0.0.1:{port}"}
 
-    def start(self) -> Self:
-        """Start, unless it runs, and wait until it answers."""
-        if self._process is not None and self._process.poll() is None:
-            return self
-        (self._folder / "warehouse").mkdir(parents=True, exist_ok=True)
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [java_binary(), *FLAGS, "-cp", f"{self._jars}/*", SERVER],
-                cwd=self._folder,
-                env={**os.environ, **{_variable(name): value for name, value in self._settings.items()}},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        deadline = time.monotonic() + START_SECONDS
-        while not self._answers():
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                tail = "\n".join(self.log.read_text(errors="replace").splitlines()[-20:])
-                self.kill()
-                raise RestCatalogError(
-                    f"the REST catalog does not come up on port {self.port} ({REMEDY}); {self.log}:\n{tail}"
-                )
-            time.sleep(LOOK_SECONDS)
-        return self
+    def command(self) -> list[str]:
+        (self.directory / "warehouse").mkdir(exist_ok=True)
+        return [java_binary(), *FLAGS, "-cp", f"{self._jars}/*", SERVER]
 
-    def stop(self) -> None:
-        """End it."""
-        process = self._process
-        if process is None:
-            return
-        process.terminate()
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(STOP_SECONDS)
-        self.kill()
+    def environment(self) -> dict[str, str]:
+        return {**os.environ, **{_variable(name): value for name, value in self._settings.items()}}
 
-    def kill(self) -> None:
-        """End it at once, as by a crash."""
-        process, self._process = self._process, None
-        if process is not None:
-            process.kill()
-            process.wait()
-
-    @contextmanager
-    def frozen(self) -> Iterator[None]:
-        """It stands still: connections are taken by the system, and nobody answers until the end of the block."""
-        assert self._process is not None
-        os.kill(self._process.pid, signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            os.kill(self._process.pid, signal.SIGCONT)
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def _answers(self) -> bool:
+    def answers(self) -> bool:
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/v1/config", timeout=ANSWER_SECONDS):
                 return True

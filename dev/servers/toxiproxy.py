@@ -17,26 +17,24 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from dev.paths import run_dir
-from dev.servers.kafka import free_port
+from dev.servers.server import Server, ServerError, free_port
 
 MODULE = "github.com/Shopify/toxiproxy/v2/cmd/server"
 VERSION = "v2.5.0"
 BUILD_SECONDS = 900
-START_SECONDS = 30.0
-LOOK_SECONDS = 0.05
+ANSWER_SECONDS = 30.0
 
 
-class ToxiproxyError(RuntimeError):
+class ToxiproxyError(ServerError):
     """The proxy could not be built or does not answer."""
 
 
@@ -74,42 +72,23 @@ def _build(home: Path, program: Path) -> None:
     (staging / "server").rename(program)
 
 
-class Toxiproxy:
-    """One process with any number of proxies. Usable as a context manager."""
+class Toxiproxy(Server):
+    """One process with any number of proxies, which end with it."""
 
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self._port = free_port()
-        self.log = folder / "toxiproxy.log"
-        with self.log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [str(ready()), "-host", "127.0.0.1", "-port", str(self._port)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+    name = "toxiproxy"
+    what = "Toxiproxy"
+    error = ToxiproxyError
+    start_seconds = 30.0
 
-    def __enter__(self) -> Self:
-        deadline = time.monotonic() + START_SECONDS
-        while True:
-            try:
-                self.ask("GET", "/version")
-            except ToxiproxyError:
-                if self._process.poll() is not None or time.monotonic() > deadline:
-                    self.close()
-                    raise
-                time.sleep(LOOK_SECONDS)
-            else:
-                return self
+    def command(self) -> list[str]:
+        return [str(ready()), "-host", "127.0.0.1", "-port", str(self.port)]
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """End it, and with it every connection through it."""
-        self._process.terminate()
-        self._process.wait()
+    def answers(self) -> bool:
+        try:
+            self.ask("GET", "/version")
+        except ToxiproxyError:
+            return False
+        return True
 
     def before(self, port: int, listen: int | None = None) -> Proxy:
         """A proxy before a port of 127.0.0.1, at a port of its own unless one is given."""
@@ -124,13 +103,13 @@ class Toxiproxy:
         :raises ToxiproxyError: refused, or not there
         """
         request = urllib.request.Request(
-            f"http://127.0.0.1:{self._port}{path}",
+            f"http://127.0.0.1:{self.port}{path}",
             method=method,
             data=None if body is None else json.dumps(body).encode(),
             headers={"User-Agent": "lakecommit", "Content-Type": "application/json"},
         )
         try:
-            with urllib.request.urlopen(request, timeout=START_SECONDS):
+            with urllib.request.urlopen(request, timeout=ANSWER_SECONDS):
                 pass
         except urllib.error.HTTPError as error:
             told = error.read().decode(errors="replace")

@@ -28,7 +28,7 @@ from tests.support.gate import Gate
 __all__ = ["Asked", "Ended", "attempt", "begin"]
 
 TASK = "land"
-SECONDS = 120.0
+SECONDS = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,8 +21,22 @@ from tests.support.airflow_dags import CREATE, Lake, bundles, connections, write
 
 __all__ = ["RUN_SECONDS", "Live", "live_airflow", "orders", "until", "until_its_job_is_gone"]
 
-RUN_SECONDS = 240.0
+RUN_SECONDS = 600.0
 LOOK_SECONDS = 0.2
+PATIENT = {
+    "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "240",
+    "AIRFLOW__WORKERS__MAX_FAILED_HEARTBEATS": "100",
+    "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "240",
+    "AIRFLOW__DAG_PROCESSOR__DAG_FILE_PROCESSOR_TIMEOUT": "300",
+}
+"""By default Airflow fails a task whose first words to the API server are not answered within seconds."""
+PATIENT_PLUGIN = """
+from airflow.sdk.execution_time.supervisor import WatchedSubprocess
+
+number, _, force = WatchedSubprocess.kill.__defaults__
+WatchedSubprocess.kill.__defaults__ = number, 240.0, force
+"""
+"""A task that is told to stop is killed when it has not ended within five seconds, which Airflow lets nobody set."""
 STAND_IN = "stand_in"
 """Connection whose spark-submit is :mod:`tests.airflow.stand_in`."""
 
@@ -36,10 +50,13 @@ class Live:
     folder: Path
     lake: Lake
 
-    def declare(self, name: str, topic: str, **fields: Any) -> None:
-        """A DAG with a landing, and the DAG that follows its asset; returns when both are known."""
+    def declare(self, name: str, topic: str, *, options: dict[str, Any] | None = None, **fields: Any) -> None:
+        """A DAG with a landing, and the DAG that follows its asset; returns when both are known.
+
+        :param options: of the task group
+        """
         landing = {"name": name, "topics": topic, "table": f"shop.{name}", "create": CREATE, **fields}
-        write_dag(self.folder, name, landing)
+        write_dag(self.folder, name, landing, **(options or {}))
         self.client.await_dag(name, RUN_SECONDS)
         self.client.await_dag(f"{name}_downstream", RUN_SECONDS)
 
@@ -110,11 +127,15 @@ def live_airflow(home: Path, bootstrap: str, parts: tuple[str, ...] = PARTS) -> 
         "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "1",
         "AIRFLOW__LAKECOMMIT__CONTROL_TOPIC": unique("control"),
         "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
+        **PATIENT,
         "AIRFLOW__CORE__PARALLELISM": "8",
         "PATH": stand_in.install(home / "bin"),
         "PYTHONPATH": str(CHECKOUT),
         FOLDER: str(home / "faults"),
     }
+    plugins = home / "airflow" / "plugins"
+    plugins.mkdir(parents=True)
+    (plugins / "patient.py").write_text(PATIENT_PLUGIN)
     known = connections(bootstrap, lake)
     children = Children(home)
     airflow = Airflow(

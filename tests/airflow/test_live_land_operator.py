@@ -14,7 +14,7 @@ import pytest
 from tests.airflow.live import RUN_SECONDS, STAND_IN, Live, orders, until
 from tests.support.airflow_dags import CREATE
 
-pytestmark = [pytest.mark.airflow, pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.airflow, pytest.mark.integration]
 
 Produce = Callable[..., list[tuple[int, int]]]
 

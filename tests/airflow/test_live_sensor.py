@@ -11,7 +11,7 @@ from dev.airflow_stack import WITH_TRIGGERER
 from tests.airflow.live import RUN_SECONDS, Live, live_airflow, until
 from tests.support.coordinator import Coordinator, write_guard
 
-pytestmark = [pytest.mark.airflow, pytest.mark.airflow_long, pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.airflow, pytest.mark.airflow_long, pytest.mark.integration]
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ import pytest
 from tests.airflow.faults import Faults
 from tests.airflow.live import Live, orders, until, until_its_job_is_gone
 
-pytestmark = [pytest.mark.airflow, pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.airflow, pytest.mark.integration]
 
 Produce = Callable[..., list[tuple[int, int]]]
 Make = Callable[..., str]

@@ -18,7 +18,6 @@ pytestmark = [
     pytest.mark.airflow,
     pytest.mark.integration,
     pytest.mark.airflow_long,
-    pytest.mark.timeout(900),
 ]
 
 Produce = Callable[..., list[tuple[int, int]]]

@@ -42,7 +42,6 @@ def test_the_first_window_is_cut_by_the_bytes_of_its_records(
 
 
 @pytest.mark.campaign
-@pytest.mark.timeout(1200)
 @pytest.mark.parametrize(
     ("shape", "megabytes", "least"),
     # Sixty records are too few for a look at their sizes, so they are one slice.

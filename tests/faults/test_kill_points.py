@@ -34,7 +34,6 @@ def _first_run(world: World) -> None:
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.timeout(600)
 def test_a_death_at_any_durable_step_loses_and_doubles_nothing(
     make_world: Make, produce: Callable[..., object], when: str
 ) -> None:
@@ -58,7 +57,6 @@ def test_a_death_at_any_durable_step_loses_and_doubles_nothing(
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.timeout(600)
 def test_the_killed_run_itself_goes_on_when_it_is_retried(
     make_world: Make, produce: Callable[..., object], when: str
 ) -> None:

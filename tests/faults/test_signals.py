@@ -17,7 +17,7 @@ from tests.fixtures.kafka import Sender, create_topic
 from tests.support.cli import LAND_SECONDS, Answer, Running, orders, run, write_spec
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.faults, pytest.mark.campaign, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.faults, pytest.mark.campaign]
 
 NAMES = ("north", "south", "west")
 ORDERS, SLICE = 10_000, 250

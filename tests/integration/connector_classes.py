@@ -55,7 +55,7 @@ def connector_classes(jars: Path) -> Iterator[ConnectorClasses]:
     finally:
         gateway.shutdown()
         process.stdin.close()
-        process.wait(timeout=240)
+        process.wait(timeout=600)
 
 
 class ConnectorClasses:

@@ -18,7 +18,7 @@ from tests.support.world import World, records
 
 pytestmark = pytest.mark.integration
 
-PATIENCE = 240.0
+PATIENCE = 600.0
 
 
 def watch(world: World) -> BacklogWatch:

@@ -21,7 +21,7 @@ from airflow_provider_lakecommit.wire.events import (
     TableReference,
     encode,
 )
-from dev.servers.kafka import free_port
+from dev.servers.server import free_port
 from tests.support.cli import run, write_spec
 
 pytestmark = pytest.mark.integration

@@ -20,7 +20,7 @@ from dev.servers.connect import ConnectServer
 from tests.fixtures.kafka import Sender, create_topic
 from tests.support.cli import LAND_SECONDS, Answer, Running, orders, run, write_spec
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 SLICE = 250
 REJECTED = [b"no json", b'{"id": "x"}']
@@ -44,7 +44,7 @@ def expected(count: int) -> list[tuple[int, Decimal]]:
     return [(o["id"], Decimal(o["amount"])) for o in orders(count)]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def new_landing(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tuple[Path, Sender]]:
     """`new_landing(partitions, **spec) -> spec file, sender`, with a catalog and topics of its own."""
 

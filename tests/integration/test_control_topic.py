@@ -18,7 +18,8 @@ from airflow_provider_lakecommit.kafka import control_topic as control_topic_mod
 from airflow_provider_lakecommit.kafka import control_writer
 from airflow_provider_lakecommit.kafka.control_topic import TOPIC_SETTINGS, ControlLog, ControlTopic, Record
 from airflow_provider_lakecommit.kafka.partition_tail import PartitionTail
-from dev.servers.kafka import Broker, free_port
+from dev.servers.kafka import Broker
+from dev.servers.server import free_port
 from tests.fixtures.kafka import create_topic, delete_topic, unique
 from tests.support.waiting import PATIENCE, until
 

@@ -29,7 +29,7 @@ from tests.support.coordinator import Coordinator
 
 pytestmark = pytest.mark.integration
 
-PATIENCE = 240.0
+PATIENCE = 600.0
 
 
 @pytest.fixture(autouse=True)

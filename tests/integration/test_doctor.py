@@ -30,7 +30,8 @@ from airflow_provider_lakecommit.doctor.finding import CheckResult, Level
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.kafka.control_topic import TOPIC_SETTINGS
 from airflow_provider_lakecommit.landing import LandingSpec
-from dev.servers.kafka import Broker, free_port
+from dev.servers.kafka import Broker
+from dev.servers.server import free_port
 from tests.fixtures.kafka import create_topic
 from tests.support.cli import LAND_SECONDS, run, write_spec
 from tests.support.waiting import until

@@ -17,7 +17,7 @@ from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailabl
 from airflow_provider_lakecommit.kafka import sample as sampling
 from airflow_provider_lakecommit.kafka.sample import sample, sizes, starts
 from airflow_provider_lakecommit.landing import Landing
-from dev.servers.kafka import free_port
+from dev.servers.server import free_port
 from tests.support.cli import run
 from tests.support.world import World, catalog_in
 

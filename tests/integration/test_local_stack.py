@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import json
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,10 +14,11 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaExc
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from pyiceberg.catalog import Catalog
 
-from dev.servers.kafka import Broker, BrokerError, free_port
+from dev.servers.kafka import Broker, BrokerError
+from dev.servers.server import PortTakenError, free_port
 from tests.fixtures.kafka import Sender, create_topic
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 
 def values_of(bootstrap: str, topic: str, count: int) -> list[bytes | None]:
@@ -53,7 +56,9 @@ def test_a_broker_is_found_again_by_its_directory_and_only_its_own_process_is_st
     assert same.pid == broker.pid
     stale = Broker(broker.directory.parent / "stale")
     stale.directory.mkdir()
-    (stale.directory / "broker.pid").write_text(str(broker.pid))
+    # The id that it recorded has been given to another process since.
+    (stale.directory / "processes.json").write_text(json.dumps({"broker": [broker.pid, time.time() - 3600]}))
+    assert stale.pid is None
     stale.stop()
     assert broker.pid is not None
 
@@ -66,7 +71,7 @@ def test_a_broker_that_cannot_start_says_why(tmp_path: Path) -> None:
 
 
 def test_a_port_given_and_taken_is_an_error(broker: Broker, tmp_path: Path) -> None:
-    with pytest.raises(BrokerError, match="Address already in use"):
+    with pytest.raises(PortTakenError, match="Address already in use"):
         Broker(tmp_path / "second", port=broker.port).start()
 
 

@@ -21,7 +21,7 @@ OPTIONS = get_provider_info()["config"]["lakecommit"]["options"]
 
 def test_airflow_lists_the_provider() -> None:
     command = [sys.executable, "-m", "airflow", "providers", "list", "--output", "json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0, done.stderr
     # Airflow writes log lines to standard output too; the answer is the last line.
     listed = {provider["package_name"]: provider["version"] for provider in json.loads(done.stdout.splitlines()[-1])}

@@ -15,7 +15,7 @@ from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.core.planning import Watermark
 from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailableError
 from airflow_provider_lakecommit.kafka.source_topic import SourceState, SourceTopics
-from dev.servers.kafka import free_port
+from dev.servers.server import free_port
 from tests.fixtures.kafka import add_partitions, create_topic, delete_topic
 
 pytestmark = pytest.mark.integration

@@ -22,12 +22,12 @@ from airflow_provider_lakecommit.exceptions import SparkJobError
 from airflow_provider_lakecommit.hooks.spark import SparkSubmit
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.spark.job import Secrets, WindowJob
-from dev.servers.kafka import free_port
+from dev.servers.server import free_port
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.integration
 
-DEADLINE = 120.0
+DEADLINE = 600.0
 
 
 @pytest.fixture

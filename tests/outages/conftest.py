@@ -12,9 +12,10 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from airflow_provider_lakecommit.landing import Landing
-from dev.servers.kafka import Broker, free_port
+from dev.servers.kafka import Broker
 from dev.servers.metastore import Metastore
 from dev.servers.postgres import Postgres
+from dev.servers.server import free_port
 from dev.servers.toxiproxy import Proxy, Toxiproxy
 from tests.fixtures.kafka import ANSWER_SECONDS, Sender, unique
 from tests.outages.runs import FarRuns, FarWorld, Runs

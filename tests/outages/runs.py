@@ -35,26 +35,26 @@ Produce = Callable[..., object]
 
 @dataclass(kw_only=True)
 class FarWorld(World):
-    """A landing whose brokers are given up sooner, while ``retry_policy`` says so."""
+    """A landing whose brokers are given up sooner, while ``timeout`` says so."""
 
-    retry_policy: float | None = None
+    timeout: float | None = None
     """Seconds; None for what the package takes by itself."""
 
     @contextmanager
     def session(self) -> Iterator[LandingSession]:
         with super().session() as session:
-            if self.retry_policy is not None:
+            if self.timeout is not None:
                 session.control.close()
-                session.control = ControlTopic(self.landing.control_topic_name, self.kafka, timeout=self.retry_policy)
+                session.control = ControlTopic(self.landing.control_topic_name, self.kafka, timeout=self.timeout)
             yield session
 
     @contextmanager
     def impatient(self, seconds: float) -> Iterator[None]:
-        self.retry_policy = seconds
+        self.timeout = seconds
         try:
             yield
         finally:
-            self.retry_policy = None
+            self.timeout = None
 
 
 @dataclass(slots=True)

@@ -115,7 +115,7 @@ def test_a_crash_around_the_commit_request_is_waited_out_by_the_same_run(
         monkeypatch.setattr(SqlCatalog, "commit_table", real)
         if when == "after":
             real(self, *args, **kwargs)  # type: ignore[arg-type]
-        postgres.crash()
+        postgres.kill()
         coming_back.start()
         if when == "after":
             raise ConnectionError("the answer is lost")
@@ -140,7 +140,7 @@ def test_a_commit_whose_outcome_cannot_be_learned_is_found_by_a_later_run(
 
     def crash(self: SqlCatalog, *args: object, **kwargs: object) -> object:
         real(self, *args, **kwargs)  # type: ignore[arg-type]
-        postgres.crash()
+        postgres.kill()
         raise ConnectionError("the answer is lost")
 
     with monkeypatch.context() as patch:

@@ -41,7 +41,6 @@ def guarded(gateway: Gateway) -> dict[str, str]:
     return {"type": "rest", "uri": uri, "credential": f"me:{SECRET}", "oauth2-server-uri": f"{uri}/v1/oauth/tokens"}
 
 
-@pytest.mark.timeout(600)
 def test_the_command_line_lands_through_it_and_the_doctor_tries_it_from_a_spark_task(
     tmp_path: Path,
     gateway: Gateway,
@@ -61,7 +60,6 @@ def test_the_command_line_lands_through_it_and_the_doctor_tries_it_from_a_spark_
     assert sorted(ids) == list(range(30))
 
 
-@pytest.mark.timeout(600)
 def test_the_command_line_shows_verifies_and_mends_what_is_in_it(tmp_path: Path, runs: Runs, gateway: Gateway) -> None:
     world = runs.world
     world.catalog = guarded(gateway)

@@ -206,7 +206,6 @@ def test_keys_that_end_in_mid_write_cost_what_was_in_hand_and_are_named_nowhere(
 # -- with Spark --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.timeout(600)
 def test_the_command_line_lands_with_them_and_the_doctor_tries_them_from_a_spark_task(
     tmp_path: Path,
     gateway: Gateway,
@@ -258,7 +257,6 @@ def own_signals() -> Iterator[None]:
     signal.signal(signal.SIGTERM, before)
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.usefixtures("own_signals")
 @pytest.mark.filterwarnings("default")
 def test_in_airflow_the_write_task_takes_fresh_ones_and_neither_its_logs_nor_its_database_have_them(

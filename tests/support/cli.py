@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 COMMAND = (sys.executable, "-m", "airflow_provider_lakecommit.cli.main")
-ANSWER_SECONDS = 240.0
-LAND_SECONDS = 240.0
+ANSWER_SECONDS = 600.0
+LAND_SECONDS = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +38,11 @@ class Answer:
         return value
 
 
-def run(*arguments: str, timeout: float = ANSWER_SECONDS) -> Answer:
-    done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, check=False, timeout=timeout)
+def run(*arguments: str, timeout: float = ANSWER_SECONDS, folder: Path | None = None) -> Answer:
+    """:param folder: in which it runs, where that is not the one of the tests"""
+    done = subprocess.run(
+        [*COMMAND, *arguments], capture_output=True, text=True, check=False, timeout=timeout, cwd=folder
+    )
     return Answer(code=done.returncode, out=done.stdout, err=done.stderr)
 
 

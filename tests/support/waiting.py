@@ -9,22 +9,22 @@ from collections.abc import Callable
 __all__ = ["PATIENCE", "until"]
 
 LOOK_SECONDS = 0.05
-PATIENCE = 240.0
+PATIENCE = 600.0
 
 
 def until(
     holds: Callable[[], bool],
-    retry_policy: float = PATIENCE,
+    timeout: float = PATIENCE,
     what: str = "what was waited for",
     look: float = LOOK_SECONDS,
 ) -> None:
     """Return when it holds.
 
-    :param retry_policy: seconds; ``look`` those between two looks
+    :param timeout: seconds; ``look`` those between two looks
     :raises AssertionError: it does not come to hold in time
     """
-    end = time.monotonic() + retry_policy
+    end = time.monotonic() + timeout
     while not holds():
         if time.monotonic() > end:
-            raise AssertionError(f"{what}: not within {retry_policy:.0f} s")
+            raise AssertionError(f"{what}: not within {timeout:.0f} s")
         time.sleep(look)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import email
 import email.message
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -19,10 +20,13 @@ import airflow
 import jsonschema
 import pytest
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from pyiceberg.io import SCHEMA_TO_FILE_IO
 
 from airflow_provider_lakecommit import __version__
 from airflow_provider_lakecommit.get_provider_info import get_provider_info
-from dev.preflight import spark_jar_versions
+from dev import dist
+from dev.preflight import PYTHON_BELOW, PYTHON_FROM, spark_jar_versions
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 DISTRIBUTION = "airflow-provider-lakecommit"
@@ -32,9 +36,10 @@ DISTRIBUTION = "airflow-provider-lakecommit"
 def archives(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Wheel and source archive, built from a clean copy of the checkout without touching the network."""
     clean, out = tmp_path_factory.mktemp("clean") / "checkout", tmp_path_factory.mktemp("dist")
-    shutil.copytree(CHECKOUT, clean, ignore=shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "__pycache__"))
+    leave_out = shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "__pycache__")
+    shutil.copytree(CHECKOUT, clean, ignore=leave_out, symlinks=True)
     command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(clean)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return next(out.glob("*.whl")), next(out.glob("*.tar.gz"))
 
@@ -67,7 +72,7 @@ def test_a_plain_install_of_the_wheel_resolves_to_equal_pysparks(archives: tuple
     wanted = tmp_path / "wanted.in"
     wanted.write_text(f"{DISTRIBUTION} @ {archives[0].as_uri()}\n")
     command = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--no-header", "--no-annotate", str(wanted)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0, done.stderr
     chosen = dict(line.split("==") for line in done.stdout.splitlines() if "==" in line)
     assert chosen["pyspark"] == chosen["pyspark-client"]
@@ -84,6 +89,59 @@ def test_both_archives_hold_the_package_with_its_types_and_licence_and_nothing_e
     with tarfile.open(archives[1]) as source:
         inner = {name.split("/", 1)[-1] for name in source.getnames()}
     assert {"airflow_provider_lakecommit/py.typed", "LICENSE", "README.md", "setup.cfg", "pyproject.toml"} <= inner
+    assert {"SECURITY.md", "RELEASING.md", "constraints.txt", "requirements-dev.txt"} <= inner
+
+
+def test_the_wheel_holds_the_example_dags_where_airflow_looks_for_a_providers_examples(
+    archives: tuple[Path, Path],
+) -> None:
+    folder = "airflow_provider_lakecommit/example_dags/"
+    with zipfile.ZipFile(archives[0]) as wheel:
+        shipped = {name.removeprefix(folder): wheel.read(name) for name in wheel.namelist() if name.startswith(folder)}
+    assert shipped == {path.name: path.read_bytes() for path in (CHECKOUT / "dags").glob("*.py")}
+    assert "example_lakecommit_basic.py" in shipped
+
+
+def test_the_wheel_names_its_author_its_licence_and_where_it_comes_from(metadata: email.message.Message) -> None:
+    assert metadata["Author"] == "The airflow-provider-lakecommit authors"
+    assert metadata["License-Expression"] == "Apache-2.0"
+    addresses = dict(line.split(", ") for line in metadata.get_all("Project-URL", []))
+    assert {"Homepage", "Source", "Documentation", "Changelog", "Issues", "Security"} == set(addresses)
+    assert all(address.startswith(dist.RESERVED) for address in addresses.values())
+
+
+@pytest.mark.parametrize("address", ["", "http://host/repository", "repository", dist.RESERVED])
+def test_a_release_is_not_built_without_the_address_of_a_repository(address: str, tmp_path: Path) -> None:
+    with pytest.raises(dist.DistError, match="make dist REPOSITORY="):
+        dist.build(address, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_all_say_the_same_of_python(metadata: email.message.Message) -> None:
+    stated = [line.rpartition(" ")[2] for line in metadata.get_all("Classifier", []) if ":: Python :: 3." in line]
+    minors = range(PYTHON_FROM[1], PYTHON_BELOW[1])
+    assert stated == ["3.11"], "a Python is claimed when tests are run on it"
+    allowed = SpecifierSet(metadata["Requires-Python"])
+    assert [minor for minor in range(5, 25) if f"3.{minor}.1" in allowed] == list(minors)
+    for place in ("README.md", "docs/howto/develop.rst", "dev/find_python.sh", "dev/preflight.py"):
+        assert f"3.{minors[0]} to 3.{minors[-1]}" in (CHECKOUT / place).read_text(), place
+
+
+def test_the_extras_bring_what_pyiceberg_serves_a_storage_with_first(metadata: email.message.Message) -> None:
+    needs = [Requirement(line) for line in metadata.get_all("Requires-Dist", [])]
+    storages = {"s3": ("s3", "s3a"), "gcs": ("gs",), "adls": ("abfs", "abfss", "wasb", "wasbs")}
+    libraries = {"PyArrowFileIO": "pyarrow", "FsspecFileIO": "adlfs"}
+    for extra, schemes in storages.items():
+        served_by = {libraries[SCHEMA_TO_FILE_IO[scheme][0].rpartition(".")[2]] for scheme in schemes}
+        brought = [need for need in needs if need.marker and need.marker.evaluate({"extra": extra})]
+        own = [need for need in brought if not need.marker.evaluate({"extra": ""})]  # type: ignore[union-attr]
+        assert [(need.name, need.extras) for need in own] == [("pyiceberg", served_by)], extra
+
+
+def test_pyiceberg_has_every_extra_that_is_asked_of_it(metadata: email.message.Message) -> None:
+    needs = [Requirement(line) for line in metadata.get_all("Requires-Dist", [])]
+    asked = {extra for need in needs if need.name == "pyiceberg" for extra in need.extras}
+    assert {"glue", "adlfs", "hive"} <= asked <= set(distribution("pyiceberg").metadata.get_all("Provides-Extra") or [])
 
 
 def test_every_module_of_the_checkout_is_in_the_wheel(archives: tuple[Path, Path]) -> None:
@@ -124,13 +182,45 @@ def test_provider_info_names_only_modules_that_exist() -> None:
     assert [module for module in named if not (CHECKOUT / f"{module.replace('.', '/')}.py").is_file()] == []
 
 
-def test_the_constraints_pin_what_is_installed_and_hold_no_address() -> None:
+def locked() -> dict[str, list[str]]:
+    """Hashes by the line that pins a version."""
+    text = (CHECKOUT / "requirements-dev.txt").read_text().replace("\\\n", " ")
+    lines = (line.split(" --hash=sha256:") for line in text.splitlines() if not line.startswith("#"))
+    return {re.sub(r"\s+", " ", pin).strip(): [one.strip() for one in hashes] for pin, *hashes in lines}
+
+
+def test_everything_that_setup_installs_is_locked_with_hashes_and_without_addresses() -> None:
+    assert "://" not in (CHECKOUT / "requirements-dev.txt").read_text()
+    pins = [Requirement(line) for line in locked()]
+    assert [pin.name for pin in pins if [one.operator for one in pin.specifier] != ["=="]] == []
+    assert [
+        line
+        for line, hashes in locked().items()
+        if not hashes or not all(re.fullmatch("[0-9a-f]{64}", one) for one in hashes)
+    ] == []
+    names = {pin.name for pin in pins}
+    assert {"uv", "setuptools", "pyspark", "pytest-xdist", "psutil", "httpx"} <= names
+
+
+def test_what_is_locked_for_this_python_is_installed_and_within_the_ranges() -> None:
+    pins = [Requirement(line) for line in locked()]
+    here = {pin.name: next(iter(pin.specifier)).version for pin in pins if not pin.marker or pin.marker.evaluate()}
+    assert {name: version(name) for name in here} == here
+    extras = ("dev", "docs", "test", "sql-sqlite", "postgres")
+    needs = [Requirement(line) for line in requires(DISTRIBUTION) or []]
+    direct = [need for need in needs if not need.marker or any(need.marker.evaluate({"extra": one}) for one in extras)]
+    normal = {need.name.lower(): need.specifier for need in direct if need.name != DISTRIBUTION}
+    assert [name for name, allowed in normal.items() if here[name] not in allowed] == []
+
+
+def test_a_lock_is_for_every_platform_and_python_that_is_allowed() -> None:
+    grpcio = next(hashes for pin, hashes in locked().items() if pin.startswith("grpcio=="))
+    assert len(grpcio) > 4 * 3, "wheels of four Pythons on three platforms, at least"
+
+
+def test_the_constraints_are_the_lock_without_hashes_and_build_tools() -> None:
     lines = [line for line in (CHECKOUT / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
-    pins = exact_pins(lines)
-    assert len(pins) == len(lines)
-    direct = {Requirement(line).name for line in requires(DISTRIBUTION) or []} - {DISTRIBUTION, "setuptools"}
-    normal = {name.lower().replace("_", "-") for name in direct}
-    assert normal <= {name.lower().replace("_", "-") for name in pins}
+    assert lines == [line for line in locked() if line.partition("==")[0] not in ("pip", "setuptools")]
 
 
 def test_pyproject_holds_the_build_system_and_nothing_else() -> None:

@@ -129,6 +129,7 @@ RULES = (
     ),
     rule("task_groups", "landing operators", nowhere=SPARK, lazily=HEAVY),
     rule("cli", f"{LIBRARY} doctor __version__", nowhere=AIRFLOW, lazily=SPARK),
+    rule("example_dags", "landing task_groups operators sensors triggers notifications assets", only=AIRFLOW),
 )
 
 
@@ -241,7 +242,7 @@ def load_without(blocked: str, rooms: str) -> str:
     """Import every module of *rooms*, those that are there, in a Python in which *blocked* cannot be imported."""
     there = [room for room in rooms.split(",") if modules(room)]
     command = [sys.executable, "-c", WITHOUT, PACKAGE, blocked, ",".join(there or ["get_provider_info"])]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
     # Airflow may log to standard output before
     return done.stdout.splitlines()[-1] if done.returncode == 0 else done.stderr
 

@@ -36,7 +36,7 @@ class Absent:
 
 sys.meta_path.insert(0, Absent())
 '''
-PATIENCE = 240.0
+PATIENCE = 600.0
 LOOK_SECONDS = 0.5
 EXAMPLES = CHECKOUT / "dags"
 

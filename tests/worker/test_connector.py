@@ -29,7 +29,7 @@ from dev.servers.kafka import Broker
 from dev.servers.kafka_connect import ConnectWorker
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.worker, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.worker
 
 WAIT = timedelta(minutes=4)
 

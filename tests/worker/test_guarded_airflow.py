@@ -17,7 +17,7 @@ from dev.servers.kafka_connect import ConnectWorker
 from tests.support.waiting import until
 from tests.worker.guarded import ABSENT, Bare, bare_airflow, scaled_example
 
-pytestmark = [pytest.mark.worker, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.worker
 
 GUARDS = """
 import datetime

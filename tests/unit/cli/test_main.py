@@ -131,7 +131,7 @@ def test_a_library_that_is_not_installed_is_one_line_and_a_module_of_ours_a_trac
         capture_output=True,
         text=True,
         check=False,
-        timeout=240,
+        timeout=600,
     )
     assert done.returncode == Exit.REFUSED
     assert library in done.stderr
@@ -160,7 +160,7 @@ print(sorted({name.partition(".")[0] for name in sys.modules} & set(sys.argv[1].
 def test_help_loads_nothing_heavy() -> None:
     heavy = "pyspark,py4j,pyiceberg,pyarrow,airflow,confluent_kafka,fastavro,yaml"
     done = subprocess.run(
-        [sys.executable, "-c", LOADED, heavy], capture_output=True, text=True, check=True, timeout=240
+        [sys.executable, "-c", LOADED, heavy], capture_output=True, text=True, check=True, timeout=600
     )
     assert done.stderr.strip() == "[]"
     assert "control-log" in done.stdout

@@ -108,6 +108,6 @@ output.result({"n": 2})
 
 
 def test_while_results_only_holds_noise_goes_to_standard_error() -> None:
-    done = subprocess.run([sys.executable, "-c", NOISY], capture_output=True, text=True, check=True, timeout=240)
+    done = subprocess.run([sys.executable, "-c", NOISY], capture_output=True, text=True, check=True, timeout=600)
     assert done.stdout == '{"n": 1}\n{"n": 2}\n'
     assert sorted(done.stderr.splitlines()) == ["noise of a child", "noise of a library"]

@@ -55,5 +55,5 @@ with Signals() as signals:
 
 
 def test_a_second_signal_ends_the_process_at_once() -> None:
-    done = subprocess.run([sys.executable, "-c", TWICE], capture_output=True, text=True, check=False, timeout=240)
+    done = subprocess.run([sys.executable, "-c", TWICE], capture_output=True, text=True, check=False, timeout=600)
     assert (done.returncode, done.stdout) == (-signal.SIGINT, "first\n")

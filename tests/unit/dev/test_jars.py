@@ -4,15 +4,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
+import re
+import shutil
 from pathlib import Path
 
 import pytest
 
-from dev import jars
-from dev.paths import CHECKOUT
+from dev import jar_checksums, jars
 
 NOWHERE = """
 <ivysettings>
@@ -65,7 +63,93 @@ def test_an_unknown_configuration_is_named(run_dir: Path) -> None:
         jars.fetch("spark")
 
 
-def test_the_command_says_where_the_jars_are(run_dir: Path) -> None:
-    command = [sys.executable, "-m", "dev.jars", "broker"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=CHECKOUT, env=os.environ)
-    assert done.stdout == f"broker: 2 jars in {run_dir}/jars/broker\n"
+def test_the_command_says_where_the_jars_are(one_jar: Path, run_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.rmtree(run_dir / "jars" / "broker")
+    assert jars.main(["broker"]) == 0
+    assert capsys.readouterr().out == f"broker: 1 jars in {run_dir}/jars/broker\n"
+
+
+IVY = """
+<ivy-module version="2.0">
+  <info organisation="lakecommit" module="test"/>
+  <configurations><conf name="broker"/></configurations>
+  <dependencies><dependency org="some" name="one" rev="1" conf="broker->default"/></dependencies>
+</ivy-module>
+"""
+
+
+@pytest.fixture
+def one_jar(run_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository that holds one jar, which is listed; where Ivy keeps its copy of it."""
+    (tmp_path / "one.jar").write_bytes(b"as it was published")
+    (tmp_path / "ivy.xml").write_text(IVY)
+    (tmp_path / "jars.sha256").write_text(f"{jar_checksums.digest(tmp_path / 'one.jar')}  one-1.jar\n")
+    monkeypatch.setattr(jars, "_ivy_xml", lambda conf: tmp_path / "ivy.xml")
+    monkeypatch.setattr(jar_checksums, "LIST", tmp_path / "jars.sha256")
+    return run_dir / "ivy" / "some" / "one" / "jars" / "one-1.jar"
+
+
+def test_a_jar_that_is_the_listed_one_is_used(one_jar: Path) -> None:
+    assert (jars.fetch("broker")["broker"] / "one-1.jar").read_bytes() == b"as it was published"
+
+
+def test_a_jar_that_was_damaged_in_the_cache_is_an_error_that_names_it_and_the_remedy(
+    one_jar: Path, run_dir: Path
+) -> None:
+    shutil.rmtree(jars.fetch("broker")["broker"])
+    one_jar.write_bytes(b"as it was distorted")
+    with pytest.raises(
+        jars.JarsError, match=rf"one-1\.jar is not the file .*remove the folder {run_dir}/ivy.*make jars"
+    ):
+        jars.fetch("broker")
+    assert not (run_dir / "jars" / "broker").exists()
+    shutil.rmtree(run_dir / "ivy")
+    assert jars.fetch("broker")["broker"].is_dir()
+
+
+def test_a_jar_that_is_not_listed_is_not_used(one_jar: Path, tmp_path: Path) -> None:
+    (tmp_path / "jars.sha256").write_text("")
+    with pytest.raises(jars.JarsError, match=r"one-1\.jar is not in dev/jars\.sha256: .* `make jar-checksums`"):
+        jars.fetch("broker")
+
+
+def test_make_jars_notices_a_jar_that_was_exchanged_by_one_of_its_size(
+    one_jar: Path, run_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    used = jars.fetch("broker")["broker"]
+    (used / "one-1.jar").write_bytes(b"as it was distorted")
+    assert jars.main(["broker"]) == 1
+    assert "one-1.jar is not the file that dev/jars.sha256 lists" in (told := capsys.readouterr().err)
+    assert f"remove the folder {used} and run `make jars`" in told
+
+
+@pytest.mark.parametrize("name", jars.FILES)
+def test_whatever_is_asked_for_is_listed(name: str) -> None:
+    text = Path(jars.__file__).with_name(name).read_text()
+    asked = re.findall(r'<dependency org="[^"]+" name="([^"]+)" rev="([^"]+)"', text)
+    listed = jar_checksums.listed()
+    assert asked
+    missing = [f"{n}-{rev}" for n, rev in asked if not any(one.startswith(f"{n}-{rev}") for one in listed)]
+    assert missing == []
+
+
+@pytest.mark.parametrize("kind", ["sha256", "sha1"])
+def test_the_list_is_written_from_what_is_published_beside_a_jar(
+    kind: str, one_jar: Path, run_dir: Path, tmp_path: Path
+) -> None:
+    places = jars.fetch("broker").values()
+    notes = one_jar.parent.parent / "ivydata-1.properties"
+    notes.write_text(f"artifact.location=file\\:{tmp_path}/published/one-1.jar\n")
+    beside = tmp_path / "published" / f"one-1.jar.{kind}"
+    beside.parent.mkdir()
+    beside.write_text(f"{jar_checksums.digest(one_jar, kind)}  one-1.jar\n")
+    before = jar_checksums.listed()
+    (tmp_path / "jars.sha256").write_text("")
+    assert jar_checksums.write(places, run_dir / "ivy") == 1
+    assert jar_checksums.listed() == before
+    beside.write_text("0" * 40)
+    with pytest.raises(jar_checksums.ChecksumError, match=f"one-1.jar has another {kind.upper()} than is published"):
+        jar_checksums.write(places, run_dir / "ivy")
+    beside.unlink()
+    with pytest.raises(jar_checksums.ChecksumError, match="no checksum is published"):
+        jar_checksums.write(places, run_dir / "ivy")

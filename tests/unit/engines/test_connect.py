@@ -31,7 +31,7 @@ from airflow_provider_lakecommit.hooks.engines import engine_of
 from airflow_provider_lakecommit.hooks.spark import SparkSubmit
 from airflow_provider_lakecommit.spark.daemon import LIBRARIES
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult
-from dev.servers.kafka import free_port
+from dev.servers.server import free_port
 from tests.unit.hooks.test_spark import CANARY, SECRETS, job
 
 

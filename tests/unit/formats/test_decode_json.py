@@ -277,7 +277,7 @@ def test_dates_and_times_have_rules_of_their_own(kind: IcebergType, rule: str, t
         (DateType(), "epoch_days", "2932897", "years 1 to 9999"),
         (DateType(), "epoch_days", "-719163", "years 1 to 9999"),
         (DateType(), "epoch_days", "9999999999", "couldn't parse"),
-        (DateType(), "%d.%m.%Y", '"30.02.2024"', "day is out of range"),
+        (DateType(), "%d.%m.%Y", '"30.02.2024"', " for month"),
         (TimeType(), "millis_of_day", "86400000", "not within a day"),
         (TimeType(), "seconds_of_day", "-1", "not within a day"),
         (TimeType(), "nanos_of_day", "1", "no whole number of microseconds"),
@@ -307,7 +307,7 @@ def test_nanoseconds_are_kept(text: str) -> None:
         ("epoch_seconds", "9223372036854775807", "overflow"),
         ("epoch_millis", "1.5", "couldn't parse"),
         ("epoch_millis", '"1767355200000"', "changed from number to string"),
-        ("%d.%m.%Y", '"30.02.2026"', "day is out of range"),
+        ("%d.%m.%Y", '"30.02.2026"', " for month"),
         ("%d.%m.%Y", '"01.02.2026 tail"', "unconverted data"),
     ],
 )

@@ -46,7 +46,7 @@ print(sorted(heavy & {name.partition(".")[0] for name in set(sys.modules) - load
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_an_example_is_parsed_without_io_and_without_heavy_libraries(example: str) -> None:
     command = [sys.executable, "-c", PARSE, str(CHECKOUT / "dags" / example)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.splitlines()[-1] == "[]"
 

@@ -67,6 +67,6 @@ def test_airflow_calls_it_by_itself_and_only_a_scheduler_that_forks_loads_the_li
         (triggerer, "LocalExecutor", "True"),
     ]
     command = [sys.executable, "-c", PROGRAM, json.dumps(cases)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1]) == [False, True, False, False, False]
