@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_lakecommit.core.budgets import PendingBudget
 from airflow_provider_lakecommit.core.model import Budget, group_id
+from airflow_provider_lakecommit.core.routing import Destination, Role
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing_checks import CHECKS
 from airflow_provider_lakecommit.redaction import yaml_trouble
@@ -135,9 +136,16 @@ class Landing:
         return (self.topics,) if isinstance(self.topics, str) else tuple(self.topics)
 
     @property
+    def destinations(self) -> tuple[Destination, ...]:
+        """Where rows and rejects go; the data table is the first."""
+        dead = (self.dead_letter_table,) if self.dead_letter_table else ()
+        rows = Destination(table=self.table, role=Role.ROWS)
+        return (rows, *(Destination(table=t, role=Role.DEAD_LETTERS) for t in dead))
+
+    @property
     def tables(self) -> tuple[str, ...]:
         """All tables of the landing, the data table first."""
-        return (self.table,) if self.dead_letter_table is None else (self.table, self.dead_letter_table)
+        return tuple(d.table for d in self.destinations)
 
     @property
     def control_topic_name(self) -> str:
@@ -176,8 +184,8 @@ class Landing:
         )
         defaults = {f.name: f.default for f in dataclasses.fields(self)}
         values = {k: getattr(self, k) for k in shaping}
-        told = {k: dict(v) if isinstance(v, Mapping) else v for k, v in values.items() if v and v != defaults[k]}
-        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+        shown = {k: dict(v) if isinstance(v, Mapping) else v for k, v in values.items() if v and v != defaults[k]}
+        return hashlib.sha256(json.dumps(shown, sort_keys=True).encode()).hexdigest()[:16]
 
     def to_dict(self) -> dict[str, Any]:
         """The spec as plain values, defaults left out; :meth:`from_dict` reads it back."""

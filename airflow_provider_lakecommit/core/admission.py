@@ -23,11 +23,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from airflow_provider_lakecommit.core.budgets import PendingBudget
+from airflow_provider_lakecommit.core.model import RefusalState
 from airflow_provider_lakecommit.core.pressure import Pressure
 
 __all__ = [
-    "CATALOG_AWAY",
-    "PENDING",
     "TABLE",
     "AdmissionRule",
     "Admit",
@@ -38,10 +37,6 @@ __all__ = [
     "spec_waits",
 ]
 
-PENDING = "pending"
-"""What the states begin with in which a budget of pending work is full."""
-CATALOG_AWAY = "catalog away"
-"""The one refusing state that no fold can tell: where no ledger can be read, nothing can be planned."""
 REASON_LENGTH = 500
 """Of another's error message in a reason, so that a cycle that was refused stays small on the control topic."""
 
@@ -79,7 +74,7 @@ class Admit:
 class Refuse:
     """Plan nothing. ``clears`` is the event that ends ``state``."""
 
-    state: str
+    state: RefusalState
     reason: str
     clears: str
 
@@ -93,7 +88,7 @@ class AdmissionRule:
     slices wait for is planned all the same.
     """
 
-    state: str
+    state: RefusalState
     applies: Callable[[Pressure, Terms], bool]
     says: Callable[[Pressure, Terms], str]
     clears: Callable[[Pressure, Terms], str]
@@ -103,7 +98,7 @@ class AdmissionRule:
 _SNAPSHOT = "a snapshot that takes them: the commit of every run publishes what it can"
 
 
-def _full(kind: str, per_slice: Callable[[Pressure], int] = lambda _: 1) -> AdmissionRule:
+def _full(state: RefusalState, kind: str, per_slice: Callable[[Pressure], int] = lambda _: 1) -> AdmissionRule:
     """The row of one budget of pending work: no slice more has room in some table."""
 
     def limit(t: Terms) -> int | None:
@@ -124,14 +119,12 @@ def _full(kind: str, per_slice: Callable[[Pressure], int] = lambda _: 1) -> Admi
         text = f"{getattr(p.pending[name], kind)} {kind} are pending in {name}, max_pending_{kind} is {limit(t)}"
         return text + (f"; its commits failed in {_cycles(len(row))}: {_short(row[-1].reason)}" if row else "")
 
-    return AdmissionRule(
-        f"{PENDING} {kind}", lambda p, t: table(p, t) is not None, says, lambda _p, _t: _SNAPSHOT, but_holes=True
-    )
+    return AdmissionRule(state, lambda p, t: table(p, t) is not None, says, lambda _p, _t: _SNAPSHOT, but_holes=True)
 
 
 TABLE = (
     AdmissionRule(
-        "stalled",
+        RefusalState.STALLED,
         lambda p, t: p.failures >= t.stalled_cycles,
         lambda p, _: (
             f"commits failed in {_cycles(p.failures)} for {', '.join(sorted(p.failed))}; "
@@ -140,16 +133,16 @@ TABLE = (
         lambda _p, _t: "one COMMIT_COMPLETE, which this run's commit tries for",
     ),
     AdmissionRule(
-        "open cycles",
+        RefusalState.OPEN_CYCLES,
         lambda p, t: t.budget.open_cycles is not None and p.open_cycles >= t.budget.open_cycles,
         lambda p, t: f"{p.open_cycles} windows are under way, max_open_cycles is {t.budget.open_cycles}",
         lambda p, _: f"the end of one of them, at the latest the deadline of its claim{_time(p.deadline)}",
     ),
-    _full("slices"),
-    _full("files", lambda p: p.slice_files),
-    _full("bytes", lambda p: p.record_bytes),
+    _full(RefusalState.PENDING_SLICES, "slices"),
+    _full(RefusalState.PENDING_FILES, "files", lambda p: p.slice_files),
+    _full(RefusalState.PENDING_BYTES, "bytes", lambda p: p.record_bytes),
     AdmissionRule(
-        "slowing",
+        RefusalState.SLOWING,
         lambda p, t: t.slow_down and bool(p.failures) and p.since_window < p.windows_failed,
         lambda p, _: (
             f"commits failed in {_cycles(p.failures)}, the next window waits for {p.windows_failed - p.since_window} "
@@ -207,12 +200,20 @@ def _slower(most: Admit, p: Pressure) -> Admit:
 
 def catalog_away(error: Exception) -> Refuse:
     """Nothing is planned that no ledger was read for."""
-    return Refuse(state=CATALOG_AWAY, reason=_short(str(error)), clears="the catalog's return: the next cycle plans")
+    return Refuse(
+        state=RefusalState.CATALOG_AWAY,
+        reason=_short(str(error)),
+        clears="the catalog's return: the next cycle plans",
+    )
 
 
 def spec_waits(table: str, reason: str) -> Refuse:
     """What is landed is not judged by another spec."""
-    return Refuse(state="spec change", reason=_short(reason), clears=f"a snapshot of {table}, by this run's commit")
+    return Refuse(
+        state=RefusalState.SPEC_CHANGE,
+        reason=_short(reason),
+        clears=f"a snapshot of {table}, by this run's commit",
+    )
 
 
 def _cycles(n: int) -> str:

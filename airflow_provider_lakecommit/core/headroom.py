@@ -7,7 +7,7 @@ order the timestamps are in. It is found by asking where timestamps begin ("the 
 never by reading records: an answer at or below ``x`` raises the lower bound, one beyond it lowers the upper bound.
 
 Failure story: nothing here fails. What was not answered is *unknown*, and says why. What size-based retention will do
-cannot be told from offsets and is said to be unknown too.
+cannot be known from offsets and is said to be unknown too.
 """
 
 from __future__ import annotations

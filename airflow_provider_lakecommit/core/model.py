@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import StrEnum
 from uuid import UUID, uuid5
 
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
@@ -23,7 +24,9 @@ __all__ = [
     "Cycle",
     "LedgerSection",
     "Plan",
+    "RefusalState",
     "Slice",
+    "SliceCost",
     "SliceReport",
     "Span",
     "SpanReport",
@@ -140,10 +143,38 @@ class TableTarget:
     sort_order: str = ""
 
 
+class RefusalState(StrEnum):
+    """What keeps a cycle from planning a window. The value is the text for people."""
+
+    STALLED = "stalled"
+    """Commits failed for all tables in too many cycles in a row."""
+    OPEN_CYCLES = "open cycles"
+    """Too many windows are under way."""
+    PENDING_SLICES = "pending slices"
+    """A table's budget of slices that wait to be published is full."""
+    PENDING_FILES = "pending files"
+    """The same of data files."""
+    PENDING_BYTES = "pending bytes"
+    """The same of bytes of source records."""
+    SLOWING = "slowing"
+    """Commits failed, and the landing is to plan rarer windows then."""
+    CATALOG_AWAY = "catalog away"
+    """No ledger can be read, so nothing can be planned; no fold can tell this one."""
+    SPEC_CHANGE = "spec change"
+    """What is landed has to be published before another spec is planned for."""
+    OTHER = "another state"
+    """A state that this release does not know."""
+
+    @property
+    def budget_full(self) -> bool:
+        """Is a budget of pending work full?"""
+        return self in (RefusalState.PENDING_SLICES, RefusalState.PENDING_FILES, RefusalState.PENDING_BYTES)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What a cycle sets out to do. Without slices it says why in ``reason``; ``refused`` names the state that kept it
-    from planning a window, whatever there was to read.
+    """What a cycle sets out to do. Without slices it says why in ``reason``; ``refused`` is the state that kept it from
+    planning a window, whatever there was to read.
 
     ``ends`` are the last stable offsets as they were asked for at ``asked_at``, also where the plan stops before them.
     ``vended`` are the tables with which the catalog handed out storage properties, and whether keys are among them:
@@ -160,7 +191,7 @@ class Plan:
     asked_at: datetime
     left: int = 0
     reason: str | None = None
-    refused: str | None = None
+    refused: RefusalState | None = None
     vended: Mapping[str, bool] = field(default_factory=dict)
 
     @property
@@ -248,9 +279,21 @@ class TableReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SliceCost:
+    """What a finished slice took, for planning later ones: seconds by the work they went into, in whole milliseconds,
+    and the ``bytes`` of the files that it wrote.
+    """
+
+    read_seconds: float
+    decode_seconds: float
+    write_seconds: float
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SliceReport:
-    """One attempt's word on one slice: finished (``tables`` and ``spans``), or ``blocked``/``failed`` with the reason
-    and no tables.
+    """One attempt's report on one slice: finished (``tables`` and ``spans``), or ``blocked``/``failed`` with the reason
+    and no tables. ``bytes`` are those of the record values; reports of earlier releases have no ``cost``.
     """
 
     slice_id: UUID
@@ -263,6 +306,7 @@ class SliceReport:
     ignored_fields: Mapping[str, int] = field(default_factory=dict)
     blocked: str | None = None
     failed: str | None = None
+    cost: SliceCost | None = None
 
     @property
     def coverage(self) -> Coverage:

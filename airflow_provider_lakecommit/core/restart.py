@@ -4,7 +4,7 @@
 Contract: :func:`restart` is a function of its arguments. A partition that is named goes forward to what was stated,
 never back over offsets that the table has; only where its log has become shorter than the ledger does a stated offset
 lead back, because the offsets that the ledger has beyond it are other records now. A partition that is not named stays
-where it is, whatever the source has lost of it: that is told by the next plan, under its own name. So does what the
+where it is, whatever the source has lost of it: that is reported by the next plan, under its own name. So does what the
 table has of topics that the landing does not read now. The result of a word, given again, is the same.
 
 Failure story: what the word leaves open (a partition of which no ledger tells, and that is not named) or cannot be (an
@@ -14,7 +14,7 @@ offset that the source has removed) is handed back by name; whether that is an e
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet, SourcePartition
@@ -48,14 +48,7 @@ class Restart:
     untold: tuple[SourcePartition, ...]
 
 
-@dataclass(slots=True)
-class _Making:
-    starts: dict[SourcePartition, int] = field(default_factory=dict)
-    covered: dict[SourcePartition, RangeSet] = field(default_factory=dict)
-    given_up: dict[SourcePartition, RangeSet] = field(default_factory=dict)
-    back: dict[SourcePartition, RangeSet] = field(default_factory=dict)
-    removed: dict[SourcePartition, RangeSet] = field(default_factory=dict)
-    untold: list[SourcePartition] = field(default_factory=list)
+Ranges = dict[SourcePartition, RangeSet]
 
 
 def restart(
@@ -73,34 +66,32 @@ def restart(
     :param passed: what the table has no rows of, by the log, and its ledger does not say yet
     :param firsts: where a partition begins that neither the ledger nor the word knows
     """
-    out, now = _Making(), {p.topic: p.topic_id for p in marks}
+    now = {p.topic: p.topic_id for p in marks}
+    starts: dict[SourcePartition, int] = {}
+    untold: list[SourcePartition] = []
+    ranges: dict[str, Ranges] = {"covered": {}, "given_up": {}, "back": {}, "removed": {}}
     known = set() if section is None else {(p.topic, p.topic_id) for p in section.starts}
     if section is not None:
-        out.starts = {p: o for p, o in section.starts.items() if now.get(p.topic, p.topic_id) == p.topic_id}
-        out.covered = {p: s for p, s in section.covered.parts.items() if p.topic not in now}
+        starts = {p: o for p, o in section.starts.items() if now.get(p.topic, p.topic_id) == p.topic_id}
+        ranges["covered"] = {p: s for p, s in section.covered.parts.items() if p.topic not in now}
     for p, mark in sorted(marks.items()):
         said = word.offsets.get(p)
         if section is not None and (p.topic, p.topic_id) in known:
-            goal = _known(out, p, mark, said, section, passed[p], back=word.back)
+            goal = _known(starts, ranges, p, mark, said, section, passed[p], back=word.back)
         elif said is not None or p in firsts:
-            goal = out.starts[p] = firsts[p] if said is None else said
+            goal = starts[p] = firsts[p] if said is None else said
         else:
-            out.untold.append(p)
+            untold.append(p)
             continue
         if said is not None and goal < mark.start:
-            out.removed[p] = RangeSet.of((goal, mark.start))
-    return Restart(
-        starts=out.starts,
-        covered=Coverage(out.covered),
-        given_up=Coverage(out.given_up),
-        back=Coverage(out.back),
-        removed=Coverage(out.removed),
-        untold=tuple(out.untold),
-    )
+            ranges["removed"][p] = RangeSet.of((goal, mark.start))
+    made = {what: Coverage(parts) for what, parts in ranges.items()}
+    return Restart(starts=starts, untold=tuple(untold), **made)
 
 
 def _known(
-    out: _Making,
+    starts: dict[SourcePartition, int],
+    out: Mapping[str, Ranges],
     p: SourcePartition,
     mark: Watermark,
     said: int | None,
@@ -113,12 +104,12 @@ def _known(
     first = section.starts.get(p, 0)
     end = (section.covered[p] | passed).reach(first)
     if said is not None and said < end and end > mark.high and back:
-        out.back[p] = RangeSet.of((said, end))
-        if p in out.starts:
-            out.starts[p] = min(first, said)
-        out.covered[p] = RangeSet.of((min(first, said), said))
+        out["back"][p] = RangeSet.of((said, end))
+        if p in starts:
+            starts[p] = min(first, said)
+        out["covered"][p] = RangeSet.of((min(first, said), said))
         return said
     goal = end if said is None else max(end, said)
-    out.given_up[p] = RangeSet.of((end, goal)) - section.covered[p]
-    out.covered[p] = section.covered[p] | RangeSet.of((first, goal))
+    out["given_up"][p] = RangeSet.of((end, goal)) - section.covered[p]
+    out["covered"][p] = section.covered[p] | RangeSet.of((first, goal))
     return goal

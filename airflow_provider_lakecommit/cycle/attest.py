@@ -27,6 +27,7 @@ from airflow_provider_lakecommit.core.log import Entry, TablePublished
 from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
 from airflow_provider_lakecommit.core.planning import Watermark
+from airflow_provider_lakecommit.core.routing import Role, role_of
 from airflow_provider_lakecommit.cycle.epochs import new_section, origin_position
 from airflow_provider_lakecommit.cycle.session import LandingSession
 from airflow_provider_lakecommit.cycle.write import read_entries
@@ -139,7 +140,7 @@ def from_log(session: LandingSession, tables: Sequence[str] | None = None) -> At
     """
 
     def word(known: _Known, source: SourceState) -> Said:
-        if not known.announced and known.name == session.landing.table:
+        if not known.announced and role_of(session.landing.destinations, known.name) is Role.ROWS:
             raise LedgerError(
                 f"control topic {session.control.name} remembers no commit of landing {session.landing.name} to "
                 f"{known.name}: say what it holds with `lakecommit ledger attest SPEC --at TOPIC:PARTITION=OFFSET,…`"

@@ -23,6 +23,7 @@ from airflow_provider_lakecommit.committer.summary import SnapshotKind
 from airflow_provider_lakecommit.core.model import ControlPosition, LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
 from airflow_provider_lakecommit.core.planning import Watermark
+from airflow_provider_lakecommit.core.routing import Role
 from airflow_provider_lakecommit.core.state import TableLedger
 from airflow_provider_lakecommit.cycle.session import BEYOND, LandingSession
 from airflow_provider_lakecommit.exceptions import LedgerError
@@ -151,7 +152,7 @@ def _with_the_spec(session: LandingSession, name: str, state: LedgerState, data:
         return state
     session.log(f"{name}: the spec changed from {section.spec_version} to {wanted}; pending slices are void")
     if data is None:
-        for other in session.landing.tables[1:]:
+        for other in (d.table for d in session.landing.destinations if d.role is not Role.ROWS):
             _check_level(session, other, section)
     else:
         _check_level(session, name, data)

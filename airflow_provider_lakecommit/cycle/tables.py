@@ -21,6 +21,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import SUPPORTED_TABLE_FORMAT_VERSION, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 
+from airflow_provider_lakecommit.core.routing import Role, role_of
 from airflow_provider_lakecommit.cycle.session import LandingSession
 from airflow_provider_lakecommit.cycle.targets import check_fit, target_of
 from airflow_provider_lakecommit.exceptions import TableError
@@ -55,13 +56,13 @@ def _check(landing: Landing, name: str, table: Table) -> None:
             f"versions up to {SUPPORTED_TABLE_FORMAT_VERSION}; timestamps of nanoseconds need 3, those of microseconds "
             "do not"
         )
-    if name != landing.table and (missing := _lacking(table.schema())):
+    if role_of(landing.destinations, name) is Role.DEAD_LETTERS and (missing := _lacking(table.schema())):
         raise TableError(f"dead-letter table {name} lacks {', '.join(missing)}: name another one, or let it be made")
 
 
 def _created(session: LandingSession, name: str, dry: bool) -> Table:
     landing = session.landing
-    if name == landing.table and landing.create is None:
+    if role_of(landing.destinations, name) is Role.ROWS and landing.create is None:
         raise TableError(f"there is no table {name}: create it, or state `create` in landing {landing.name}")
     wanted = _wanted(landing, name)
     imagined = _imagined(name, *wanted)
@@ -75,7 +76,7 @@ def _created(session: LandingSession, name: str, dry: bool) -> Table:
 
 
 def _wanted(landing: Landing, name: str) -> tuple[Schema, PartitionSpec, dict[str, str], SortOrder]:
-    if name != landing.table:
+    if role_of(landing.destinations, name) is Role.DEAD_LETTERS:
         return DEAD_LETTER_SCHEMA, UNPARTITIONED_PARTITION_SPEC, {}, UNSORTED_SORT_ORDER
     create = _create_section(landing)
     made = create_from_spec(create)

@@ -19,6 +19,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
 from airflow_provider_lakecommit.core.model import TableTarget
+from airflow_provider_lakecommit.core.routing import Role, role_of
 from airflow_provider_lakecommit.core.state import LandingState
 from airflow_provider_lakecommit.landing import Landing
 
@@ -53,7 +54,7 @@ def check_fit(landing: Landing, target: TableTarget) -> None:
     from airflow_provider_lakecommit.parquet.write import check_target
     from airflow_provider_lakecommit.spark.slices import check_schema
 
-    if target.table == landing.table:
+    if role_of(landing.destinations, target.table) is Role.ROWS:
         check_schema(landing, Schema.model_validate_json(target.schema))
     check_target(target)
 

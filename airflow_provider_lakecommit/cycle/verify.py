@@ -17,11 +17,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import combinations
+from itertools import combinations, product
 
 from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord
 from airflow_provider_lakecommit.core.model import Counts, LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet
+from airflow_provider_lakecommit.core.routing import Role
 from airflow_provider_lakecommit.landing import Landing
 
 __all__ = [
@@ -37,6 +38,8 @@ __all__ = [
 ]
 
 Sections = Mapping[tuple[str, str], LedgerSection]
+FATES = {Role.ROWS: "landed", Role.DEAD_LETTERS: "rejected"}
+"""Of the records that are a row of a table of that role, the name of their count."""
 
 
 class Severity(StrEnum):
@@ -122,12 +125,9 @@ def check_landing(landing: Landing, histories: Iterable[TableHistory]) -> list[F
     """All findings on all tables of a landing, those between the tables last."""
     known = {h.table: h for h in histories}
     found = [finding for h in known.values() for finding in (*h.problems, *check_table(h))]
-    data, dead = known.get(landing.table), known.get(landing.dead_letter_table or "")
-    if data is not None:
-        found += _one_row_each(landing.name, data, "landed")
-    if dead is not None:
-        found += _one_row_each(landing.name, dead, "rejected")
-    if data is not None and dead is not None:
+    tables = {r: [known[d.table] for d in landing.destinations if d.role is r and d.table in known] for r in Role}
+    found += (f for role, some in tables.items() for h in some for f in _one_row_each(landing.name, h, FATES[role]))
+    for data, dead in product(tables[Role.ROWS], tables[Role.DEAD_LETTERS]):
         found += _between(landing, data, dead)
     return found
 

@@ -20,7 +20,7 @@ from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]  # 
 from airflow_provider_lakecommit.core.headroom import Retention, duration_text
 from airflow_provider_lakecommit.doctor.finding import CheckResult, fail, ok, warn
 from airflow_provider_lakecommit.exceptions import ControlTopicError, LakecommitError
-from airflow_provider_lakecommit.kafka.admin import ClusterAdmin, TopicRights
+from airflow_provider_lakecommit.kafka.admin import ClusterAdmin, TopicFacts
 from airflow_provider_lakecommit.kafka.config import Trouble, bootstrap_servers, made
 from airflow_provider_lakecommit.kafka.control_topic import PARTITIONS, TOPIC_SETTINGS
 from airflow_provider_lakecommit.landing import Landing
@@ -62,18 +62,18 @@ def brokers(landing: Landing, kafka: Mapping[str, Any], every: timedelta | None)
 
 
 def _source(
-    name: str, rights: TopicRights | None, settings: Mapping[str, str] | None, landing: Landing, every: timedelta | None
+    name: str, rights: TopicFacts | None, settings: Mapping[str, str] | None, landing: Landing, every: timedelta | None
 ) -> Iterable[CheckResult]:
     check = f"topic {name}"
     if rights is None:
         yield fail(check, "does not exist, or may not be described", "correct `topics`, create it, or grant DESCRIBE")
         return
-    yield ok(check, f"{rights.partitions} partitions")
+    yield ok(check, f"{len(rights.partitions)} partitions")
     yield _granted(check, rights, _READ)
     yield from _retention(f"retention of {name}", settings, landing, every)
 
 
-def _granted(check: str, rights: TopicRights, wanted: Sequence[AclOperation]) -> CheckResult:
+def _granted(check: str, rights: TopicFacts, wanted: Sequence[AclOperation]) -> CheckResult:
     lacking = [operation.name for operation in wanted if operation not in rights.operations]
     check = f"rights on {check.removeprefix('topic ')}"
     if lacking:
@@ -110,7 +110,7 @@ def _retention(
 
 
 def _control(
-    landing: Landing, admin: ClusterAdmin, rights: TopicRights | None, every: timedelta | None
+    landing: Landing, admin: ClusterAdmin, rights: TopicFacts | None, every: timedelta | None
 ) -> Iterable[CheckResult]:
     name = landing.control_topic_name
     check = f"control topic {name}"
@@ -121,7 +121,7 @@ def _control(
         else:
             yield fail(check, f"does not exist and may not be made: {objection.str()}", "have it created")
         return
-    yield ok(check, f"{rights.partitions} partitions")
+    yield ok(check, f"{len(rights.partitions)} partitions")
     yield _granted(check.replace("control topic ", ""), rights, _WRITE)
     settings = admin.settings(name)
     if settings is None:
@@ -131,7 +131,7 @@ def _control(
 
 
 def _control_settings(
-    check: str, settings: Mapping[str, str], rights: TopicRights, landing: Landing, every: timedelta | None
+    check: str, settings: Mapping[str, str], rights: TopicFacts, landing: Landing, every: timedelta | None
 ) -> Iterable[CheckResult]:
     kept, size = Retention.of(settings), int(settings["max.message.bytes"])
     if kept.compacted:

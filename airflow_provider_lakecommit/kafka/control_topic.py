@@ -27,7 +27,8 @@ from typing import Any, Self
 from confluent_kafka import KafkaError
 
 from airflow_provider_lakecommit.exceptions import ClosedError, ControlTopicError
-from airflow_provider_lakecommit.kafka.admin import ClusterAdmin, Edge, StaleTopicError, TopicFacts
+from airflow_provider_lakecommit.kafka.admin import ClusterAdmin, Edge, TopicFacts
+from airflow_provider_lakecommit.kafka.admin_requests import StaleTopicError
 from airflow_provider_lakecommit.kafka.config import bootstrap_servers
 from airflow_provider_lakecommit.kafka.control_log import ControlLog, ControlRecord, ControlTopicInfo, control_record
 from airflow_provider_lakecommit.kafka.control_writer import ControlWriter, Record

@@ -157,8 +157,8 @@ class ControlWriter:
             producer.begin_transaction()
             self._began = True
             for index, (key, value, headers) in enumerate(records):
-                told = deliveries.note(index)
-                producer.produce(self._topic, value, key, self._partition, on_delivery=told, headers=list(headers))
+                noted = deliveries.note(index)
+                producer.produce(self._topic, value, key, self._partition, on_delivery=noted, headers=list(headers))
             self._patiently(producer.commit_transaction, deadline)
             self._began = False
         except BufferError as full:

@@ -20,7 +20,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from airflow_provider_lakecommit.exceptions import LakecommitError
-from airflow_provider_lakecommit.kafka.admin import StaleTopicError
+from airflow_provider_lakecommit.kafka.admin_requests import StaleTopicError
 from airflow_provider_lakecommit.kafka.config import Trouble, made, unreachable
 
 __all__ = ["PartitionTail"]
@@ -36,7 +36,7 @@ _SETTINGS: dict[str, Any] = {
     "auto.offset.reset": "error",
     "enable.partition.eof": True,
     "allow.auto.create.topics": False,
-    # A read that starts elsewhere waits for the fetch in flight, and an end without a record is told with the next one.
+    # A read that starts elsewhere waits for the fetch in flight; an end without a record is reported with the next one.
     "fetch.wait.max.ms": 100,
     "fetch.queue.backoff.ms": 10,
     "queued.max.messages.kbytes": 16384,

@@ -23,7 +23,8 @@ from airflow_provider_lakecommit.core.headroom import Retention
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.core.planning import Watermark
 from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailableError
-from airflow_provider_lakecommit.kafka.admin import Asked, ClusterAdmin, Edge, StaleTopicError, TopicFacts
+from airflow_provider_lakecommit.kafka.admin import ClusterAdmin, Edge, TopicFacts
+from airflow_provider_lakecommit.kafka.admin_requests import Asked, StaleTopicError
 from airflow_provider_lakecommit.kafka.config import bootstrap_servers
 
 __all__ = ["SourceState", "SourceTopics"]
@@ -75,7 +76,7 @@ class SourceTopics:
         return self._admin.steadily("asking for the source's offsets", lambda: self._look(missing_ok))
 
     def ask_retention(self) -> None:
-        """Ask for the topics' settings, unless they were told a moment ago; does not wait."""
+        """Ask for the topics' settings, unless they were asked for a moment ago; does not wait."""
         if self._settings is None or time.monotonic() - self._asked_at > SETTINGS_SECONDS:
             self._asked_at = time.monotonic()
             self._settings = self._admin.ask_settings(self._topics)
@@ -83,9 +84,9 @@ class SourceTopics:
     def retentions(self, seconds: float) -> dict[str, Retention]:
         """What each topic's settings say about removal, of those that are known after at most that time."""
         self.ask_retention()
-        told = self._settings.within(seconds) if self._settings else {}
+        found = self._settings.within(seconds) if self._settings else {}
         out: dict[str, Retention] = {}
-        for topic, settings in told.items():
+        for topic, settings in found.items():
             with contextlib.suppress(KeyError, ValueError):
                 out[topic] = Retention.of(settings)
         if len(out) < len(self._topics):

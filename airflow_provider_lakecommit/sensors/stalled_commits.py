@@ -6,7 +6,7 @@ Contract: succeeds while commits come through. The first look is made in the wor
 :mod:`airflow_provider_lakecommit.stall.verdict`, from the control topic alone: neither a catalog nor Spark nor Java is
 needed, and a connector needs no change.
 
-What was seen is told to the task's callbacks as ``reason`` in their context.
+What was seen is given to the task's callbacks as ``reason`` in their context.
 
 Failure story: brokers that cannot be reached are an error of the task, not a stall; retries apply. When nothing can be
 said, because too little was seen, `on_unknown` decides.
@@ -131,10 +131,8 @@ class StalledCommitSensor(BaseSensorOperator):
         self.release_jitter = release_jitter
         self.on_wait_callback = on_wait_callback
         self._waits = False
-        if wrong := _wrong_with(self):
+        if wrong := [*_wrong_target(self), *_wrong_values(self)]:
             raise ValueError(f"StalledCommitSensor {self.task_id!r}: {'; '.join(wrong)}")
-
-    # -- the task -----------------------------------------------------------------------------------------------------
 
     def execute(self, context: Context) -> None:
         """Look once, and go, skip, fail or wait."""
@@ -143,11 +141,9 @@ class StalledCommitSensor(BaseSensorOperator):
             return
         ruling, target = self._look()
         context["ti"].xcom_push(RULING, ruling.to_dict())
-        _log(context, f"{target.group}: {ruling}")
-        if ruling.answer is GuardAnswer.GO:
-            self.log.log(_level(ruling), "%s: %s", target.group, ruling)
+        if self._goes(context, ruling, target):
             return
-        if ruling.answer is GuardAnswer.FAIL or self.on_stall == "fail":
+        if self.on_stall == "fail":
             raise AirflowFailException(f"{target.group}: {ruling}")
         if self.on_stall == "skip":
             raise AirflowSkipException(f"{target.group}: {ruling}")
@@ -157,11 +153,7 @@ class StalledCommitSensor(BaseSensorOperator):
     def poke(self, context: Context) -> bool:
         """One look, for a wait in the worker."""
         ruling, target = self._look()
-        _log(context, f"{target.group}: {ruling}")
-        if ruling.answer is GuardAnswer.FAIL:
-            raise AirflowFailException(f"{target.group}: {ruling}")
-        if ruling.answer is GuardAnswer.GO:
-            self.log.log(_level(ruling), "%s: %s", target.group, ruling)
+        if self._goes(context, ruling, target):
             return True
         first = context["ti"].get_first_reschedule_date(context) is None if self.reschedule else not self._waits
         if first:
@@ -183,7 +175,18 @@ class StalledCommitSensor(BaseSensorOperator):
             raise AirflowSensorTimeout(_log(context, late))
         raise AirflowFailException(_log(context, event["reason"]))
 
-    # -- how ----------------------------------------------------------------------------------------------------------
+    def _goes(self, context: Context, ruling: Ruling, target: _Target) -> bool:
+        """Is there nothing to hold for?
+
+        :raises AirflowFailException: it is time to fail, whatever ``on_stall`` says
+        """
+        text = _log(context, f"{target.group}: {ruling}")
+        if ruling.answer is GuardAnswer.FAIL:
+            raise AirflowFailException(text)
+        if ruling.answer is GuardAnswer.GO:
+            # What does not hold may need a person all the same.
+            self.log.log(logging.INFO if ruling.verdict in CALM else logging.WARNING, "%s", text)
+        return ruling.answer is GuardAnswer.GO
 
     def _look(self) -> tuple[Ruling, _Target]:
         from airflow_provider_lakecommit.hooks.connections import kafka_settings
@@ -274,41 +277,29 @@ def _log(context: Context, text: str) -> str:
     return text
 
 
-def _level(ruling: Ruling) -> int:
-    """What does not hold may need a person all the same."""
-    return logging.INFO if ruling.verdict in CALM else logging.WARNING
-
-
 def _seconds(span: timedelta | None) -> float | None:
     return None if span is None else span.total_seconds()
 
 
-def _wrong_with(sensor: StalledCommitSensor) -> list[str]:
+def _wrong_target(sensor: StalledCommitSensor) -> Iterator[str]:
     """One text for each mistake."""
-    return [*_target(sensor), *_values(sensor)]
-
-
-def _target(sensor: StalledCommitSensor) -> Iterator[str]:
-    told = [name for name in ("landing", "connector", "control_group_id") if getattr(sensor, name) is not None]
-    if len(told) != 1:
-        yield f"one of landing, connector and control_group_id is needed, not {' and '.join(told) or 'none'}"
+    given = [name for name in ("landing", "connector", "control_group_id") if getattr(sensor, name) is not None]
+    if len(given) != 1:
+        yield f"one of landing, connector and control_group_id is needed, not {' and '.join(given) or 'none'}"
     if sensor.control_group_id is not None and sensor.control_topic is None:
         yield "control_group_id needs its control_topic"
     if sensor.control_topic is not None and (sensor.connector is not None or isinstance(sensor.landing, Landing)):
         yield "control_topic is known from the landing or the connector: leave it out"
 
 
-def _values(sensor: StalledCommitSensor) -> Iterator[str]:
+def _wrong_values(sensor: StalledCommitSensor) -> Iterator[str]:
     if sensor.on_stall not in ON_STALL:
         yield f"on_stall={sensor.on_stall!r} is not one of {', '.join(ON_STALL)}"
     if sensor.on_unknown not in ON_UNKNOWN:
         yield f"on_unknown={sensor.on_unknown!r} is not one of {', '.join(ON_UNKNOWN)}"
     if not 1 <= sensor.stalled_cycles <= MOST_CYCLES:
         yield f"stalled_cycles={sensor.stalled_cycles!r}: a number from 1 to {MOST_CYCLES}"
-    unknown = sorted(
-        set(sensor.hold_on or ()) - {v.value for v in Verdict} | {Verdict.HEALTHY} & set(sensor.hold_on or ())
-    )
-    if unknown:
+    if unknown := sorted(set(sensor.hold_on or ()) - {v.value for v in Verdict if v is not Verdict.HEALTHY}):
         yield f"hold_on: {', '.join(unknown)} is no verdict that could hold"
     for name in SPANS:
         span = getattr(sensor, name)

@@ -311,6 +311,7 @@ def _send(writer: ControlWriter, job: WindowJob, work: Slice, attempt: UUID, out
         tables=(),
         bytes=outcome.bytes,
         ignored_fields=outcome.ignored_fields,
+        cost=outcome.cost,
     )
     targets = {t.table: t for t in job.plan.targets if t.table in work.tables}
     records = report_records(

@@ -29,12 +29,14 @@ from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.core.accounting import add_names, spans_problem
 from airflow_provider_lakecommit.core.budgets import over_budget
-from airflow_provider_lakecommit.core.model import Counts, Slice, Span, SpanReport, TableTarget
+from airflow_provider_lakecommit.core.model import Counts, Slice, SliceCost, Span, SpanReport, TableTarget
+from airflow_provider_lakecommit.core.routing import Role, route
 from airflow_provider_lakecommit.exceptions import AccountingError, LakecommitError, TableError
 from airflow_provider_lakecommit.formats.decode_json import Decoded, JsonDecoder
 from airflow_provider_lakecommit.landing import METADATA_COLUMNS, Landing
 from airflow_provider_lakecommit.parquet.write import FanoutWriter, file_io
 from airflow_provider_lakecommit.spark.chunks import Chunk, Run
+from airflow_provider_lakecommit.spark.cost import CostClock, Work
 from airflow_provider_lakecommit.spark.dead_letters import dead_letters
 from airflow_provider_lakecommit.spark.metadata import mistyped, with_metadata
 from airflow_provider_lakecommit.spark.read import SliceReader
@@ -86,6 +88,7 @@ class SliceOutcome:
     ignored_fields: Mapping[str, int]
     blocked: str | None
     rejected_samples: tuple[RejectedSample, ...]
+    cost: SliceCost
 
 
 @dataclass(slots=True)
@@ -171,6 +174,7 @@ class _SliceRun:
             for name in work.slice.tables
         }
         self._totals = _Totals([_Tally() for _ in work.slice.spans])
+        self._clock = CostClock()
 
     def run(
         self, kafka: Mapping[str, Any], progress: Callable[[str], None], should_stop: Callable[[], bool]
@@ -188,6 +192,7 @@ class _SliceRun:
     def _consume(self, reader: SliceReader, progress: Callable[[str], None]) -> None:
         told = 0
         for chunk in reader.read():
+            self._clock.lap(Work.READ)
             self._land(chunk)
             records = self._totals.records
             if records - told >= PROGRESS_RECORDS:
@@ -206,8 +211,10 @@ class _SliceRun:
         self._count(chunk, places, decoded)
         add_names(totals.ignored, decoded.ignored)
         self._sample(messages, decoded)
+        self._clock.lap(Work.DECODE)
         if not self._blocked():
             self._write(messages, decoded)
+            self._clock.lap(Work.WRITE)
 
     def _count(self, chunk: Chunk, places: Sequence[int], decoded: Decoded) -> None:
         """Count what became of the records, for each span by itself.
@@ -239,14 +246,15 @@ class _SliceRun:
 
     def _write(self, messages: Sequence[Message], decoded: Decoded) -> None:
         landing = self._landing
-        if (writer := self._writers.get(landing.table)) is not None:
-            table = decoded.table
-            if landing.metadata_columns:
-                accepted = messages if decoded.accepted is None else [messages[i] for i in decoded.accepted]
-                table = with_metadata(table, self._schema, accepted)
-            writer.write(table)
-        if decoded.rejects and (writer := self._writers.get(landing.dead_letter_table or "")) is not None:
-            writer.write(dead_letters(landing.name, messages, decoded.rejects))
+        for name, table in route(landing.destinations, Role.ROWS, decoded.table):
+            if (writer := self._writers.get(name)) is not None:
+                if landing.metadata_columns:
+                    accepted = messages if decoded.accepted is None else [messages[i] for i in decoded.accepted]
+                    table = with_metadata(table, self._schema, accepted)
+                writer.write(table)
+        for name, rejects in route(landing.destinations, Role.DEAD_LETTERS, decoded.rejects):
+            if rejects and (writer := self._writers.get(name)) is not None:
+                writer.write(dead_letters(landing.name, messages, rejects))
 
     def _blocked(self) -> str | None:
         """Why the slice cannot be published by what is known so far; the ratio is judged at the end."""
@@ -268,6 +276,7 @@ class _SliceRun:
         else:
             files = {name: writer.close() for name, writer in self._writers.items()}
             self._check_rows(files)
+        self._clock.lap(Work.WRITE)
         return SliceOutcome(
             spans=spans,
             files=files,
@@ -276,12 +285,14 @@ class _SliceRun:
             ignored_fields=dict(totals.ignored),
             blocked=blocked,
             rejected_samples=tuple(totals.samples),
+            cost=self._clock.cost(sum(f.file_size_in_bytes for made in files.values() for f in made)),
         )
 
     def _check_rows(self, files: Mapping[str, Sequence[DataFile]]) -> None:
         """The files' own record counts must be what was decoded and rejected."""
         landed = sum(t.landed for t in self._totals.tallies)
-        due = {self._landing.table: landed, self._landing.dead_letter_table: self._totals.rejected}
+        of = {Role.ROWS: landed, Role.DEAD_LETTERS: self._totals.rejected}
+        due = {d.table: of[d.role] for d in self._landing.destinations}
         for name, made in files.items():
             rows = sum(f.record_count for f in made)
             if rows != due[name]:

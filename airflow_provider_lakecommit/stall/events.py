@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from airflow_provider_lakecommit.core.admission import PENDING
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.exceptions import WireError
 from airflow_provider_lakecommit.stall.verdict import EventKind, Seen
@@ -28,7 +27,7 @@ from airflow_provider_lakecommit.wire.events import (
     decode,
     glance,
 )
-from airflow_provider_lakecommit.wire.plan import time_from_json
+from airflow_provider_lakecommit.wire.plan import refusal_from_json, time_from_json
 
 __all__ = ["seen_of"]
 
@@ -67,9 +66,9 @@ def seen_of(
             return None
         kind = _KINDS[number]
         seen = Seen(kind, micros / 1e6 if at is None else at, commit, key)
-        told = h.find(headers) if headers else None
-        if told is not None:
-            seen = _ours(seen, told, completion_timeout)
+        header = h.find(headers) if headers else None
+        if header is not None:
+            seen = _ours(seen, header, completion_timeout)
         elif bodies and kind is not EventKind.START:
             seen = _body(seen, value)
     except (WireError, *DAMAGE):
@@ -102,24 +101,25 @@ def _id(table: TableReference) -> bytes | None:
     return None if table.table_uuid is None else table.table_uuid.bytes
 
 
-def _ours(seen: Seen, told: dict[str, Any], completion_timeout: float | None) -> Seen:
+def _ours(seen: Seen, header: dict[str, Any], completion_timeout: float | None) -> Seen:
     """A landing's event: its header says all that matters."""
-    match told.get("kind"):
+    match header.get("kind"):
         case "open":
             deadline = None if completion_timeout is None else seen.at + completion_timeout
-            full = str(told.get("plan", {}).get("held")).startswith(PENDING)
-            return seen._replace(deadline=deadline, full=full, covers=_raised(told))
+            refused = refusal_from_json(header.get("plan", {}))
+            full = refused is not None and refused.budget_full
+            return seen._replace(deadline=deadline, full=full, covers=_raised(header))
         case "failed":
-            return seen._replace(failed=str(told.get("failed")), beside=_beside(told), covers=_raised(told))
+            return seen._replace(failed=str(header.get("failed")), beside=_beside(header), covers=_raised(header))
         case "report":
-            return _reported(seen, told["report"])
+            return _reported(seen, header["report"])
         case "published":
             # Also what a person gave up is published.
-            return seen._replace(table=str(told["table"]), covers=coverage_from_json(told["ranges"]))
+            return seen._replace(table=str(header["table"]), covers=coverage_from_json(header["ranges"]))
         case "closed":
-            through = told["valid_through"]
+            through = header["valid_through"]
             seconds = None if through is None else time_from_json(through).timestamp()
-            return seen._replace(valid_through=seconds, covers=_raised(told))
+            return seen._replace(valid_through=seconds, covers=_raised(header))
     return seen
 
 
@@ -131,13 +131,13 @@ def _reported(seen: Seen, report: dict[str, Any]) -> Seen:
     return seen._replace(blocked=str(report["blocked"]), covers=Coverage.of((s.partition, s.range) for s in spans))
 
 
-def _beside(told: dict[str, Any]) -> tuple[str, ...]:
+def _beside(header: dict[str, Any]) -> tuple[str, ...]:
     """The tables that failed, if the data table came through."""
-    tables = tuple(map(str, told.get("tables", ())))
-    return () if told.get("main") in (None, *tables) else tables
+    tables = tuple(map(str, header.get("tables", ())))
+    return () if header.get("main") in (None, *tables) else tables
 
 
-def _raised(told: dict[str, Any]) -> Coverage | None:
+def _raised(header: dict[str, Any]) -> Coverage | None:
     """What a person wants to be read again."""
-    ranges = [item for coverage, _ in told.get("raised", ()) for item in coverage_from_json(coverage).items()]
+    ranges = [item for coverage, _ in header.get("raised", ()) for item in coverage_from_json(coverage).items()]
     return Coverage.of(ranges) if ranges else None

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a guard makes of a verdict: may the work behind it go, is it held, or is it time to fail?
 
-Contract: pure. A guard lets go while commits come through, and what it cannot judge as it was told to. It says why, and
-what would end the hold. *Stalled* and *dead* hold. The others do not unless they are named: commits do come through
-while a range is *blocked* or files are *lost*, holding would mend neither, and a paused connector may look like one
-that loses.
+Contract: pure. A guard lets go while commits come through, and what it cannot judge as it is configured. It says why,
+and what would end the hold. *Stalled* and *dead* hold. The others do not unless they are named: commits do come
+through while a range is *blocked* or files are *lost*, holding would mend neither, and a paused connector may look
+like one that loses.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CALM = frozenset({Verdict.UNKNOWN, Verdict.HEALTHY, Verdict.SLOWING})
 MOST_CYCLES = 48
 """Largest ``stalled_cycles`` of a guard."""
 STALE = "stale"
-"""What is told in place of a verdict when the table is too old, though commits come through."""
+"""What is reported in place of a verdict when the table is too old, though commits come through."""
 
 
 class GuardAnswer(StrEnum):
@@ -40,7 +40,7 @@ class GuardAnswer(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guard:
-    """What a guard was told. Times are in seconds.
+    """How a guard decides. Times are in seconds.
 
     :param rules: of the verdict
     :param hold: verdicts that hold
@@ -83,19 +83,19 @@ def rule(state: State, now: float, guard: Guard) -> Ruling:
     """What a guard does at ``now``, in seconds of the epoch."""
     found = judge(state, now, guard.rules)
     held = found.verdict in guard.hold or (found.verdict is Verdict.UNKNOWN and guard.unknown_holds)
-    told = _told(found, _since(found, state, guard.rules), GuardAnswer.HOLD if held else GuardAnswer.GO)
+    ruling = _ruling_of(found, _since(found, state, guard.rules), GuardAnswer.HOLD if held else GuardAnswer.GO)
     if not held and guard.max_age is not None:
-        told = _aged(told, state, now, guard, guard.max_age)
-    if told.answer is not GuardAnswer.HOLD or guard.fail_after is None or told.since is None:
-        return told
-    lasted = now - told.since
+        ruling = _aged(ruling, state, now, guard, guard.max_age)
+    if ruling.answer is not GuardAnswer.HOLD or guard.fail_after is None or ruling.since is None:
+        return ruling
+    lasted = now - ruling.since
     if lasted <= guard.fail_after:
-        return told
-    reason = f"{told.reason}; for {_span(lasted)}, which is more than the {_span(guard.fail_after)} it may last"
-    return replace(told, answer=GuardAnswer.FAIL, reason=reason)
+        return ruling
+    reason = f"{ruling.reason}; for {_span(lasted)}, which is more than the {_span(guard.fail_after)} it may last"
+    return replace(ruling, answer=GuardAnswer.FAIL, reason=reason)
 
 
-def _told(found: Diagnosis, since: float | None, answer: GuardAnswer) -> Ruling:
+def _ruling_of(found: Diagnosis, since: float | None, answer: GuardAnswer) -> Ruling:
     return Ruling(
         answer=answer,
         verdict=found.verdict.value,
@@ -113,27 +113,27 @@ def _since(found: Diagnosis, state: State, rules: StallRules) -> float | None:
     return found.since
 
 
-def _aged(told: Ruling, state: State, now: float, guard: Guard, max_age: float) -> Ruling:
+def _aged(ruling: Ruling, state: State, now: float, guard: Guard, max_age: float) -> Ruling:
     """Commits come through; is what they have brought new enough?"""
     through = state.valid_through
     if through is None:
         if not guard.unknown_holds:
-            return told
-        reason = f"no valid-through time was seen; {told.reason}"
+            return ruling
+        reason = f"no valid-through time was seen; {ruling.reason}"
         return Ruling(
             answer=GuardAnswer.HOLD, verdict=STALE, reason=reason, clears="a COMMIT_COMPLETE with such a time"
         )
     age = now - through
     if age <= max_age:
-        return told
+        return ruling
     return Ruling(
         answer=GuardAnswer.HOLD,
         verdict=STALE,
         reason=f"the table is valid through {_iso(through)}, {_span(age)} ago, and may be {_span(max_age)} old; "
-        f"{told.reason}",
+        f"{ruling.reason}",
         clears="a COMMIT_COMPLETE with a later valid-through time",
         since=through + max_age,
-        evidence={"valid_through": _iso(through), "age_s": age, **told.evidence},
+        evidence={"valid_through": _iso(through), "age_s": age, **ruling.evidence},
     )
 
 

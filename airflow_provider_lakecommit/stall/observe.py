@@ -262,7 +262,7 @@ def _partial(
     """How many complete cycles in a row waited for somebody of whom nothing was ever heard.
 
     A complete cycle tells no valid-through time where a partition had nothing to tell, or where the coordinator did not
-    wait for all. Where each that answered told a time it is the second; the wait was for one of those that answered, if
+    wait for all. Where each that answered gave a time it is the second; the wait was for one of those that answered, if
     they were late.
     """
     in_vain = seen.valid_through is None and bool(answers) and all(a.timed for a in answers)

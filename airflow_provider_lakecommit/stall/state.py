@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an observer of commits remembers of one group, and what it may be told: the words of :mod:`.stall`.
+"""What an observer of commits remembers of one group, and what it observes: the words of :mod:`.stall`.
 
 Contract: everything is immutable. The state grows with what is open or expected (tables, partitions, the answers of one
 cycle), never with the length of the log or of an outage.
@@ -179,7 +179,8 @@ Chain = tuple[Any, Any] | None
 
 
 class State(NamedTuple):
-    """What is remembered of one group. Cheap to change: most events change it.
+    """What is remembered of one group. Cheap to change: most events change it. ``landing``: one of its events had our
+    header.
 
     ``missing`` counts, per partition that ever answered, the complete cycles since its last answer; ``unheard`` are
     those for which that is too many. ``partial`` counts complete cycles that waited in vain for partitions that never
@@ -213,6 +214,7 @@ class State(NamedTuple):
     lost_files: int = 0
     done: Done | None = None
     blocked: tuple[tuple[Coverage, str], ...] = ()
+    landing: bool = False
 
     @property
     def interval(self) -> float | None:

@@ -6,8 +6,8 @@ events, so that who looks later sees the same. A state is given only when everyt
 first look. A group is judged as a landing when its events bear our header.
 
 Failure story: :func:`commits_of` is one look, and brokers that do not answer are an error of it. :class:`CommitWatch`
-goes on: a topic that is not there yet and brokers that went away are told as ``trouble``, the last states are kept, and
-it tries again.
+goes on: a topic that is not there yet and brokers that went away are reported as ``trouble``, the last states are kept,
+and it tries again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from airflow_provider_lakecommit.stall.guard import MOST_CYCLES, Guard, Ruling, 
 from airflow_provider_lakecommit.stall.verdict import EventKind, StallRules, State, observe
 from airflow_provider_lakecommit.wire.headers import HEADER
 
-__all__ = ["CommitWatch", "Commits", "Group", "WatchedTopic", "commits_of"]
+__all__ = ["CommitWatch", "Commits", "WatchedTopic", "commits_of"]
 
 AWAY_SECONDS = 30.0
 TICK_SECONDS = 5.0
@@ -38,7 +38,8 @@ SETTLE_SECONDS = 5.0
 """After brokers were away: what was sent meanwhile comes first, so that nobody is taken for silent."""
 
 # One state serves guards with different rules, so it remembers enough for any.
-_FOLD = StallRules(stalled_cycles=MOST_CYCLES)
+_CONNECTORS = StallRules(stalled_cycles=MOST_CYCLES)
+_LANDINGS = replace(_CONNECTORS, landing=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,20 +56,12 @@ class WatchedTopic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
-    """What was seen of one group."""
-
-    state: State
-    landing: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Commits:
     """How all groups stand ``at`` a time. ``groups`` is ``None`` while the topic has not been read to its end;
     ``trouble`` is what keeps the brokers from answering.
     """
 
-    groups: Mapping[str, Group] | None
+    groups: Mapping[str, State] | None
     trouble: str | None = None
     at: float = field(default_factory=time.time)
     _ruled: dict[tuple[str, Guard], Ruling] = field(default_factory=dict, compare=False, repr=False)
@@ -88,7 +81,7 @@ class Commits:
             return rule(State(), self.at, guard)
         if seen.landing != guard.rules.landing:
             guard = replace(guard, rules=replace(guard.rules, landing=seen.landing))
-        return rule(seen.state, self.at, guard)
+        return rule(seen, self.at, guard)
 
 
 class _Fold:
@@ -97,7 +90,7 @@ class _Fold:
     def __init__(self, place: WatchedTopic, only: str | None = None) -> None:
         self._place = place
         self._only = only
-        self._groups: dict[str, Group] = {}
+        self._groups: dict[str, State] = {}
 
     def take(self, record: ControlRecord) -> bool:
         """Is it worth telling at once?"""
@@ -112,13 +105,13 @@ class _Fold:
         if found is None:
             return False
         name, seen = found
-        known = self._groups.get(name)
-        landing = (known is not None and known.landing) or any(key == HEADER for key, _ in record.headers)
-        state = observe(known.state if known else State(), seen, replace(_FOLD, landing=landing) if landing else _FOLD)
-        self._groups[name] = Group(state=state, landing=landing)
+        state = self._groups.get(name, State())
+        if not state.landing and any(key == HEADER for key, _ in record.headers):
+            state = state._replace(landing=True)
+        self._groups[name] = observe(state, seen, _LANDINGS if state.landing else _CONNECTORS)
         return seen.kind in TELLING
 
-    def groups(self) -> Mapping[str, Group]:
+    def groups(self) -> Mapping[str, State]:
         return dict(self._groups)
 
 
@@ -168,12 +161,12 @@ class CommitWatch:
         self._interval = interval
         self._watch: ControlWatch | None = None
         self._fold = _Fold(place)
-        self._told = float("-inf")
+        self._reported = float("-inf")
         self._away: tuple[float, str] | None = None
         self._caught_up = False
 
     def look(self) -> Commits | None:
-        """How the groups stand after the interval; ``None`` if no cycle began or ended since it was told a moment ago.
+        """How the groups stand after the interval; ``None`` if no cycle began or ended since a moment ago.
 
         :raises LakecommitError: what trying again cannot mend
         """
@@ -200,9 +193,9 @@ class CommitWatch:
             self._away = None
         news = changed or batch.caught_up is not self._caught_up
         self._caught_up = batch.caught_up
-        if not news and now - self._told < TICK_SECONDS:
+        if not news and now - self._reported < TICK_SECONDS:
             return None
-        self._told = now
+        self._reported = now
         groups = self._fold.groups() if batch.caught_up else None
         return Commits(groups=groups, trouble=None if self._away is None else self._away[1])
 

@@ -40,7 +40,7 @@ class BacklogTrigger(BaseEventTrigger):
     :param bytes: estimated bytes of them
     :param age: seconds since the oldest of them was written
     :param interval: seconds between two looks
-    :param again: seconds after which the same backlog is told again
+    :param again: seconds after which the same backlog is reported again
     """
 
     def __init__(
@@ -85,15 +85,15 @@ class BacklogTrigger(BaseEventTrigger):
         }
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Look, and tell, for ever."""
+        """Look, and report, for ever."""
         loop = asyncio.get_running_loop()
         pool = ThreadPoolExecutor(1, thread_name_prefix=f"lakecommit-backlog-{self.landing}")
-        looker, told = _Looker(self), _Told(again=self.again)
+        looker, last = _Looker(self), _LastEvent(again=self.again)
         try:
             while True:
                 backlog = await loop.run_in_executor(pool, looker.look)
                 reached = self.limits.reached(backlog) if backlog is not None else []
-                if backlog is not None and told.is_news(backlog, reached, time.monotonic()):
+                if backlog is not None and last.is_news(backlog, reached, time.monotonic()):
                     self.log.info("landing %s: %s are not planned yet", self.landing, "; ".join(reached))
                     yield TriggerEvent({"landing": self.landing, "reached": reached})  # type: ignore[no-untyped-call]
                 await asyncio.sleep(self.interval)
@@ -102,8 +102,8 @@ class BacklogTrigger(BaseEventTrigger):
             pool.shutdown(wait=False)
 
 
-class _Told:
-    """When something was said, so that the same is not said all the time."""
+class _LastEvent:
+    """When an event was sent last, and about what: the same backlog is reported again only after a while."""
 
     def __init__(self, *, again: float) -> None:
         self._again = again
@@ -111,7 +111,7 @@ class _Told:
         self._planned = 0
 
     def is_news(self, backlog: Backlog, reached: list[str], now: float) -> bool:
-        """Is it to be said?"""
+        """Is it to be reported?"""
         if not reached:
             self._at = None
             return False
@@ -129,7 +129,7 @@ class _Looker:
         self._watch: BacklogWatch | None = None
 
     def look(self) -> Backlog | None:
-        """``None`` where it cannot be told now."""
+        """``None`` where it cannot be known now."""
         try:
             if self._watch is None:
                 self._watch = self._made()

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tells when commits of a group stall and when they are back: one event per transition.
+"""Reports when commits of a group stall and when they are back: one event per transition.
 
-Contract: for an `AssetWatcher`, whose asset then starts what pages, pauses or restarts. What was told last is kept in
-Airflow's store of the asset, so a triggerer that starts anew tells nothing twice. It is kept after it was told: one
-that dies between the two tells it again. *Slowing* and *unknown* change nothing.
+Contract: for an `AssetWatcher`, whose asset then starts what pages, pauses or restarts. What was reported last is kept
+in Airflow's store of the asset, so a triggerer that starts anew reports nothing twice. It is kept after the report: one
+that dies between the two reports it again. *Slowing* and *unknown* change nothing.
 
-Failure story: while brokers are away nothing is told, and what they held back is read before anything is judged.
+Failure story: while brokers are away nothing is reported, and what they held back is read before anything is judged.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class CommitStateTrigger(ControlTopicTrigger):
     :param control_topic: the topic
     :param control_group_id: the group: `lakecommit-<name>` of a landing, `connect-<name>` of a connector
     :param kafka_config_id: connection of type `kafka`
-    :param alarms: verdicts that are told; by default dead, stalled, split, losing and blocked
+    :param alarms: verdicts that are reported; by default dead, stalled, split, losing and blocked
     :param stalled_cycles: cycles in a row that do not complete, or fail, make a stall
     :param interval: seconds between two cycles of a connector, where they are known
     """
@@ -67,19 +67,19 @@ class CommitStateTrigger(ControlTopicTrigger):
     async def filter_shared_stream(self, shared_stream: AsyncIterator[Commits]) -> AsyncIterator[TriggerEvent]:
         """One event per transition, for ever."""
         guard = Guard(rules=StallRules(stalled_cycles=self.stalled_cycles, interval=self.interval))
-        told = await self._recall()
+        reported = await self._recall()
         async for commits in shared_stream:
             if commits.groups is None or commits.trouble is not None:
                 continue
             ruling = commits.ruling(self.control_group_id, guard)
             state = self._state(ruling.verdict)
-            if state is None or state == told:
+            if state is None or state == reported:
                 continue
-            if told is not None or state != RECOVERED:
+            if reported is not None or state != RECOVERED:
                 self.log.info("%s: %s", self.control_group_id, ruling)
-                payload = {"group": self.control_group_id, "state": state, "before": told}
+                payload = {"group": self.control_group_id, "state": state, "before": reported}
                 yield TriggerEvent({**payload, "reason": ruling.reason, "clears": ruling.clears})  # type: ignore[no-untyped-call]
-            told = state
+            reported = state
             await self._keep(state)
 
     def _state(self, verdict: str) -> str | None:
@@ -92,13 +92,13 @@ class CommitStateTrigger(ControlTopicTrigger):
         return f"lakecommit/{self.control_topic}/{self.control_group_id}"
 
     async def _recall(self) -> str | None:
-        """What was told last; nothing without a store, as outside of a watcher."""
+        """What was reported last; nothing without a store, as outside of a watcher."""
         if self.asset_state_store is None:
             return None
         try:
             found = await self.asset_state_store.aget(self._place)
         except Exception as e:
-            self.log.warning("what was told last is not known: %s", e)
+            self.log.warning("what was reported last is not known: %s", e)
             return None
         return found if isinstance(found, str) else None
 
@@ -108,4 +108,4 @@ class CommitStateTrigger(ControlTopicTrigger):
         try:
             await self.asset_state_store.aset(self._place, state)
         except Exception as e:
-            self.log.warning("%s is told and not kept: %s", state, e)
+            self.log.warning("%s is reported and not kept: %s", state, e)

@@ -6,7 +6,7 @@ all groups, about once a second while cycles begin and end and every five second
 much as the first. Reading and folding is done in one thread of the stream's own: nothing holds up the triggerer's loop.
 
 Failure story: an error in the stream would fail everything that listens, so brokers that are away or a topic that is
-not there are told as trouble, and tried again. Only what a person has to mend, like a connection that is gone, is
+not there are reported as trouble, and tried again. Only what a person has to mend, like a connection that is gone, is
 raised.
 """
 

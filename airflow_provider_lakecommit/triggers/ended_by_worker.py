@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The wait of a sensor that has something to do when it ends: told to a worker instead of ended in the triggerer.
+"""The wait of a sensor that has something to do when it ends: handed to a worker instead of ended in the triggerer.
 
 Contract: ends when :class:`~airflow_provider_lakecommit.triggers.stalled_commits.StalledCommitTrigger` ends. What that
 one ends by itself is handed to the sensor's `execute_complete`, because Airflow calls no `on_success_callback` or

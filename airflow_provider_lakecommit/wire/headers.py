@@ -2,7 +2,8 @@
 """Record headers: what our events say beyond the connector's schemas, one header of JSON per record.
 
 Contract: the events stay as the connector wrote them; everything of ours (window, epoch, ranges, attempt, counts,
-directives) is in the header ``lakecommit``, versioned by the envelope. A record of our group without the header is not
+directives) is in the header ``lakecommit``, versioned by the envelope. A reader passes over keys that it does not know,
+so a new optional key, as ``cost`` of a report, needs no new version. A record of our group without the header is not
 ours and is passed over.
 """
 
@@ -17,6 +18,7 @@ from airflow_provider_lakecommit.core.model import (
     Budget,
     Counts,
     Cycle,
+    SliceCost,
     SliceReport,
     Span,
     SpanReport,
@@ -104,7 +106,8 @@ def directives_from_json(v: Mapping[str, Any]) -> Directives:
 
 
 def report_to_json(r: SliceReport) -> dict[str, Any]:
-    return {
+    cost = {} if r.cost is None else {"cost": _cost_to_json(r.cost)}
+    return cost | {
         "slice": str(r.slice_id),
         "attempt": str(r.attempt),
         "window": str(r.window_id),
@@ -134,6 +137,7 @@ def report_from_json(v: Mapping[str, Any]) -> SliceReport:
             ignored_fields={text(k): number(n) for k, n in v["ignored_fields"].items()},
             blocked=_reason(v["blocked"]),
             failed=_reason(v["failed"]),
+            cost=None if v.get("cost") is None else _cost(v["cost"]),
         )
     except DAMAGE as e:
         raise WireError(f"a slice report is damaged: {type(e).__name__} {e}") from e
@@ -141,6 +145,16 @@ def report_from_json(v: Mapping[str, Any]) -> SliceReport:
 
 def _reason(value: Any) -> str | None:
     return None if value is None else text(value)
+
+
+def _cost_to_json(c: SliceCost) -> list[int]:
+    """Milliseconds of reading, decoding and writing, then bytes."""
+    return [*(round(s * 1000) for s in (c.read_seconds, c.decode_seconds, c.write_seconds)), c.bytes]
+
+
+def _cost(values: list[int]) -> SliceCost:
+    read, decode, write, written = map(number, values)
+    return SliceCost(read_seconds=read / 1000, decode_seconds=decode / 1000, write_seconds=write / 1000, bytes=written)
 
 
 def _counts_to_json(c: Counts) -> list[int]:

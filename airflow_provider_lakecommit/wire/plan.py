@@ -7,11 +7,12 @@ No secret is ever part of a plan. Times are UTC ISO 8601 text with microseconds.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from airflow_provider_lakecommit.core.model import Budget, Plan, Slice, TableTarget, slice_id
+from airflow_provider_lakecommit.core.model import Budget, Plan, RefusalState, Slice, TableTarget, slice_id
 from airflow_provider_lakecommit.exceptions import WireError
 from airflow_provider_lakecommit.wire.coverage import (
     offsets_from_json,
@@ -27,6 +28,7 @@ __all__ = [
     "budget_to_json",
     "plan_from_json",
     "plan_to_json",
+    "refusal_from_json",
     "time_from_json",
     "time_to_json",
 ]
@@ -54,7 +56,7 @@ def budget_from_json(values: Any) -> Budget | None:
 
 
 def plan_to_json(plan: Plan) -> dict[str, Any]:
-    rare: dict[str, Any] = {} if plan.refused is None else {"held": plan.refused}
+    rare: dict[str, Any] = {} if plan.refused is None else {"held": str(plan.refused), "refusal": plan.refused.name}
     rare |= {"vended": dict(plan.vended)} if plan.vended else {}
     return rare | {
         "landing": plan.landing,
@@ -85,11 +87,23 @@ def plan_from_json(values: dict[str, Any]) -> Plan:
             asked_at=time_from_json(values["asked_at"]),
             left=number(values["left"]),
             reason=None if values["reason"] is None else text(values["reason"]),
-            refused=None if values.get("held") is None else text(values["held"]),
+            refused=refusal_from_json(values),
             vended={text(t): keys is True for t, keys in values.get("vended", {}).items()},
         )
     except DAMAGE as e:
         raise WireError(f"a plan is damaged: {type(e).__name__} {e}") from e
+
+
+def refusal_from_json(plan: Mapping[str, Any]) -> RefusalState | None:
+    """The state that kept a plan from planning, by its name; by its text, where an earlier release wrote it. One that a
+    later release added is :attr:`~RefusalState.OTHER`.
+    """
+    name, held = plan.get("refusal"), plan.get("held")
+    if name is None and held is None:
+        return None
+    by_text: dict[str, RefusalState] = {str(state): state for state in RefusalState}
+    found = None if name is None else RefusalState.__members__.get(text(name))
+    return found or by_text.get("" if held is None else text(held), RefusalState.OTHER)
 
 
 def _slice_to_json(s: Slice) -> list[Any]:

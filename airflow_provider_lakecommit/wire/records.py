@@ -99,8 +99,8 @@ class Sender:
 
     def opened(self, event_id: UUID, at: datetime, cycle: Cycle, plan: Plan, directives: Directives) -> Outgoing:
         """START_COMMIT with its plan."""
-        told = h.directives_to_json(directives)
-        values = {"kind": "open", "cycle": h.cycle_to_json(cycle), "plan": plan_to_json(plan), **told}
+        values = {"kind": "open", "cycle": h.cycle_to_json(cycle), "plan": plan_to_json(plan)}
+        values |= h.directives_to_json(directives)
         return self._record(event_id, at, StartCommit(commit_id=self.commit_id), values)
 
     def commit_failed(
@@ -130,7 +130,7 @@ class Sender:
         return self._record(event_id, at, payload, values)
 
     def reported(self, event_id: UUID, at: datetime, report: SliceReport) -> Outgoing:
-        """DATA_COMPLETE of one slice. Positions are told only for slices that were finished."""
+        """DATA_COMPLETE of one slice. Positions are given only for slices that were finished."""
         done = report.blocked is None and report.failed is None
         assignments = tuple(
             TopicPartitionOffset(
@@ -171,8 +171,8 @@ class Sender:
     def closed(self, event_id: UUID, at: datetime, valid_through: datetime | None, directives: Directives) -> Outgoing:
         """COMMIT_COMPLETE."""
         payload = CommitComplete(commit_id=self.commit_id, valid_through=valid_through)
-        told = None if valid_through is None else time_to_json(valid_through)
-        values = {"kind": "closed", "valid_through": told, **h.directives_to_json(directives)}
+        through = None if valid_through is None else time_to_json(valid_through)
+        values = {"kind": "closed", "valid_through": through, **h.directives_to_json(directives)}
         return self._record(event_id, at, payload, values)
 
     def _record(self, event_id: UUID, at: datetime, payload: Payload, values: dict[str, Any]) -> Outgoing:
@@ -217,10 +217,9 @@ def _entry(record: LogRecord, about: EventHead, v: dict[str, Any]) -> Entry | No
     match (about.type, v.get("kind")):
         case (PayloadType.START_COMMIT, "open"):
             cycle, plan = h.cycle_from_json(v["cycle"]), plan_from_json(v["plan"])
-            told = h.directives_from_json(v)
-            return CycleOpened(offset=offset, at=at, commit_id=commit_id, cycle=cycle, plan=plan, directives=told)
+            directives = h.directives_from_json(v)
+            return CycleOpened(offset=offset, at=at, commit_id=commit_id, cycle=cycle, plan=plan, directives=directives)
         case (PayloadType.START_COMMIT, "failed"):
-            told = h.directives_from_json(v)
             return CommitFailed(
                 offset=offset,
                 at=at,
@@ -228,7 +227,7 @@ def _entry(record: LogRecord, about: EventHead, v: dict[str, Any]) -> Entry | No
                 reason=text(v["failed"]),
                 task_attempt=text(v["task_attempt"]),
                 tables=tuple(text(t) for t in v.get("tables", ())),
-                directives=told,
+                directives=h.directives_from_json(v),
             )
         case (PayloadType.DATA_WRITTEN, "files"):
             attempt, value = UUID(v["attempt"]), record.value or b""
@@ -249,8 +248,8 @@ def _entry(record: LogRecord, about: EventHead, v: dict[str, Any]) -> Entry | No
                 directives=h.directives_from_json(v),
             )
         case (PayloadType.COMMIT_COMPLETE, "closed"):
-            told = h.directives_from_json(v)
+            directives = h.directives_from_json(v)
             through = None if v["valid_through"] is None else time_from_json(v["valid_through"])
-            return CycleClosed(offset=offset, at=at, commit_id=commit_id, valid_through=through, directives=told)
+            return CycleClosed(offset=offset, at=at, commit_id=commit_id, valid_through=through, directives=directives)
         case _:
             raise ValueError(f"{about.type.name} with header kind {v.get('kind')!r}")

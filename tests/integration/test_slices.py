@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -116,6 +117,18 @@ def test_the_records_of_a_slice_become_the_rows_of_its_files(lake: Lake, topic: 
     assert outcome.blocked is None
     assert lake.ids() == [*range(10, 100), *range(1000, 1050)]
     assert len(outcome.files[TABLE]) == 3
+
+
+def test_a_slice_tells_what_it_cost(lake: Lake, topic: str, produce: Produce) -> None:
+    produce(topic, [order(i) for i in range(2000)], 0)
+    began = time.monotonic()
+    outcome = lake.run(span(topic, 0, 2000))
+    took = time.monotonic() - began
+
+    cost = outcome.cost
+    assert min(cost.read_seconds, cost.decode_seconds, cost.write_seconds) > 0
+    assert cost.read_seconds + cost.decode_seconds + cost.write_seconds < took + 0.003
+    assert cost.bytes == sum(path.stat().st_size for path in lake.files())
 
 
 def test_every_offset_is_accounted_for(lake: Lake, topic: str, produce: Produce) -> None:

@@ -20,7 +20,9 @@ from airflow_provider_lakecommit.core.model import (
     Cycle,
     LedgerSection,
     Plan,
+    RefusalState,
     Slice,
+    SliceCost,
     SliceReport,
     Span,
     SpanReport,
@@ -44,6 +46,8 @@ COVERAGES = st.dictionaries(
 ).map(Coverage)
 OFFSETS = st.dictionaries(PARTITIONS, COUNT, max_size=4)
 SPANS = st.lists(st.builds(Span, PARTITIONS, RANGES), max_size=4).map(lambda spans: tuple(sorted(spans)))
+SECONDS = st.integers(0, 10**9).map(lambda millis: millis / 1000)
+COSTS = st.builds(SliceCost, read_seconds=SECONDS, decode_seconds=SECONDS, write_seconds=SECONDS, bytes=COUNT)
 BUDGETS = st.builds(Budget, max_records=COUNT, max_ratio=st.floats(0, 1))
 COUNTS = st.builds(Counts, landed=COUNT, rejected=COUNT, filtered=COUNT, gaps=COUNT, skipped=COUNT)
 CYCLES = st.builds(Cycle, commit_id=UUIDS, dag=TEXT, run=TEXT, number=COUNT, slot=COUNT)
@@ -117,7 +121,7 @@ def plans(draw: st.DrawFn) -> Plan:
         asked_at=draw(MOMENTS),
         left=draw(COUNT),
         reason=draw(st.none() | TEXT),
-        refused=draw(st.none() | TEXT),
+        refused=draw(st.none() | st.sampled_from(RefusalState)),
         vended=draw(st.dictionaries(TEXT, st.booleans(), max_size=2)),
     )
 
@@ -135,6 +139,7 @@ def reports(draw: st.DrawFn) -> SliceReport:
         ignored_fields=draw(st.dictionaries(TEXT, COUNT, max_size=2)),
         blocked=draw(st.none() | TEXT),
         failed=draw(st.none() | TEXT),
+        cost=draw(st.none() | COSTS),
     )
 
 

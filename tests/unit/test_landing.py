@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_lakecommit.core.model import Budget
+from airflow_provider_lakecommit.core.routing import Destination, Role
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import DEFAULT_CONTROL_TOPIC, Landing, LandingSpec, load_spec
 
@@ -70,6 +71,12 @@ class TestLanding:
     def test_the_data_table_comes_before_the_dead_letters(self) -> None:
         assert landing(dead_letter_table="shop.dead").tables == ("shop.orders", "shop.dead")
 
+    def test_destinations_say_what_each_table_is_for(self) -> None:
+        rows = Destination(table="shop.orders", role=Role.ROWS)
+        dead = Destination(table="shop.dead", role=Role.DEAD_LETTERS)
+        assert landing().destinations == (rows,)
+        assert landing(dead_letter_table="shop.dead").destinations == (rows, dead)
+
     def test_arguments_and_plain_values_make_the_same_landing(self) -> None:
         by_hand = Landing(**{**FULL, "completion_timeout": timedelta(seconds=90.5)})
         assert Landing.from_dict(FULL) == by_hand
@@ -87,6 +94,25 @@ class TestLanding:
 class TestSpecVersion:
     def test_it_is_the_same_in_every_release(self) -> None:
         assert landing().spec_version == "2f2af84c7da20b6b"
+
+    @pytest.mark.parametrize(
+        ("values", "version"),
+        [
+            ({"dead_letter_table": "shop.orders_dead"}, "ade439c2afc0c9b9"),
+            (
+                {
+                    "topics": ["a", "b"],
+                    "timestamps": {"ts": "epoch_millis"},
+                    "unknown_fields": "dead_letter",
+                    "dead_letter_table": "shop.dead",
+                },
+                "a847a53a9f998aa8",
+            ),
+            ({"metadata_columns": True, "encodings": {"raw": "base64"}, "groups": 4}, "5fcc21f574f83eab"),
+        ],
+    )
+    def test_is_the_one_that_ledgers_hold(self, values: dict[str, Any], version: str) -> None:
+        assert landing(**values).spec_version == version
 
     @pytest.mark.parametrize(
         ("key", "value"),

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from airflow_provider_lakecommit.core.backlog import planned_after, unplanned
 from airflow_provider_lakecommit.core.log import CycleClosed, CycleOpened, Entry
-from airflow_provider_lakecommit.core.model import Cycle, Plan, Slice, Span
+from airflow_provider_lakecommit.core.model import Cycle, Plan, RefusalState, Slice, Span
 from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -22,7 +22,7 @@ def opened(
     ends: Mapping[SourcePartition, int],
     *,
     left: int = 0,
-    refused: str | None = None,
+    refused: RefusalState | None = None,
 ) -> Entry:
     parts = tuple(Span(partition=p, range=OffsetRange(*r)) for p, r in spans.items())
     slices = (Slice(slice_id=ID, group=0, spans=parts, tables=("shop.orders",)),) if parts else ()
@@ -53,7 +53,7 @@ def test_a_plan_that_left_nothing_has_all_there_was() -> None:
 
 
 def test_a_plan_that_was_held_has_nothing() -> None:
-    assert planned_after({A: 5}, opened({}, {A: 10}, refused="stalled")) == {A: 5}
+    assert planned_after({A: 5}, opened({}, {A: 10}, refused=RefusalState.STALLED)) == {A: 5}
 
 
 def test_an_older_range_that_is_planned_again_takes_nothing_back() -> None:

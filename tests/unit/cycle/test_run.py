@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 
-from airflow_provider_lakecommit.core.model import Counts, Plan, Slice, Span, slice_id
+from airflow_provider_lakecommit.core.model import Counts, Plan, RefusalState, Slice, Span, slice_id
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
 from airflow_provider_lakecommit.cycle.results import Closed, CycleTicket, Opened, PublishedSnapshot
 from airflow_provider_lakecommit.cycle.run import REPORTED, CycleOutcome, RunOutcome, Written
@@ -43,7 +43,7 @@ def outcome(
     written: Written | None = None,
     left: int = 0,
     released: int = 0,
-    refused: str | None = None,
+    refused: RefusalState | None = None,
     **closed: Any,
 ) -> CycleOutcome:
     """A cycle that did all it planned, but for what is given."""
@@ -85,8 +85,8 @@ def outcome(
         (outcome(released=1), False),
         (outcome(slices=(), released=1), False),
         (outcome(slices=(), left=3), True),
-        (outcome(slices=(), left=3, refused="stalled"), False),
-        (outcome(slices=(), refused="stalled"), True),
+        (outcome(slices=(), left=3, refused=RefusalState.STALLED), False),
+        (outcome(slices=(), refused=RefusalState.STALLED), True),
     ],
 )
 def test_a_run_ends_when_everything_that_was_planned_is_done_and_nothing_became_free(
@@ -160,7 +160,7 @@ def test_a_run_of_several_cycles_holds_all_their_snapshots_and_the_state_of_the_
 
 
 def test_a_window_is_put_off_where_there_was_something_to_read_or_nobody_could_tell() -> None:
-    plan = outcome(slices=(), refused="catalog away").opened.plan
+    plan = outcome(slices=(), refused=RefusalState.CATALOG_AWAY).opened.plan
     assert not plan.deferred
     assert replace(plan, left=1).deferred
     assert replace(plan, ends={}).deferred
@@ -168,10 +168,12 @@ def test_a_window_is_put_off_where_there_was_something_to_read_or_nobody_could_t
 
 
 def test_a_run_that_ends_without_a_window_says_what_held_it() -> None:
-    refused = RunOutcome.of("orders", [outcome(slices=(), left=3, refused="stalled", published=())])
+    refused = RunOutcome.of("orders", [outcome(slices=(), left=3, refused=RefusalState.STALLED, published=())])
     assert refused.refused == "stalled: something"
     assert str(refused).endswith("; no window was planned: stalled: something")
-    assert RunOutcome.of("orders", [outcome(slices=(), left=3, refused="stalled"), outcome()]).refused is None
+    assert (
+        RunOutcome.of("orders", [outcome(slices=(), left=3, refused=RefusalState.STALLED), outcome()]).refused is None
+    )
 
 
 def test_a_run_that_ends_says_what_it_left_what_is_blocked_and_what_waits() -> None:

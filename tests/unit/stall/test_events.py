@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_lakecommit.core.model import Span
+from airflow_provider_lakecommit.core.model import RefusalState, Span
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
 from airflow_provider_lakecommit.exceptions import WireError
 from airflow_provider_lakecommit.stall.events import seen_of
@@ -96,6 +96,13 @@ def test_our_start_has_a_deadline() -> None:
     start = StartCommit(commit_id=COMMIT)
     assert seen(start, {"kind": "open"}).deadline is None
     assert seen(start, {"kind": "open"}, completion_timeout=60).deadline == NOON.timestamp() + 60
+
+
+@pytest.mark.parametrize("state", [None, *RefusalState])
+def test_our_start_names_the_state_in_which_a_budget_is_full(state: RefusalState | None) -> None:
+    plan = {} if state is None else {"held": "some text", "refusal": state.name}
+    full = state is not None and state.name.startswith("PENDING")
+    assert seen(StartCommit(commit_id=COMMIT), {"kind": "open", "plan": plan}).full is full
 
 
 @pytest.mark.parametrize(("held", "full"), [(None, False), ("pending files", True), ("open cycles", False)])

@@ -17,7 +17,7 @@ from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.stall.guard import Guard
 from airflow_provider_lakecommit.stall.verdict import StallRules, Verdict
 from airflow_provider_lakecommit.stall.watch import Commits
-from airflow_provider_lakecommit.triggers.backlog import BacklogTrigger, _Told
+from airflow_provider_lakecommit.triggers.backlog import BacklogTrigger, _LastEvent
 from airflow_provider_lakecommit.triggers.commit_state import CommitStateTrigger
 from airflow_provider_lakecommit.triggers.ended_by_worker import EndedByWorkerTrigger
 from airflow_provider_lakecommit.triggers.stalled_commits import StalledCommitTrigger, guard_from_json, guard_to_json
@@ -117,7 +117,7 @@ def test_any_limit_is_enough(limits: BacklogLimits, found: Backlog, number: int)
 
 
 def test_a_backlog_is_told_once_until_it_was_planned_of_or_nobody_did_anything() -> None:
-    told, reached = _Told(again=300.0), ["10 rows"]
+    told, reached = _LastEvent(again=300.0), ["10 rows"]
     assert told.is_news(backlog(10), reached, 0.0)
     assert not told.is_news(backlog(12), reached, 10.0)
     assert told.is_news(backlog(13, planned=5), reached, 20.0), "a plan took some of it, and enough is left"

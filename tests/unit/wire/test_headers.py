@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -11,7 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_lakecommit.core.log import Directives
-from airflow_provider_lakecommit.core.model import Cycle, SliceReport
+from airflow_provider_lakecommit.core.model import (
+    Counts,
+    Cycle,
+    SliceCost,
+    SliceReport,
+    Span,
+    SpanReport,
+    TableReport,
+)
+from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
 from airflow_provider_lakecommit.exceptions import WireError
 from airflow_provider_lakecommit.wire.headers import (
     HEADER,
@@ -32,6 +42,64 @@ from tests.support.values import CYCLES, DIRECTIVES, FOREIGN, STEADY, damaged, r
 @given(reports())
 def test_a_report_survives(report: SliceReport) -> None:
     assert report_from_json(json.loads(json.dumps(report_to_json(report)))) == report
+
+
+WITHOUT_COST = (
+    b'{"v":1,"lane":"live","kind":"report","report":{"slice":"00000000-0000-0000-0000-000000000001",'
+    b'"attempt":"00000000-0000-0000-0000-000000000002","window":"00000000-0000-0000-0000-000000000003","spec":"5f0e",'
+    b'"spans":[["orders","topic-id",{"1":[3,10]}]],"counts":[[5,1,0,1,0]],"tables":[["shop.orders",'
+    b'"00000000-0000-0000-0000-000000000004","00000000-0000-0000-0000-000000000005",0,1,1,2,5]],"bytes":321,'
+    b'"ignored_fields":{"note":2},"blocked":null,"failed":null}}'
+)
+"""A header as it was written before reports had a cost."""
+REPORT = SliceReport(
+    slice_id=UUID(int=1),
+    attempt=UUID(int=2),
+    window_id=UUID(int=3),
+    spec_version="5f0e",
+    spans=(
+        SpanReport(
+            span=Span(SourcePartition("orders", 1, "topic-id"), OffsetRange(3, 10)),
+            counts=Counts(landed=5, rejected=1, gaps=1),
+        ),
+    ),
+    tables=(
+        TableReport(
+            table="shop.orders",
+            uuid=UUID(int=4),
+            epoch=UUID(int=5),
+            schema_id=0,
+            spec_id=1,
+            events=1,
+            files=2,
+            rows=5,
+        ),
+    ),
+    bytes=321,
+    ignored_fields={"note": 2},
+)
+COST = SliceCost(read_seconds=1.25, decode_seconds=0.5, write_seconds=2.007, bytes=4096)
+
+
+def packed(report: SliceReport) -> bytes:
+    [(_, value)] = header({"lane": "live", "kind": "report", "report": report_to_json(report)}, "x")
+    return value
+
+
+def test_a_report_of_before_is_read_without_a_cost_and_written_the_same() -> None:
+    values = find([(HEADER, WITHOUT_COST)])
+    assert values is not None
+    assert report_from_json(values["report"]) == REPORT
+    assert packed(REPORT) == WITHOUT_COST
+
+
+def test_a_report_with_a_cost_says_all_else_as_a_reader_of_before_expects_it() -> None:
+    """It takes version 1 and picks the keys that it knows."""
+    now, before = json.loads(packed(replace(REPORT, cost=COST))), json.loads(WITHOUT_COST)
+    assert now["report"]["cost"] == [1250, 500, 2007, 4096]
+    known = {**now, "report": {key: now["report"][key] for key in before["report"]}}
+    assert known == before
+    assert report_from_json(now["report"]) == replace(REPORT, cost=COST)
 
 
 @STEADY

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_lakecommit.core.model import Plan, Slice, Span, TableTarget, slice_id
+from airflow_provider_lakecommit.core.model import Plan, RefusalState, Slice, Span, TableTarget, slice_id
 from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
 from airflow_provider_lakecommit.exceptions import WireError
 from airflow_provider_lakecommit.wire.headers import header
@@ -22,6 +22,7 @@ from airflow_provider_lakecommit.wire.plan import (
     budget_from_json,
     plan_from_json,
     plan_to_json,
+    refusal_from_json,
     time_from_json,
     time_to_json,
 )
@@ -46,6 +47,43 @@ def test_times_survive_to_the_microsecond(at: datetime) -> None:
 def test_times_are_written_as_utc() -> None:
     at = datetime(2026, 1, 1, 12, tzinfo=timezone(timedelta(hours=2)))
     assert time_to_json(at) == "2026-01-01T10:00:00.000000+00:00"
+
+
+@pytest.mark.parametrize(
+    ("values", "state"),
+    [
+        ({}, None),
+        ({"held": None}, None),
+        ({"held": "stalled"}, RefusalState.STALLED),
+        ({"held": "open cycles"}, RefusalState.OPEN_CYCLES),
+        ({"held": "pending slices"}, RefusalState.PENDING_SLICES),
+        ({"held": "pending files"}, RefusalState.PENDING_FILES),
+        ({"held": "pending bytes"}, RefusalState.PENDING_BYTES),
+        ({"held": "slowing"}, RefusalState.SLOWING),
+        ({"held": "catalog away"}, RefusalState.CATALOG_AWAY),
+        ({"held": "spec change"}, RefusalState.SPEC_CHANGE),
+        ({"held": "a text of today", "refusal": "PENDING_BYTES"}, RefusalState.PENDING_BYTES),
+        ({"held": "moon phase", "refusal": "MOON_PHASE"}, RefusalState.OTHER),
+        ({"held": "moon phase"}, RefusalState.OTHER),
+    ],
+)
+def test_a_refusal_is_read_by_its_name_or_by_the_text_of_earlier_releases(
+    values: dict[str, str | None], state: RefusalState | None
+) -> None:
+    assert refusal_from_json(values) is state
+
+
+@pytest.mark.parametrize("values", [{"held": 5}, {"refusal": ["STALLED"]}])
+def test_a_refusal_that_is_no_text_is_damage(values: dict[str, object]) -> None:
+    with pytest.raises(TypeError):
+        refusal_from_json(values)
+
+
+@pytest.mark.parametrize("state", RefusalState)
+def test_a_refused_plan_keeps_the_text_that_earlier_releases_read(state: RefusalState) -> None:
+    values = plan_to_json(replace(largest_plan(), slices=(), refused=state))
+    assert (values["held"], values["refusal"]) == (state.value, state.name)
+    assert type(values["held"]) is str
 
 
 def test_no_budget_stays_none() -> None:

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a cluster is asked: patiently, by one admin client, with errors that name cause and remedy.
+
+Contract: a request is answered within `timeout`. Answers that a change in the cluster explains (an election, a broker
+that restarts, metadata still on its way) are asked for again until then.
+
+Failure story: brokers that give no answer end in the `away` error, with the cause; brokers that do not allow the
+question in the `refused` error, with the remedy; refused credentials at once. A topic that vanished or changed
+between two questions is :class:`StaleTopicError`, on which :meth:`AdminRequests.steadily` looks again from the
+start.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, wait
+from typing import Any, Generic, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from airflow_provider_lakecommit.exceptions import LakecommitError
+from airflow_provider_lakecommit.kafka.config import Trouble, bootstrap_servers, made, unreachable
+
+__all__ = ["DENIED", "AdminRequests", "Asked", "StaleTopicError"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+T = TypeVar("T")
+
+LOOK_SECONDS = 0.1
+PAUSE_SECONDS = 0.05
+
+_AGAIN = frozenset(
+    {
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._TIMED_OUT,
+        KafkaError._TRANSPORT,
+        KafkaError._WAIT_CACHE,
+        KafkaError._WAIT_COORD,
+        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.KAFKA_STORAGE_ERROR,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.NOT_CONTROLLER,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+    }
+)
+DENIED = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
+
+
+class StaleTopicError(Exception):
+    """The topic is not what it was a moment ago: what was learned of it must be asked for again."""
+
+
+class Asked(Generic[K, V]):
+    """Questions that are on their way while the caller does something else. Nothing is asked again: what has no answer
+    by the time it is wanted, or a refusal, is simply not known.
+    """
+
+    def __init__(self, futures: Mapping[K, Future[Any]], read: Callable[[Any], V]) -> None:
+        self._futures = futures
+        self._read = read
+
+    def within(self, seconds: float) -> dict[K, V]:
+        """What is answered after at most that time."""
+        wait(self._futures.values(), timeout=max(0.0, seconds))
+        done = {key: f for key, f in self._futures.items() if f.done() and f.exception() is None}
+        return {key: self._read(f.result()) for key, f in done.items()}
+
+
+class AdminRequests:
+    """One admin client, made at the first question.
+
+    :param away: the error when the brokers do not answer.
+    :param refused: the error when they do not allow it.
+    :param remedy: what helps then.
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        *,
+        timeout: float,
+        away: type[LakecommitError],
+        refused: type[LakecommitError],
+        remedy: Callable[[], str],
+    ) -> None:
+        self._config = config
+        self._timeout = timeout
+        self._away = away
+        self._refused = refused
+        self._remedy = remedy
+        self._trouble = Trouble(config.get("error_cb"))
+        self._made: AdminClient | None = None
+
+    @property
+    def _client(self) -> AdminClient:
+        if self._made is None:
+            self._made = made(AdminClient, self._config, self._trouble)
+        return self._made
+
+    def close(self) -> None:
+        """Let go of the connections; a later question makes new ones."""
+        self._made = None
+
+    def steadily(self, doing: str, look: Callable[[], T]) -> T:
+        """What *look* finds, once the topics hold still while it looks."""
+        deadline = time.monotonic() + self._timeout
+        while True:
+            try:
+                return look()
+            except StaleTopicError as changed:
+                if time.monotonic() >= deadline:
+                    detail = f"the topic kept changing or has no leader: {changed}"
+                    raise unreachable(self._away, doing, self._config, self._trouble, self._timeout, detail) from None
+            self.serve(LOOK_SECONDS)
+
+    def serve(self, seconds: float) -> None:
+        """Wait, and hear what the client has to say meanwhile."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            self._client.poll(left)
+
+    def _ask(self, doing: str, request: Callable[[float], Mapping[K, Future[V]]]) -> dict[K, V | KafkaError]:
+        """The answers, each a value or an objection that trying again will not change."""
+        self._trouble.forget()
+        deadline = time.monotonic() + self._timeout
+        while True:
+            futures = request(max(deadline - time.monotonic(), LOOK_SECONDS))
+            self._await(doing, futures.values())
+            answers: dict[K, V | KafkaError] = {key: _outcome(future) for key, future in futures.items()}
+            hopeful = [a for a in answers.values() if isinstance(a, KafkaError) and a.code() in _AGAIN]
+            if not hopeful:
+                return answers
+            if time.monotonic() + PAUSE_SECONDS >= deadline:
+                raise unreachable(self._away, doing, self._config, self._trouble, self._timeout, hopeful[0].str())
+            self.serve(PAUSE_SECONDS)
+
+    def _await(self, doing: str, futures: Iterable[Future[Any]]) -> None:
+        pending = set(futures)
+        while pending:
+            pending = wait(pending, timeout=LOOK_SECONDS).not_done
+            self._client.poll(0)
+            if pending and self._trouble.denied:
+                raise unreachable(self._away, doing, self._config, self._trouble, self._timeout)
+
+    def _granted(self, doing: str, answer: V | KafkaError) -> V:
+        if not isinstance(answer, KafkaError):
+            return answer
+        remedy = self._remedy() if answer.code() in DENIED else "check the name"
+        raise self._refused(f"{doing}: Kafka at {bootstrap_servers(self._config)} says: {answer.str()}; {remedy}")
+
+
+def _outcome(future: Future[Any]) -> Any:
+    """The value, or the broker's objection; anything else is a defect and is raised."""
+    error = future.exception()
+    if error is None:
+        return future.result()
+    if isinstance(error, KafkaException) and isinstance(error.args[0], KafkaError):
+        return error.args[0]
+    raise error
