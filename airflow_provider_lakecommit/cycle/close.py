@@ -142,7 +142,7 @@ def _complete(commits: TableCommits, folded: FoldedLog) -> Closed:
     )
     session.send("commit", ticket.slot, folded.partition, [record])
     waiting, missing = tuple(_waiting(folded, standing)), _missing(landing_state, state, commits.voided)
-    blocked = tuple(f"{b.coverage}: {b.reason}" for b in landing_state.blocked)
+    blocked = tuple(map(str, landing_state.blocked))
     return Closed(
         commit_id=ticket.commit_id,
         table=session.landing.table,

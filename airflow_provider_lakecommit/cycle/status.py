@@ -132,7 +132,7 @@ def read_status(session: LandingSession, every: timedelta | None = None) -> Stat
         ),
         partitions=tuple(_partition(p, w, reached, left.get(p)) for p, w in sorted(source.partitions.items())),
         cycles=tuple(OpenCycle(cycle=c, live=c.live(at)) for c in landing_state.open_cycles()),
-        blocked=tuple(f"{b.coverage}: {b.reason}" for b in landing_state.blocked),
+        blocked=tuple(map(str, landing_state.blocked)),
         valid_through=_valid_through(landing_state, reached) if len(ledgers) == len(states) else None,
         missing_topics=source.missing_topics,
         shortest=next(iter(headroom), None),
