@@ -19,6 +19,9 @@ from airflow_provider_lakecommit.wire.plan import time_to_json
 
 __all__ = ["Closed", "CycleTicket", "GroupResult", "GroupTicket", "Opened", "PublishedSnapshot"]
 
+SHOWN = 4
+"""Slices that a line names."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CycleTicket:
@@ -108,8 +111,9 @@ class GroupResult:
     def __str__(self) -> str:
         text = f"{self.done} slices ({self.saved_records} records) are reported and will not be read again"
         if self.left:
-            again = Coverage.of(item for s in self.left for item in s.coverage.items())
-            text += f"; to be read again in {len(self.left)} slices: {again}"
+            shown = "; ".join(str(s) for s in self.left[:SHOWN])
+            more = f" and {len(self.left) - SHOWN} more slices" if len(self.left) > SHOWN else ""
+            text += f"; {sum(len(s) for s in self.left)} offsets will be: {shown}{more}"
         return text + "".join(f"; blocked: {b}" for b in self.blocked)
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The write step of a cycle: what of a group is still to be done, and what of it is safe.
+"""The write step of a cycle: what of a group is still to be done, doing it, and what of it is safe.
 
-Contract: both questions are answered from the control log alone; neither catalog nor table is asked, so a catalog
-outage does not stop a running window. A slice that is reported is never part of a job again, so a retry does what is
-left. A cycle that is closed already, or whose run was gone for a later plan, has no job.
+Contract: what is to be done and what is safe is answered from the control log alone; neither catalog nor table is
+asked, so a catalog outage does not stop a running window. A slice that is reported is never part of a job again, so a
+retry does what is left. A cycle that is closed already, or whose run was gone for a later plan, has no job.
+
+Failure story: a job that ends early is no error here: what its slices reported counts, and the log is asked for that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from airflow_provider_lakecommit.core.fold import fold
@@ -16,13 +18,17 @@ from airflow_provider_lakecommit.core.log import Entry
 from airflow_provider_lakecommit.core.model import Slice
 from airflow_provider_lakecommit.core.state import CycleState, LandingState, granted
 from airflow_provider_lakecommit.cycle.results import CycleTicket, GroupResult, GroupTicket
-from airflow_provider_lakecommit.exceptions import ControlTopicError
+from airflow_provider_lakecommit.engines.base import EarlierWorkError
+from airflow_provider_lakecommit.exceptions import ControlTopicError, SparkJobError
 from airflow_provider_lakecommit.kafka.control_topic import ControlLog, ControlRecord, ControlTopic
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.spark.job import WindowJob
+from airflow_provider_lakecommit.spark.job import SliceResult, WindowJob
 from airflow_provider_lakecommit.wire.records import read_entry
 
-__all__ = ["group_job", "group_result", "read_decided", "read_entries"]
+__all__ = ["JobOutcome", "group_job", "group_result", "read_decided", "read_entries", "run_group"]
+
+JobOutcome = Sequence[SliceResult] | SparkJobError
+"""What an engine knows of a job's slices, or why the job ended early."""
 
 
 def read_entries(records: Iterable[ControlRecord], landing: str, lane: str) -> tuple[Entry, ...]:
@@ -72,6 +78,26 @@ def group_job(landing: Landing, control: ControlTopic, ticket: GroupTicket, cata
     )
 
 
+def run_group(
+    job: WindowJob | None,
+    run: Callable[[WindowJob], Sequence[SliceResult]],
+    left: Callable[[], WindowJob | None],
+    log: Callable[[str], None],
+) -> tuple[WindowJob | None, JobOutcome]:
+    """Run a group's job. Where an engine has waited for an earlier attempt's job instead, one for what is ``left`` then
+    takes its place, as long as there is something. Returns the last job, if there was one, and what became of it.
+    """
+    while job is not None:
+        try:
+            return job, run(job)
+        except EarlierWorkError as e:
+            log(str(e))
+            job = left()
+        except SparkJobError as e:
+            return job, e
+    return None, ()
+
+
 def group_result(landing: Landing, control: ControlTopic, ticket: GroupTicket) -> GroupResult:
     """What of a group is reported by now, and what will be read again.
 
@@ -80,11 +106,7 @@ def group_result(landing: Landing, control: ControlTopic, ticket: GroupTicket) -
     state, landing_state = _look(landing, control, ticket.cycle)
     share = _share(state, ticket.group)
     done = [s for s in share if s.slice_id in state.finished]
-    blocked = tuple(
-        f"{b.coverage}: {b.reason}"
-        for b in landing_state.blocked
-        if any(b.coverage.overlaps(s.coverage) for s in share)
-    )
+    blocked = tuple(str(b) for b in landing_state.blocked if any(b.coverage.overlaps(s.coverage) for s in share))
     held = landing_state.blocked_coverage | landing_state.recut
     left = tuple(s for s in share if s.slice_id not in state.finished and not held.overlaps(s.coverage))
     return GroupResult(done=len(done), saved_records=sum(len(s) for s in done), left=left, blocked=blocked)

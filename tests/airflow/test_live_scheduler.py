@@ -62,10 +62,10 @@ def test_a_task_that_is_killed_says_what_is_saved_and_the_next_run_lands_the_res
     assert tasks == {"plan": "success", "write[0]": "failed", "commit": "success", "outcome": "failed"}
     saved = live.lake.ids("shop.killed")
     assert 0 < len(saved) < 500
-    until("the end of its writer", lambda: "to be read again" in live.log("killed", "broken", "write"))
+    until("the end of its writer", lambda: "offsets will be: " in live.log("killed", "broken", "write"))
     told = live.log("killed", "broken", "write")
     assert "is told to stop" in told
-    assert re.search(r"are reported and will not be read again; to be read again in \d+ slices: ", told)
+    assert re.search(r"are reported and will not be read again; \d+ offsets will be: ", told)
     until_its_job_is_gone("killed")
 
     state, tasks = live.run("killed", "mended")
