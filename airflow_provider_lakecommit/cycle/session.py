@@ -24,6 +24,7 @@ from airflow_provider_lakecommit.core.fold import fold
 from airflow_provider_lakecommit.core.log import Entry
 from airflow_provider_lakecommit.core.model import LIVE, cycle_id
 from airflow_provider_lakecommit.core.state import LandingState, TableLedger
+from airflow_provider_lakecommit.cycle.ports import ControlPort, SourcePort
 from airflow_provider_lakecommit.cycle.write import read_decided, read_entries
 from airflow_provider_lakecommit.exceptions import ClosedError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
@@ -94,8 +95,8 @@ class LandingSession:
     landing: Landing
     kafka: Mapping[str, Any]
     tables: Tables
-    control: ControlTopic
-    source: SourceTopics
+    control: ControlPort
+    source: SourcePort
     lane: str = LIVE
     now: Callable[[], datetime] = _utc_now
     new_id: Callable[[], UUID] = uuid4
@@ -118,7 +119,7 @@ class LandingSession:
     ) -> LandingSession:
         """Nothing is contacted here.
 
-        :param tables: of the same catalog, shared with other rims
+        :param tables: of the same catalog, shared with other sessions
         """
         return cls(
             landing=landing,

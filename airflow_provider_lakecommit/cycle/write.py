@@ -17,10 +17,11 @@ from airflow_provider_lakecommit.core.fold import fold
 from airflow_provider_lakecommit.core.log import Entry
 from airflow_provider_lakecommit.core.model import Slice
 from airflow_provider_lakecommit.core.state import CycleState, LandingState, granted
+from airflow_provider_lakecommit.cycle.ports import ControlPort
 from airflow_provider_lakecommit.cycle.results import CycleTicket, GroupResult, GroupTicket
 from airflow_provider_lakecommit.engines.base import EarlierWorkError
 from airflow_provider_lakecommit.exceptions import ControlTopicError, SparkJobError
-from airflow_provider_lakecommit.kafka.control_topic import ControlLog, ControlRecord, ControlTopic
+from airflow_provider_lakecommit.kafka.control_log import ControlLog, ControlRecord
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.spark.job import SliceResult, WindowJob
 from airflow_provider_lakecommit.wire.records import read_entry
@@ -37,7 +38,7 @@ def read_entries(records: Iterable[ControlRecord], landing: str, lane: str) -> t
     return tuple(e for e in found if e is not None)
 
 
-def read_decided(control: ControlTopic, partition: int, start: int) -> ControlLog:
+def read_decided(control: ControlPort, partition: int, start: int) -> ControlLog:
     """The log from ``start`` to all that was sent before this call.
 
     A transaction is over for its sender a moment before its markers let readers pass. A transaction that stays open is
@@ -53,7 +54,7 @@ def read_decided(control: ControlTopic, partition: int, start: int) -> ControlLo
     return replace(rest, records=(*log.records, *rest.records))
 
 
-def group_job(landing: Landing, control: ControlTopic, ticket: GroupTicket, catalog_name: str) -> WindowJob | None:
+def group_job(landing: Landing, control: ControlPort, ticket: GroupTicket, catalog_name: str) -> WindowJob | None:
     """The job for what a group has not reported yet, or ``None`` when nothing is left or the cycle is over.
 
     :raises ControlTopicError: the cycle's plan is not in the control log any more
@@ -98,7 +99,7 @@ def run_group(
     return None, ()
 
 
-def group_result(landing: Landing, control: ControlTopic, ticket: GroupTicket) -> GroupResult:
+def group_result(landing: Landing, control: ControlPort, ticket: GroupTicket) -> GroupResult:
     """What of a group is reported by now, and what will be read again.
 
     :raises ControlTopicError: the cycle's plan is not in the control log any more
@@ -112,7 +113,7 @@ def group_result(landing: Landing, control: ControlTopic, ticket: GroupTicket) -
     return GroupResult(done=len(done), saved_records=sum(len(s) for s in done), left=left, blocked=blocked)
 
 
-def _look(landing: Landing, control: ControlTopic, ticket: CycleTicket) -> tuple[CycleState, LandingState]:
+def _look(landing: Landing, control: ControlPort, ticket: CycleTicket) -> tuple[CycleState, LandingState]:
     log = read_decided(control, ticket.partition, ticket.read_from)
     landing_state = fold(read_entries(log.records, ticket.landing, ticket.lane), (), landing.completion_timeout)
     state = landing_state.cycles.get(ticket.commit_id)
