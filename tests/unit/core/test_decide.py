@@ -69,7 +69,7 @@ def stalled() -> Story:
     ],
 )
 def test_the_tightest_limit_of_landing_wire_and_admission_counts(
-    limits: dict[str, int], terms: dict[str, int], taken: int, left: int
+    limits: dict[str, Any], terms: dict[str, Any], taken: int, left: int
 ) -> None:
     inputs = given(limits=WindowLimits(slice_records=10, **limits), terms=Terms(budget=PendingBudget(**terms)))
     plan, _ = decide(Story(), inputs)
