@@ -3,7 +3,7 @@
 
 Contract: per span, landed + rejected + filtered + gaps + skipped equals the number of offsets. Rows per table are a
 separate sum and equal the record counts of the files. A slice that does not add up is never published: what is wrong
-is told, and its range is read again.
+is said, and its range is read again.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from airflow_provider_lakecommit.core.offsets import Coverage
 __all__ = ["MOST_NAMES", "OTHERS", "add_names", "rows_problem", "spans_problem"]
 
 MOST_NAMES = 500
-"""Names of unknown fields that are told one by one; a record may make up any number of them."""
+"""Names of unknown fields that are counted one by one; a record may make up any number of them."""
 NAME_LENGTH = 100
 OTHERS = "(others)"
 
 
-def add_names(told: Counter[str], found: Mapping[str, int]) -> None:
+def add_names(counts: Counter[str], found: Mapping[str, int]) -> None:
     """Add counts by name; names are cut to a length, and those beyond :data:`MOST_NAMES` are counted as one."""
     for name, count in found.items():
         short = name if len(name) <= NAME_LENGTH else f"{name[:NAME_LENGTH]}…"
-        told[short if short in told or len(told) < MOST_NAMES else OTHERS] += count
+        counts[short if short in counts or len(counts) < MOST_NAMES else OTHERS] += count
 
 
 def spans_problem(spans: Sequence[SpanReport]) -> str | None:
@@ -42,7 +42,7 @@ def spans_problem(spans: Sequence[SpanReport]) -> str | None:
     return None
 
 
-def rows_problem(files: Sequence[int], told: int) -> str | None:
+def rows_problem(files: Sequence[int], reported: int) -> str | None:
     """How the record counts of files differ from the rows that were reported, or ``None``."""
     rows = sum(files)
-    return None if rows == told else f"its files hold {rows} rows, its report says {told}"
+    return None if rows == reported else f"its files hold {rows} rows, its report says {reported}"

@@ -146,8 +146,8 @@ class _Folding:
     def raised_since(self, commit_id: UUID, coverage: Coverage) -> bool:
         """Did a person raise the budget after this cycle was planned? Then it judged by a budget that is past."""
         opened = self.cycles[commit_id].offset if commit_id in self.cycles else -1
-        told = zip(self.raised, self.raised_at, strict=True)
-        return any(at > opened and r.coverage.overlaps(coverage) for r, at in told)
+        raised = zip(self.raised, self.raised_at, strict=True)
+        return any(at > opened and r.coverage.overlaps(coverage) for r, at in raised)
 
     def slice_failed(self, e: SliceReported, report: SliceReport) -> None:
         if (e.commit_id, report.slice_id) in self.failed_in:

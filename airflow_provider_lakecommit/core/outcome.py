@@ -26,7 +26,7 @@ Verdict = Literal["success", "skipped", "failed"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """What the commit task told before it ended. ``published`` names table and snapshot."""
+    """What the commit task reported before it ended. ``published`` names table and snapshot."""
 
     published: tuple[str, ...] = ()
     waiting: tuple[str, ...] = ()

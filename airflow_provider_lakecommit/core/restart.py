@@ -4,7 +4,7 @@
 Contract: :func:`restart` is a function of its arguments. A partition that is named goes forward to what was stated,
 never back over offsets that the table has; only where its log has become shorter than the ledger does a stated offset
 lead back, because the offsets that the ledger has beyond it are other records now. A partition that is not named stays
-where it is, whatever the source has lost of it: that is told by the next plan, under its own name. So does what the
+where it is, whatever the source has lost of it: that is said by the next plan, under its own name. So does what the
 table has of topics that the landing does not read now. The result of a word, given again, is the same.
 
 Failure story: what the word leaves open (a partition of which no ledger tells, and that is not named) or cannot be (an

@@ -8,7 +8,7 @@ log and the tables hold the facts; these values are tickets to find them by.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -35,14 +35,7 @@ class CycleTicket:
     read_from: int
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "landing": self.landing,
-            "lane": self.lane,
-            "commit_id": str(self.commit_id),
-            "slot": self.slot,
-            "partition": self.partition,
-            "read_from": self.read_from,
-        }
+        return {**asdict(self), "commit_id": str(self.commit_id)}
 
     @classmethod
     def from_dict(cls, v: Mapping[str, Any]) -> CycleTicket:
@@ -145,13 +138,7 @@ class PublishedSnapshot:
             "offsets": {str(p): [[r.start, r.end] for r in s] for p, s in sorted(self.coverage.parts.items())},
             "rows": self.rows,
             "files": self.files,
-            "counts": {
-                "landed": self.counts.landed,
-                "rejected": self.counts.rejected,
-                "filtered": self.counts.filtered,
-                "gaps": self.counts.gaps,
-                "skipped": self.counts.skipped,
-            },
+            "counts": asdict(self.counts),
         }
 
 

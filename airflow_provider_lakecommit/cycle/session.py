@@ -13,7 +13,7 @@ refused.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -181,6 +181,11 @@ class LandingSession:
             else LogPoint(topic_id=log.topic_id, partition=partition, offset=max(read_from, log.begin)),
             end=log.end,
         )
+
+    def all_entries(self) -> Iterator[tuple[int, tuple[Entry, ...]]]:
+        """What the log holds of this lane by partition: the landing's was another one if partitions were added."""
+        for partition in range(self.control.describe().partitions):
+            yield partition, read_entries(self.control.read(partition, None).records, self.landing.name, self.lane)
 
     def _start(self, ledgers: Sequence[TableLedger]) -> tuple[int, int]:
         """Partition and offset that all ledgers need; without a ledger, the newest part of the log."""
