@@ -8,9 +8,9 @@ from datetime import timedelta
 
 from airflow_provider_lakecommit.cli.output import Exit, Output
 from airflow_provider_lakecommit.cli.process import is_dead
+from airflow_provider_lakecommit.core.state import CycleState
 from airflow_provider_lakecommit.cycle.session import LandingSession
 from airflow_provider_lakecommit.cycle.status import (
-    OpenCycle,
     PartitionStatus,
     Status,
     TableStatus,
@@ -54,7 +54,7 @@ def _text(found: Status) -> Iterable[str]:
     yield from (f"  WARNING: {warning}" for warning in found.warnings)
     if found.shortest is not None and not found.warnings:
         yield f"  {found.shortest.partition}: {found.shortest}"
-    yield from (_cycle(c) for c in found.cycles)
+    yield from (_cycle(c, c.live(found.at)) for c in found.cycles)
     yield from (f"  blocked {b}; `lakecommit unblock` says how to go on" for b in found.blocked)
 
 
@@ -83,10 +83,9 @@ def _columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterable[s
         yield f"  {'  '.join(cells).rstrip()}"
 
 
-def _cycle(c: OpenCycle) -> str:
-    state = c.cycle
-    claim = f"claims {state.claim} until {state.deadline.isoformat()}" if c.live else "its claim has ended"
-    if c.live and is_dead(state.cycle):
+def _cycle(state: CycleState, live: bool) -> str:
+    claim = f"claims {state.claim} until {state.deadline.isoformat()}" if live else "its claim has ended"
+    if live and is_dead(state.cycle):
         claim = "its process is gone, the next `lakecommit land` on this host ends its claim"
     failed = f"; {len(state.failed)} commit attempts failed: {list(state.failed.values())[-1]}" if state.failed else ""
     return f"  open cycle {state.cycle.commit_id} of {state.cycle.dag} run {state.cycle.run}: {claim}{failed}"

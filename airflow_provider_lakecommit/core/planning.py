@@ -57,13 +57,14 @@ class Watermark:
 class WindowLimits:
     """Opt-in limits of a window, and how it is cut. ``record_bytes`` is what a record is taken for (0: not known);
     ``sizes`` counts for partitions where it is more: a few records of one partition may all be small by chance, so they
-    never make its slices larger.
+    never make its slices larger. ``max_slices`` is how many a plan can hold.
     """
 
     groups: int = 1
     slice_records: int = 250_000
     max_records: int | None = None
     max_bytes: int | None = None
+    max_slices: int | None = None
     record_bytes: int = 0
     sizes: Mapping[SourcePartition, int] = field(default_factory=dict)
 
@@ -147,7 +148,7 @@ def find_missing(
 
 def worth_a_look(missing: Coverage, limits: WindowLimits) -> bool:
     """Whether it matters how big the records are: a slice could hold much more than it should, were they big. Where the
-    size of those that landed is known, which is told by ``record_bytes``, only a large slice is worth the time.
+    size of those that landed is known (``record_bytes``), only a large slice is worth the time.
     """
     least = max(SLICE_BYTES // BIG_RECORD + 1, MANY_RECORDS if limits.record_bytes else 0)
     return any(min(len(s), limits.per_slice(p)) >= least for p, s in missing.parts.items())

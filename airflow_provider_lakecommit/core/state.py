@@ -110,6 +110,9 @@ class Blocked:
     offset: int
     at: datetime
 
+    def __str__(self) -> str:
+        return f"{self.coverage}: {self.reason}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedCycle:

@@ -32,6 +32,7 @@ from airflow_provider_lakecommit.cycle.epochs import new_section, origin_positio
 from airflow_provider_lakecommit.cycle.session import LandingSession
 from airflow_provider_lakecommit.cycle.write import read_entries
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
+from airflow_provider_lakecommit.kafka.control_log import ControlLog
 from airflow_provider_lakecommit.kafka.source_topic import SourceState
 
 __all__ = ["Attested", "AttestedTable", "attest", "from_log", "from_offsets", "from_snapshot"]
@@ -72,29 +73,22 @@ class Attested:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Known:
-    """One table as it is, for making the word."""
+    """One table as it is, for making the word, and all that the control partition still holds, from ``begin`` on."""
 
     name: str
     table: Table
     state: LedgerState
     own: LedgerSection | None
-    log: _Log
-
-    @property
-    def announced(self) -> Coverage:
-        return self.log.announced(self.name)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Log:
-    """All that the landing's control partition still holds, from offset ``begin`` on."""
-
     entries: Sequence[Entry]
     begin: int
 
-    def announced(self, table: str | None = None) -> Coverage:
-        """What was published in a table, or in any."""
-        said = (e for e in self.entries if isinstance(e, TablePublished) and table in (None, e.table))
+    @property
+    def announced(self) -> Coverage:
+        """What the log says was published in it."""
+        return self.announced_in(lambda table: table == self.name)
+
+    def announced_in(self, wanted: Callable[[str], bool]) -> Coverage:
+        said = (e for e in self.entries if isinstance(e, TablePublished) and wanted(e.table))
         return Coverage.of(item for e in said for item in e.coverage.items())
 
 
@@ -147,7 +141,7 @@ def from_log(session: LandingSession, tables: Sequence[str] | None = None) -> At
             )
         landed = Coverage({p: s for p, s in known.announced.parts.items() if p in source.partitions})
         own = known.own.starts if known.own else {}
-        starts = {p: _first(p, known.log, own.get(p)) for p in source.partitions}
+        starts = {p: _first(p, known, own.get(p)) for p in source.partitions}
         if unknown := sorted(p for p, start in starts.items() if start is None and source.partitions[p].high):
             raise LedgerError(
                 f"{known.name}: the log of {session.control.name} was cut by its retention and remembers nothing of "
@@ -213,7 +207,7 @@ def attest(session: LandingSession, said: Attested) -> dict[str, Any]:
 def _said(session: LandingSession, tables: Sequence[str] | None, word: Word) -> Attested:
     session.control.ensure()
     source = session.source.watermarks()
-    log = _log(session)
+    log = session.control.read(session.control.partition_for(session.landing.group_id), None)
     known = [_known(session, name, log) for name in tables or session.landing.tables]
     if tables is None:
         known = [k for k in known if k.own is None or k.state.condition is not Condition.PRESENT]
@@ -226,12 +220,12 @@ def _said(session: LandingSession, tables: Sequence[str] | None, word: Word) -> 
 
 
 def _one(session: LandingSession, known: _Known, source: SourceState, word: Word) -> AttestedTable:
-    told, starts, covered, others = word(known, source)
+    source_of_word, starts, covered, others = word(known, source)
     _check(known.name, starts, covered, source)
     section = new_section(session, source, starts, covered, origin_position(session), before=known.own)
     return AttestedTable(
         table=known.name,
-        word=told,
+        word=source_of_word,
         state=known.state,
         section=section,
         before=known.own.covered if known.own else Coverage(),
@@ -256,24 +250,26 @@ def _check(name: str, starts: Mapping[SourcePartition, int], covered: Coverage, 
             raise SourceError(f"{name} cannot hold {p} {s}: the partition {end}; is this the right cluster?")
 
 
-def _known(session: LandingSession, name: str, log: _Log) -> _Known:
+def _known(session: LandingSession, name: str, log: ControlLog) -> _Known:
     table = session.tables.load(name)
     state = read_ledger(table.metadata, session.landing.branch)
-    return _Known(name=name, table=table, state=state, own=state.section(session.landing.name, session.lane), log=log)
+    return _Known(
+        name=name,
+        table=table,
+        state=state,
+        own=state.section(session.landing.name, session.lane),
+        entries=read_entries(log.records, session.landing.name, session.lane),
+        begin=log.begin,
+    )
 
 
-def _log(session: LandingSession) -> _Log:
-    log = session.control.read(session.control.partition_for(session.landing.group_id), None)
-    return _Log(entries=read_entries(log.records, session.landing.name, session.lane), begin=log.begin)
-
-
-def _first(p: SourcePartition, log: _Log, known: int | None) -> int | None:
+def _first(p: SourcePartition, known: _Known, start: int | None) -> int | None:
     """Where a partition begins: where the log's oldest commit to *any* table does, because a table without rows is
     announced late; ``None`` when nobody can tell.
     """
-    if said := log.announced()[p]:
+    if said := known.announced_in(lambda _: True)[p]:
         return said.ranges[0].start
-    return 0 if known is None and not log.begin else known
+    return 0 if start is None and not known.begin else start
 
 
 def _with_ledger(metadata: TableMetadata) -> str:

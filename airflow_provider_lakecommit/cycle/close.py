@@ -51,7 +51,7 @@ def close_cycle(
 
     :param ticket: of the cycle, or ``None`` when the plan task did not get that far
     :param retry: look through the whole log for this run's cycle first
-    :param retell: a cycle that was closed before told nobody what it had published: that is told now
+    :param retell: a cycle that was closed before reported to nobody what it had published: it does now
     :param executor: where others commit too; without one, it is made for this call
     :raises LakecommitError: the first table's failure, after the evidence was sent
     """
@@ -95,7 +95,7 @@ def _past(session: LandingSession, run: RunIdentity, ticket: CycleTicket | None)
 
 
 def _finished_before(session: LandingSession, past: FoundCycle, executor: CommitterThread, *, retell: bool) -> Closed:
-    """A run that was cleared, or died with its work done: what of its window the tables lack is told, not done."""
+    """A run that was cleared, or died with its work done: what of its window the tables lack is reported, not done."""
     commits = TableCommits(session=session, ticket=past.ticket)
     tables = executor.run(commits.prepare)
     commits.check()
@@ -142,7 +142,7 @@ def _complete(commits: TableCommits, folded: FoldedLog) -> Closed:
     )
     session.send("commit", ticket.slot, folded.partition, [record])
     waiting, missing = tuple(_waiting(folded, standing)), _missing(landing_state, state, commits.voided)
-    blocked = tuple(f"{b.coverage}: {b.reason}" for b in landing_state.blocked)
+    blocked = tuple(map(str, landing_state.blocked))
     return Closed(
         commit_id=ticket.commit_id,
         table=session.landing.table,

@@ -129,4 +129,4 @@ class ConcurrentLandings:
 
 
 def _nobody(_: str) -> None:
-    """A call of a table that hangs is told of; that its landing waits for it is no news."""
+    """A call of a table that hangs is logged; that its landing waits for it is no news."""

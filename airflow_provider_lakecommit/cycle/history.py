@@ -168,16 +168,16 @@ def _is_local(location: str) -> bool:
 
 def _look_for_files(reading: _HistoryReading, io: FileIO, entries: Iterable[ManifestEntry]) -> None:
     for entry in entries:
-        told = entry.data_file
+        file = entry.data_file
         try:
-            size = len(io.new_input(told.file_path))
+            size = len(io.new_input(file.file_path))
         except FileNotFoundError:
-            reading.wrong(f"file {told.file_path} of {told.record_count} rows is gone", entry.snapshot_id)
+            reading.wrong(f"file {file.file_path} of {file.record_count} rows is gone", entry.snapshot_id)
             continue
         except OSError as e:
-            reading.wrong(f"file {told.file_path} cannot be seen: {e}", entry.snapshot_id)
+            reading.wrong(f"file {file.file_path} cannot be seen: {e}", entry.snapshot_id)
             continue
-        if size != told.file_size_in_bytes:
+        if size != file.file_size_in_bytes:
             reading.wrong(
-                f"file {told.file_path} has {size} bytes, {told.file_size_in_bytes} were announced", entry.snapshot_id
+                f"file {file.file_path} has {size} bytes, {file.file_size_in_bytes} were announced", entry.snapshot_id
             )

@@ -10,7 +10,7 @@ the control log: where an engine cannot say, the log is asked.
 Failure story: a Spark job that dies loses the slices in hand: its cycle is closed and the next one reads the rest.
 Cycles in a row that move nothing end the run with the last reason. A run whose window is not admitted goes on with the
 next cycle, after waits that grow, because its own commits drain the landing; if that does not help it ends as one that
-has nothing to do, and says what clears the state. A commit that fails ends it with its error. A run that is told to
+has nothing to do, and says what clears the state. A commit that fails ends it with its error. A run that is asked to
 stop, or interrupted, says what is saved and what will be read again, and publishes nothing more: the next attempt, or
 the next run, does.
 """
@@ -20,8 +20,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from uuid import UUID
 
@@ -33,8 +33,8 @@ from airflow_provider_lakecommit.cycle.results import Closed, GroupResult, Group
 from airflow_provider_lakecommit.cycle.run import REPORTED, CycleOutcome, Written, first_of
 from airflow_provider_lakecommit.cycle.secrets import secrets_for
 from airflow_provider_lakecommit.cycle.session import LandingSession, RunIdentity
-from airflow_provider_lakecommit.cycle.write import group_job, group_result
-from airflow_provider_lakecommit.engines.base import EarlierWorkError, Engine
+from airflow_provider_lakecommit.cycle.write import JobOutcome, group_job, group_result, run_group
+from airflow_provider_lakecommit.engines.base import Engine
 from airflow_provider_lakecommit.exceptions import LakecommitError, SparkJobError
 from airflow_provider_lakecommit.spark.job import AGAIN, DONE, SliceResult, WindowJob
 
@@ -48,11 +48,6 @@ REFUSED_PAUSES = (0.0, 2.0, 10.0, 30.0)
 """Seconds before the next cycle after one, two, more in a row without an admitted window; after one more the run ends.
 The first costs nothing: that cycle's own commit may have cleared the state.
 """
-SHOWN = 4
-"""Slices that a line names."""
-
-Outcome = Sequence[SliceResult] | SparkJobError
-"""What an engine knows of a job's slices, or why the job ended early."""
 
 
 class LandingRunner:
@@ -83,14 +78,14 @@ class LandingRunner:
         self._early = early
         self._log = session.log
         self._writing: tuple[GroupTicket, ...] = ()
-        self._told_to_stop = False
+        self._stopping = False
 
     def cycles(self, first: int = 0, most: int | None = None) -> Iterator[CycleOutcome]:
         """Cycles until caught up, or *most* of them, each as soon as it is closed.
 
         :param first: number of the first one
         :raises LakecommitError: what keeps a cycle from being opened or closed, that none of them moves anything, or
-            that the run was told to stop
+            that the run was asked to stop
         """
         number, idle, refused = first, 0, 0
         while True:
@@ -130,7 +125,7 @@ class LandingRunner:
         seconds["open"] = time.monotonic() - began
         for commit_id in dead:
             self._log(f"cycle {commit_id} is of a process that is gone: its claims end, what it reported is kept")
-        self._tell(number, opened)
+        self._log_opened(number, opened)
         if opened.finished:
             lacking = tuple(map(str, opened.lacking))
             closed = Closed(commit_id=opened.ticket.commit_id, finished=True, note=opened.note, missing=lacking)
@@ -138,7 +133,7 @@ class LandingRunner:
         try:
             written = self._write(opened, seconds, starting.result if starting else self._engine.start)
         except LakecommitError:
-            if not self._told_to_stop:
+            if not self._stopping:
                 # The run cannot go on; what others have reported is published all the same. This error tells more.
                 with suppress(LakecommitError):
                     close_cycle(self._session, run, opened.ticket, executor=self._executor)
@@ -152,27 +147,27 @@ class LandingRunner:
 
     def stop(self) -> None:
         """Ask the running jobs to end and open no further cycle; returns at once. For signal handlers."""
-        self._told_to_stop = True
+        self._stopping = True
         self._engine.stop()
 
     def report_interrupted(self) -> None:
         """After an interruption: what is saved, and what will be read again."""
         if self._writing:
             for ticket in self._writing:
-                self._say_what_is_safe(ticket)
+                self._log_saved(ticket)
             self._log("what is reported is published by the next run")
         else:
             self._log("nothing was being written; what is in the tables stays, the next run goes on from there")
 
     def _go_on_or_stop(self) -> None:
-        if self._told_to_stop:
+        if self._stopping:
             self.report_interrupted()
             raise SparkJobError(f"landing {self._session.landing.name} was told to stop")
 
     def _pause(self, seconds: float) -> None:
-        """Wait, unless told to stop meanwhile."""
+        """Wait, unless asked to stop meanwhile."""
         until = time.monotonic() + seconds
-        while not self._told_to_stop and (left := until - time.monotonic()) > 0:
+        while not self._stopping and (left := until - time.monotonic()) > 0:
             time.sleep(min(left, 0.5))
 
     def _released(self, cycle: Cycle, dead: set[UUID]) -> bool:
@@ -180,7 +175,7 @@ class LandingRunner:
             dead.add(cycle.commit_id)
         return cycle.commit_id in dead
 
-    def _tell(self, number: int, opened: Opened) -> None:
+    def _log_opened(self, number: int, opened: Opened) -> None:
         what = f"cycle {number} ({opened.ticket.commit_id})"
         if not opened.slices:
             self._log(f"{what}: {opened.plan.reason or opened.note or 'nothing was granted'}")
@@ -197,7 +192,7 @@ class LandingRunner:
     def _write(self, opened: Opened, seconds: dict[str, float], start: Callable[[], None]) -> Written:
         tickets = tuple(opened.groups)
         jobs = {ticket.group: self._job(ticket) for ticket in tickets}
-        outcomes: dict[int, Outcome] = {}
+        outcomes: dict[int, tuple[WindowJob | None, JobOutcome]] = {}
         self._writing = tickets
         self._go_on_or_stop()
         if any(jobs.values()):
@@ -206,45 +201,40 @@ class LandingRunner:
             seconds["spark"] = time.monotonic() - began
             self._go_on_or_stop()
             began = time.monotonic()
-            outcomes = self._run_all(jobs, tickets)
+            outcomes = self._side_by_side({t: job for t in tickets if (job := jobs[t.group]) is not None})
             seconds["write"] = time.monotonic() - began
             self._go_on_or_stop()
         self._writing = ()
-        return sum((self._written(t, jobs[t.group], outcomes.get(t.group, ())) for t in tickets), Written())
+        return sum((self._written(t, *outcomes.get(t.group, (jobs[t.group], ()))) for t in tickets), Written())
 
     def _job(self, ticket: GroupTicket) -> WindowJob | None:
         return group_job(self._session.landing, self._session.control, ticket, self._session.tables.name)
 
-    def _run_all(self, jobs: dict[int, WindowJob | None], tickets: Sequence[GroupTicket]) -> dict[int, Outcome]:
-        """Run the jobs side by side. Where the work of an earlier attempt was waited for in place of a job, it is
-        replaced by one for what is left then, or by none.
-        """
-        outcomes = self._side_by_side(jobs.values())
-        waited = [t for t in tickets if isinstance(outcomes.get(t.group), EarlierWorkError)]
-        if waited and not self._told_to_stop:
-            jobs |= {t.group: self._job(t) for t in waited}
-            outcomes |= dict.fromkeys((t.group for t in waited), ())
-            outcomes |= self._side_by_side(jobs[t.group] for t in waited)
-        return outcomes
-
-    def _side_by_side(self, jobs: Iterable[WindowJob | None]) -> dict[int, Outcome]:
-        todo = [job for job in jobs if job is not None]
-        try:
-            secrets = secrets_for(self._session.tables, self._session.kafka, todo, log=self._log)
-        except LakecommitError as e:
-            return {job.group: SparkJobError(f"the Spark job of group {job.group} did not begin: {e}") for job in todo}
+    def _side_by_side(self, todo: Mapping[GroupTicket, WindowJob]) -> dict[int, tuple[WindowJob | None, JobOutcome]]:
         pool = ThreadPoolExecutor(max_workers=max(1, len(todo)), thread_name_prefix="group")
         try:
-            running = {job.group: pool.submit(self._engine.run, job, secrets) for job in todo}
+            running = {ticket.group: pool.submit(self._run, ticket, job) for ticket, job in todo.items()}
             wait(running.values())
-            return {group: _outcome(each) for group, each in running.items()}
+            return {group: each.result() for group, each in running.items()}
         except BaseException:
             self._engine.stop()
             raise
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
-    def _written(self, ticket: GroupTicket, job: WindowJob | None, outcome: Outcome) -> Written:
+    def _run(self, ticket: GroupTicket, job: WindowJob) -> tuple[WindowJob | None, JobOutcome]:
+        """In a thread."""
+
+        def run(job: WindowJob) -> Sequence[SliceResult]:
+            try:
+                secrets = secrets_for(self._session.tables, self._session.kafka, [job], log=self._log)
+            except LakecommitError as e:
+                raise SparkJobError(f"the Spark job of group {job.group} did not begin: {e}") from e
+            return self._engine.run(job, secrets)
+
+        return run_group(job, run, lambda: None if self._stopping else self._job(ticket), self._log)
+
+    def _written(self, ticket: GroupTicket, job: WindowJob | None, outcome: JobOutcome) -> Written:
         """How a group went, by what its engine says, else by the control log."""
         before = Counter({REPORTED: ticket.slices - (len(job.plan.slices) if job else 0)})
         if job is None:
@@ -253,16 +243,16 @@ class LandingRunner:
             unfinished = tuple(str(r) for r in outcome if r.status != DONE)
             return Written(slices=+before + Counter(r.status for r in outcome), unfinished=unfinished)
         died = (str(outcome),) if isinstance(outcome, SparkJobError) else ()
-        result = self._say_what_is_safe(ticket) if died else self._result(ticket)
+        result = self._log_saved(ticket) if died else self._result(ticket)
         now = Counter({DONE: result.done - before[REPORTED], AGAIN: 0 if died else len(result.left)})
         return Written(slices=+before + now, unfinished=tuple(f"not reported: {s}" for s in result.left), died=died)
 
     def _result(self, ticket: GroupTicket) -> GroupResult:
         return group_result(self._session.landing, self._session.control, ticket)
 
-    def _say_what_is_safe(self, ticket: GroupTicket) -> GroupResult:
+    def _log_saved(self, ticket: GroupTicket) -> GroupResult:
         result = self._result(ticket)
-        self._log(f"group {ticket.group}: {_safe(result)}")
+        self._log(f"group {ticket.group}: {result}")
         return result
 
 
@@ -292,24 +282,6 @@ class _Beside:
         self.wait()
         if self._error is not None:
             raise self._error
-
-
-def _outcome(future: Future[list[SliceResult]]) -> Outcome:
-    error = future.exception()
-    if error is None:
-        return future.result()
-    if isinstance(error, SparkJobError):
-        return error
-    raise error
-
-
-def _safe(result: GroupResult) -> str:
-    text = f"{result.done} slices ({result.saved_records} records) are reported and will not be read again"
-    if result.left:
-        shown = "; ".join(str(s) for s in result.left[:SHOWN])
-        more = f" and {len(result.left) - SHOWN} more slices" if len(result.left) > SHOWN else ""
-        text += f"; {sum(len(s) for s in result.left)} offsets will be: {shown}{more}"
-    return text + "".join(f"; blocked: {b}" for b in result.blocked)
 
 
 def _why_given_up(last: CycleOutcome, idle: int) -> str:

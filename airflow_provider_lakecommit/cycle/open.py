@@ -3,10 +3,11 @@
 
 Contract: one START_COMMIT per cycle, also when there is nothing to do (its plan then says why). Two planners may race:
 the log orders them, the later one keeps what the earlier did not claim. A retry of the same run continues its open
-cycle with the same plan; a run whose cycle is over opens none, and is told what of its window no table has.
+cycle with the same plan; a run whose cycle is over opens none, and learns what of its window no table has.
 
-How much is planned, and whether anything is, is for :mod:`~airflow_provider_lakecommit.core.admission` to say: a cycle
-that it refuses opens with an empty plan, so that its commit can drain what is pending.
+What is planned, and whether anything is, is the decision of :mod:`~airflow_provider_lakecommit.core.decide`; here is
+read what it depends on, and sent what it says. A cycle whose window is refused opens with an empty plan, so that its
+commit can drain what is pending.
 
 Failure story: with the catalog away the cycle still opens, with an empty plan, so that the failure is counted; a source
 that is away or has lost offsets raises and opens nothing. A planner that is fenced (another one took the same slot)
@@ -15,34 +16,16 @@ looks again and takes the next slot.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection
+from dataclasses import replace
 from uuid import UUID
 
-from airflow_provider_lakecommit.core.admission import (
-    Admit,
-    Refuse,
-    Terms,
-    admit,
-    catalog_away,
-    spec_waits,
-)
+from airflow_provider_lakecommit.core.admission import Refuse, Terms, catalog_away, spec_waits
+from airflow_provider_lakecommit.core.decide import PlanInputs, abandoned, decide_plan, free_slot
+from airflow_provider_lakecommit.core.decide import empty_plan as nothing_planned
 from airflow_provider_lakecommit.core.log import Directives
-from airflow_provider_lakecommit.core.model import Cycle, Plan, TableTarget, window_id
-from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
-from airflow_provider_lakecommit.core.planning import (
-    Chosen,
-    Missing,
-    WindowLimits,
-    choose,
-    cut,
-    find_missing,
-    mean_size,
-    window_of,
-    worth_a_look,
-)
-from airflow_provider_lakecommit.core.pressure import only_holes, pressure_of
+from airflow_provider_lakecommit.core.model import Cycle, Plan
+from airflow_provider_lakecommit.core.planning import WindowLimits, find_missing, worth_a_look
 from airflow_provider_lakecommit.core.state import LandingState
 from airflow_provider_lakecommit.cycle.epochs import SpecWaits
 from airflow_provider_lakecommit.cycle.headroom import ask, plan_lines, plan_threshold
@@ -55,28 +38,14 @@ from airflow_provider_lakecommit.cycle.targets import check_unless_filled
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError, ControlTopicError, FencedError
 from airflow_provider_lakecommit.kafka.sample import sizes
 from airflow_provider_lakecommit.kafka.source_topic import SourceState
-from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.wire.plan import MAX_SLICES
 
-__all__ = [
-    "empty_plan",
-    "new_cycle",
-    "open_cycle",
-    "preview",
-    "send_start",
-    "start_without_tables",
-]
+__all__ = ["empty_plan", "new_cycle", "open_cycle", "preview", "send_start", "start_without_tables"]
 
 MAX_RACES = 8
 """How often a planner that was fenced looks again before it gives up."""
 
 Release = Callable[[Cycle], bool]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Decision:
-    plan: Plan
-    explain: tuple[str, ...]
 
 
 def open_cycle(
@@ -101,42 +70,19 @@ def open_cycle(
     for _ in range(MAX_RACES):
         try:
             prepared = prepare(session, source)
-        except (CatalogError, CommitUnknownError) as e:
-            if past is not None:
-                session.log(f"the catalog is away, what this run planned before is all that is known: {e}")
-                return past.opened(session, None)
-            session.log(f"the catalog is away, the cycle opens with an empty plan: {e}")
-            return start_without_tables(session, run, catalog_away(e), release)
-        except SpecWaits as e:
-            session.log(f"the cycle opens with an empty plan: {e}")
-            return (
-                past.opened(session, None)
-                if past
-                else start_without_tables(session, run, spec_waits(e.table, str(e)), release)
-            )
+        except (CatalogError, CommitUnknownError, SpecWaits) as e:
+            return _opened_without_tables(session, run, e, past, release)
         folded = session.read_state(prepared.ledgers)
         if (before := seen(session, folded, commit_id) or past) is not None:
             return before.opened(session, folded.state)
-        check_unless_filled(session.landing, prepared.targets, folded.state)
-        abandoned = _abandoned(folded.state, release)
-        decision = _decide(session, prepared, folded, source, abandoned)
-        cycle = new_cycle(session, run, folded.state, abandoned)
+        released = abandoned(folded.state, _dead(folded.state, release))
+        plan, explain = _decide(session, prepared, folded, source, released)
         headroom = ask(session, folded.state, source, plan_threshold(session, folded))
-        try:
-            sent = send_start(session, folded.partition, cycle, decision.plan, Directives(released=abandoned))
-        except FencedError:
-            session.log("another planner of this landing was faster; looking again")
-            continue
-        after = session.read_state(prepared.ledgers, since=folded, until=sent)
-        explain = (*decision.explain, *plan_lines(session, headroom))
-        return replace(_just_opened(session, after, commit_id), explain=explain)
+        after = _start(session, run, folded, plan, released)
+        if after is not None:
+            explain = (*explain, *plan_lines(session, headroom))
+            return replace(_just_opened(session, after, commit_id), explain=explain)
     raise _fenced(session)
-
-
-def _fenced(session: LandingSession) -> ControlTopicError:
-    return ControlTopicError(
-        f"landing {session.landing.name}: fenced {MAX_RACES} times while opening a cycle; try again"
-    )
 
 
 def preview(session: LandingSession) -> Opened:
@@ -146,10 +92,8 @@ def preview(session: LandingSession) -> Opened:
     session.control.ensure()
     prepared = prepare(session, source, dry=True)
     folded = session.read_state(prepared.ledgers)
-    check_unless_filled(session.landing, prepared.targets, folded.state)
     headroom = ask(session, folded.state, source, plan_threshold(session, folded))
-    decision = _decide(session, prepared, folded, source, _abandoned(folded.state, lambda _: False))
-    explain = (*decision.explain, *plan_lines(session, headroom))
+    plan, explain = _decide(session, prepared, folded, source, abandoned(folded.state, ()))
     ticket = CycleTicket(
         landing=session.landing.name,
         lane=session.lane,
@@ -158,7 +102,7 @@ def preview(session: LandingSession) -> Opened:
         partition=folded.partition,
         read_from=folded.read_from,
     )
-    return Opened(ticket=ticket, plan=decision.plan, slices=decision.plan.slices, explain=explain)
+    return Opened(ticket=ticket, plan=plan, slices=plan.slices, explain=(*explain, *plan_lines(session, headroom)))
 
 
 def start_without_tables(
@@ -173,143 +117,108 @@ def start_without_tables(
         folded = session.read_state(())
         if (before := seen(session, folded, commit_id)) is not None:
             return before.opened(session, None)
-        abandoned = tuple(c.cycle.commit_id for c in folded.state.open_cycles() if not c.released and release(c.cycle))
-        cycle = new_cycle(session, run, folded.state, abandoned)
-        try:
-            sent = send_start(
-                session, folded.partition, cycle, empty_plan(session, why), Directives(released=abandoned)
-            )
-        except FencedError:
-            continue
-        return _just_opened(session, session.read_state((), since=folded, until=sent), commit_id)
+        released = abandoned(folded.state, _dead(folded.state, release))
+        after = _start(session, run, folded, empty_plan(session, why), released)
+        if after is not None:
+            return _just_opened(session, after, commit_id)
     raise _fenced(session)
 
 
-def _abandoned(landing_state: LandingState, release: Release) -> tuple[UUID, ...]:
-    """Open cycles whose claims end with this one: of dead processes, and those whose epochs are all over."""
-    epochs = {t: ledger.section.epoch for t, ledger in landing_state.ledgers.items()}
-    return tuple(
-        c.cycle.commit_id
-        for c in landing_state.open_cycles()
-        if (not c.released and release(c.cycle))
-        or (c.plan.epochs and all(epochs.get(t) != e for t, e in c.plan.epochs.items()))
+def _opened_without_tables(
+    session: LandingSession, run: RunIdentity, error: Exception, past: FoundCycle | None, release: Release
+) -> Opened:
+    """A cycle of a landing whose tables cannot be planned for now; the one that the run has, if it has one."""
+    waits = isinstance(error, SpecWaits)
+    if past is not None:
+        if not waits:
+            session.log(f"the catalog is away, what this run planned before is all that is known: {error}")
+        return past.opened(session, None)
+    session.log(f"{'' if waits else 'the catalog is away, '}the cycle opens with an empty plan: {error}")
+    why = spec_waits(error.table, str(error)) if isinstance(error, SpecWaits) else catalog_away(error)
+    return start_without_tables(session, run, why, release)
+
+
+def _fenced(session: LandingSession) -> ControlTopicError:
+    return ControlTopicError(
+        f"landing {session.landing.name}: fenced {MAX_RACES} times while opening a cycle; try again"
     )
+
+
+def _dead(landing_state: LandingState, release: Release) -> set[UUID]:
+    return {c.cycle.commit_id for c in landing_state.open_cycles() if not c.released and release(c.cycle)}
 
 
 def _decide(
-    session: LandingSession, prepared: Prepared, folded: FoldedLog, source: SourceState, abandoned: tuple[UUID, ...]
-) -> _Decision:
-    landing = session.landing
-    missing = find_missing(folded.state, source.partitions, folded.state.claims(session.now(), abandoned))
-    landed_bytes = max((t.section.record_bytes for t in prepared.ledgers), default=0)
-    whole = missing.coverage
-    seen_sizes = _sizes(session, whole, landed_bytes)
-    record_bytes = mean_size(whole, seen_sizes) or landed_bytes
-    holes = only_holes(missing, folded.state)
-    pressure = pressure_of(folded.state, session.now(), released=abandoned, record_bytes=record_bytes, holes=len(holes))
-    admitted = admit(pressure, _terms(landing))
-    if isinstance(admitted, Refuse):
-        return _refused(session, admitted, source, len(missing))
+    session: LandingSession,
+    prepared: Prepared,
+    folded: FoldedLog,
+    source: SourceState,
+    released: Collection[UUID],
+) -> tuple[Plan, tuple[str, ...]]:
+    """Read what the decision depends on, and decide."""
+    landing, now = session.landing, session.now()
+    check_unless_filled(landing, prepared.targets, folded.state)
+    missing = find_missing(folded.state, source.partitions, folded.state.claims(now, released))
     limits = WindowLimits(
         groups=landing.groups or 1,
         slice_records=landing.slice_records,
-        max_records=_allowed(landing.max_records, admitted, missing),
+        max_records=landing.max_records,
         max_bytes=landing.max_bytes,
-        record_bytes=record_bytes,
-        sizes=seen_sizes,
+        max_slices=MAX_SLICES,
+        record_bytes=max((t.section.record_bytes for t in prepared.ledgers), default=0),
     )
-    chosen = choose(holes if admitted.holes_only else missing, source.partitions, limits)
-    slices = cut(
-        chosen, folded.state, limits, landing=landing.name, lane=session.lane, spec_version=landing.spec_version
-    )
-    most = min(n for n in (MAX_SLICES, admitted.slices) if n is not None)
-    kept = slices[:most]
-    left = len(missing) - sum(len(s) for s in kept)
-    plan = Plan(
+    if worth_a_look(missing.coverage, limits):
+        # What landed before says little of a large backlog.
+        limits = replace(limits, sizes=sizes(session.kafka, missing.coverage))
+    given = PlanInputs(
         landing=landing.name,
         lane=session.lane,
         spec_version=landing.spec_version,
-        window_id=window_of(
-            chosen, folded.state, landing=landing.name, lane=session.lane, spec_version=landing.spec_version
-        ),
-        slices=kept,
-        targets=_used(prepared.targets, kept),
-        ends={p: w.stable for p, w in source.partitions.items()},
+        source=source.partitions,
         asked_at=source.asked_at,
-        left=left,
-        reason=None if kept else _why_nothing(folded.state, chosen, missing.notes),
-        vended=vended_of(session.tables, (t.table for t in _used(prepared.targets, kept))),
+        now=now,
+        targets=prepared.targets,
+        vended=vended_of(session.tables, prepared.epochs),
+        limits=limits,
+        terms=Terms(budget=landing.pending_budget, stalled_cycles=landing.stalled_cycles, slow_down=landing.slow_down),
+        released=released,
     )
-    cut_off = (f"{len(slices) - most} slices are left: {most} of {len(slices)} are admitted",) if slices[most:] else ()
-    return _Decision(plan=plan, explain=(*chosen.explain, *admitted.notes, *cut_off))
-
-
-def _sizes(session: LandingSession, missing: Coverage, landed_bytes: int) -> dict[SourcePartition, int]:
-    """Bytes of the records to be read, where it matters. What landed before says little of a large backlog."""
-    limits = WindowLimits(slice_records=session.landing.slice_records, record_bytes=landed_bytes)
-    return sizes(session.kafka, missing) if worth_a_look(missing, limits) else {}
-
-
-def _terms(landing: Landing) -> Terms:
-    return Terms(budget=landing.pending_budget, stalled_cycles=landing.stalled_cycles, slow_down=landing.slow_down)
-
-
-def _allowed(max_records: int | None, admitted: Admit, missing: Missing) -> int | None:
-    """Records of a window, by the landing and by its admission."""
-    share = None if admitted.share == 1 else max(1, math.ceil(len(missing) * admitted.share))
-    return min((n for n in (max_records, admitted.records, share) if n is not None), default=None)
-
-
-def _refused(session: LandingSession, refused: Refuse, source: SourceState, left: int) -> _Decision:
-    """An empty plan that says what there is to read."""
-    session.log(f"no window is planned: {refused}")
-    ends = {p: w.stable for p, w in source.partitions.items()}
-    return _Decision(
-        plan=replace(empty_plan(session, refused), ends=ends, asked_at=source.asked_at, left=left), explain=()
-    )
-
-
-def _used(targets: Iterable[TableTarget], slices: Iterable[object]) -> tuple[TableTarget, ...]:
-    """An empty plan needs no schemas."""
-    return tuple(targets) if slices else ()
-
-
-def _why_nothing(landing_state: LandingState, chosen: Chosen, notes: Mapping[SourcePartition, str]) -> str:
-    if landing_state.blocked:
-        return "blocked: " + "; ".join(f"{b.coverage}: {b.reason}" for b in landing_state.blocked)
-    if notes:
-        return "; ".join(f"{p}: {note}" for p, note in sorted(notes.items()))
-    waiting = [c for c in landing_state.open_cycles() if c.claim]
-    held = Coverage.of(item for c in waiting for item in c.claim.items())
-    return f"nothing new; other open cycles claim {held}" if held else "nothing new"
+    plan, explain = decide_plan(folded.state, missing, given)
+    if plan.refused:
+        session.log(f"no window is planned: {plan.reason}")
+    return plan, explain
 
 
 def empty_plan(session: LandingSession, why: str | Refuse) -> Plan:
-    """The plan of a cycle that has nothing to do, and why."""
-    return Plan(
-        landing=session.landing.name,
-        lane=session.lane,
-        spec_version=session.landing.spec_version,
-        window_id=window_id(session.landing.name, session.lane, session.landing.spec_version, {}, ()),
-        slices=(),
-        targets=(),
-        ends={},
-        asked_at=session.now(),
-        reason=str(why),
-        refused=why.state if isinstance(why, Refuse) else None,
-    )
+    """The plan of a cycle of this session that has nothing to do, and why."""
+    landing = session.landing
+    return nothing_planned(landing.name, session.lane, landing.spec_version, session.now(), why)
 
 
 def new_cycle(
-    session: LandingSession, run: RunIdentity, landing_state: LandingState, released: tuple[UUID, ...] = ()
+    session: LandingSession, run: RunIdentity, landing_state: LandingState, released: Collection[UUID] = ()
 ) -> Cycle:
-    """The cycle of a run, in the smallest slot that no open cycle uses; a released one's slot is free, so that its
-    zombies are fenced.
-    """
-    commit_id = cycle_id_of(session, run)
-    used = {c.cycle.slot for c in landing_state.open_cycles() if not c.released and c.cycle.commit_id not in released}
-    slot = next(n for n in range(len(used) + 1) if n not in used)
-    return Cycle(commit_id=commit_id, dag=run.dag_id, run=run.run_id, number=run.number, slot=slot)
+    """The cycle of a run, in a slot of its own."""
+    return Cycle(
+        commit_id=cycle_id_of(session, run),
+        dag=run.dag_id,
+        run=run.run_id,
+        number=run.number,
+        slot=free_slot(landing_state, released),
+    )
+
+
+def _start(
+    session: LandingSession, run: RunIdentity, folded: FoldedLog, plan: Plan, released: tuple[UUID, ...]
+) -> FoldedLog | None:
+    """Send the START_COMMIT, and look at what was granted; ``None``: another planner was faster."""
+    cycle = new_cycle(session, run, folded.state, released)
+    try:
+        sent = send_start(session, folded.partition, cycle, plan, Directives(released=released))
+    except FencedError:
+        session.log("another planner of this landing was faster; looking again")
+        return None
+    return session.read_state(folded.ledgers, since=folded, until=sent)
 
 
 def send_start(session: LandingSession, partition: int, cycle: Cycle, plan: Plan, directives: Directives) -> int:
@@ -319,6 +228,7 @@ def send_start(session: LandingSession, partition: int, cycle: Cycle, plan: Plan
 
 
 def _just_opened(session: LandingSession, folded: FoldedLog, commit_id: UUID) -> Opened:
+    """As the log has it now, where the START stands."""
     state = folded.state.cycles[commit_id]
-    past = FoundCycle(state=state, ticket=ticket_of(session, state, folded.partition, folded.read_from))
-    return Opened(ticket=past.ticket, plan=state.plan, slices=past.granted, explain=())
+    found = FoundCycle(state=state, ticket=ticket_of(session, state, folded.partition, folded.read_from))
+    return Opened(ticket=found.ticket, plan=found.state.plan, slices=found.granted, explain=())

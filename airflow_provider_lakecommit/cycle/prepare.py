@@ -36,7 +36,6 @@ from airflow_provider_lakecommit.cycle.epochs import (
 from airflow_provider_lakecommit.cycle.session import LandingSession
 from airflow_provider_lakecommit.cycle.tables import table_of
 from airflow_provider_lakecommit.cycle.targets import check_fit, target_of
-from airflow_provider_lakecommit.cycle.write import read_entries
 from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError, SourceError, TableError
 from airflow_provider_lakecommit.kafka.source_topic import SourceState
 
@@ -152,11 +151,8 @@ def _origin(session: LandingSession, source: SourceState, data: LedgerSection | 
 
 
 def remembered(session: LandingSession, name: str) -> set[UUID]:
-    """The tables of this name for which the log remembers slices. All partitions are asked: the landing's was another
-    one if partitions were added.
-    """
-    logs = (session.control.read(p, None) for p in range(session.control.describe().partitions))
-    entries = (e for log in logs for e in read_entries(log.records, session.landing.name, session.lane))
+    """The tables of this name for which the log remembers slices."""
+    entries = (e for _, some in session.all_entries() for e in some)
     return {t.uuid for e in entries if isinstance(e, SliceReported) for t in e.report.tables if t.table == name}
 
 

@@ -107,7 +107,7 @@ class TablePublisher:
             self.session.log(
                 f"{self.table.name}: snapshot {record.snapshot_id} was published and not announced; doing it now"
             )
-            found = self._told(record)
+            found = self._recorded(record)
             self._announce(folded, found, record.token, {})
             if found.files:
                 published.append(found)
@@ -122,7 +122,7 @@ class TablePublisher:
             self.table.table.metadata, landing.branch, landing=landing.name, lane=self.session.lane
         )
 
-    def _told(self, record: SnapshotRecord) -> PublishedSnapshot:
+    def _recorded(self, record: SnapshotRecord) -> PublishedSnapshot:
         return snapshot_of(record, self.table.name, record.commit_id or self.ticket.commit_id)
 
     # -- what is settled ------------------------------------------------------------------------------------------
@@ -169,16 +169,16 @@ class TablePublisher:
 
         :raises TableError: they cannot be, or one of an old slice is gone
         """
-        metadata, told = self.table.table.metadata, accepted.report.table(self.table.name)
+        metadata, report = self.table.table.metadata, accepted.report.table(self.table.name)
         files: list[DataFile] = []
         for value in accepted.files[self.table.name]:
             payload = decode(value).payload
-            if not isinstance(payload, DataWritten) or told is None:
+            if not isinstance(payload, DataWritten) or report is None:
                 raise TableError("its file list is no DATA_WRITTEN")
-            spec, schema = metadata.specs().get(told.spec_id), metadata.schema_by_id(told.schema_id)
+            spec, schema = metadata.specs().get(report.spec_id), metadata.schema_by_id(report.schema_id)
             if spec is None or schema is None:
                 raise TableError(
-                    f"partition spec {told.spec_id} or schema {told.schema_id} is not of the table any more"
+                    f"partition spec {report.spec_id} or schema {report.schema_id} is not of the table any more"
                 )
             files += to_pyiceberg(payload.data_files or (), payload.partition_fields, spec=spec, schema=schema)
         if self.session.now() - accepted.at > CHECK_AGE:

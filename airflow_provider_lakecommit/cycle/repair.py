@@ -57,7 +57,7 @@ Start = str | Mapping[tuple[str, int], int]
 
 
 def ledger_init(session: LandingSession, start: Start) -> dict[str, Any]:
-    """Set the ledger of every table of the landing, under a new epoch. Where each partition goes on is told by
+    """Set the ledger of every table of the landing, under a new epoch. Where each partition goes on is decided by
     :mod:`~airflow_provider_lakecommit.core.restart`. Nothing is written before all tables were asked.
 
     :raises SourceError: an offset is stated for a partition that the topic lacks, that is past the end of the log, or

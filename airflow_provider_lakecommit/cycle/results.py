@@ -8,7 +8,7 @@ log and the tables hold the facts; these values are tickets to find them by.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -18,6 +18,9 @@ from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.wire.plan import time_to_json
 
 __all__ = ["Closed", "CycleTicket", "GroupResult", "GroupTicket", "Opened", "PublishedSnapshot"]
+
+SHOWN = 4
+"""Slices that a line names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,14 +35,7 @@ class CycleTicket:
     read_from: int
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "landing": self.landing,
-            "lane": self.lane,
-            "commit_id": str(self.commit_id),
-            "slot": self.slot,
-            "partition": self.partition,
-            "read_from": self.read_from,
-        }
+        return {**asdict(self), "commit_id": str(self.commit_id)}
 
     @classmethod
     def from_dict(cls, v: Mapping[str, Any]) -> CycleTicket:
@@ -108,8 +104,9 @@ class GroupResult:
     def __str__(self) -> str:
         text = f"{self.done} slices ({self.saved_records} records) are reported and will not be read again"
         if self.left:
-            again = Coverage.of(item for s in self.left for item in s.coverage.items())
-            text += f"; to be read again in {len(self.left)} slices: {again}"
+            shown = "; ".join(str(s) for s in self.left[:SHOWN])
+            more = f" and {len(self.left) - SHOWN} more slices" if len(self.left) > SHOWN else ""
+            text += f"; {sum(len(s) for s in self.left)} offsets will be: {shown}{more}"
         return text + "".join(f"; blocked: {b}" for b in self.blocked)
 
     def to_dict(self) -> dict[str, Any]:
@@ -141,13 +138,7 @@ class PublishedSnapshot:
             "offsets": {str(p): [[r.start, r.end] for r in s] for p, s in sorted(self.coverage.parts.items())},
             "rows": self.rows,
             "files": self.files,
-            "counts": {
-                "landed": self.counts.landed,
-                "rejected": self.counts.rejected,
-                "filtered": self.counts.filtered,
-                "gaps": self.counts.gaps,
-                "skipped": self.counts.skipped,
-            },
+            "counts": asdict(self.counts),
         }
 
 

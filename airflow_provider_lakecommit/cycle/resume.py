@@ -2,7 +2,7 @@
 """Where a run goes on: what earlier attempts of it did, as the control log and the tables tell it.
 
 Contract: a cycle that is open is continued, with the plan that it has. One that is over (complete, closed by a later
-cycle, or released because its run was abandoned) gets no more work; whoever asks for it is told where its window is. A
+cycle, or released because its run was abandoned) gets no more work; whoever asks for it learns where its window is. A
 run of several cycles is *finished* when its newest cycle is over, all of that cycle was reported, and it left nothing
 to this run: an open cycle is continued under its number; after one that is over and lacks something the run goes on
 with the next number. Snapshots are named from the tables, so that none is named that is not there. Nothing is written
@@ -86,9 +86,8 @@ def look_up(session: LandingSession, ticket: CycleTicket) -> CycleState | None:
 
 def look_back(session: LandingSession, commit_id: UUID) -> FoundCycle | None:
     """A cycle of this landing anywhere in the log, as far as its retention goes."""
-    for partition in range(session.control.describe().partitions):
-        log = session.control.read(partition, None)
-        entries = _newest(read_entries(log.records, session.landing.name, session.lane), commit_id)
+    for partition, found in session.all_entries():
+        entries = _newest(found, commit_id)
         landing_state = fold(entries, (), session.landing.completion_timeout)
         if (state := landing_state.cycles.get(commit_id)) is not None:
             ends = (e.valid_through for e in entries if isinstance(e, CycleClosed) and e.commit_id == commit_id)
@@ -188,9 +187,7 @@ def cycles_of(session: LandingSession, run: RunIdentity) -> EarlierCycles | None
     :raises ControlTopicError: the control topic cannot be read
     """
     session.control.ensure()
-    for partition in range(session.control.describe().partitions):
-        log = session.control.read(partition, None)
-        entries = read_entries(log.records, session.landing.name, session.lane)
+    for partition, entries in session.all_entries():
         landing_state = fold(entries, (), session.landing.completion_timeout)
         mine = [c for c in landing_state.cycles.values() if _is_of(session, run, c)]
         if mine:
@@ -208,7 +205,7 @@ def cycles_of(session: LandingSession, run: RunIdentity) -> EarlierCycles | None
 
 def published_by(session: LandingSession, earlier: EarlierCycles) -> tuple[PublishedSnapshot, ...]:
     """The snapshots of those cycles of the run that are over, per table in their order. What an open cycle has
-    published is told when it is closed.
+    published is said when it is closed.
 
     :raises LakecommitError: a table cannot be read
     """

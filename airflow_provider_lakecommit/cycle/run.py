@@ -88,7 +88,7 @@ class CycleOutcome:
         )
 
     def __str__(self) -> str:
-        """One line per cycle; each slice has told its own story already."""
+        """One line per cycle; each slice has its own line already."""
         slices = ", ".join(f"{n} {status}" for status, n in sorted(self.written.slices.items())) or "none run"
         seconds = ", ".join(f"{step} {seconds:.1f} s" for step, seconds in self.seconds.items())
         published = "; ".join(f"{p.table}: {p.rows} rows in snapshot {p.snapshot_id}" for p in self.closed.published)

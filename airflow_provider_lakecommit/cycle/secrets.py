@@ -41,7 +41,7 @@ def secrets_for(
 ) -> Secrets:
     """Connection settings for these jobs, as fresh as this call.
 
-    :param log: is told what the tasks have to do without
+    :param log: gets what the tasks have to do without
     :raises CatalogError: the catalog is away, or its keys are about to expire
     :raises TableError: a table is gone
     """

@@ -13,7 +13,7 @@ refused.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -24,6 +24,7 @@ from airflow_provider_lakecommit.core.fold import fold
 from airflow_provider_lakecommit.core.log import Entry
 from airflow_provider_lakecommit.core.model import LIVE, cycle_id
 from airflow_provider_lakecommit.core.state import LandingState, TableLedger
+from airflow_provider_lakecommit.cycle.ports import ControlPort, SourcePort
 from airflow_provider_lakecommit.cycle.write import read_decided, read_entries
 from airflow_provider_lakecommit.exceptions import ClosedError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
@@ -94,8 +95,8 @@ class LandingSession:
     landing: Landing
     kafka: Mapping[str, Any]
     tables: Tables
-    control: ControlTopic
-    source: SourceTopics
+    control: ControlPort
+    source: SourcePort
     lane: str = LIVE
     now: Callable[[], datetime] = _utc_now
     new_id: Callable[[], UUID] = uuid4
@@ -118,7 +119,7 @@ class LandingSession:
     ) -> LandingSession:
         """Nothing is contacted here.
 
-        :param tables: of the same catalog, shared with other rims
+        :param tables: of the same catalog, shared with other sessions
         """
         return cls(
             landing=landing,
@@ -180,6 +181,11 @@ class LandingSession:
             else LogPoint(topic_id=log.topic_id, partition=partition, offset=max(read_from, log.begin)),
             end=log.end,
         )
+
+    def all_entries(self) -> Iterator[tuple[int, tuple[Entry, ...]]]:
+        """What the log holds of this lane by partition: the landing's was another one if partitions were added."""
+        for partition in range(self.control.describe().partitions):
+            yield partition, read_entries(self.control.read(partition, None).records, self.landing.name, self.lane)
 
     def _start(self, ledgers: Sequence[TableLedger]) -> tuple[int, int]:
         """Partition and offset that all ledgers need; without a ledger, the newest part of the log."""

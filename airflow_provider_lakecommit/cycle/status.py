@@ -26,7 +26,7 @@ from airflow_provider_lakecommit.cycle.prepare import ledger_state, table_ledger
 from airflow_provider_lakecommit.cycle.session import FoldedLog, LandingSession
 from airflow_provider_lakecommit.exceptions import ControlTopicError
 
-__all__ = ["OpenCycle", "PartitionStatus", "Status", "TableStatus", "read_status", "to_dict"]
+__all__ = ["PartitionStatus", "Status", "TableStatus", "read_status", "to_dict"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,22 +68,14 @@ class PartitionStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OpenCycle:
-    """A cycle without its COMMIT_COMPLETE, or one that others have overtaken."""
-
-    cycle: CycleState
-    live: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """All of it."""
+    """All of it. ``cycles`` have no COMMIT_COMPLETE yet, or others have overtaken them."""
 
     landing: str
     at: datetime
     tables: tuple[TableStatus, ...]
     partitions: tuple[PartitionStatus, ...]
-    cycles: tuple[OpenCycle, ...]
+    cycles: tuple[CycleState, ...]
     blocked: tuple[str, ...]
     valid_through: datetime | None
     missing_topics: tuple[str, ...] = ()
@@ -131,8 +123,8 @@ def read_status(session: LandingSession, every: timedelta | None = None) -> Stat
             _table(name, state, by_name.get(name), landing_state, source.partitions) for name, state in states
         ),
         partitions=tuple(_partition(p, w, reached, left.get(p)) for p, w in sorted(source.partitions.items())),
-        cycles=tuple(OpenCycle(cycle=c, live=c.live(at)) for c in landing_state.open_cycles()),
-        blocked=tuple(f"{b.coverage}: {b.reason}" for b in landing_state.blocked),
+        cycles=tuple(landing_state.open_cycles()),
+        blocked=tuple(map(str, landing_state.blocked)),
         valid_through=_valid_through(landing_state, reached) if len(ledgers) == len(states) else None,
         missing_topics=source.missing_topics,
         shortest=next(iter(headroom), None),
@@ -231,7 +223,7 @@ def to_dict(status: Status) -> dict[str, Any]:
             }
             for p in status.partitions
         ],
-        "cycles": [_cycle_to_dict(c) for c in status.cycles],
+        "cycles": [_cycle_to_dict(c, c.live(status.at)) for c in status.cycles],
         "blocked": list(status.blocked),
         "missing_topics": list(status.missing_topics),
         "warnings": list(status.warnings),
@@ -265,15 +257,14 @@ def _table_to_dict(t: TableStatus) -> dict[str, Any]:
     }
 
 
-def _cycle_to_dict(c: OpenCycle) -> dict[str, Any]:
-    state = c.cycle
+def _cycle_to_dict(state: CycleState, live: bool) -> dict[str, Any]:
     return {
         "commit_id": str(state.cycle.commit_id),
         "dag": state.cycle.dag,
         "run": state.cycle.run,
         "opened_at": state.at.isoformat(),
         "deadline": state.deadline.isoformat(),
-        "live": c.live,
+        "live": live,
         "released": state.released,
         "claim": str(state.claim),
         "unfinished": len(state.unfinished),

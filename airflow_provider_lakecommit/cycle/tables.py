@@ -2,7 +2,7 @@
 """The tables of a landing: found, or made as the landing says, and able to take its rows.
 
 Contract: a data table is made only if the landing states ``create``, a dead-letter table whenever it is missing. A
-table that is found is never altered. What it lacks is told before anything is read.
+table that is found is never altered. What it lacks is an error before anything is read.
 
 Failure story: a missing table that may not be made, one whose columns this landing cannot fill, or one of a format
 version that cannot be appended to, is a :class:`TableError` naming all of them; nothing is made first.

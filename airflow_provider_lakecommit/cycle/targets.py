@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What writers are told of a table, and whether they can fill it.
+"""What writers need to know of a table, and whether they can fill it.
 
 Contract: :func:`check_fit` refuses before a record is read what a writer would refuse later. It needs Arrow, whose
 loading costs a plan more than all else that it does, so a table that writers have filled just as it is now is not asked
@@ -29,7 +29,7 @@ _WRITER_PROPERTIES = ("write.", "schema.name-mapping")
 
 
 def target_of(name: str, table: Table, epoch: UUID) -> TableTarget:
-    """All that writers are told of a table."""
+    """All that writers need to know of a table."""
     metadata = table.metadata
     return TableTarget(
         table=name,

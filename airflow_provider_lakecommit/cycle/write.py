@@ -1,28 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The write step of a cycle: what of a group is still to be done, and what of it is safe.
+"""The write step of a cycle: what of a group is still to be done, doing it, and what of it is safe.
 
-Contract: both questions are answered from the control log alone; neither catalog nor table is asked, so a catalog
-outage does not stop a running window. A slice that is reported is never part of a job again, so a retry does what is
-left. A cycle that is closed already, or whose run was gone for a later plan, has no job.
+Contract: what is to be done and what is safe is answered from the control log alone; neither catalog nor table is
+asked, so a catalog outage does not stop a running window. A slice that is reported is never part of a job again, so a
+retry does what is left. A cycle that is closed already, or whose run was gone for a later plan, has no job.
+
+Failure story: a job that ends early is no error here: what its slices reported counts, and the log is asked for that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from airflow_provider_lakecommit.core.fold import fold
 from airflow_provider_lakecommit.core.log import Entry
 from airflow_provider_lakecommit.core.model import Slice
 from airflow_provider_lakecommit.core.state import CycleState, LandingState, granted
+from airflow_provider_lakecommit.cycle.ports import ControlPort
 from airflow_provider_lakecommit.cycle.results import CycleTicket, GroupResult, GroupTicket
-from airflow_provider_lakecommit.exceptions import ControlTopicError
-from airflow_provider_lakecommit.kafka.control_topic import ControlLog, ControlRecord, ControlTopic
+from airflow_provider_lakecommit.engines.base import EarlierWorkError
+from airflow_provider_lakecommit.exceptions import ControlTopicError, SparkJobError
+from airflow_provider_lakecommit.kafka.control_log import ControlLog, ControlRecord
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.spark.job import WindowJob
+from airflow_provider_lakecommit.spark.job import SliceResult, WindowJob
 from airflow_provider_lakecommit.wire.records import read_entry
 
-__all__ = ["group_job", "group_result", "read_decided", "read_entries"]
+__all__ = ["JobOutcome", "group_job", "group_result", "read_decided", "read_entries", "run_group"]
+
+JobOutcome = Sequence[SliceResult] | SparkJobError
+"""What an engine knows of a job's slices, or why the job ended early."""
 
 
 def read_entries(records: Iterable[ControlRecord], landing: str, lane: str) -> tuple[Entry, ...]:
@@ -31,7 +38,7 @@ def read_entries(records: Iterable[ControlRecord], landing: str, lane: str) -> t
     return tuple(e for e in found if e is not None)
 
 
-def read_decided(control: ControlTopic, partition: int, start: int) -> ControlLog:
+def read_decided(control: ControlPort, partition: int, start: int) -> ControlLog:
     """The log from ``start`` to all that was sent before this call.
 
     A transaction is over for its sender a moment before its markers let readers pass. A transaction that stays open is
@@ -47,7 +54,7 @@ def read_decided(control: ControlTopic, partition: int, start: int) -> ControlLo
     return replace(rest, records=(*log.records, *rest.records))
 
 
-def group_job(landing: Landing, control: ControlTopic, ticket: GroupTicket, catalog_name: str) -> WindowJob | None:
+def group_job(landing: Landing, control: ControlPort, ticket: GroupTicket, catalog_name: str) -> WindowJob | None:
     """The job for what a group has not reported yet, or ``None`` when nothing is left or the cycle is over.
 
     :raises ControlTopicError: the cycle's plan is not in the control log any more
@@ -72,7 +79,27 @@ def group_job(landing: Landing, control: ControlTopic, ticket: GroupTicket, cata
     )
 
 
-def group_result(landing: Landing, control: ControlTopic, ticket: GroupTicket) -> GroupResult:
+def run_group(
+    job: WindowJob | None,
+    run: Callable[[WindowJob], Sequence[SliceResult]],
+    left: Callable[[], WindowJob | None],
+    log: Callable[[str], None],
+) -> tuple[WindowJob | None, JobOutcome]:
+    """Run a group's job. Where an engine has waited for an earlier attempt's job instead, one for what is ``left`` then
+    takes its place, as long as there is something. Returns the last job, if there was one, and what became of it.
+    """
+    while job is not None:
+        try:
+            return job, run(job)
+        except EarlierWorkError as e:
+            log(str(e))
+            job = left()
+        except SparkJobError as e:
+            return job, e
+    return None, ()
+
+
+def group_result(landing: Landing, control: ControlPort, ticket: GroupTicket) -> GroupResult:
     """What of a group is reported by now, and what will be read again.
 
     :raises ControlTopicError: the cycle's plan is not in the control log any more
@@ -80,17 +107,13 @@ def group_result(landing: Landing, control: ControlTopic, ticket: GroupTicket) -
     state, landing_state = _look(landing, control, ticket.cycle)
     share = _share(state, ticket.group)
     done = [s for s in share if s.slice_id in state.finished]
-    blocked = tuple(
-        f"{b.coverage}: {b.reason}"
-        for b in landing_state.blocked
-        if any(b.coverage.overlaps(s.coverage) for s in share)
-    )
+    blocked = tuple(str(b) for b in landing_state.blocked if any(b.coverage.overlaps(s.coverage) for s in share))
     held = landing_state.blocked_coverage | landing_state.recut
     left = tuple(s for s in share if s.slice_id not in state.finished and not held.overlaps(s.coverage))
     return GroupResult(done=len(done), saved_records=sum(len(s) for s in done), left=left, blocked=blocked)
 
 
-def _look(landing: Landing, control: ControlTopic, ticket: CycleTicket) -> tuple[CycleState, LandingState]:
+def _look(landing: Landing, control: ControlPort, ticket: CycleTicket) -> tuple[CycleState, LandingState]:
     log = read_decided(control, ticket.partition, ticket.read_from)
     landing_state = fold(read_entries(log.records, ticket.landing, ticket.lane), (), landing.completion_timeout)
     state = landing_state.cycles.get(ticket.commit_id)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_provider_lakecommit.core.model import Cycle
+    from airflow_provider_lakecommit.cycle.results import Closed
     from airflow_provider_lakecommit.cycle.session import LandingSession, RunIdentity
 
 __all__ = ["CLOSED", "CYCLE", "EXPLAIN", "FAILURE", "LandingTask", "is_cleared", "landing_of", "no_retry_in_vain"]
@@ -107,6 +108,14 @@ class LandingTask(BaseOperator):
             return True
 
         return is_gone
+
+    def log_troubles(self, closed: Closed, whose: str = "") -> None:
+        """What of a closed cycle needs a person's eye."""
+        for what, items in (("voided", closed.voided), ("needs a hand", closed.blocked)):
+            for item in items:
+                self.log.warning("%s%s: %s", whose, what, item)
+        if closed.ignored_fields:
+            self.log.info("%sfields that the table lacks, by records: %s", whose, dict(closed.ignored_fields))
 
     @staticmethod
     def is_retry(context: Context) -> bool:

@@ -79,14 +79,14 @@ class LakeCommitOperator(LandingTask):
         **kwargs: Any,
     ) -> None:
         self.several = landings is not None
-        given = list(landings or ()) if self.several else [landing] if landing is not None else []
+        declared = list(landings or ()) if self.several else [landing] if landing is not None else []
         plans = list(plan_task_ids or ()) if self.several else [plan_task_id] if plan_task_id is not None else []
         mixed = (landing, plan_task_id) != (None, None) if self.several else plan_task_ids is not None
-        if mixed or not given or len(given) != len(plans):
+        if mixed or not declared or len(declared) != len(plans):
             raise ValueError(
                 "give either `landing` and `plan_task_id`, or `landings` and as many `plan_task_ids` in the same order"
             )
-        self.landings = _distinct([landing_of(each) for each in given])
+        self.landings = _distinct([landing_of(each) for each in declared])
         assets = [asset_of(each) for each in self.landings]
         super().__init__(
             landing=self.landings[0], trigger_rule=trigger_rule, outlets=[*(outlets or ()), *assets], **kwargs
@@ -98,13 +98,13 @@ class LakeCommitOperator(LandingTask):
         if self.several:
             return self._execute_several(context)
         closed = self._close(context)
-        payload = closed.to_dict()
-        context["ti"].xcom_push(CLOSED, payload)
-        self._tell(closed)
+        result = closed.to_dict()
+        context["ti"].xcom_push(CLOSED, result)
+        self._log_closed(closed)
         if not closed.published:
             raise AirflowSkipException(f"nothing was published: {_why_nothing(closed)}")
         context["outlet_events"][self.asset].extra = event_extra(self.landing, closed)
-        return payload
+        return result
 
     def _close(self, context: Context) -> Closed:
         from airflow_provider_lakecommit.cycle.close import close_cycle
@@ -126,13 +126,9 @@ class LakeCommitOperator(LandingTask):
         found = context["ti"].xcom_pull(task_ids=plan_task_id, key=CYCLE, map_indexes=-1)
         return CycleTicket.from_dict(found) if found else None
 
-    def _tell(self, closed: Closed, whose: str = "") -> None:
+    def _log_closed(self, closed: Closed, whose: str = "") -> None:
         """One line that says it all, after what needs a person's eye."""
-        for what, items in (("voided", closed.voided), ("needs a hand", closed.blocked)):
-            for item in items:
-                self.log.warning("%s%s: %s", whose, what, item)
-        if closed.ignored_fields:
-            self.log.info("%sfields that the table lacks, by records: %s", whose, dict(closed.ignored_fields))
+        self.log_troubles(closed, whose)
         self.log.info("%s%s", whose, _line(closed))
 
     # -- several ------------------------------------------------------------------------------------------------------
@@ -141,10 +137,10 @@ class LakeCommitOperator(LandingTask):
         ended = self._close_all(context)
         closed = {name: each for name, each in ended.items() if not isinstance(each, BaseException)}
         failed = {name: each for name, each in ended.items() if isinstance(each, BaseException)}
-        payload = {name: each.to_dict() for name, each in closed.items()}
-        context["ti"].xcom_push(CLOSED, payload | {name: {FAILURE: _named(error)} for name, error in failed.items()})
+        results = {name: each.to_dict() for name, each in closed.items()}
+        context["ti"].xcom_push(CLOSED, results | {name: {FAILURE: _named(error)} for name, error in failed.items()})
         for name, each in closed.items():
-            self._tell(each, f"{name}: ")
+            self._log_closed(each, f"{name}: ")
         for name, error in failed.items():
             self.log.error("%s: failed: %s", name, _named(error), exc_info=None if _ours(error) else error)
         if failed:
@@ -158,7 +154,7 @@ class LakeCommitOperator(LandingTask):
         # No event without a snapshot: Airflow sends one for each asset that is an outlet when the task ends.
         quiet = [asset_of(landing) for landing in self.landings if landing not in published]
         self.outlets = [each for each in self.outlets if each not in quiet]
-        return payload
+        return results
 
     def _close_all(self, context: Context) -> Mapping[str, Closed | BaseException]:
         from airflow_provider_lakecommit.cycle.concurrent import ConcurrentLandings

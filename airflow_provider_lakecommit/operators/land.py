@@ -93,7 +93,7 @@ class KafkaToIcebergOperator(LandingTask):
         self.spark_conf = spark_conf
         self.max_cycles = max_cycles
         self._engine: Engine | None = None
-        self._lander: LandingRunner | None = None
+        self._runner: LandingRunner | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Land until caught up."""
@@ -109,17 +109,17 @@ class KafkaToIcebergOperator(LandingTask):
         finally:
             if self._engine is not None:
                 self._engine.close()
-        payload = whole.to_dict()
-        context["ti"].xcom_push(CLOSED, payload)
+        result = whole.to_dict()
+        context["ti"].xcom_push(CLOSED, result)
         self._end_as_it_went(whole)
         context["outlet_events"][self.asset].extra = event_extra(self.landing, whole)
-        return payload
+        return result
 
     def on_kill(self) -> None:
         """Ask the Spark jobs to end; what their tasks have finished is reported already."""
         if self._engine is not None:
             self.log.info("landing %s is told to stop; its Spark jobs are asked to end", self.landing.name)
-            (self._lander or self._engine).stop()
+            (self._runner or self._engine).stop()
 
     # -- the run ------------------------------------------------------------------------------------------------------
 
@@ -134,9 +134,9 @@ class KafkaToIcebergOperator(LandingTask):
         if earlier and earlier.finished(self.max_cycles):
             if is_cleared(context["ti"], self.retries or 0) or not before:
                 return replace(earlier.to_closed(self.landing.table, ()), finished=True, note=str(earlier))
-            self.log.info("all is done already, and no event has told so: %s", earlier)
+            self.log.info("all is done already, and no event has said so: %s", earlier)
             return earlier.to_closed(self.landing.table, before)
-        self._lander = runner = LandingRunner(
+        self._runner = runner = LandingRunner(
             session,
             engine,
             lambda number: replace(identity, number=number),
@@ -175,11 +175,7 @@ class KafkaToIcebergOperator(LandingTask):
 
     def _end_as_it_went(self, closed: Closed) -> None:
         """Return for success; any other end is an exception."""
-        for what, items in (("voided", closed.voided), ("needs a hand", closed.blocked)):
-            for item in items:
-                self.log.warning("%s: %s", what, item)
-        if closed.ignored_fields:
-            self.log.info("fields that the table lacks, by records: %s", dict(closed.ignored_fields))
+        self.log_troubles(closed)
         ended = Ended(plan="success", groups={}, commit="success", closed=Commit.from_dict(closed.to_dict()))
         outcome = decide(ended)
         if outcome.verdict == "skipped":

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk.exceptions import AirflowSkipException
 
-from airflow_provider_lakecommit.engines.base import EarlierWorkError
 from airflow_provider_lakecommit.exceptions import LakecommitError, SparkJobError
 from airflow_provider_lakecommit.operators.base import LandingTask, no_retry_in_vain
 from airflow_provider_lakecommit.settings import Settings
@@ -130,13 +129,16 @@ class WriteWindowOperator(LandingTask):
         run: Callable[[WindowJob], list[SliceResult]],
         catalog_name: str,
     ) -> GroupResult:
-        from airflow_provider_lakecommit.cycle.write import group_job, group_result
+        from airflow_provider_lakecommit.cycle.write import group_job, group_result, run_group
 
         landing = job.landing
         done = ticket.slices - len(job.plan.slices)
         self.log.info("group %d: %d slices to do, %d are reported already", ticket.group, len(job.plan.slices), done)
-        with self._tell_if_interrupted(landing, control, ticket):
-            died = self._run(job, run, lambda: group_job(landing, control, ticket, catalog_name))
+        with self._interruption_logged(landing, control, ticket):
+            _, outcome = run_group(job, run, lambda: group_job(landing, control, ticket, catalog_name), self.log.info)
+        died = outcome if isinstance(outcome, SparkJobError) else None
+        for each in () if isinstance(outcome, SparkJobError) else outcome:
+            self.log.info("%s", each)
         result = group_result(landing, control, ticket)
         self.log.info("group %d: %s", ticket.group, result)
         if result.left:
@@ -145,30 +147,9 @@ class WriteWindowOperator(LandingTask):
             self.log.warning("everything of the group is reported, although: %s", died)
         return result
 
-    def _run(
-        self,
-        job: WindowJob | None,
-        run: Callable[[WindowJob], list[SliceResult]],
-        left: Callable[[], WindowJob | None],
-    ) -> SparkJobError | None:
-        """Run the job; where an earlier attempt's was waited for instead, then what is *left*. Returns what ended it
-        early.
-        """
-        while job is not None:
-            try:
-                for result in run(job):
-                    self.log.info("%s", result)
-                return None
-            except EarlierWorkError as e:
-                self.log.info("%s", e)
-                job = left()
-            except SparkJobError as e:
-                return e
-        return None
-
     def _secrets(self, tables: Tables, kafka: Mapping[str, Any], job: WindowJob) -> Secrets:
         """What the job's tasks are given, made when the job begins. Airflow knows the secrets of its connections, and
-        is given those that the catalog hands out, to strike them out of logs.
+        learns those that the catalog hands out, to strike them out of logs.
         """
         from airflow.sdk.log import mask_secret
 
@@ -181,7 +162,7 @@ class WriteWindowOperator(LandingTask):
         return secrets
 
     @contextmanager
-    def _tell_if_interrupted(self, landing: Landing, control: ControlTopic, ticket: GroupTicket) -> Iterator[None]:
+    def _interruption_logged(self, landing: Landing, control: ControlTopic, ticket: GroupTicket) -> Iterator[None]:
         """A timeout or a kill passes through here and not through the ordinary end."""
         from airflow_provider_lakecommit.cycle.write import group_result
 

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of a landing: what cannot be landed is told before anything is made."""
+"""Tables of a landing: what cannot be landed is said before anything is made."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any, cast
-from uuid import uuid4
+from typing import Any
 
 import pytest
 from pyiceberg.catalog import Catalog
@@ -20,13 +18,17 @@ from airflow_provider_lakecommit.cycle.tables import table_of
 from airflow_provider_lakecommit.exceptions import SpecError, TableError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.landing import Landing
+from tests.fakes.kafka import FakeControl, FakeSource
 
 
-def rim_of(properties: dict[str, str], **more: Any) -> LandingSession:
-    """As much of a session as making a table needs."""
-    landing = Landing(name="orders", topics="orders", table="shop.orders", **more)
-    tables = Tables(properties, "test")
-    return cast("LandingSession", SimpleNamespace(landing=landing, tables=tables, log=lambda _text: None, new_id=uuid4))
+def session_of(properties: dict[str, str], **more: Any) -> LandingSession:
+    return LandingSession(
+        landing=Landing(name="orders", topics="orders", table="shop.orders", **more),
+        kafka={},
+        tables=Tables(properties, "test"),
+        control=FakeControl(),
+        source=FakeSource({}),
+    )
 
 
 def create(kind: str, **properties: str) -> dict[str, Any]:
@@ -53,12 +55,12 @@ def test_a_table_that_cannot_be_filled_is_not_made(
     dry: bool,
 ) -> None:
     with pytest.raises(error, match=message):
-        table_of(rim_of(catalog_properties, **more), "shop.orders", dry=dry)
+        table_of(session_of(catalog_properties, **more), "shop.orders", dry=dry)
     assert not catalog.table_exists("shop.orders")
 
 
 def test_a_table_of_every_type_is_made(catalog: Catalog, catalog_properties: dict[str, str]) -> None:
-    session = rim_of(
+    session = session_of(
         catalog_properties, create=create("map<uuid, list<fixed[2]>>"), encodings={"c.value.element": "hex"}
     )
     assert table_of(session, "shop.orders", dry=True).schema() == table_of(session, "shop.orders").schema()
@@ -68,7 +70,7 @@ def test_a_table_of_every_type_is_made(catalog: Catalog, catalog_properties: dic
 def test_a_table_is_made_with_the_sort_order_that_is_stated(
     catalog: Catalog, catalog_properties: dict[str, str]
 ) -> None:
-    session = rim_of(catalog_properties, create={**create("string"), "sort_order": ["c desc", "bucket(4, id)"]})
+    session = session_of(catalog_properties, create={**create("string"), "sort_order": ["c desc", "bucket(4, id)"]})
     order = SortOrder(
         SortField(2, IdentityTransform(), SortDirection.DESC, NullOrder.NULLS_LAST),
         SortField(1, BucketTransform(4), SortDirection.ASC, NullOrder.NULLS_FIRST),
@@ -76,7 +78,7 @@ def test_a_table_is_made_with_the_sort_order_that_is_stated(
     assert table_of(session, "shop.orders", dry=True).sort_order() == order
     assert table_of(session, "shop.orders").sort_order() == order
     assert catalog.load_table("shop.orders").sort_order() == order
-    dead = rim_of(catalog_properties, create=create("string"), dead_letter_table="shop.dead")
+    dead = session_of(catalog_properties, create=create("string"), dead_letter_table="shop.dead")
     assert table_of(dead, "shop.dead").sort_order().is_unsorted
 
 
@@ -84,7 +86,7 @@ def test_a_table_is_made_with_the_sort_order_that_is_stated(
 def test_what_a_row_has_many_of_neither_parts_nor_sorts(
     catalog: Catalog, catalog_properties: dict[str, str], key: str
 ) -> None:
-    session = rim_of(catalog_properties, create={**create("list<struct<a: long>>"), key: ["c.element.a"]})
+    session = session_of(catalog_properties, create={**create("list<struct<a: long>>"), key: ["c.element.a"]})
     with pytest.raises(SpecError, match=rf"create\.{key}: 'c\.element\.a': column .* is within a list or map"):
         table_of(session, "shop.orders")
     assert not catalog.table_exists("shop.orders")
@@ -97,4 +99,4 @@ def test_a_table_of_a_newer_format_version_is_refused_by_name(
     catalog.create_table("shop.orders", Schema(NestedField(1, "id", LongType())))
     monkeypatch.setattr(Table, "format_version", 3)
     with pytest.raises(TableError, match=r"table shop\.orders has format version 3"):
-        table_of(rim_of(catalog_properties), "shop.orders")
+        table_of(session_of(catalog_properties), "shop.orders")

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from airflow_provider_lakecommit.core.admission import Refuse, admit
+from airflow_provider_lakecommit.core.decide import PlanInputs, decide_plan
 from airflow_provider_lakecommit.core.log import (
     CommitFailed,
     CycleClosed,
@@ -35,8 +35,7 @@ from airflow_provider_lakecommit.core.model import (
     window_id,
 )
 from airflow_provider_lakecommit.core.offsets import Coverage
-from airflow_provider_lakecommit.core.planning import WindowLimits, choose, cut, find_missing, window_of
-from airflow_provider_lakecommit.core.pressure import only_holes, pressure_of
+from airflow_provider_lakecommit.core.planning import WindowLimits, find_missing
 from airflow_provider_lakecommit.core.settle import passed_ends, settle, valid_through
 from airflow_provider_lakecommit.core.state import AcceptedSlice, granted
 from tests.support.story import spans
@@ -80,15 +79,20 @@ def read_for_plan(world: World, run: int, limits: WindowLimits, release: Sequenc
     if commit_id_of(run) in landing_state.cycles:
         return PlanRead(run=run, plan=None, read_from=read_from)
     missing = find_missing(landing_state, world.watermarks, landing_state.claims(world.now, release))
-    holes, told = only_holes(missing, landing_state), Directives(released=tuple(release))
-    admitted = admit(pressure_of(landing_state, world.now, released=release, holes=len(holes)), world.terms)
-    if isinstance(admitted, Refuse):
-        empty = _plan(world, (), window_id(LANDING, LIVE, SPEC, {}, ()))
-        return PlanRead(run=run, plan=empty, read_from=read_from, directives=told)
-    chosen = choose(holes if admitted.holes_only else missing, world.watermarks, limits)
-    slices = cut(chosen, landing_state, limits, landing=LANDING, lane=LIVE, spec_version=SPEC)[: admitted.slices]
-    window = window_of(chosen, landing_state, landing=LANDING, lane=LIVE, spec_version=SPEC)
-    return PlanRead(run=run, plan=_plan(world, slices, window), read_from=read_from, directives=told)
+    given = PlanInputs(
+        landing=LANDING,
+        lane=LIVE,
+        spec_version=SPEC,
+        source=world.watermarks,
+        asked_at=world.now,
+        now=world.now,
+        targets=tuple(t.target() for t in world.tables.values()),
+        limits=limits,
+        terms=world.terms,
+        released=release,
+    )
+    plan, _ = decide_plan(landing_state, missing, given)
+    return PlanRead(run=run, plan=plan, read_from=read_from, directives=Directives(released=tuple(release)))
 
 
 def read_for_hand(world: World, run: int, coverage: Coverage, directives: Directives) -> PlanRead:

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Control topic and source topics in memory, as a cycle sees them.
+
+Contract: the control log has the offsets of a real one: each transaction ends with a marker, which has an offset and is
+no record; the writer that was opened last under a transactional id is the only one that can send. What both do alike is
+held by ``tests/integration/test_kafka_ports.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from airflow_provider_lakecommit.core.headroom import Retention
+from airflow_provider_lakecommit.core.offsets import SourcePartition
+from airflow_provider_lakecommit.core.planning import Watermark
+from airflow_provider_lakecommit.exceptions import ControlTopicError, FencedError
+from airflow_provider_lakecommit.kafka.control_log import ControlLog, ControlRecord, ControlTopicInfo
+from airflow_provider_lakecommit.kafka.control_topic import partition_of
+from airflow_provider_lakecommit.kafka.control_writer import Record
+from airflow_provider_lakecommit.kafka.source_topic import First, SourceState
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+@dataclass
+class Clock:
+    """A clock that only a test moves."""
+
+    now: datetime = NOON
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def passes(self, time: timedelta) -> None:
+        self.now += time
+
+
+@dataclass
+class FakeControl:
+    """A control topic.
+
+    :param away: raised by every read and send, while it is set
+    :param before_send: called before each transaction, with its transactional id
+    """
+
+    name: str = "control"
+    partitions: int = 3
+    cluster_id: str = "cluster"
+    topic_id: str = "control-1"
+    clock: Callable[[], datetime] = field(default_factory=Clock)
+    away: Exception | None = None
+    before_send: Callable[[str], None] = lambda _: None
+    logs: dict[int, list[ControlRecord | None]] = field(default_factory=dict)
+    begins: dict[int, int] = field(default_factory=dict)
+    writers: dict[str, object] = field(default_factory=dict)
+    closed: bool = False
+
+    def ensure(self) -> ControlTopicInfo:
+        return self.describe()
+
+    def describe(self) -> ControlTopicInfo:
+        self._check()
+        return ControlTopicInfo(cluster_id=self.cluster_id, topic_id=self.topic_id, partitions=self.partitions)
+
+    def partition_for(self, group_id: str) -> int:
+        return partition_of(group_id, self.describe().partitions)
+
+    def read(self, partition: int, start: int | None = None, *, until: int | None = None) -> ControlLog:
+        self._check()
+        if not 0 <= partition < self.partitions:
+            raise ControlTopicError(f"{self.name} has {self.partitions} partitions, so no partition {partition}")
+        log, begin = self.logs.get(partition, []), self.begins.get(partition, 0)
+        if until is not None and until >= len(log):
+            raise ControlTopicError(f"{self.name}[{partition}] can be read to offset {len(log)} only")
+        return ControlLog(
+            records=tuple(r for r in log[max(begin, start or 0) :] if r is not None),
+            begin=begin,
+            end=len(log),
+            high=len(log),
+            cluster_id=self.cluster_id,
+            topic_id=self.topic_id,
+            partition=partition,
+            partitions=self.partitions,
+        )
+
+    def read_all(self) -> Iterator[ControlRecord]:
+        records = (r for p in range(self.partitions) for r in self.read(p).records)
+        return iter(sorted(records, key=lambda r: r.timestamp))
+
+    @contextmanager
+    def writer(self, transactional_id: str, partition: int) -> Iterator[FakeWriter]:
+        yield FakeWriter(self, transactional_id, partition)
+
+    def close(self) -> None:
+        self.closed = True
+
+    def cut(self, partition: int, begin: int) -> None:
+        """As retention does."""
+        self.begins[partition] = begin
+
+    def _check(self) -> None:
+        if self.away is not None:
+            raise self.away
+
+
+class FakeWriter:
+    """Opened at its first use, like the real one."""
+
+    def __init__(self, control: FakeControl, transactional_id: str, partition: int) -> None:
+        self._control, self._id, self._partition = control, transactional_id, partition
+        self._opened = False
+
+    def open(self) -> None:
+        self._control.writers[self._id], self._opened = self, True
+
+    def send(self, records: Sequence[Record]) -> tuple[int, ...]:
+        control = self._control
+        if not self._opened:
+            self.open()
+        control.before_send(self._id)
+        control._check()
+        if control.writers[self._id] is not self:
+            raise FencedError(f"{self._id} was taken over")
+        log = control.logs.setdefault(self._partition, [])
+        first = len(log)
+        for n, (key, value, headers) in enumerate(records):
+            at = control.clock()
+            log.append(
+                ControlRecord(
+                    partition=self._partition,
+                    offset=first + n,
+                    timestamp=at,
+                    key=key,
+                    value=value,
+                    headers=tuple(headers),
+                )
+            )
+        log.append(None)
+        return tuple(range(first, first + len(records)))
+
+
+@dataclass
+class FakeSource:
+    """Source topics, by how far each partition reaches."""
+
+    ends: dict[SourcePartition, int]
+    starts: Mapping[SourcePartition, int] = field(default_factory=dict)
+    held_up: Mapping[SourcePartition, int] = field(default_factory=dict)
+    cluster_id: str = "cluster"
+    clock: Callable[[], datetime] = field(default_factory=Clock)
+    kept: dict[str, Retention] = field(default_factory=dict)
+    first_since: Callable[[SourcePartition, datetime], First] = lambda _p, _t: None
+    asked: list[tuple[SourcePartition, datetime]] = field(default_factory=list)
+
+    def watermarks(self, *, missing_ok: bool = False) -> SourceState:
+        partitions = {
+            p: Watermark(start=self.starts.get(p, 0), stable=end, high=end + self.held_up.get(p, 0))
+            for p, end in self.ends.items()
+        }
+        return SourceState(cluster_id=self.cluster_id, asked_at=self.clock(), partitions=partitions)
+
+    def ask_retention(self) -> None: ...
+
+    def retentions(self, seconds: float) -> dict[str, Retention]:
+        return self.kept
+
+    def ask_first_since(
+        self, times: Iterable[tuple[SourcePartition, datetime]]
+    ) -> Callable[[float], list[tuple[SourcePartition, datetime, First]]]:
+        wanted = list(times)
+        self.asked += wanted
+        return lambda _: [(p, t, self.first_since(p, t)) for p, t in wanted]
+
+    def close(self) -> None: ...

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One landing without brokers: a real session over the control log and source in memory, and a catalog of this test's
+own. Slices are reported without being read; their data files are entries only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+from airflow_provider_lakecommit.core.log import Directives
+from airflow_provider_lakecommit.core.model import Counts, Slice, SliceReport, SpanReport
+from airflow_provider_lakecommit.core.offsets import SourcePartition
+from airflow_provider_lakecommit.cycle.close import close_cycle
+from airflow_provider_lakecommit.cycle.open import open_cycle
+from airflow_provider_lakecommit.cycle.results import Closed, Opened
+from airflow_provider_lakecommit.cycle.session import LandingSession, RunIdentity
+from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.spark.report import failure_records, report_records
+from airflow_provider_lakecommit.wire.records import Outgoing
+from tests.fakes.catalog import FaultyCatalog
+from tests.fakes.kafka import Clock, FakeControl, FakeSource
+from tests.fakes.lake import data_file
+
+DATA, DEAD = "shop.rows", "shop.dead"
+P0, P1 = (SourcePartition("orders", n, "topic-1") for n in range(2))
+CREATE = {"schema": [{"name": "id", "type": "long", "required": True}]}
+
+
+@dataclass
+class FakeLanding:
+    """A landing of one topic with two partitions, driven step by step in this process."""
+
+    path: Path
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    lines: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.clock = Clock()
+        self.control = FakeControl(clock=self.clock)
+        self.source = FakeSource({P0: 20, P1: 10}, clock=self.clock)
+        self.catalog = FaultyCatalog(
+            "fake", uri=f"sqlite:///{self.path / 'fake.db'}", warehouse=f"file://{self.path / 'warehouse'}"
+        )
+        (self.path / "warehouse").mkdir(exist_ok=True)
+        self.session = self.connect(**self.fields)
+
+    def connect(self, **fields: Any) -> LandingSession:
+        """A session of its own, as another process has it; with other ``fields`` of the landing."""
+        stated = {"name": "rows", "topics": "orders", "table": DATA, "create": CREATE, "slice_records": 10}
+        return LandingSession(
+            landing=Landing(**{**stated, **self.fields, **fields}),
+            kafka={},
+            tables=Tables({"type": "sql"}, "fake", connect=lambda *_, **__: self.catalog),
+            control=self.control,
+            source=self.source,
+            now=self.clock,
+            log=self.lines.append,
+        )
+
+    def run_identity(self, run: str = "a", number: int = 0) -> RunIdentity:
+        return RunIdentity(deployment="test", dag_id="dag", run_id=run, number=number)
+
+    def open(self, run: str = "a", **options: Any) -> Opened:
+        return open_cycle(self.session, self.run_identity(run), **options)
+
+    def close(self, run: str = "a", opened: Opened | None = None, **options: Any) -> Closed:
+        return close_cycle(self.session, self.run_identity(run), opened.ticket if opened else None, **options)
+
+    def cycle(self, run: str = "a") -> Closed:
+        """Opened, all reported, closed."""
+        opened = self.open(run)
+        self.report(opened)
+        return self.close(run, opened)
+
+    def report(
+        self, opened: Opened, only: Callable[[Slice], bool] = lambda _: True, *, files: bool = True, **problem: str
+    ) -> list[UUID]:
+        """As the tasks of the opened slices do: a row per offset in one file; with ``blocked`` or ``failed``, none."""
+        return [self._report(opened, s, files, problem) for s in opened.slices if only(s)]
+
+    def _report(self, opened: Opened, work: Slice, files: bool, problem: Mapping[str, str]) -> UUID:
+        sender, attempt = self.session.sender("write", opened.ticket.commit_id), uuid4()
+        spans = tuple(SpanReport(span=s, counts=Counts(landed=len(s))) for s in work.spans)
+        common: dict[str, Any] = {"new_id": uuid4, "at": self.clock()}
+        if problem:
+            common |= {"spans": spans, "blocked": None, "failed": None, **problem}
+            plan = opened.plan
+            records = failure_records(
+                sender,
+                work=work,
+                window_id=plan.window_id,
+                spec_version=plan.spec_version,
+                attempt=attempt,
+                **common,
+            )
+        else:
+            report = SliceReport(
+                slice_id=work.slice_id,
+                attempt=attempt,
+                window_id=opened.plan.window_id,
+                spec_version=opened.plan.spec_version,
+                spans=spans,
+                tables=(),
+                bytes=10 * len(work),
+            )
+            written = {DATA: [data_file(f"file://{self.path}/{attempt}.parquet", len(work))]} if files else {}
+            targets = {t.table: t for t in opened.plan.targets if t.table in work.tables}
+            records = report_records(sender, catalog="fake", targets=targets, files=written, report=report, **common)
+        self.send(opened.ticket.partition, records)
+        return attempt
+
+    def send(self, partition: int, records: Iterable[Outgoing]) -> None:
+        with self.control.writer(f"test-{uuid4()}", partition) as writer:
+            writer.send([(r.key, r.value, r.headers) for r in records])
+
+    def complete(self, opened: Opened) -> None:
+        """COMMIT_COMPLETE of a cycle, by whom ever."""
+        sender = self.session.sender("commit", opened.ticket.commit_id)
+        self.send(opened.ticket.partition, [sender.closed(uuid4(), self.clock(), None, Directives())])
+
+    def kinds(self) -> list[str]:
+        """The landing's log, by the kinds of its entries."""
+        return [type(e).__name__ for e in self.session.read_state(()).entries]
+
+    def snapshots(self, table: str = DATA) -> list[dict[str, str]]:
+        found = self.session.tables.find(table)
+        return [dict(s.summary.additional_properties) for s in found.metadata.snapshots if s.summary] if found else []
+
+    def said(self, text: str) -> bool:
+        return any(text in line for line in self.lines)

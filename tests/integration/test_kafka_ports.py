@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One contract for the real control topic and source, and for the fakes that unit tests use in their place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from airflow_provider_lakecommit.core.offsets import SourcePartition
+from airflow_provider_lakecommit.cycle.ports import ControlPort, SourcePort
+from airflow_provider_lakecommit.cycle.session import BEYOND
+from airflow_provider_lakecommit.exceptions import ControlTopicError, FencedError
+from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
+from airflow_provider_lakecommit.kafka.source_topic import SourceTopics
+from tests.fakes.kafka import FakeControl, FakeSource
+
+pytestmark = pytest.mark.integration
+
+ONE, TWO = (b"k", b"one", (("v", b"1"), ("v", b"2"))), (b"k", b"two", ())
+
+
+@pytest.fixture(params=["fake", "real"])
+def control(request: pytest.FixtureRequest) -> Iterator[ControlPort]:
+    if request.param == "fake":
+        yield FakeControl(partitions=3)
+        return
+    name, bootstrap = request.getfixturevalue("control_topic"), request.getfixturevalue("bootstrap")
+    with ControlTopic(name, {"bootstrap.servers": bootstrap}, timeout=60) as opened:
+        yield opened
+
+
+@pytest.fixture(params=["fake", "real"])
+def source(request: pytest.FixtureRequest) -> Iterator[SourcePort]:
+    """A topic of two partitions with three records in the first."""
+    if request.param == "fake":
+        yield FakeSource({SourcePartition("orders", 0, "id"): 3, SourcePartition("orders", 1, "id"): 0})
+        return
+    topic = request.getfixturevalue("make_topic")(2)
+    produce: Callable[..., Any] = request.getfixturevalue("produce")
+    produce(topic, ["a", "b", "c"], 0)
+    with SourceTopics({"bootstrap.servers": request.getfixturevalue("bootstrap")}, (topic,)) as opened:
+        yield opened
+
+
+def test_a_transaction_is_read_back_whole_and_its_marker_has_an_offset(control: ControlPort) -> None:
+    id_ = f"port-{control.name}"
+    with control.writer(id_, 1) as writer:
+        assert writer.send([ONE, TWO]) == (0, 1)
+        assert writer.send([ONE]) == (3,)
+    log = control.read(1, until=3)
+    assert [(r.offset, r.key, r.value, r.headers) for r in log.records] == [
+        (0, b"k", b"one", (("v", b"1"), ("v", b"2"))),
+        (1, b"k", b"two", ()),
+        (3, b"k", b"one", (("v", b"1"), ("v", b"2"))),
+    ]
+    assert log.begin == 0
+    assert log.end in (4, 5)
+    assert [r.offset for r in control.read(1, 1).records] == [1, 3]
+    assert [r.value for r in control.read_all()] == [b"one", b"two", b"one"]
+
+
+def test_from_beyond_its_end_a_log_tells_its_borders_only(control: ControlPort) -> None:
+    log = control.read(0, BEYOND)
+    assert (log.records, log.begin, log.end, log.partition, log.partitions) == ((), 0, 0, 0, 3)
+    info = control.describe()
+    assert (log.cluster_id, log.topic_id) == (info.cluster_id, info.topic_id)
+    assert control.ensure() == info
+
+
+def test_the_writer_that_was_opened_last_is_the_only_one_that_can_send(control: ControlPort) -> None:
+    id_ = f"fence-{control.name}"
+    with control.writer(id_, 0) as old, control.writer(id_, 0) as new:
+        old.send([ONE])
+        new.send([TWO])
+        with pytest.raises(FencedError):
+            old.send([ONE])
+    assert [r.value for r in control.read(0).records] == [b"one", b"two"]
+
+
+def test_a_group_has_its_partition_and_another_topic_has_no_such_one(control: ControlPort) -> None:
+    assert control.partition_for("lakecommit-rows") == FakeControl(partitions=3).partition_for("lakecommit-rows")
+    with pytest.raises(ControlTopicError, match="has 3 partitions, so no partition 3"):
+        control.read(3)
+
+
+def test_a_source_tells_how_far_each_partition_reaches(source: SourcePort) -> None:
+    source.ask_retention()
+    state = source.watermarks()
+    found = sorted((p.partition, w.start, w.stable, w.high) for p, w in state.partitions.items())
+    assert found == [(0, 0, 3, 3), (1, 0, 0, 0)]
+    assert set(state.topic_ids.values()) == {p.topic_id for p in state.partitions}
+    (p, *_) = sorted(state.partitions)
+    [(asked, at, first)] = source.ask_first_since([(p, state.asked_at.replace(year=2999))])(30.0)
+    assert (asked, at.year, first) == (p, 2999, None)

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A person's word on what a table holds: what it would change, what cannot be true, and that it is written once."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_provider_lakecommit.cycle.attest import attest, from_log, from_offsets, from_snapshot
+from airflow_provider_lakecommit.cycle.prepare import prepare_table
+from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
+from tests.fakes.lake import SCHEMA
+from tests.fakes.session import DATA, P0, P1, FakeLanding
+from tests.support.story import coverage
+
+
+def test_a_table_in_order_is_attested_only_by_its_name(landing: FakeLanding) -> None:
+    landing.cycle()
+    with pytest.raises(LedgerError, match=f"has its ledger; to set one all the same, name it: `--table {DATA}`"):
+        from_log(landing.session)
+    (one,) = from_log(landing.session, [DATA]).tables
+    assert not one.again
+    assert not one.unsaid
+
+
+def test_the_log_says_what_was_published(landing: FakeLanding) -> None:
+    landing.cycle()
+    (one,) = from_log(landing.session, [DATA]).tables
+    assert one.section.covered == coverage([(P0, 0, 20), (P1, 0, 10)])
+    assert one.word == "the log of control"
+
+
+def test_offsets_show_what_is_read_again_and_what_never(landing: FakeLanding) -> None:
+    landing.cycle()
+    landing.source.ends = {P0: 40, P1: 10}
+    (one,) = from_offsets(landing.session, {("orders", 0): 30, ("orders", 1): 5}, [DATA]).tables
+    assert one.again == coverage([(P1, 5, 10)])
+    assert one.unsaid == coverage([(P0, 20, 30)])
+
+
+def test_it_is_written_under_a_new_epoch_and_the_next_plan_goes_on_there(landing: FakeLanding) -> None:
+    landing.cycle()
+    before = prepare_table(landing.session, DATA)
+    word = from_offsets(landing.session, {("orders", 1): 5}, [DATA])
+    assert attest(landing.session, word) == {"attested": {DATA: {"orders[0]": 20, "orders[1]": 5}}}
+    after = prepare_table(landing.session, DATA)
+    assert before is not None
+    assert after is not None
+    assert before.ledger.section.epoch != after.ledger.section.epoch
+    assert [str(s) for s in landing.open("b").slices] == ["orders[1][5, 10)"]
+
+
+def test_a_word_on_a_ledger_that_has_changed_since_is_refused(landing: FakeLanding) -> None:
+    landing.cycle("a")
+    word = from_offsets(landing.session, {("orders", 1): 5}, [DATA])
+    landing.source.ends = {P0: 40, P1: 10}
+    landing.cycle("b")
+    before = landing.snapshots()
+    with pytest.raises(LedgerError):
+        attest(landing.session, word)
+    assert landing.snapshots() == before
+
+
+def test_a_snapshot_says_what_its_ledger_says(landing: FakeLanding) -> None:
+    landing.cycle("a")
+    first = landing.session.tables.load(DATA).metadata.current_snapshot_id
+    landing.source.ends = {P0: 40, P1: 10}
+    landing.cycle("b")
+    assert first is not None
+    (one,) = from_snapshot(landing.session, first).tables
+    assert one.again == coverage([(P0, 20, 40)])
+    with pytest.raises(LedgerError, match="no table of landing rows has a snapshot 7; with a ledger there are"):
+        from_snapshot(landing.session, 7)
+
+
+@pytest.mark.parametrize(
+    ("at", "message"),
+    [
+        ({("orders", 9): 0}, r"orders\[9\]: the source has no such partition"),
+        ({("orders", 0): 99}, r"cannot hold orders\[0\] .*the partition ends at 20"),
+    ],
+)
+def test_a_word_that_cannot_be_true_is_refused(
+    landing: FakeLanding, at: dict[tuple[str, int], int], message: str
+) -> None:
+    landing.cycle()
+    with pytest.raises(SourceError, match=message):
+        from_offsets(landing.session, at, [DATA])
+
+
+def test_a_log_that_was_cut_tells_nothing_of_a_partition_without_a_ledger(landing: FakeLanding) -> None:
+    landing.source.ends = {P0: 20, P1: 0}
+    landing.cycle()
+    landing.catalog.drop_table(DATA)
+    landing.session.tables.create(DATA, SCHEMA)
+    landing.source.ends = {P0: 20, P1: 10}
+    landing.control.cut(landing.control.partition_for("lakecommit-rows"), 1)
+    with pytest.raises(LedgerError, match=r"remembers nothing of orders\[1\]"):
+        from_log(landing.session, [DATA])

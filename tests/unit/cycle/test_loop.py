@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cycle after cycle: when a run ends, what it makes of jobs that die, and that a cycle that was opened is closed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from airflow_provider_lakecommit.cycle import loop
+from airflow_provider_lakecommit.cycle.loop import MOST_IDLE_CYCLES, REFUSED_PAUSES, LandingRunner
+from airflow_provider_lakecommit.cycle.results import CycleTicket, Opened
+from airflow_provider_lakecommit.cycle.run import REPORTED, CycleOutcome
+from airflow_provider_lakecommit.engines.base import EarlierWorkError
+from airflow_provider_lakecommit.exceptions import CatalogError, SparkJobError
+from airflow_provider_lakecommit.spark.job import DONE, Secrets, SliceResult, WindowJob
+from tests.fakes.session import P0, P1, FakeLanding
+
+Act = Callable[[WindowJob], list[SliceResult]]
+
+
+@dataclass
+class FakeEngine:
+    """Reports all slices of a job at once, unless one of ``acts`` is done instead; these are used up."""
+
+    landing: FakeLanding
+    acts: list[Act] = field(default_factory=list)
+    jobs: list[WindowJob] = field(default_factory=list)
+    stopped: int = 0
+
+    def start(self) -> None: ...
+
+    def run(self, job: WindowJob, secrets: Secrets) -> list[SliceResult]:
+        self.jobs.append(job)
+        return self.acts.pop(0)(job) if self.acts else self.do(job)
+
+    def do(self, job: WindowJob, most: int | None = None) -> list[SliceResult]:
+        ticket = CycleTicket(
+            landing=job.plan.landing,
+            lane=job.plan.lane,
+            commit_id=job.commit_id,
+            slot=job.slot,
+            partition=job.control_partition,
+            read_from=0,
+        )
+        some = job.plan.slices[:most]
+        self.landing.report(Opened(ticket=ticket, plan=job.plan, slices=some, explain=()))
+        return [SliceResult(slice=str(s), status=DONE, detail="") for s in some]
+
+    def stop(self) -> None:
+        self.stopped += 1
+
+    def close(self) -> None: ...
+
+
+@pytest.fixture
+def engine(landing: FakeLanding) -> FakeEngine:
+    return FakeEngine(landing)
+
+
+@pytest.fixture(autouse=True)
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The pauses that were made, without their time."""
+    made: list[float] = []
+    monkeypatch.setattr(LandingRunner, "_pause", lambda _self, seconds: made.append(seconds))
+    monkeypatch.setattr(loop, "PAUSES", (0.0,))
+    return made
+
+
+def runner(engine: FakeEngine) -> LandingRunner:
+    run = engine.landing.run_identity()
+    return LandingRunner(engine.landing.session, engine, lambda n: replace(run, number=n))
+
+
+def cycles(engine: FakeEngine, most: int | None = None) -> list[CycleOutcome]:
+    return list(runner(engine).cycles(most=most))
+
+
+def die(_: WindowJob) -> list[SliceResult]:
+    raise SparkJobError("java is gone")
+
+
+def test_a_run_that_is_caught_up_opens_no_cycle_more_to_see_that(engine: FakeEngine) -> None:
+    (only,) = cycles(engine)
+    assert only.caught_up
+    assert only.closed.rows == 30
+    assert engine.landing.kinds().count("CycleOpened") == 1
+
+
+def test_a_job_that_dies_costs_what_it_had_in_hand_and_its_cycle_is_closed(engine: FakeEngine) -> None:
+    def die_early(job: WindowJob) -> list[SliceResult]:
+        engine.do(job, most=1)
+        return die(job)
+
+    engine.acts.append(die_early)
+    first, second = cycles(engine)
+    assert (first.written.slices[DONE], first.written.died, first.closed.rows) == (1, ("java is gone",), 10)
+    assert (second.closed.rows, second.caught_up) == (20, True)
+    assert engine.landing.said("1 slices (10 records) are reported and will not be read again; 20 offsets will be: ")
+
+
+def test_after_earlier_work_was_waited_for_what_is_left_is_run(engine: FakeEngine) -> None:
+    def wait(job: WindowJob) -> list[SliceResult]:
+        engine.do(job, most=1)
+        raise EarlierWorkError("it has ended")
+
+    engine.acts += [wait, wait]
+    (only,) = cycles(engine)
+    assert [job.places for job in engine.jobs] == [(0, 1, 2), (1, 2), (2,)]
+    assert only.written.slices == {REPORTED: 2, DONE: 1}
+    assert only.caught_up
+
+
+def test_cycles_that_move_nothing_end_the_run_with_the_last_reason(engine: FakeEngine) -> None:
+    engine.acts += [die] * MOST_IDLE_CYCLES
+    with pytest.raises(SparkJobError, match=f"{MOST_IDLE_CYCLES} cycles in a row moved nothing; .*java is gone"):
+        cycles(engine)
+    assert engine.landing.kinds().count("CycleClosed") == MOST_IDLE_CYCLES
+
+
+def test_a_window_that_is_refused_is_waited_for_a_while(
+    make_landing: Callable[..., FakeLanding], waits: list[float]
+) -> None:
+    landing = make_landing(slice_records=10, max_open_cycles=1)
+    landing.open("other")
+    landing.source.ends = {P0: 40, P1: 10}
+    outcomes = cycles(FakeEngine(landing))
+    assert tuple(waits) == REFUSED_PAUSES
+    assert [o.opened.plan.refused for o in outcomes] == ["open cycles"] * (len(REFUSED_PAUSES) + 1)
+
+
+def test_an_error_of_the_engine_closes_the_cycle_first(engine: FakeEngine) -> None:
+    def refuse(job: WindowJob) -> list[SliceResult]:
+        engine.do(job)
+        raise CatalogError("no session")
+
+    engine.acts.append(refuse)
+    with pytest.raises(CatalogError, match="no session"):
+        cycles(engine)
+    assert engine.landing.kinds()[-2:] == ["TablePublished", "CycleClosed"]
+    assert engine.stopped == 1
+
+
+def test_a_run_that_is_told_to_stop_says_what_is_safe_and_publishes_nothing(engine: FakeEngine) -> None:
+    working = runner(engine)
+
+    def stop(job: WindowJob) -> list[SliceResult]:
+        engine.do(job, most=1)
+        working.stop()
+        raise EarlierWorkError("stopped")
+
+    engine.acts.append(stop)
+    with pytest.raises(SparkJobError, match="landing rows was told to stop"):
+        list(working.cycles())
+    assert len(engine.jobs) == 1
+    assert "TablePublished" not in engine.landing.kinds()
+    assert engine.landing.said("what is reported is published by the next run")
+
+
+def test_keys_that_cannot_be_had_keep_a_job_from_beginning_and_no_cycle_from_closing(
+    engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object, **__: object) -> Secrets:
+        raise CatalogError("no keys")
+
+    monkeypatch.setattr(loop, "secrets_for", away)
+    (first,) = cycles(engine, most=1)
+    assert first.written.died == ("the Spark job of group 0 did not begin: no keys",)
+    assert engine.landing.kinds()[-1] == "CycleClosed"

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Opening a cycle: one START per cycle whatever comes of it, planners that race, runs that come again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from airflow_provider_lakecommit.core.model import Cycle
+from airflow_provider_lakecommit.cycle.open import MAX_RACES, preview
+from airflow_provider_lakecommit.exceptions import ControlTopicError, SourceError
+from tests.fakes.kafka import FakeControl
+from tests.fakes.session import P0, P1, FakeLanding
+
+
+def fence(control: FakeControl, times: int) -> None:
+    """Another planner takes over the id of the next transactions of plans."""
+    left = [times]
+
+    def take_over(transactional_id: str) -> None:
+        if transactional_id.endswith("-plan") and left[0]:
+            left[0] -= 1
+            control.writers[transactional_id] = object()
+
+    control.before_send = take_over
+
+
+def test_a_window_is_planned_said_and_granted(landing: FakeLanding) -> None:
+    opened = landing.open()
+    assert [str(s) for s in opened.slices] == ["orders[0][0, 10)", "orders[1][0, 10)", "orders[0][10, 20)"]
+    assert landing.kinds() == ["CycleOpened"]
+    assert opened.plan.targets[0].table == "shop.rows"
+    assert any("expires at a time that is unknown" in line for line in opened.explain)
+
+
+def test_of_two_planners_the_later_one_keeps_what_the_earlier_did_not_claim(landing: FakeLanding) -> None:
+    first = landing.open("a")
+    landing.source.ends = {P0: 25, P1: 10}
+    second = landing.open("b")
+    assert [str(s) for s in second.slices] == ["orders[0][20, 25)"]
+    assert (first.ticket.slot, second.ticket.slot) == (0, 1)
+
+
+def test_a_run_that_comes_again_continues_its_cycle(landing: FakeLanding) -> None:
+    first, again = landing.open(), landing.open(retry=True)
+    assert landing.kinds() == ["CycleOpened"]
+    assert (again.ticket, again.slices) == (first.ticket, first.slices)
+    assert again.note == "continues the cycle that this run opened before"
+
+
+def test_a_run_whose_cycle_is_over_opens_none_and_learns_what_is_missing(landing: FakeLanding) -> None:
+    opened = landing.open()
+    landing.report(opened, lambda s: s.spans[0].partition == P0)
+    landing.close(opened=opened)
+    again = landing.open(retry=True)
+    assert (again.finished, again.slices) == (True, ())
+    assert [str(s) for s in again.lacking] == ["orders[1][0, 10)"]
+    assert landing.kinds().count("CycleOpened") == 1
+
+
+def test_a_planner_that_is_fenced_looks_again(landing: FakeLanding) -> None:
+    fence(landing.control, 1)
+    assert len(landing.open().slices) == 3
+    assert landing.kinds() == ["CycleOpened"]
+    assert landing.said("another planner of this landing was faster; looking again")
+
+
+def test_one_that_is_always_fenced_gives_up_by_name(landing: FakeLanding) -> None:
+    fence(landing.control, MAX_RACES)
+    with pytest.raises(ControlTopicError, match=f"landing rows: fenced {MAX_RACES} times while opening a cycle"):
+        landing.open()
+    assert landing.kinds() == []
+
+
+class TestCatalogAway:
+    def test_the_cycle_opens_with_an_empty_plan(self, landing: FakeLanding) -> None:
+        landing.catalog.away = True
+        opened = landing.open()
+        assert (opened.slices, opened.plan.refused) == ((), "catalog away")
+        assert landing.kinds() == ["CycleOpened"]
+
+    def test_a_cycle_that_was_opened_before_is_all_that_is_known(self, landing: FakeLanding) -> None:
+        first = landing.open()
+        landing.catalog.away = True
+        again = landing.open(retry=True)
+        assert again.slices == first.slices
+        assert landing.said("what this run planned before is all that is known")
+
+    def test_claims_of_the_dead_end_all_the_same(self, landing: FakeLanding) -> None:
+        landing.open("dead")
+        landing.catalog.away = True
+        landing.open("b", release=lambda cycle: cycle.run == "dead")
+        landing.catalog.away = False
+        assert len(landing.open("c").slices) == 3
+
+
+def test_a_source_that_lost_offsets_raises_and_opens_nothing(landing: FakeLanding) -> None:
+    landing.cycle("a")
+    before = landing.kinds()
+    landing.source.ends = {P0: 60, P1: 60}
+    landing.source.starts = {P0: 30}
+    with pytest.raises(SourceError, match=r"removed from the source by its retention: orders\[0\] \[20, 30\)"):
+        landing.open("b")
+    assert landing.kinds() == before
+
+
+def test_dead_processes_are_asked_for_once_each_and_their_slot_is_free(landing: FakeLanding) -> None:
+    landing.open("dead")
+    asked: list[str] = []
+
+    def release(cycle: Cycle) -> bool:
+        asked.append(cycle.run)
+        return True
+
+    opened = landing.open("b", release=release)
+    assert asked == ["dead"]
+    assert (len(opened.slices), opened.ticket.slot) == (3, 0)
+
+
+def test_a_window_that_is_refused_opens_empty_and_says_so(make_landing: Callable[..., FakeLanding]) -> None:
+    landing = make_landing(slice_records=10, max_open_cycles=1)
+    landing.open("a")
+    landing.source.ends = {P0: 40, P1: 10}
+    opened = landing.open("b")
+    assert (opened.slices, opened.plan.refused) == ((), "open cycles")
+    assert landing.said("no window is planned: open cycles: 1 windows are under way")
+
+
+def test_a_preview_is_what_would_be_planned_and_says_and_makes_nothing(landing: FakeLanding) -> None:
+    shown = preview(landing.session)
+    assert landing.kinds() == []
+    assert landing.session.tables.find("shop.rows") is None
+    assert [s.spans for s in shown.slices] == [s.spans for s in landing.open().slices]

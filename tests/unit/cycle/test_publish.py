@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Publishing one table: in chunks, what is voided and why, what a table without rows costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from airflow_provider_lakecommit.core.log import CycleClosed
+from airflow_provider_lakecommit.cycle import publish
+from airflow_provider_lakecommit.cycle.publish import CARRY_AGE, CHECK_AGE
+from tests.fakes.session import DATA, DEAD, FakeLanding
+
+
+def test_more_files_than_a_commit_takes_are_published_in_order_by_several(
+    make_landing: Callable[..., FakeLanding],
+) -> None:
+    landing = make_landing(slice_records=10, commit_files=1)
+    closed = landing.cycle()
+    assert [p.files for p in closed.published] == [1, 1, 1]
+    assert closed.rows == 30
+    assert landing.kinds().count("TablePublished") == 3
+
+
+def test_files_that_somebody_removed_void_their_slice_and_its_range_is_read_again(landing: FakeLanding) -> None:
+    opened = landing.open()
+    landing.report(opened)
+    landing.clock.passes(CHECK_AGE + timedelta(seconds=1))
+    closed = landing.close(opened=opened)
+    assert closed.published == ()
+    # The third one stands behind one of them.
+    assert (len(closed.voided), len(closed.waiting)) == (2, 1)
+    assert all("was removed by somebody" in reason for reason in closed.voided)
+    # The voids are in the log, so no later commit takes the slices either.
+    directives = [e.directives for e in landing.session.read_state(()).entries if isinstance(e, CycleClosed)]
+    assert len(directives[-1].voided) == 2
+    assert [str(s) for s in landing.open("b").slices] == ["orders[0][0, 10)", "orders[1][0, 10)"]
+
+
+def test_files_of_young_slices_are_not_looked_for(landing: FakeLanding) -> None:
+    opened = landing.open()
+    landing.report(opened)
+    landing.clock.passes(CHECK_AGE - timedelta(seconds=1))
+    assert landing.close(opened=opened).rows == 30
+
+
+class TestTableWithoutRows:
+    """The dead-letter table of a landing whose records are all good."""
+
+    @pytest.fixture
+    def quiet(self, make_landing: Callable[..., FakeLanding]) -> FakeLanding:
+        return make_landing(slice_records=10, dead_letter_table=DEAD)
+
+    def test_it_gets_no_snapshot_of_its_own(self, quiet: FakeLanding) -> None:
+        closed = quiet.cycle()
+        assert [p.table for p in closed.published] == [DATA]
+        assert len(quiet.snapshots(DEAD)) == 1
+
+    @pytest.mark.parametrize("by", ["cycles", "age"])
+    def test_it_is_brought_forward_after_many_cycles_or_a_long_time(
+        self, quiet: FakeLanding, by: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        quiet.cycle("a")
+        if by == "cycles":
+            monkeypatch.setattr(publish, "CARRY_CYCLES", 1)
+        else:
+            quiet.clock.passes(CARRY_AGE)
+        closed = quiet.cycle("b")
+        # No rows, so nothing is told of it.
+        assert closed.published == ()
+        assert len(quiet.snapshots(DEAD)) == 2
+
+    def test_where_a_spec_change_voids_it_is_never_behind(self, make_landing: Callable[..., FakeLanding]) -> None:
+        landing = make_landing(slice_records=10, dead_letter_table=DEAD, on_spec_change="void")
+        landing.cycle()
+        assert len(landing.snapshots(DEAD)) == 2
+
+
+def test_a_report_of_another_epoch_is_never_published(landing: FakeLanding) -> None:
+    opened = landing.open()
+    landing.report(opened)
+    # A lost control log: a new epoch, and what was pending is void.
+    landing.control.topic_id = "control-2"
+    landing.control.logs.clear()
+    again = landing.open("b")
+    landing.report(again)
+    assert landing.close("b", again).rows == 30
+    assert len([s for s in landing.snapshots() if int(s.get("added-records", 0))]) == 1
