@@ -33,19 +33,19 @@ ICEBERG = """
 """
 PLAIN = """
     account accounting added admission admit announced answer arguments attempt attest attested backlog base before
-    blocking by call change check chosen chunk cli client close closed codec complete concurrent condition config
-    core counts data dead deadline decision declared decode decoded decoder diagnosis dictionaries directives doctor
-    done earlier edge ended entry envelope error event exceptions exit facts failed failure fate finding fine fold
-    forks format found get grounds guard head history host identity infer inferred info io json judge judged
-    judgement key kind known lake lakecommit land letters level light limits local locks lookup loop main many map
-    missing model name node numbers observe octets open opened options outcome outgoing output over package part
-    passed pause payload plan planning point policy pool position preload prepare prepared pressure probe process
-    protocol publish published publisher queue raised range read reader reading recovered reference refusal refuse
-    reject rejected relabel repair report reported request rescue rest restart result resume retry rewriter rights
-    rule ruling run runner sample sampled secrets seen sender server set settings settle settlement severity shape
-    signals source span stale stall stalled start status stop stopped summary swap swapped tail tally target
-    terminal terms text thread ticket times to totals transient trim type unavailable unknown updates url values
-    verify waiting waits watch wire work write writer written
+    blocking by call change check chosen chunk cli client close closed codec command complete concurrent condition
+    config core counts data dead deadline decision declared decode decoded decoder diagnosis dictionaries directives
+    doctor done earlier edge ended entry envelope error event exceptions exit facts failed failure fate finding fine
+    fold forks format found get grounds guard head history host identity infer inferred info init io json judge
+    judged judgement key kind known lake lakecommit land letters level light limits local locks lookup loop main
+    many map missing model name node numbers observe octets open opened options outcome outgoing output over package
+    part passed pause payload plan planning point policy pool position preload prepare prepared pressure probe
+    process protocol publish published publisher queue raised range read reader reading recovered redaction
+    reference refusal refuse reject rejected relabel repair report reported request rescue rest restart result
+    resume retry rewriter rights rule ruling run runner sample sampled secrets seen sender server set settings
+    settle settlement severity shape show signals source span stale stall stalled start status stop stopped summary
+    swap swapped tail tally target terminal terms text thread ticket times to totals transient trim type unavailable
+    unblock unknown updates url values verify waiting waits watch wire work write writer written
 """
 
 TO_BE_RENAMED = frozenset(
