@@ -55,8 +55,6 @@ STOP_SECONDS = 3.0
 """How long :meth:`ConnectEngine.stop` waits for the server to be told."""
 PACKAGE_KEY = "lakecommit.package"
 POOL_KEY = "spark.scheduler.pool"
-SETTLED = frozenset({"done", "blocked", "failed", "superseded"})
-"""Ends of a slice that trying again in the same way would not change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +185,7 @@ class ConnectEngine:
                 self._calls.interrupt(run.operation)
         mine = {str(s) for s in job.plan.slices}
         results = [r for r in run.results if r.slice in mine]
-        complete = {r.slice for r in results if r.status in SETTLED} == mine
+        complete = {r.slice for r in results if r.status.is_final} == mine
         self._finish(run, complete=complete)
         if not complete:
             raise EarlierWorkError(
@@ -208,7 +206,7 @@ class ConnectEngine:
                 if e.kind not in (FailureKind.AWAY, FailureKind.TAKEN_OVER):
                     self._finish(run, complete=False)
                 raise
-            self._finish(run, complete=all(r.status in SETTLED for r in run.results))
+            self._finish(run, complete=all(r.status.is_final for r in run.results))
             return run.results
         raise SparkJobError(f"group {job.group} of cycle {job.commit_id} was tried {MOST_ROUNDS} times on this server")
 
@@ -356,4 +354,4 @@ def _rows(arrow: bytes) -> list[SliceResult]:
     from airflow_provider_lakecommit.spark.job import SliceResult
 
     with pa.ipc.open_stream(arrow) as reader:
-        return [SliceResult(**row) for row in reader.read_all().to_pylist()]
+        return [SliceResult.of(row) for row in reader.read_all().to_pylist()]

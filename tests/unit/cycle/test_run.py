@@ -14,7 +14,7 @@ import pytest
 from airflow_provider_lakecommit.core.model import Counts, Plan, Slice, Span, slice_id
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
 from airflow_provider_lakecommit.cycle.results import Closed, CycleTicket, Opened, PublishedSnapshot
-from airflow_provider_lakecommit.cycle.run import REPORTED, CycleOutcome, RunOutcome, Written
+from airflow_provider_lakecommit.cycle.run import CycleOutcome, RunOutcome, Written
 
 P = SourcePartition("orders", 0, "id")
 WINDOW = UUID(int=9)
@@ -123,9 +123,9 @@ def test_only_what_may_pass_by_itself_is_waited_for(written: Written, may_pass: 
 
 
 def test_slices_that_an_earlier_attempt_reported_count_as_done() -> None:
-    continued = outcome(written=Written(slices=Counter({"done": 1, REPORTED: 1})))
+    continued = outcome(written=Written(slices=Counter({"done": 1, "reported": 1})))
     assert continued.caught_up
-    assert not outcome(written=Written(slices=Counter({REPORTED: 1}))).caught_up
+    assert not outcome(written=Written(slices=Counter({"reported": 1}))).caught_up
 
 
 def test_what_two_groups_wrote_is_added_up() -> None:
