@@ -23,7 +23,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_lakecommit.formats.columns import Column, Refusal
+from airflow_provider_lakecommit.formats.columns import Column
+from airflow_provider_lakecommit.formats.decoder import Refusal
 
 __all__ = ["count_inferred", "count_parsed", "inferable", "paths_of", "varied"]
 

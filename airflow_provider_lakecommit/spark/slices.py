@@ -2,9 +2,10 @@
 """One attempt at one slice: read its spans, decode, write, account.
 
 Contract: :func:`run_slice` either gives an outcome whose files hold exactly the records of the spans, or leaves no file
-behind. Per span, in source records: landed + rejected + filtered (tombstones) + gaps (offsets without a record) =
-length of the span; it is checked here, from counts taken at different places, and a mismatch is an
-:class:`~airflow_provider_lakecommit.exceptions.AccountingError`. Rows per table are the files' own record counts.
+behind. Per span, in source records: landed (at least one row) + rejected + filtered (no row: tombstones, and what the
+decoder left out) + gaps (offsets without a record) = length of the span; it is checked here, from counts taken at
+different places, and a mismatch is an :class:`~airflow_provider_lakecommit.exceptions.AccountingError`. Rows are a
+separate sum: a record may give several. Those of a table are the files' own record counts.
 
 A slice over its dead-letter budget, or with any reject where there is no dead-letter table, is *blocked*: no files, all
 records still read and counted, the first offsets and reasons told. It is the caller's to cut it again or to call for a
@@ -19,6 +20,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -31,7 +33,7 @@ from airflow_provider_lakecommit.core.accounting import add_names, spans_problem
 from airflow_provider_lakecommit.core.budgets import over_budget
 from airflow_provider_lakecommit.core.model import Counts, Slice, Span, SpanReport, TableTarget
 from airflow_provider_lakecommit.exceptions import AccountingError, LakecommitError, TableError
-from airflow_provider_lakecommit.formats.decode_json import Decoded, JsonDecoder
+from airflow_provider_lakecommit.formats.decoder import Decoded, Decoder, decoder_for
 from airflow_provider_lakecommit.landing import METADATA_COLUMNS, Landing
 from airflow_provider_lakecommit.parquet.write import FanoutWriter, file_io
 from airflow_provider_lakecommit.spark.chunks import Chunk, Run
@@ -103,6 +105,7 @@ class _Totals:
     """What adds up over a slice."""
 
     tallies: list[_Tally]
+    rows: int = 0
     bytes: int = 0
     ignored: Counter[str] = field(default_factory=Counter)
     samples: list[RejectedSample] = field(default_factory=list)
@@ -121,7 +124,7 @@ def check_schema(landing: Landing, schema: Schema) -> None:
 
     :raises TableError: naming every column that it cannot
     """
-    _decoder(landing, schema)
+    _decoder(landing, schema).close()
 
 
 def run_slice(
@@ -144,11 +147,11 @@ def run_slice(
     return _SliceRun(work, io_of).run(kafka, progress, should_stop)
 
 
-def _decoder(landing: Landing, schema: Schema) -> JsonDecoder:
+def _decoder(landing: Landing, schema: Schema) -> Decoder:
     if landing.metadata_columns and (wrong := mistyped(schema)):
         raise TableError("; ".join(wrong))
     skip = frozenset(METADATA_COLUMNS) if landing.metadata_columns else frozenset()
-    return JsonDecoder(schema, landing.timestamps, landing.unknown_fields, skip, landing.encodings)
+    return decoder_for(schema, landing.format_options, skip)
 
 
 class _SliceRun:
@@ -176,7 +179,7 @@ class _SliceRun:
         self, kafka: Mapping[str, Any], progress: Callable[[str], None], should_stop: Callable[[], bool]
     ) -> SliceOutcome:
         try:
-            with SliceReader(kafka, self._work.slice.spans, should_stop=should_stop) as reader:
+            with closing(self._decoder), SliceReader(kafka, self._work.slice.spans, should_stop=should_stop) as reader:
                 self._consume(reader, progress)
             if reader.stopped:
                 raise SliceStopped(f"slice {self._work.slice} was told to stop; it is read again by the next attempt")
@@ -214,19 +217,22 @@ class _SliceRun:
 
         :param places: of the decoded values in the chunk
         """
-        accepted = places if decoded.accepted is None else [places[i] for i in decoded.accepted]
-        if len(accepted) != decoded.table.num_rows:
+        rows, of_rows = decoded.table.num_rows, range(len(places)) if decoded.records is None else decoded.records
+        if len(of_rows) != rows:
             raise AccountingError(
-                f"slice {self._work.slice}: {decoded.table.num_rows} rows were made of {len(accepted)} accepted "
-                "records; nothing of it is published, report it"
+                f"slice {self._work.slice}: {rows} rows were decoded, and {len(of_rows)} that come from a record; "
+                "nothing of it is published, report it"
             )
+        self._totals.rows += rows
+        landed = places if decoded.records is None else [places[i] for i in sorted(set(decoded.records))]
         rejected = [places[r.index] for r in decoded.rejects]
+        filtered = [places[i] for i in decoded.filtered]
         for run in chunk.runs:
             tally, records = self._totals.tallies[run.span], run.end - run.start
             tally.records += records
-            tally.landed += _within(accepted, run)
+            tally.landed += _within(landed, run)
             tally.rejected += _within(rejected, run)
-            tally.filtered += records - _within(places, run)
+            tally.filtered += records - _within(places, run) + _within(filtered, run)
 
     def _sample(self, messages: Sequence[Message], decoded: Decoded) -> None:
         for reject in decoded.rejects[: SAMPLES - len(self._totals.samples)]:
@@ -242,8 +248,8 @@ class _SliceRun:
         if (writer := self._writers.get(landing.table)) is not None:
             table = decoded.table
             if landing.metadata_columns:
-                accepted = messages if decoded.accepted is None else [messages[i] for i in decoded.accepted]
-                table = with_metadata(table, self._schema, accepted)
+                of_rows = messages if decoded.records is None else [messages[i] for i in decoded.records]
+                table = with_metadata(table, self._schema, of_rows)
             writer.write(table)
         if decoded.rejects and (writer := self._writers.get(landing.dead_letter_table or "")) is not None:
             writer.write(dead_letters(landing.name, messages, decoded.rejects))
@@ -280,8 +286,7 @@ class _SliceRun:
 
     def _check_rows(self, files: Mapping[str, Sequence[DataFile]]) -> None:
         """The files' own record counts must be what was decoded and rejected."""
-        landed = sum(t.landed for t in self._totals.tallies)
-        due = {self._landing.table: landed, self._landing.dead_letter_table: self._totals.rejected}
+        due = {self._landing.table: self._totals.rows, self._landing.dead_letter_table: self._totals.rejected}
         for name, made in files.items():
             rows = sum(f.record_count for f in made)
             if rows != due[name]:
