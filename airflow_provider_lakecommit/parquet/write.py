@@ -33,7 +33,7 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.manifest import DataFile
-from pyiceberg.partitioning import PartitionKey, PartitionSpec
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema, sanitize_column_names
 from pyiceberg.table import TableProperties
 from pyiceberg.table.locations import LocationProvider, load_location_provider
@@ -78,14 +78,6 @@ class _Waiting:
         self.pieces.append(piece)
         self.rows += piece.num_rows
         self.bytes += piece.nbytes
-
-
-@dataclass(frozen=True, slots=True)
-class _Open:
-    """A file being written, and where it belongs."""
-
-    file: OpenFile
-    place: PartitionKey | None
 
 
 class _Layout:
@@ -146,7 +138,7 @@ class FanoutWriter:
         self._waiting: dict[Key, _Waiting] = {}
         self._pile = _Waiting()
         self._held = 0
-        self._open: dict[Key, _Open] = {}
+        self._open: dict[Key, OpenFile] = {}
         self._done: list[DataFile] = []
         self._made: list[str] = []
         self._numbers = count()
@@ -183,7 +175,7 @@ class FanoutWriter:
         """Delete every file of this writer. What cannot be deleted is logged: no table holds it."""
         for opened in self._open.values():
             with suppress(Exception):
-                opened.file.give_up()
+                opened.give_up()
         self._open.clear()
         self._waiting.clear()
         self._pile = _Waiting()
@@ -266,26 +258,26 @@ class FanoutWriter:
             opened = self._open[key] = self._create(key, group)
         else:
             self._open[key] = opened
-            opened.file.write(group)
-        if opened.file.written >= self._layout.format.file_bytes:
+            opened.write(group)
+        if opened.written >= self._layout.format.file_bytes:
             self._finish(key)
-        held_back = sum(min(o.file.written, PART_BYTES) for o in self._open.values())
+        held_back = sum(min(o.written, PART_BYTES) for o in self._open.values())
         while len(self._open) > self._open_files or (self._open and held_back > self._open_bytes):
             oldest = next(iter(self._open))
-            held_back -= min(self._open[oldest].file.written, PART_BYTES)
+            held_back -= min(self._open[oldest].written, PART_BYTES)
             self._finish(oldest)
 
-    def _create(self, key: Key, group: pa.Table) -> _Open:
+    def _create(self, key: Key, group: pa.Table) -> OpenFile:
         place = self._layout.partitions.place(key)
         path = self._layout.locations.new_data_location(f"{self._attempt}-{next(self._numbers):05d}.parquet", place)
         self._made.append(path)
-        return _Open(OpenFile(self._io.new_output(path), self._layout.format, self._layout.metrics, group), place)
+        output, partition = self._io.new_output(path), place.partition if place else Record()
+        return OpenFile(output, self._layout.format, self._layout.metrics, group, partition)
 
     def _finish(self, key: Key) -> None:
         opened = self._open.pop(key, None)
         if opened is not None:
-            values = opened.place.partition if opened.place else Record()
-            self._done.append(opened.file.close(values, self._layout.spec.spec_id, self._layout.sorting.order_id))
+            self._done.append(opened.close(self._layout.spec.spec_id, self._layout.sorting.order_id))
 
 
 def _file_schema(table: str, schema: Schema) -> Schema:

@@ -8,7 +8,7 @@ different places, and a mismatch is an :class:`~airflow_provider_lakecommit.exce
 separate sum: a record may give several. Those of a table are the files' own record counts.
 
 A slice over its dead-letter budget, or with any reject where there is no dead-letter table, is *blocked*: no files, all
-records still read and counted, the first offsets and reasons told. It is the caller's to cut it again or to call for a
+records still read and counted, the first offsets and reasons named. It is the caller's to cut it again or to call for a
 hand.
 
 Failure story: whatever is raised, the files of this attempt are deleted first; they were never reported.
@@ -21,7 +21,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
@@ -41,7 +41,7 @@ from airflow_provider_lakecommit.spark.dead_letters import dead_letters
 from airflow_provider_lakecommit.spark.metadata import mistyped, with_metadata
 from airflow_provider_lakecommit.spark.read import SliceReader
 
-__all__ = ["RejectedSample", "SliceOutcome", "SliceStopped", "SliceWork", "check_schema", "run_slice"]
+__all__ = ["SliceOutcome", "SliceStopped", "SliceWork", "check_schema", "run_slice"]
 
 SAMPLES = 5
 PROGRESS_RECORDS = 100_000
@@ -66,20 +66,10 @@ class SliceWork:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RejectedSample:
-    """One of the first rejects of a slice."""
-
-    partition: str
-    offset: int
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.partition}@{self.offset}: {self.reason}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SliceOutcome:
-    """What was done. ``bytes`` are those of the record values; a ``blocked`` outcome has no files."""
+    """What was done. ``bytes`` are those of the record values; a ``blocked`` outcome has no files. ``rejected`` are the
+    first rejects, each with its place and reason.
+    """
 
     spans: tuple[SpanReport, ...]
     files: Mapping[str, list[DataFile]]
@@ -87,36 +77,23 @@ class SliceOutcome:
     bytes: int
     ignored_fields: Mapping[str, int]
     blocked: str | None
-    rejected_samples: tuple[RejectedSample, ...]
-
-
-@dataclass(slots=True)
-class _Tally:
-    """Counts of one span, each taken where it happens."""
-
-    records: int = 0
-    landed: int = 0
-    rejected: int = 0
-    filtered: int = 0
+    rejected: tuple[str, ...]
 
 
 @dataclass(slots=True)
 class _Totals:
-    """What adds up over a slice."""
+    """What adds up over a slice, ``records`` and ``counts`` for each span by itself; each is taken where it happens."""
 
-    tallies: list[_Tally]
+    records: list[int]
+    counts: list[Counts]
     rows: int = 0
     bytes: int = 0
     ignored: Counter[str] = field(default_factory=Counter)
-    samples: list[RejectedSample] = field(default_factory=list)
-
-    @property
-    def records(self) -> int:
-        return sum(t.records for t in self.tallies)
+    samples: list[str] = field(default_factory=list)
 
     @property
     def rejected(self) -> int:
-        return sum(t.rejected for t in self.tallies)
+        return sum(c.rejected for c in self.counts)
 
 
 def check_schema(landing: Landing, schema: Schema) -> None:
@@ -139,7 +116,7 @@ def run_slice(
 
     :param kafka: librdkafka settings of the source
     :param io_of: storage properties of a table for :func:`pyiceberg.io.load_file_io`
-    :param progress: is told one line now and then
+    :param progress: gets one line now and then
     :param should_stop: is asked often
     :raises SourceError, SourceUnavailableError: see :mod:`~airflow_provider_lakecommit.spark.read`
     :raises SliceStopped: ``should_stop`` said so
@@ -173,7 +150,7 @@ class _SliceRun:
             name: FanoutWriter(targets[name], file_io(targets[name], io_of(name)), work.attempt)
             for name in work.slice.tables
         }
-        self._totals = _Totals([_Tally() for _ in work.slice.spans])
+        self._totals = _Totals([0] * len(work.slice.spans), [Counts()] * len(work.slice.spans))
 
     def run(
         self, kafka: Mapping[str, Any], progress: Callable[[str], None], should_stop: Callable[[], bool]
@@ -189,12 +166,12 @@ class _SliceRun:
             raise
 
     def _consume(self, reader: SliceReader, progress: Callable[[str], None]) -> None:
-        told = 0
+        reported = 0
         for chunk in reader.read():
             self._land(chunk)
-            records = self._totals.records
-            if records - told >= PROGRESS_RECORDS:
-                told = records
+            records = sum(self._totals.records)
+            if records - reported >= PROGRESS_RECORDS:
+                reported = records
                 progress(f"slice {self._work.slice}: {records} of at most {len(self._work.slice)} records read")
 
     def _land(self, chunk: Chunk) -> None:
@@ -228,20 +205,18 @@ class _SliceRun:
         rejected = [places[r.index] for r in decoded.rejects]
         filtered = [places[i] for i in decoded.filtered]
         for run in chunk.runs:
-            tally, records = self._totals.tallies[run.span], run.end - run.start
-            tally.records += records
-            tally.landed += _within(landed, run)
-            tally.rejected += _within(rejected, run)
-            tally.filtered += records - _within(places, run) + _within(filtered, run)
+            records = run.end - run.start
+            self._totals.records[run.span] += records
+            self._totals.counts[run.span] += Counts(
+                landed=_within(landed, run),
+                rejected=_within(rejected, run),
+                filtered=records - _within(places, run) + _within(filtered, run),
+            )
 
     def _sample(self, messages: Sequence[Message], decoded: Decoded) -> None:
         for reject in decoded.rejects[: SAMPLES - len(self._totals.samples)]:
             m = messages[reject.index]
-            self._totals.samples.append(
-                RejectedSample(
-                    partition=f"{m.topic()}[{m.partition()}]", offset=int(m.offset() or 0), reason=reject.reason
-                )
-            )
+            self._totals.samples.append(f"{m.topic()}[{m.partition()}]@{m.offset()}: {reject.reason}")
 
     def _write(self, messages: Sequence[Message], decoded: Decoded) -> None:
         landing = self._landing
@@ -260,16 +235,16 @@ class _SliceRun:
         if rejected and self._landing.dead_letter_table is None:
             return f"{rejected} rejected records and no dead_letter_table"
         if rejected > self._budget.max_records:
-            return over_budget(rejected, self._totals.records, self._budget)
+            return over_budget(rejected, sum(self._totals.records), self._budget)
         return None
 
     def _outcome(self) -> SliceOutcome:
         totals = self._totals
-        spans = tuple(map(_report, self._work.slice.spans, totals.tallies))
-        blocked = self._blocked() or over_budget(totals.rejected, totals.records, self._budget)
+        spans = tuple(map(_report, self._work.slice.spans, totals.records, totals.counts))
+        blocked = self._blocked() or over_budget(totals.rejected, sum(totals.records), self._budget)
         files: dict[str, list[DataFile]] = {}
         if blocked:
-            blocked = f"slice {self._work.slice}: {blocked}; first: {'; '.join(map(str, totals.samples))}"
+            blocked = f"slice {self._work.slice}: {blocked}; first: {'; '.join(totals.samples)}"
             self._abort()
         else:
             files = {name: writer.close() for name, writer in self._writers.items()}
@@ -281,7 +256,7 @@ class _SliceRun:
             bytes=totals.bytes,
             ignored_fields=dict(totals.ignored),
             blocked=blocked,
-            rejected_samples=tuple(totals.samples),
+            rejected=tuple(totals.samples),
         )
 
     def _check_rows(self, files: Mapping[str, Sequence[DataFile]]) -> None:
@@ -304,10 +279,8 @@ def _within(places: Sequence[int], run: Run) -> int:
     return bisect_left(places, run.end) - bisect_left(places, run.start)
 
 
-def _report(span: Span, tally: _Tally) -> SpanReport:
-    gaps = len(span) - tally.records
-    counts = Counts(landed=tally.landed, rejected=tally.rejected, filtered=tally.filtered, gaps=gaps)
-    report = SpanReport(span=span, counts=counts)
+def _report(span: Span, records: int, counts: Counts) -> SpanReport:
+    report = SpanReport(span=span, counts=replace(counts, gaps=len(span) - records))
     if problem := spans_problem([report]):
-        raise AccountingError(f"{tally.records} records read: {problem}; nothing of it is published, report it")
+        raise AccountingError(f"{records} records read: {problem}; nothing of it is published, report it")
     return report

@@ -21,7 +21,7 @@ from uuid import UUID, uuid4
 from airflow_provider_lakecommit.core.model import Counts, Slice, SliceReport, SpanReport
 from airflow_provider_lakecommit.exceptions import CatalogError, FencedError, LakecommitError, Terminal
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, SliceStatus, WindowJob
-from airflow_provider_lakecommit.spark.report import failure_records, report_records
+from airflow_provider_lakecommit.spark.report import report_records
 from airflow_provider_lakecommit.wire.records import Sender
 
 if TYPE_CHECKING:
@@ -82,12 +82,11 @@ def _run(job: WindowJob, secrets: Secrets, index: int, work: Slice) -> SliceResu
         except LakecommitError as e:
             if not isinstance(e, Terminal):
                 raise
-            _send_failure(writer, job, work, attempt, None, failed=secrets.without(f"{type(e).__name__}: {e}"))
+            _send(writer, job, work, attempt, None, failed=secrets.without(f"{type(e).__name__}: {e}"))
             return SliceResult(slice=str(work), status=SliceStatus.FAILED, detail=secrets.without(str(e)))
-        if outcome.blocked is not None:
-            _send_failure(writer, job, work, attempt, outcome, failed=None)
-            return SliceResult(slice=str(work), status=SliceStatus.BLOCKED, detail=outcome.blocked)
         _send(writer, job, work, attempt, outcome)
+        if outcome.blocked is not None:
+            return SliceResult(slice=str(work), status=SliceStatus.BLOCKED, detail=outcome.blocked)
     return SliceResult(
         slice=str(work),
         status=SliceStatus.DONE,
@@ -98,48 +97,35 @@ def _run(job: WindowJob, secrets: Secrets, index: int, work: Slice) -> SliceResu
     )
 
 
-def _sender(job: WindowJob) -> Sender:
-    form = job.landing.control_events
-    return Sender(landing=job.plan.landing, lane=job.plan.lane, role="write", commit_id=job.commit_id, form=form)
-
-
-def _send(writer: ControlWriter, job: WindowJob, work: Slice, attempt: UUID, outcome: SliceOutcome) -> None:
+def _send(
+    writer: ControlWriter,
+    job: WindowJob,
+    work: Slice,
+    attempt: UUID,
+    outcome: SliceOutcome | None,
+    failed: str | None = None,
+) -> None:
+    """Report the slice; of one that is blocked or failed nothing but that is reported."""
+    finished = None if outcome is None or outcome.blocked is not None else outcome
     report = SliceReport(
         slice_id=work.slice_id,
         attempt=attempt,
         window_id=job.plan.window_id,
         spec_version=job.landing.spec_version,
-        spans=outcome.spans,
+        spans=outcome.spans if outcome else tuple(SpanReport(span=s, counts=Counts()) for s in work.spans),
         tables=(),
-        bytes=outcome.bytes,
-        ignored_fields=outcome.ignored_fields,
-    )
-    targets = {t.table: t for t in job.plan.targets if t.table in work.tables}
-    records = report_records(
-        _sender(job),
-        catalog=job.catalog,
-        targets=targets,
-        files=outcome.files,
-        report=report,
-        new_id=uuid4,
-        at=datetime.now(UTC),
-    )
-    writer.send([(r.key, r.value, r.headers) for r in records])
-
-
-def _send_failure(
-    writer: ControlWriter, job: WindowJob, work: Slice, attempt: UUID, outcome: SliceOutcome | None, failed: str | None
-) -> None:
-    spans = outcome.spans if outcome else tuple(SpanReport(span=s, counts=Counts()) for s in work.spans)
-    records = failure_records(
-        _sender(job),
-        work=work,
-        window_id=job.plan.window_id,
-        spec_version=job.landing.spec_version,
-        attempt=attempt,
-        spans=spans,
+        bytes=finished.bytes if finished else 0,
+        ignored_fields=finished.ignored_fields if finished else {},
         blocked=outcome.blocked if outcome else None,
         failed=failed,
+    )
+    form = job.landing.control_events
+    records = report_records(
+        Sender(landing=job.plan.landing, lane=job.plan.lane, role="write", commit_id=job.commit_id, form=form),
+        catalog=job.catalog,
+        targets={t.table: t for t in job.plan.targets if finished and t.table in work.tables},
+        files=finished.files if finished else {},
+        report=report,
         new_id=uuid4,
         at=datetime.now(UTC),
     )

@@ -186,7 +186,7 @@ def test_a_rejected_record_is_in_the_dead_letter_table_with_all_it_had(
         "landing": "orders",
     }
     assert (second["offset"], second["key"], second["kind"], second["column"]) == (3, None, "missing_required", "id")
-    assert [(s.offset, s.reason) for s in outcome.rejected_samples] == [(1, first["reason"]), (3, second["reason"])]
+    assert list(outcome.rejected) == [f"{topic}[0]@1: {first['reason']}", f"{topic}[0]@3: {second['reason']}"]
 
 
 def test_the_dead_letter_table_gets_the_field_ids_that_are_fixed(lake: Lake) -> None:

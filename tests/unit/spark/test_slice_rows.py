@@ -145,7 +145,7 @@ def test_every_row_and_every_dead_letter_has_the_offset_of_its_record(work: Slic
         *((1, 3, "") for _ in range(2)),
     ]
     assert rows(outcome.files[DEAD], "partition", "offset", "value") == [(0, 14, BAD), (1, 0, BAD)]
-    assert list(map(str, outcome.rejected_samples)) == [
+    assert list(outcome.rejected) == [
         "lines[0]@14: the value is not UTF-8",
         "lines[1]@0: the value is not UTF-8",
     ]
