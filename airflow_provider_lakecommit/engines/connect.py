@@ -52,7 +52,7 @@ MOST_ROUNDS = 100
 RECONNECT_SECONDS = 5.0
 RECONNECT_PAUSE = 0.25
 STOP_SECONDS = 3.0
-"""How long :meth:`ConnectEngine.stop` waits for the server to be told."""
+"""How long :meth:`ConnectEngine.stop` waits for the server's answer."""
 PACKAGE_KEY = "lakecommit.package"
 POOL_KEY = "spark.scheduler.pool"
 
@@ -107,7 +107,7 @@ class ConnectEngine:
         :raises SparkJobError: the server cannot be reached
         :raises SpecError: the server refuses us
         """
-        with self._lock, self._told():
+        with self._lock, self._explained():
             if self._client is not None:
                 with suppress(SparkConnectError):
                     if PACKAGE_KEY in self._client.settings(PACKAGE_KEY):
@@ -124,7 +124,7 @@ class ConnectEngine:
         """
         if self._client is None:
             self.start()
-        with self._told(f"the Spark job of group {job.group}, {job.plan.coverage}, ended early"):
+        with self._explained(f"the Spark job of group {job.group}, {job.plan.coverage}, ended early"):
             newest = self._place(_key(job))
             if newest is None:
                 return self._begin(job, secrets, 0)
@@ -134,7 +134,7 @@ class ConnectEngine:
 
     def stop(self) -> None:
         """End the jobs of this engine, those aside that another attempt owns by now; takes none afterwards. Returns
-        when the server has been told, or after 3 s.
+        when the server has answered, or after 3 s.
         """
         self._stopped = True
         # Not on this thread: it may be the one whose call was interrupted by the signal.
@@ -238,7 +238,7 @@ class ConnectEngine:
                     if result.last:
                         return
                     if self._stopped:
-                        # It may have been too early for the server to know the operation when it was told.
+                        # It may have been too early for the server to know the operation when it was interrupted.
                         raise SparkJobError("it was told to stop")
             except SparkConnectError as e:
                 now = time.monotonic()
@@ -279,7 +279,7 @@ class ConnectEngine:
         return self._client
 
     @contextmanager
-    def _told(self, what: str = "") -> Iterator[None]:
+    def _explained(self, what: str = "") -> Iterator[None]:
         try:
             yield
         except SparkConnectError as e:

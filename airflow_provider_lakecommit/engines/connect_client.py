@@ -40,8 +40,8 @@ MAP_IN_ARROW = 207
 """Spark's number for a function from record batches to record batches."""
 BY_OPERATION_ID = 3
 """Spark's number for an interruption by operation id."""
-TOLD = 400
-"""Most characters of a server's text that are told."""
+TEXT_LENGTH = 400
+"""Most characters of a line of a server's text that are passed on."""
 _OURS = ("user_id", "token", "use_ssl", "user_agent", "session_id")
 
 
@@ -194,7 +194,7 @@ class ConnectClient:
     def execute(self, operation: UUID, plan: Mapping[str, Any], tags: Sequence[str]) -> Iterator[Result]:
         """Have a plan run and listen to it. Sent again with the same plan while it is there, it runs once.
 
-        :raises ConnectError: ``EXISTS``, ``OVER``: the id was used before
+        :raises SparkConnectError: ``EXISTS``, ``OVER``: the id was used before
         """
         options = [{"reattach_options": {"reattachable": True}}]
         request = self._request(
@@ -206,7 +206,7 @@ class ConnectClient:
         """The results of an operation, from its first one or from the one after *after*. The stream may end without a
         last result: then listen again.
 
-        :raises ConnectError: ``UNKNOWN``, ``OVER``: there is nothing to listen to
+        :raises SparkConnectError: ``UNKNOWN``, ``OVER``: there is nothing to listen to
         """
         place = {"last_response_id": after} if after else {}
         return self._results("ReattachExecute", self._request("ReattachExecute", operation_id=str(operation), **place))
@@ -312,5 +312,5 @@ def one_line(text: str) -> str:
     if not lines:
         return ""
     errors = [line for line in lines[1:] if re.match(r"(\w+\.)*\w*(Error|Exception)\b", line)]
-    told = [lines[0], *errors[:1]]
-    return ": ".join(part[:TOLD] for part in told)
+    parts = [lines[0], *errors[:1]]
+    return ": ".join(part[:TEXT_LENGTH] for part in parts)

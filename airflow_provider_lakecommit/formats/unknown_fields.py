@@ -108,7 +108,7 @@ def count_parsed(columns: Sequence[Column], values: Iterable[bytes]) -> Counter[
 def paths_of(columns: Sequence[Column], value: bytes, *, nulls: bool = True) -> list[str]:
     """The unknown fields of one value.
 
-    :param nulls: whether a field that is ``null`` is told too
+    :param nulls: whether a field that is ``null`` is named too
     :raises Refusal: the value is not one JSON object, or too deep to know
     """
     try:

@@ -216,9 +216,9 @@ def _leaves(schema: Schema) -> Iterator[tuple[int, IcebergType, str, tuple[int, 
 
 def _lengths(schema: Schema, properties: Mapping[str, str], sorted_by: frozenset[int]) -> Callable[[int, str], int]:
     """The metrics mode of a column, by its id and name."""
-    told = properties.get(TableProperties.DEFAULT_WRITE_METRICS_MODE)
-    first = None if told is not None else _first_columns(schema, _most_inferred(properties))
-    default = LENGTH if told is None else _mode(told, LENGTH)
+    declared = properties.get(TableProperties.DEFAULT_WRITE_METRICS_MODE)
+    first = None if declared is not None else _first_columns(schema, _most_inferred(properties))
+    default = LENGTH if declared is None else _mode(declared, LENGTH)
 
     def length(field_id: int, name: str) -> int:
         inferred = default if first is None or field_id in first else NONE
@@ -258,10 +258,10 @@ def _first_columns(schema: Schema, most: int) -> set[int]:
 
 
 def _mode(text: str, fallback: int) -> int:
-    told = text.strip().lower()
-    if told in ("none", "counts", "full"):
-        return {"none": NONE, "counts": COUNTS, "full": FULL}[told]
-    cut = _TRUNCATE.fullmatch(told)
+    mode = text.strip().lower()
+    if mode in ("none", "counts", "full"):
+        return {"none": NONE, "counts": COUNTS, "full": FULL}[mode]
+    cut = _TRUNCATE.fullmatch(mode)
     if cut is None or int(cut[1]) < 1:
         log.warning("metrics mode %r cannot be read and is passed over", text)
         return fallback

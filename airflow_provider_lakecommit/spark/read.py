@@ -281,24 +281,24 @@ class SliceReader:
             ) from e
         if marks is None:
             raise SourceUnavailableError(
-                f"{reading.span}: the ends of the partition were not told in {self._ask_seconds:.0f} s"
+                f"{reading.span}: the ends of the partition did not come in {self._ask_seconds:.0f} s"
             )
         return marks
 
     def _unavailable(self, reading: _Reading) -> SourceUnavailableError:
-        why = self._last_error or "no error was told"
+        why = self._last_error or "no error was reported"
         return SourceUnavailableError(
             f"{reading.span}: nothing arrived for {self._read_timeout:.0f} s at offset {reading.position} ({why}); "
             "the span is read again when the brokers answer"
         )
 
-    def _larger_than_taken(self, told: str, readings: Collection[_Reading]) -> SourceError:
+    def _larger_than_taken(self, error: str, readings: Collection[_Reading]) -> SourceError:
         places = [f"{r.span.partition}@{r.position}" for r in readings]
         shown = ", ".join(places[:SHOWN]) + (f" and {len(places) - SHOWN} more" if len(places) > SHOWN else "")
         where = f"the record at {shown}" if len(places) == 1 else f"one of the records at {shown}"
         return SourceError(
             f"{where}, with those compressed together with it, is larger than {RECEIVE_BYTES} lets a broker's answer "
-            f"be ({told}): set {RECEIVE_BYTES} among the Kafka settings of the landing to more than that"
+            f"be ({error}): set {RECEIVE_BYTES} among the Kafka settings of the landing to more than that"
         )
 
     def _remember(self, error: KafkaError) -> None:
