@@ -24,17 +24,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import UUID, uuid4, uuid5
 
 from airflow_provider_lakecommit.engines.base import EarlierWorkError
-from airflow_provider_lakecommit.engines.connect_client import (
-    MAP_IN_ARROW,
-    ConnectClient,
-    ConnectUrl,
-    FailureKind,
-    SparkConnectError,
-)
+from airflow_provider_lakecommit.engines.connect_client import ConnectClient, FailureKind, SparkConnectError
+from airflow_provider_lakecommit.engines.connect_task import plan_of, results_of
+from airflow_provider_lakecommit.engines.connect_url import ConnectUrl
 from airflow_provider_lakecommit.engines.package import package_digest, package_zip
 from airflow_provider_lakecommit.exceptions import SparkJobError, SpecError
 
@@ -195,7 +191,7 @@ class ConnectEngine:
         return results
 
     def _begin(self, job: WindowJob, secrets: Secrets, first: int) -> list[SliceResult]:
-        plan, tags = _plan(job, secrets), _tags(job)
+        plan, tags = plan_of(job, secrets), _tags(job)
         for number in range(first, first + MOST_ROUNDS):
             run = _run(job, number)
             try:
@@ -234,7 +230,7 @@ class ConnectEngine:
                 for result in results:
                     last, lost_at = result.id, None
                     if result.arrow is not None:
-                        run.results += _rows(result.arrow)
+                        run.results += results_of(result.arrow)
                     if result.last:
                         return
                     if self._stopped:
@@ -283,24 +279,8 @@ class ConnectEngine:
         try:
             yield
         except SparkConnectError as e:
-            text = f"{what}: {_why(e)}" if what else _why(e)
+            text = f"{what}: {e.meaning}" if what else e.meaning
             raise (SpecError if e.kind is FailureKind.REFUSED else SparkJobError)(text) from e
-
-
-def _why(error: SparkConnectError) -> str:
-    match error.kind:
-        case FailureKind.AWAY:
-            return f"the Spark Connect server cannot be reached ({error}): start it, or correct host and port"
-        case FailureKind.REFUSED:
-            return f"the Spark Connect server refuses the connection ({error}): check token, use_ssl and port"
-        case FailureKind.UNKNOWN | FailureKind.OVER | FailureKind.SESSION_OVER:
-            return f"the server has given it up, or was restarted ({error}): the next attempt does the rest"
-        case FailureKind.TAKEN_OVER:
-            return "another attempt of the same task has taken it over"
-        case FailureKind.CANCELLED:
-            return "it was told to stop"
-        case _:
-            return str(error)
 
 
 def _run(job: WindowJob, number: int) -> _Run:
@@ -314,44 +294,3 @@ def _key(job: WindowJob) -> str:
 def _tags(job: WindowJob) -> list[str]:
     """By which a person can find and interrupt operations."""
     return ["lakecommit", f"landing={job.plan.landing}", f"commit={job.commit_id}", f"group={job.group}"]
-
-
-def _plan(job: WindowJob, secrets: Secrets) -> dict[str, Any]:
-    """One row per slice, each a task of its own, given to this package's function."""
-    import sys
-
-    from airflow_provider_lakecommit.engines.connect_task import command
-    from airflow_provider_lakecommit.spark.job import RESULT
-
-    n = len(job.plan.slices)
-    udf = {
-        "output_type": {"unparsed": {"data_type_string": RESULT}},
-        "eval_type": MAP_IN_ARROW,
-        "command": command(job, secrets),
-        "python_ver": f"{sys.version_info.major}.{sys.version_info.minor}",
-    }
-    return {
-        "root": {
-            "common": {"plan_id": 1},
-            "map_partitions": {
-                "input": {
-                    "common": {"plan_id": 0},
-                    "range": {"start": 0, "end": n, "step": 1, "num_partitions": n},
-                },
-                "func": {
-                    "function_name": f"lakecommit_{job.plan.landing}_{job.plan.lane}_{job.group}",
-                    "deterministic": True,
-                    "python_udf": udf,
-                },
-            },
-        }
-    }
-
-
-def _rows(arrow: bytes) -> list[SliceResult]:
-    import pyarrow as pa
-
-    from airflow_provider_lakecommit.spark.job import SliceResult
-
-    with pa.ipc.open_stream(arrow) as reader:
-        return [SliceResult.of(row) for row in reader.read_all().to_pylist()]

@@ -22,34 +22,26 @@ files. :meth:`abort` deletes what this writer made; it is called for an attempt 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
-from urllib.parse import urlsplit
 from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
-from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile
-from pyiceberg.partitioning import PartitionSpec
-from pyiceberg.schema import Schema, sanitize_column_names
-from pyiceberg.table import TableProperties
-from pyiceberg.table.locations import LocationProvider, load_location_provider
-from pyiceberg.table.sorting import SortOrder
 from pyiceberg.typedef import Record
 
 from airflow_provider_lakecommit.core.model import TableTarget
 from airflow_provider_lakecommit.exceptions import TableError
-from airflow_provider_lakecommit.parquet.arrow_types import arrow_schema
-from airflow_provider_lakecommit.parquet.parquet import FileFormat, OpenFile
-from airflow_provider_lakecommit.parquet.partitions import Dealt, Key, Numbers, Partitioning
+from airflow_provider_lakecommit.parquet.layout import Layout
+from airflow_provider_lakecommit.parquet.parquet import OpenFile
+from airflow_provider_lakecommit.parquet.partitions import Dealt, Key, Numbers
 from airflow_provider_lakecommit.parquet.relabel import relabelled
-from airflow_provider_lakecommit.parquet.sorting import Sorting
-from airflow_provider_lakecommit.parquet.statistics import Metrics
 
-__all__ = ["FanoutWriter", "check_target", "file_io"]
+__all__ = ["FanoutWriter"]
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +55,6 @@ OPEN_FILES = 256
 OPEN_BYTES = 64 * MIB
 PART_BYTES = 10 * MIB
 """What the stream of an object store may hold back before it sends a part."""
-STREAM_BUFFER, STREAM_BYTES = "buffer-size", "65536"
 
 
 @dataclass(slots=True)
@@ -80,42 +71,10 @@ class _Waiting:
         self.bytes += piece.nbytes
 
 
-class _Layout:
-    """All that a target says about its files.
-
-    :raises TableError: it wants what cannot be done
-    """
-
-    def __init__(self, target: TableTarget) -> None:
-        self.table = target.table
-        self.schema = Schema.model_validate_json(target.schema)
-        self.spec = PartitionSpec.model_validate_json(target.spec)
-        file_schema = _file_schema(target.table, self.schema)
-        self.arrow = arrow_schema(file_schema)
-        self.partitions = Partitioning(self.spec, self.schema)
-        self.sorting = Sorting(_sort_order(target), self.schema)
-        self.format = FileFormat(target.table, target.properties, self.schema, file_schema)
-        self.metrics = Metrics(self.schema, target.properties, self.sorting.columns)
-        self.locations = _locations(target)
-
-
-def file_io(target: TableTarget, properties: Mapping[str, str]) -> FileIO:
-    """The storage of a table for a writer: with small buffers, because many files are open."""
-    return load_file_io({STREAM_BUFFER: STREAM_BYTES, **properties}, target.location)
-
-
-def check_target(target: TableTarget) -> None:
-    """Whether files can be written for this table as it wants them.
-
-    :raises TableError: naming the property, the partition field or the column that stands against it
-    """
-    _Layout(target)
-
-
 class FanoutWriter:
     """Writes the rows of one slice to one table.
 
-    :raises TableError: see :func:`check_target`
+    :raises TableError: see :class:`~airflow_provider_lakecommit.parquet.layout.Layout`
     """
 
     def __init__(
@@ -128,7 +87,7 @@ class FanoutWriter:
         open_files: int = OPEN_FILES,
         open_bytes: int = OPEN_BYTES,
     ) -> None:
-        self._layout = layout = _Layout(target)
+        self._layout = layout = Layout(target)
         self._io = io
         self._attempt = attempt
         self._names = [f.name for f in layout.schema.fields]
@@ -278,31 +237,6 @@ class FanoutWriter:
         opened = self._open.pop(key, None)
         if opened is not None:
             self._done.append(opened.close(self._layout.spec.spec_id, self._layout.sorting.order_id))
-
-
-def _file_schema(table: str, schema: Schema) -> Schema:
-    """Columns under the names that they have in a file."""
-    try:
-        return sanitize_column_names(schema)
-    except ValueError as e:
-        raise TableError(f"{table} has a column whose name no file can hold ({e}); rename it") from e
-
-
-def _locations(target: TableTarget) -> LocationProvider:
-    path = target.properties.get(TableProperties.WRITE_DATA_PATH, "")
-    if path and not path.startswith("/") and not urlsplit(path).scheme:
-        raise TableError(
-            f"{target.table}: table property {TableProperties.WRITE_DATA_PATH}={path!r} is relative to the folder of "
-            "each process; correct it"
-        )
-    try:
-        return load_location_provider(target.location, dict(target.properties))
-    except (ValueError, AttributeError, TypeError) as e:
-        raise TableError(f"{target.table}: where its files go is not known: {e}") from e
-
-
-def _sort_order(target: TableTarget) -> SortOrder | None:
-    return SortOrder.model_validate_json(target.sort_order) if target.sort_order else None
 
 
 def _numbers_of(dealt: Dealt, chosen: Iterable[int]) -> Numbers:

@@ -35,7 +35,8 @@ from airflow_provider_lakecommit.core.model import Counts, Slice, Span, SpanRepo
 from airflow_provider_lakecommit.exceptions import AccountingError, LakecommitError, TableError
 from airflow_provider_lakecommit.formats.decoder import Decoded, Decoder, decoder_for
 from airflow_provider_lakecommit.landing import METADATA_COLUMNS, Landing
-from airflow_provider_lakecommit.parquet.write import FanoutWriter, file_io
+from airflow_provider_lakecommit.parquet.layout import file_io
+from airflow_provider_lakecommit.parquet.write import FanoutWriter
 from airflow_provider_lakecommit.spark.chunks import Chunk, Run
 from airflow_provider_lakecommit.spark.dead_letters import dead_letters
 from airflow_provider_lakecommit.spark.metadata import mistyped, with_metadata
