@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_lakecommit.core.budgets import PendingBudget
+from airflow_provider_lakecommit.core.formats import FormatOptions
 from airflow_provider_lakecommit.core.model import Budget, group_id
 from airflow_provider_lakecommit.core.routing import Destination, Role
 from airflow_provider_lakecommit.exceptions import SpecError
@@ -158,6 +159,16 @@ class Landing:
     @property
     def budget(self) -> Budget:
         return Budget(max_records=self.dead_letter_max_records, max_ratio=self.dead_letter_max_ratio)
+
+    @property
+    def format_options(self) -> FormatOptions:
+        """What a decoder of the landing's records is made from."""
+        return FormatOptions(
+            format=self.format,
+            timestamps=self.timestamps,
+            encodings=self.encodings,
+            unknown_fields=self.unknown_fields,
+        )
 
     @property
     def pending_budget(self) -> PendingBudget:

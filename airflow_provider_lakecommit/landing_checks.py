@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
+from airflow_provider_lakecommit.core.formats import FORMATS
+
 __all__ = ["CHECKS", "CONTROL_EVENTS", "CREATE_KEYS", "ENCODINGS", "TIMESTAMP_RULES"]
 
 CONTROL_EVENTS = ("1.12", "1.10")
@@ -114,7 +116,7 @@ CHECKS: Mapping[str, Check] = {
     "name": _matches(_NAME, "a name (letters, digits, '.', '_', '-', at most 100)"),
     "topics": _topics,
     "table": _matches(_TABLE, "a table name (namespace.table)"),
-    "format": _one_of("json"),
+    "format": lambda v: _one_of(*FORMATS)(v),
     "timestamps": _timestamps,
     "encodings": _encodings,
     "start": _one_of("earliest", "latest"),

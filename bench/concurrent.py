@@ -31,7 +31,8 @@ from airflow_provider_lakecommit.cycle.results import CycleTicket
 from airflow_provider_lakecommit.cycle.session import LandingSession, RunIdentity
 from airflow_provider_lakecommit.cycle.write import group_job
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.spark.job import Secrets, run_task
+from airflow_provider_lakecommit.spark.job import Secrets
+from airflow_provider_lakecommit.spark.task import run_task
 from bench.turns import HangingTables
 from dev.servers.kafka import Broker
 

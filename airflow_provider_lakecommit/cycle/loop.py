@@ -30,13 +30,13 @@ from airflow_provider_lakecommit.core.model import Cycle
 from airflow_provider_lakecommit.cycle.close import close_cycle
 from airflow_provider_lakecommit.cycle.open import open_cycle
 from airflow_provider_lakecommit.cycle.results import Closed, GroupResult, GroupTicket, Opened
-from airflow_provider_lakecommit.cycle.run import REPORTED, CycleOutcome, Written, first_of
+from airflow_provider_lakecommit.cycle.run import CycleOutcome, Written, first_of
 from airflow_provider_lakecommit.cycle.secrets import secrets_for
 from airflow_provider_lakecommit.cycle.session import LandingSession, RunIdentity
 from airflow_provider_lakecommit.cycle.write import JobOutcome, group_job, group_result, run_group
 from airflow_provider_lakecommit.engines.base import Engine
 from airflow_provider_lakecommit.exceptions import LakecommitError, SparkJobError
-from airflow_provider_lakecommit.spark.job import AGAIN, DONE, SliceResult, WindowJob
+from airflow_provider_lakecommit.spark.job import SliceResult, SliceStatus, WindowJob
 
 __all__ = ["MOST_IDLE_CYCLES", "LandingRunner"]
 
@@ -236,15 +236,16 @@ class LandingRunner:
 
     def _written(self, ticket: GroupTicket, job: WindowJob | None, outcome: JobOutcome) -> Written:
         """How a group went, by what its engine says, else by the control log."""
-        before = Counter({REPORTED: ticket.slices - (len(job.plan.slices) if job else 0)})
+        before = Counter({SliceStatus.REPORTED: ticket.slices - (len(job.plan.slices) if job else 0)})
         if job is None:
             return Written(slices=+before)
         if outcome and not isinstance(outcome, SparkJobError):
-            unfinished = tuple(str(r) for r in outcome if r.status != DONE)
+            unfinished = tuple(str(r) for r in outcome if r.status is not SliceStatus.DONE)
             return Written(slices=+before + Counter(r.status for r in outcome), unfinished=unfinished)
         died = (str(outcome),) if isinstance(outcome, SparkJobError) else ()
         result = self._log_saved(ticket) if died else self._result(ticket)
-        now = Counter({DONE: result.done - before[REPORTED], AGAIN: 0 if died else len(result.left)})
+        done = result.done - before[SliceStatus.REPORTED]
+        now = Counter({SliceStatus.DONE: done, SliceStatus.AGAIN: 0 if died else len(result.left)})
         return Written(slices=+before + now, unfinished=tuple(f"not reported: {s}" for s in result.left), died=died)
 
     def _result(self, ticket: GroupTicket) -> GroupResult:

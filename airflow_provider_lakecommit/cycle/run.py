@@ -15,12 +15,9 @@ from dataclasses import dataclass, field, replace
 from airflow_provider_lakecommit.core.model import Counts
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.cycle.results import Closed, Opened, PublishedSnapshot
-from airflow_provider_lakecommit.spark.job import AGAIN, DONE
+from airflow_provider_lakecommit.spark.job import SliceStatus
 
-__all__ = ["REPORTED", "CycleOutcome", "RunOutcome", "Written", "first_of"]
-
-REPORTED = "reported"
-"""A slice that an earlier attempt of the same cycle has reported: it is not read again."""
+__all__ = ["CycleOutcome", "RunOutcome", "Written", "first_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +26,7 @@ class Written:
     died.
     """
 
-    slices: Counter[str] = field(default_factory=Counter)
+    slices: Counter[SliceStatus] = field(default_factory=Counter)
     unfinished: tuple[str, ...] = ()
     died: tuple[str, ...] = ()
 
@@ -47,7 +44,7 @@ class Written:
     @property
     def may_pass(self) -> bool:
         """Can it be other next time without anybody's doing?"""
-        return bool(self.died or self.slices[AGAIN])
+        return bool(self.died or self.slices[SliceStatus.AGAIN])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,12 +74,12 @@ class CycleOutcome:
 
     @property
     def progress(self) -> bool:
-        return bool(self.closed.published or self.written.slices[DONE] or self.released)
+        return bool(self.closed.published or self.written.slices[SliceStatus.DONE] or self.released)
 
     @property
     def caught_up(self) -> bool:
         """Is everything that could be read when this cycle was planned in the tables, as far as it depends on us?"""
-        done = self.written.slices[DONE] + self.written.slices[REPORTED]
+        done = sum(self.written.slices[status] for status in SliceStatus if status.is_reported)
         return done == len(self.opened.slices) and not (
             self.opened.plan.left or self.closed.missing or self.closed.voided
         )

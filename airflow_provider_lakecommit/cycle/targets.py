@@ -51,7 +51,7 @@ def check_fit(landing: Landing, target: TableTarget) -> None:
 
     :raises TableError: naming every column, field or property that stands against it
     """
-    from airflow_provider_lakecommit.parquet.write import check_target
+    from airflow_provider_lakecommit.parquet.layout import check_target
     from airflow_provider_lakecommit.spark.slices import check_schema
 
     if role_of(landing.destinations, target.table) is Role.ROWS:

@@ -24,17 +24,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import UUID, uuid4, uuid5
 
 from airflow_provider_lakecommit.engines.base import EarlierWorkError
-from airflow_provider_lakecommit.engines.connect_client import (
-    MAP_IN_ARROW,
-    ConnectClient,
-    ConnectUrl,
-    FailureKind,
-    SparkConnectError,
-)
+from airflow_provider_lakecommit.engines.connect_client import ConnectClient, FailureKind, SparkConnectError
+from airflow_provider_lakecommit.engines.connect_task import plan_of, results_of
+from airflow_provider_lakecommit.engines.connect_url import ConnectUrl
 from airflow_provider_lakecommit.engines.package import package_digest, package_zip
 from airflow_provider_lakecommit.exceptions import SparkJobError, SpecError
 
@@ -52,11 +48,9 @@ MOST_ROUNDS = 100
 RECONNECT_SECONDS = 5.0
 RECONNECT_PAUSE = 0.25
 STOP_SECONDS = 3.0
-"""How long :meth:`ConnectEngine.stop` waits for the server to be told."""
+"""How long :meth:`ConnectEngine.stop` waits for the server's answer."""
 PACKAGE_KEY = "lakecommit.package"
 POOL_KEY = "spark.scheduler.pool"
-SETTLED = frozenset({"done", "blocked", "failed", "superseded"})
-"""Ends of a slice that trying again in the same way would not change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +103,7 @@ class ConnectEngine:
         :raises SparkJobError: the server cannot be reached
         :raises SpecError: the server refuses us
         """
-        with self._lock, self._told():
+        with self._lock, self._explained():
             if self._client is not None:
                 with suppress(SparkConnectError):
                     if PACKAGE_KEY in self._client.settings(PACKAGE_KEY):
@@ -126,7 +120,7 @@ class ConnectEngine:
         """
         if self._client is None:
             self.start()
-        with self._told(f"the Spark job of group {job.group}, {job.plan.coverage}, ended early"):
+        with self._explained(f"the Spark job of group {job.group}, {job.plan.coverage}, ended early"):
             newest = self._place(_key(job))
             if newest is None:
                 return self._begin(job, secrets, 0)
@@ -136,7 +130,7 @@ class ConnectEngine:
 
     def stop(self) -> None:
         """End the jobs of this engine, those aside that another attempt owns by now; takes none afterwards. Returns
-        when the server has been told, or after 3 s.
+        when the server has answered, or after 3 s.
         """
         self._stopped = True
         # Not on this thread: it may be the one whose call was interrupted by the signal.
@@ -187,7 +181,7 @@ class ConnectEngine:
                 self._calls.interrupt(run.operation)
         mine = {str(s) for s in job.plan.slices}
         results = [r for r in run.results if r.slice in mine]
-        complete = {r.slice for r in results if r.status in SETTLED} == mine
+        complete = {r.slice for r in results if r.status.is_final} == mine
         self._finish(run, complete=complete)
         if not complete:
             raise EarlierWorkError(
@@ -197,7 +191,7 @@ class ConnectEngine:
         return results
 
     def _begin(self, job: WindowJob, secrets: Secrets, first: int) -> list[SliceResult]:
-        plan, tags = _plan(job, secrets), _tags(job)
+        plan, tags = plan_of(job, secrets), _tags(job)
         for number in range(first, first + MOST_ROUNDS):
             run = _run(job, number)
             try:
@@ -208,7 +202,7 @@ class ConnectEngine:
                 if e.kind not in (FailureKind.AWAY, FailureKind.TAKEN_OVER):
                     self._finish(run, complete=False)
                 raise
-            self._finish(run, complete=all(r.status in SETTLED for r in run.results))
+            self._finish(run, complete=all(r.status.is_final for r in run.results))
             return run.results
         raise SparkJobError(f"group {job.group} of cycle {job.commit_id} was tried {MOST_ROUNDS} times on this server")
 
@@ -236,11 +230,11 @@ class ConnectEngine:
                 for result in results:
                     last, lost_at = result.id, None
                     if result.arrow is not None:
-                        run.results += _rows(result.arrow)
+                        run.results += results_of(result.arrow)
                     if result.last:
                         return
                     if self._stopped:
-                        # It may have been too early for the server to know the operation when it was told.
+                        # It may have been too early for the server to know the operation when it was interrupted.
                         raise SparkJobError("it was told to stop")
             except SparkConnectError as e:
                 now = time.monotonic()
@@ -281,28 +275,12 @@ class ConnectEngine:
         return self._client
 
     @contextmanager
-    def _told(self, what: str = "") -> Iterator[None]:
+    def _explained(self, what: str = "") -> Iterator[None]:
         try:
             yield
         except SparkConnectError as e:
-            text = f"{what}: {_why(e)}" if what else _why(e)
+            text = f"{what}: {e.meaning}" if what else e.meaning
             raise (SpecError if e.kind is FailureKind.REFUSED else SparkJobError)(text) from e
-
-
-def _why(error: SparkConnectError) -> str:
-    match error.kind:
-        case FailureKind.AWAY:
-            return f"the Spark Connect server cannot be reached ({error}): start it, or correct host and port"
-        case FailureKind.REFUSED:
-            return f"the Spark Connect server refuses the connection ({error}): check token, use_ssl and port"
-        case FailureKind.UNKNOWN | FailureKind.OVER | FailureKind.SESSION_OVER:
-            return f"the server has given it up, or was restarted ({error}): the next attempt does the rest"
-        case FailureKind.TAKEN_OVER:
-            return "another attempt of the same task has taken it over"
-        case FailureKind.CANCELLED:
-            return "it was told to stop"
-        case _:
-            return str(error)
 
 
 def _run(job: WindowJob, number: int) -> _Run:
@@ -316,44 +294,3 @@ def _key(job: WindowJob) -> str:
 def _tags(job: WindowJob) -> list[str]:
     """By which a person can find and interrupt operations."""
     return ["lakecommit", f"landing={job.plan.landing}", f"commit={job.commit_id}", f"group={job.group}"]
-
-
-def _plan(job: WindowJob, secrets: Secrets) -> dict[str, Any]:
-    """One row per slice, each a task of its own, given to this package's function."""
-    import sys
-
-    from airflow_provider_lakecommit.engines.connect_task import command
-    from airflow_provider_lakecommit.spark.job import RESULT
-
-    n = len(job.plan.slices)
-    udf = {
-        "output_type": {"unparsed": {"data_type_string": RESULT}},
-        "eval_type": MAP_IN_ARROW,
-        "command": command(job, secrets),
-        "python_ver": f"{sys.version_info.major}.{sys.version_info.minor}",
-    }
-    return {
-        "root": {
-            "common": {"plan_id": 1},
-            "map_partitions": {
-                "input": {
-                    "common": {"plan_id": 0},
-                    "range": {"start": 0, "end": n, "step": 1, "num_partitions": n},
-                },
-                "func": {
-                    "function_name": f"lakecommit_{job.plan.landing}_{job.plan.lane}_{job.group}",
-                    "deterministic": True,
-                    "python_udf": udf,
-                },
-            },
-        }
-    }
-
-
-def _rows(arrow: bytes) -> list[SliceResult]:
-    import pyarrow as pa
-
-    from airflow_provider_lakecommit.spark.job import SliceResult
-
-    with pa.ipc.open_stream(arrow) as reader:
-        return [SliceResult(**row) for row in reader.read_all().to_pylist()]

@@ -7,8 +7,6 @@ texts. An *operation* is a plan that the server runs under an id of our choice: 
 whoever knows the id may listen from its first result on, again, because nothing is released before :meth:`release`. One
 listener at a time: a newer one ends the older with the kind ``TAKEN_OVER``.
 
-The token of the connection is sent as the standard clients send it, and never over a network unencrypted.
-
 Failure story: nothing is tried again here; what a lost connection means is for the caller to decide.
 """
 
@@ -20,30 +18,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
-from urllib.parse import unquote, urlsplit
 from uuid import UUID
 
 from airflow_provider_lakecommit.engines.connect_protocol import METHODS, message
-from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.redaction import without
+from airflow_provider_lakecommit.engines.connect_url import ConnectUrl
 
-__all__ = ["ConnectClient", "ConnectUrl", "FailureKind", "Result", "SparkConnectError"]
+__all__ = ["ConnectClient", "FailureKind", "Result", "SparkConnectError"]
 
 SERVICE = "/spark.connect.SparkConnectService/"
-DEFAULT_PORT = 15002
-DEFAULT_USER = "lakecommit"
 CALL_SECONDS = 60.0
 STREAM_SECONDS = 300.0
 """A server ends a stream of its own accord after two minutes, so that a longer silence means a dead connection."""
 CHUNK = 32 * 1024
 MESSAGE_BYTES = 128 * 1024 * 1024
-MAP_IN_ARROW = 207
-"""Spark's number for a function from record batches to record batches."""
 BY_OPERATION_ID = 3
 """Spark's number for an interruption by operation id."""
-TOLD = 400
-"""Most characters of a server's text that are told."""
-_OURS = ("user_id", "token", "use_ssl", "user_agent", "session_id")
+TEXT_LENGTH = 400
+"""Most characters of a line of a server's text that are passed on."""
 
 
 class FailureKind(Enum):
@@ -82,63 +73,22 @@ class SparkConnectError(Exception):
         super().__init__(text)
         self.kind = kind
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectUrl:
-    """Where a server is and how to talk to it."""
-
-    endpoint: str
-    user: str
-    secure: bool
-    token: str | None
-    headers: tuple[tuple[str, str], ...]
-
-    @classmethod
-    def parse(cls, url: str) -> ConnectUrl:
-        """From `sc://host:port/;use_ssl=true;token=…`, as Spark's own clients read it.
-
-        :raises SpecError: it is no such URL, or would send its token unencrypted
-        """
-        try:
-            parts = urlsplit(url)
-            host, port = parts.hostname, parts.port or DEFAULT_PORT
-            path, *rest = parts.path.split(";")
-            values = {key: unquote(value) for key, value in (word.split("=", 1) for word in rest if word)}
-        except ValueError:
-            raise SpecError(f"the Spark Connect URL {_hidden(url)!r} cannot be read: {_FORM}") from None
-        if parts.scheme != "sc" or not host or path.strip("/"):
-            raise SpecError(f"{_hidden(url)!r} is no Spark Connect URL: {_FORM}")
-        local, token = host in ("localhost", "127.0.0.1", "::1"), values.get("token")
-        wants = values.get("use_ssl", "").lower()
-        if token and wants == "false" and not local:
-            raise SpecError(
-                f"the token of {_hidden(url)!r} would go over the network unencrypted: leave use_ssl=false out"
-            )
-        return cls(
-            endpoint=f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
-            user=values.get("user_id") or DEFAULT_USER,
-            secure=wants == "true" or bool(token and not local),
-            token=token,
-            headers=tuple((key.lower(), value) for key, value in values.items() if key not in _OURS),
-        )
-
-    def __repr__(self) -> str:
-        return f"ConnectUrl({self})"
-
-    def __str__(self) -> str:
-        return f"sc://{self.endpoint}"
-
-    def metadata(self) -> list[tuple[str, str]]:
-        """Headers of every call."""
-        return [*self.headers, *([("authorization", f"Bearer {self.token}")] if self.token else [])]
-
-
-_FORM = "it is sc://host:port, then perhaps /;use_ssl=true;token=…;user_id=…"
-
-
-def _hidden(url: str) -> str:
-    """Without its parameters: a token may be among them."""
-    return without(url.split(";", 1)[0], ())
+    @property
+    def meaning(self) -> str:
+        """What has become of an operation with it, and what helps."""
+        match self.kind:
+            case FailureKind.AWAY:
+                return f"the Spark Connect server cannot be reached ({self}): start it, or correct host and port"
+            case FailureKind.REFUSED:
+                return f"the Spark Connect server refuses the connection ({self}): check token, use_ssl and port"
+            case FailureKind.UNKNOWN | FailureKind.OVER | FailureKind.SESSION_OVER:
+                return f"the server has given it up, or was restarted ({self}): the next attempt does the rest"
+            case FailureKind.TAKEN_OVER:
+                return "another attempt of the same task has taken it over"
+            case FailureKind.CANCELLED:
+                return "it was told to stop"
+            case _:
+                return str(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,7 +145,7 @@ class ConnectClient:
     def execute(self, operation: UUID, plan: Mapping[str, Any], tags: Sequence[str]) -> Iterator[Result]:
         """Have a plan run and listen to it. Sent again with the same plan while it is there, it runs once.
 
-        :raises ConnectError: ``EXISTS``, ``OVER``: the id was used before
+        :raises SparkConnectError: ``EXISTS``, ``OVER``: the id was used before
         """
         options = [{"reattach_options": {"reattachable": True}}]
         request = self._request(
@@ -207,7 +157,7 @@ class ConnectClient:
         """The results of an operation, from its first one or from the one after *after*. The stream may end without a
         last result: then listen again.
 
-        :raises ConnectError: ``UNKNOWN``, ``OVER``: there is nothing to listen to
+        :raises SparkConnectError: ``UNKNOWN``, ``OVER``: there is nothing to listen to
         """
         place = {"last_response_id": after} if after else {}
         return self._results("ReattachExecute", self._request("ReattachExecute", operation_id=str(operation), **place))
@@ -313,5 +263,5 @@ def one_line(text: str) -> str:
     if not lines:
         return ""
     errors = [line for line in lines[1:] if re.match(r"(\w+\.)*\w*(Error|Exception)\b", line)]
-    told = [lines[0], *errors[:1]]
-    return ": ".join(part[:TOLD] for part in told)
+    parts = [lines[0], *errors[:1]]
+    return ": ".join(part[:TEXT_LENGTH] for part in parts)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a Spark Connect server is given to run, as bytes: the tasks of a window job with their connection settings.
+"""What a Spark Connect server is given to run: the plan of a window job, its tasks with their connection settings as
+bytes in it, and what comes back.
 
 Contract: :func:`command` needs no pyspark, and its bytes are the same for the same job whatever Python made them: they
 name one function of this package and its two arguments. The server keeps them in memory with the operation; Spark shows
@@ -9,14 +10,17 @@ the first eight bytes of them and writes none to its plans, its event log or its
 from __future__ import annotations
 
 import pickle
+import sys
 import zlib
 from functools import partial
 from typing import Any
 
-from airflow_provider_lakecommit.spark.job import RESULT, Secrets, WindowJob, tasks
+from airflow_provider_lakecommit.spark.job import RESULT, Secrets, SliceResult, WindowJob, tasks
 
-__all__ = ["command", "unpack"]
+__all__ = ["command", "plan_of", "results_of", "unpack"]
 
+MAP_IN_ARROW = 207
+"""Spark's number for a function from record batches to record batches."""
 PROTOCOL = 4
 """Of pickle: the one that every Python reads on which Spark runs today."""
 
@@ -29,6 +33,33 @@ class _Call:
 
     def __reduce__(self) -> Any:
         return unpack, self._packed
+
+
+def plan_of(job: WindowJob, secrets: Secrets) -> dict[str, Any]:
+    """One row per slice, each a task of its own, given to this package's function."""
+    n = len(job.plan.slices)
+    udf = {
+        "output_type": {"unparsed": {"data_type_string": RESULT}},
+        "eval_type": MAP_IN_ARROW,
+        "command": command(job, secrets),
+        "python_ver": f"{sys.version_info.major}.{sys.version_info.minor}",
+    }
+    return {
+        "root": {
+            "common": {"plan_id": 1},
+            "map_partitions": {
+                "input": {
+                    "common": {"plan_id": 0},
+                    "range": {"start": 0, "end": n, "step": 1, "num_partitions": n},
+                },
+                "func": {
+                    "function_name": f"lakecommit_{job.plan.landing}_{job.plan.lane}_{job.group}",
+                    "deterministic": True,
+                    "python_udf": udf,
+                },
+            },
+        }
+    }
 
 
 def command(job: WindowJob, secrets: Secrets) -> bytes:
@@ -49,3 +80,11 @@ def unpack(job: bytes, secrets: bytes) -> tuple[Any, Any]:
     result = types.StructType([types.StructField(name, kinds[kind]()) for name, kind in fields])
     read_secrets = partial(Secrets.from_json, zlib.decompress(secrets).decode())
     return tasks(zlib.decompress(job).decode(), read_secrets), result
+
+
+def results_of(arrow: bytes) -> list[SliceResult]:
+    """What the tasks returned."""
+    import pyarrow as pa
+
+    with pa.ipc.open_stream(arrow) as reader:
+        return [SliceResult.of(row) for row in reader.read_all().to_pylist()]

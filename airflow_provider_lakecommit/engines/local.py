@@ -140,7 +140,7 @@ def scratch_folder(root: str | None = None) -> Path:
 class LocalSpark:
     """A session that is there when it is needed.
 
-    :param on_start: told after each start: Spark takes over the handling of interrupts
+    :param on_start: called after each start: Spark takes over the handling of interrupts
     """
 
     def __init__(self, section: SparkSection, *, log: Callable[[str], None], on_start: Callable[[], None]) -> None:

@@ -3,9 +3,9 @@
 
 Contract: a :class:`Column` is a tree that mirrors the Iceberg schema. ``wire`` is the Arrow type that the JSON parser
 fills, every level nullable, because the parser calls a missing optional struct with a required child an error.
-:meth:`Column.finish` turns the parsed array into the table's type or raises :class:`Refusal`: it checks required values
-at every level, refuses numbers that are not finite or overflowed, reads times and bytes by their rules, and refuses a
-map with a key that is there twice. It never rounds, drops or fills in a value, and looks at a block as a whole; finding
+:meth:`Column.finish` turns the parsed array into the table's type or raises a refusal: it checks required values at
+every level, refuses numbers that are not finite or overflowed, reads times and bytes by their rules, and refuses a map
+with a key that is there twice. It never rounds, drops or fills in a value, and looks at a block as a whole; finding
 the one bad record is the caller's.
 
 A map is parsed as a list of pairs, into which :mod:`~airflow_provider_lakecommit.formats.map_text` turns its JSON
@@ -18,7 +18,7 @@ together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,7 +43,9 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from airflow_provider_lakecommit.core.formats import FormatOptions
 from airflow_provider_lakecommit.exceptions import TableError
+from airflow_provider_lakecommit.formats.decoder import Refusal
 from airflow_provider_lakecommit.formats.octets import UUID_READING, octet_reading
 from airflow_provider_lakecommit.formats.reading import Convert, Reading
 from airflow_provider_lakecommit.formats.rules import OCTETS, ColumnRules
@@ -51,23 +53,13 @@ from airflow_provider_lakecommit.formats.times import TEMPORAL, time_reading
 from airflow_provider_lakecommit.landing_checks import ENCODINGS
 from airflow_provider_lakecommit.parquet.arrow_types import arrow_field
 
-__all__ = ["Column", "Refusal", "columns_of"]
+__all__ = ["Column", "columns_of"]
 
 _PLAIN = (BooleanType, IntegerType, LongType, StringType, UnknownType)
 _FLOATING = (FloatType, DoubleType)
 _DIGITS_OF_128_BITS = 38
 
 Finish = Callable[["Column", pa.Array], pa.Array]
-
-
-class Refusal(Exception):
-    """A block holds a value that its column cannot take; the caller isolates the record."""
-
-    def __init__(self, kind: str, column: str | None, reason: str) -> None:
-        super().__init__(reason)
-        self.kind = kind
-        self.column = column
-        self.reason = reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,20 +109,13 @@ class Column:
             yield from child.nodes()
 
 
-def columns_of(
-    schema: Schema,
-    timestamps: Mapping[str, str],
-    skip: Set[str] = frozenset(),
-    encodings: Mapping[str, str] | None = None,
-) -> tuple[Column, ...]:
+def columns_of(schema: Schema, options: FormatOptions, skip: Set[str] = frozenset()) -> tuple[Column, ...]:
     """The columns to read from JSON.
 
-    :param timestamps: rules for dates, times and timestamps, by column path
     :param skip: top-level columns that are filled from elsewhere
-    :param encodings: how bytes are written as text, by column path
     :raises TableError: naming every column or rule that cannot be served
     """
-    rules = ColumnRules.of(schema, timestamps, encodings or {})
+    rules = ColumnRules.of(schema, options)
     columns = [_column(f, f.name, f"/{f.name}", rules) for f in schema.fields if f.name not in skip]
     if not columns:
         rules.wrong.append("the table has no column to fill from the records; add one")
@@ -172,7 +157,7 @@ def _column(field_: NestedField, path: str, parsed_at: str, rules: ColumnRules) 
 
 
 def _reading(field_: NestedField, target: pa.Field, path: str, rules: ColumnRules) -> Reading:
-    """How a scalar is read; one that cannot be is told to ``rules.wrong``."""
+    """How a scalar is read; one that cannot be is said in ``rules.wrong``."""
     kind = field_.field_type
     if isinstance(kind, TEMPORAL):
         return time_reading(kind, rules.times.get(field_.field_id, "iso8601"))

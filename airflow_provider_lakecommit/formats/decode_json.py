@@ -2,9 +2,9 @@
 """JSON values to rows of the table: every value is either one exact row or one reject with its reason.
 
 Contract: a block is parsed as a whole by Arrow. Whatever is wrong with it, in the text, in a type, in a value, in a
-required column, makes the whole block a :class:`~airflow_provider_lakecommit.formats.columns.Refusal`; the block is
-then halved until the refused records stand alone. The parser's own row numbers are not used: they can be off by one, or
-absent. So a clean block costs one pass, and each bad record a logarithm.
+required column, makes the whole block a :class:`~airflow_provider_lakecommit.formats.decoder.Refusal`, and
+:func:`~airflow_provider_lakecommit.formats.decoder.halved` finds the records. The parser's own row numbers are not
+used: they can be off by one, or absent.
 
 Decimals are taken from the text of the number (``12.30``, ``1e2``, also a text ``"12.30"``), never through a float; too
 many digits or too fine a scale is a reject, not a rounding. Integers are written as integers (``1.0`` is a reject). A
@@ -25,22 +25,21 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.json as pj
 from pyiceberg.schema import Schema
 
-from airflow_provider_lakecommit.formats.columns import Refusal, columns_of
+from airflow_provider_lakecommit.core.formats import DEFAULTS, FormatOptions
+from airflow_provider_lakecommit.formats.columns import columns_of
+from airflow_provider_lakecommit.formats.decoder import Decoded, Refusal, Reject, halved
 from airflow_provider_lakecommit.formats.fine_numbers import too_fine, with_decimals
 from airflow_provider_lakecommit.formats.guards import ROW, block_text
 from airflow_provider_lakecommit.formats.map_text import MapRewriter, rewriter_for
 from airflow_provider_lakecommit.formats.unknown_fields import count_inferred, count_parsed, inferable, paths_of, varied
 
-__all__ = ["Decoded", "JsonDecoder", "Reject"]
-
-ONE_BY_ONE = 16
-REASON_LENGTH = 300
+__all__ = ["JsonDecoder"]
 
 _UNEXPECTED = "unexpected field"
 _ONE_BLOCK = pj.ReadOptions(use_threads=False, block_size=2**31 - 1)
@@ -50,48 +49,20 @@ _WHERE = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reject:
-    """A value that gave no row. ``index`` is its place among the values; no ``column``: the whole value is to blame."""
-
-    index: int
-    kind: str
-    column: str | None
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decoded:
-    """Rows in the order of their values. ``accepted``: the place of each row's value, ``None`` for all of them."""
-
-    table: pa.Table
-    accepted: list[int] | None
-    rejects: tuple[Reject, ...]
-    ignored: Counter[str]
-
-
 class JsonDecoder:
-    """Decodes blocks of values for one table. Keeps no rows; remembers only which way is the right one.
+    """The :class:`~airflow_provider_lakecommit.formats.decoder.Decoder` of JSON; remembers only which way is the right
+    one.
 
-    :param timestamps: rules for dates, times and timestamps, by column path
     :param skip: columns that are not read from the values
-    :param encodings: how bytes are written as text, by column path
     :raises TableError: the table has a column that cannot be read from JSON, or a rule does not fit
     """
 
-    def __init__(
-        self,
-        schema: Schema,
-        timestamps: Mapping[str, str] | None = None,
-        unknown_fields: str = "ignore",
-        skip: Set[str] = frozenset(),
-        encodings: Mapping[str, str] | None = None,
-    ) -> None:
-        self._columns = columns_of(schema, timestamps or {}, skip, encodings)
+    def __init__(self, schema: Schema, options: FormatOptions = DEFAULTS, skip: Set[str] = frozenset()) -> None:
+        self._columns = columns_of(schema, options, skip)
         self._rewriter = rewriter_for(self._columns)
         self._decimals = with_decimals(self._columns)
         self._paths = {node.parsed_at: node.path for c in self._columns for node in c.nodes()}
-        self._strict = unknown_fields == "dead_letter"
+        self._strict = options.unknown_fields == "dead_letter"
         self._wire = _wrapped([pa.field(c.name, c.wire) for c in self._columns])
         self._leaves = [(path, _wrapped([field])) for c in self._columns for path, field in c.leaves()]
         self._target = pa.schema([c.target for c in self._columns])
@@ -105,8 +76,11 @@ class JsonDecoder:
         return self._target
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
-        """Every value becomes a row or a reject; none is lost and none makes two."""
+        """Every value becomes one row or one reject."""
         return self._decode(values) if self._rewriter is None else self._decode_with_maps(self._rewriter, values)
+
+    def close(self) -> None:
+        """It holds nothing."""
 
     def _decode_with_maps(self, rewriter: MapRewriter, values: Sequence[bytes]) -> Decoded:
         texts: list[bytes] = []
@@ -117,58 +91,26 @@ class JsonDecoder:
                 texts.append(rewriter.rewrite(value))
                 places.append(i)
             except Refusal as refusal:
-                refused.append(_reject(i, refusal))
+                refused.append(Reject.of(i, refusal))
         decoded = self._decode(texts)
         if not refused:
             return decoded
         rejects = [replace(r, index=places[r.index]) for r in decoded.rejects] + refused
         return replace(
             decoded,
-            accepted=places if decoded.accepted is None else [places[i] for i in decoded.accepted],
+            records=places if decoded.records is None else [places[i] for i in decoded.records],
             rejects=tuple(sorted(rejects, key=lambda r: r.index)),
         )
 
     def _decode(self, values: Sequence[bytes]) -> Decoded:
-        ignored: Counter[str] = Counter()
-        try:
-            return Decoded(table=self._block(values, ignored), accepted=None, rejects=(), ignored=ignored)
-        except Refusal as refusal:
-            parts: list[tuple[int, pa.Table]] = []
-            rejects: list[Reject] = []
-            self._isolate(values, 0, refusal, parts, rejects, ignored)
-        tables = [table for _, table in parts]
-        accepted = [first + i for first, table in parts for i in range(table.num_rows)]
-        table = pa.concat_tables(tables) if tables else self._empty
-        return Decoded(table=table, accepted=accepted, rejects=tuple(rejects), ignored=ignored)
+        return halved(values, self._block, self._explained)
 
-    def _isolate(
-        self,
-        values: Sequence[bytes],
-        first: int,
-        refusal: Refusal,
-        parts: list[tuple[int, pa.Table]],
-        rejects: list[Reject],
-        ignored: Counter[str],
-    ) -> None:
-        """Cut a refused block until only refused values are left alone."""
-        if len(values) == 1:
-            rejects.append(_reject(first, self._explained(values[0], refusal)))
-            return
-        step = 1 if len(values) <= ONE_BY_ONE else (len(values) + 1) // 2
-        for at in range(0, len(values), step):
-            piece = values[at : at + step]
-            try:
-                parts.append((first + at, self._block(piece, ignored)))
-            except Refusal as smaller:
-                self._isolate(piece, first + at, smaller, parts, rejects, ignored)
-
-    def _block(self, values: Sequence[bytes], ignored: Counter[str]) -> pa.Table:
+    def _block(self, values: Sequence[bytes]) -> Decoded:
         if not values:
-            return self._empty
+            return Decoded(table=self._empty)
         pieces, unknown = self._parse(values)
         tables = [self._finished(rows) for rows in pieces]
-        ignored.update(unknown)
-        return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
+        return Decoded(table=tables[0] if len(tables) == 1 else pa.concat_tables(tables), ignored=unknown)
 
     def _finished(self, rows: pa.StructArray) -> pa.Table:
         arrays = [c.finish(rows.field(rows.type.get_field_index(c.name))) for c in self._columns]
@@ -237,16 +179,6 @@ class JsonDecoder:
 
 def _wrapped(fields: Sequence[pa.Field]) -> pa.Schema:
     return pa.schema([pa.field(ROW, pa.struct(fields))])
-
-
-def _reject(index: int, refusal: Refusal) -> Reject:
-    column = None if refusal.column is None else _told(refusal.column)
-    return Reject(index=index, kind=refusal.kind, column=column, reason=_told(refusal.reason))
-
-
-def _told(text: str) -> str:
-    """Text that a log can bear and that UTF-8 can hold: a name in a record may be half of a surrogate pair."""
-    return text[:REASON_LENGTH].encode(errors="backslashreplace").decode()
 
 
 def _read(text: bytes, wire: pa.Schema, unexpected: str, values: int, paths: Mapping[str, str]) -> pa.StructArray:

@@ -25,7 +25,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from airflow_provider_lakecommit.formats.columns import Refusal
+from airflow_provider_lakecommit.formats.decoder import Refusal
 
 __all__ = ["ROW", "block_text"]
 

@@ -73,8 +73,8 @@ def infer(found: SampledValues, *, examples: bool = False) -> list[InferredColum
 
 def schema_of(columns: Iterable[InferredColumn]) -> Schema | None:
     """The schema of the columns that have a type; ``None`` if there is none."""
-    told = [c.to_dict() for c in columns if c.type is not None]
-    return create_from_spec({"schema": told})[0] if told else None
+    typed = [c.to_dict() for c in columns if c.type is not None]
+    return create_from_spec({"schema": typed})[0] if typed else None
 
 
 def _column(name: str, node: Node, examples: bool) -> InferredColumn:
@@ -186,15 +186,15 @@ def _all_are(texts: Sequence[str], kind: str) -> bool:
 
 
 def _number(node: Node, path: str, notes: _Notes) -> str:
-    told = node.numbers
-    low, high = told.low or 0, told.high or 0
-    exact = f"decimal({max(told.whole + told.scale, 1)}, {told.scale})"
+    numbers = node.numbers
+    low, high = numbers.low or 0, numbers.high or 0
+    exact = f"decimal({max(numbers.whole + numbers.scale, 1)}, {numbers.scale})"
     if "fraction" in node.kinds:
-        if told.whole + told.scale <= MAX_DIGITS:
+        if numbers.whole + numbers.scale <= MAX_DIGITS:
             notes.log(path, f"{exact} would hold all sampled values exactly; a double is the nearest binary fraction")
         return "double"
     if not -LONG <= low <= high < LONG:
-        if told.whole <= MAX_DIGITS:
+        if numbers.whole <= MAX_DIGITS:
             notes.log(path, "some whole numbers are beyond a long")
             return f"decimal({MAX_DIGITS}, 0)"
         notes.log(path, "some whole numbers are beyond every exact type; a double rounds them")

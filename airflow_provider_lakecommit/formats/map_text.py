@@ -24,7 +24,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from airflow_provider_lakecommit.formats.columns import Column, Refusal
+from airflow_provider_lakecommit.formats.columns import Column
+from airflow_provider_lakecommit.formats.decoder import Refusal
 
 __all__ = ["MapRewriter", "rewriter_for"]
 

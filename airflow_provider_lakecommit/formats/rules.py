@@ -2,8 +2,8 @@
 """What a landing declares about columns, times and encodings, held against the schema of its table.
 
 Contract: rules are looked up by field id, so that each of a column's names finds it. A rule for a column that is not
-there, or that it does not fit, is no rule: it is told in ``wrong``, and whoever builds the columns adds there what is
-wrong with the table, so that all of it is told together.
+there, or that it does not fit, is no rule: it is named in ``wrong``, and whoever builds the columns adds there what is
+wrong with the table, so that all of it is reported together.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pyiceberg.schema import Schema
 from pyiceberg.types import BinaryType, FixedType, IcebergType
 
+from airflow_provider_lakecommit.core.formats import FormatOptions
 from airflow_provider_lakecommit.formats.times import rule_problem
 
 __all__ = ["OCTETS", "ColumnRules"]
@@ -31,22 +32,22 @@ class ColumnRules:
     wrong: list[str] = field(default_factory=list)
 
     @classmethod
-    def of(cls, schema: Schema, timestamps: Mapping[str, str], encodings: Mapping[str, str]) -> ColumnRules:
+    def of(cls, schema: Schema, options: FormatOptions) -> ColumnRules:
         """Those declared by column path."""
         rules = cls()
-        rules._add("timestamps", schema, timestamps, rules.times, rule_problem)
-        rules._add("encodings", schema, encodings, rules.encodings, _encoding_problem)
+        rules._add("timestamps", schema, options.timestamps, rules.times, rule_problem)
+        rules._add("encodings", schema, options.encodings, rules.encodings, _encoding_problem)
         return rules
 
     def _add(
         self,
         key: str,
         schema: Schema,
-        told: Mapping[str, str],
+        declared: Mapping[str, str],
         into: dict[int, str],
         problem: Callable[[IcebergType, str], str | None],
     ) -> None:
-        for path, rule in told.items():
+        for path, rule in declared.items():
             try:
                 found = schema.find_field(path)
             except ValueError:

@@ -11,7 +11,7 @@ UTC.
 Years are 1 to 9999: anything else is the wrong unit. With nanoseconds the type itself ends in 1677 and 2262. There is
 no leap second and no 24:00 in these types.
 
-Failure story: a rule that does not fit its column, or a pattern that reads what the column cannot keep, is told by
+Failure story: a rule that does not fit its column, or a pattern that reads what the column cannot keep, is named by
 :func:`rule_problem` before a record is read.
 """
 

@@ -23,7 +23,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_lakecommit.formats.columns import Column, Refusal
+from airflow_provider_lakecommit.formats.columns import Column
+from airflow_provider_lakecommit.formats.decoder import Refusal
 
 __all__ = ["count_inferred", "count_parsed", "inferable", "paths_of", "varied"]
 
@@ -107,7 +108,7 @@ def count_parsed(columns: Sequence[Column], values: Iterable[bytes]) -> Counter[
 def paths_of(columns: Sequence[Column], value: bytes, *, nulls: bool = True) -> list[str]:
     """The unknown fields of one value.
 
-    :param nulls: whether a field that is ``null`` is told too
+    :param nulls: whether a field that is ``null`` is named too
     :raises Refusal: the value is not one JSON object, or too deep to know
     """
     try:

@@ -137,23 +137,23 @@ class FileFormat:
         return filters
 
     def _whole(self, name: str, *, least: int = 1) -> int:
-        told = self._properties.get(name, DEFAULTS.get(name))
+        text = self._properties.get(name, DEFAULTS.get(name))
         try:
-            value = int(str(told))
+            value = int(str(text))
         except ValueError as e:
-            raise TableError(f"{self._table}: table property {name}={told!r} is not a whole number; correct it") from e
+            raise TableError(f"{self._table}: table property {name}={text!r} is not a whole number; correct it") from e
         if not least <= value <= MOST:
             raise TableError(f"{self._table}: table property {name}={value} is not from {least} to {MOST}; correct it")
         return value
 
     def _fraction(self, name: str, default: float) -> float:
-        told = self._properties.get(name, str(default))
+        text = self._properties.get(name, str(default))
         try:
-            value = float(told)
+            value = float(text)
         except ValueError:
             value = math.nan
         if not 0 < value < 1:
-            raise TableError(f"{self._table}: table property {name}={told!r} is not between 0 and 1; correct it")
+            raise TableError(f"{self._table}: table property {name}={text!r} is not between 0 and 1; correct it")
         return value
 
 
@@ -163,8 +163,10 @@ class OpenFile:
     :raises FileExistsError: the file is there already
     """
 
-    def __init__(self, output: OutputFile, layout: FileFormat, metrics: Metrics, rows: pa.Table) -> None:
-        self._output = output
+    def __init__(
+        self, output: OutputFile, layout: FileFormat, metrics: Metrics, rows: pa.Table, partition: Record
+    ) -> None:
+        self._output, self._partition = output, partition
         self._tally = Tally(metrics)
         self._stream = output.create(overwrite=False)
         try:
@@ -184,7 +186,7 @@ class OpenFile:
         self._tally.add(rows)
         self._writer.write_table(rows, row_group_size=max(1, rows.num_rows))
 
-    def close(self, partition: Record, spec_id: int, sort_order_id: int | None) -> DataFile:
+    def close(self, spec_id: int, sort_order_id: int | None) -> DataFile:
         """Finish the file."""
         with self._stream:
             self._writer.close()
@@ -193,7 +195,7 @@ class OpenFile:
             content=DataFileContent.DATA,
             file_path=self._output.location,
             file_format=Format.PARQUET,
-            partition=partition,
+            partition=self._partition,
             file_size_in_bytes=size,
             sort_order_id=sort_order_id,
             equality_ids=None,

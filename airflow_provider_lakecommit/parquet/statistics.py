@@ -8,9 +8,7 @@ Java writers:
 * Columns below a list or a map have a size only: no counts, no bounds. Columns of structs are like all others.
 * ``nan_value_counts`` is there for every float and double, and no bound is NaN: NaNs are left out of the bounds, and a
   column of nothing else has none. A lower bound of zero is -0.0, an upper one +0.0, as Parquet has it.
-* Metrics modes decide by column name: ``write.metadata.metrics.column.<name>``, else the default, else
-  ``truncate(16)`` for the first 100 columns (``…max-inferred-column-defaults``) and none for the others. A sort column
-  gets at least ``truncate(16)``. A mode that cannot be read is passed over, as by the Java writers.
+* What a column has is decided by its metrics mode (:mod:`~airflow_provider_lakecommit.parquet.metrics_modes`).
 * Bounds of strings are cut by code points, of binaries by bytes; an upper bound that was cut is raised in its last
   place that can be raised, surrogates left out, and is absent if there is none.
 
@@ -20,11 +18,9 @@ pruned by the bounds of its other row groups.
 
 from __future__ import annotations
 
-import logging
-import re
 import struct
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +28,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.schema import Schema
-from pyiceberg.table import TableProperties
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
@@ -57,16 +52,10 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from airflow_provider_lakecommit.parquet.metrics_modes import COUNTS, NONE, lengths
+
 __all__ = ["Metrics", "Tally"]
 
-log = logging.getLogger(__name__)
-
-MAX_INFERRED = "write.metadata.metrics.max-inferred-column-defaults"
-MAX_INFERRED_DEFAULT = 100
-LENGTH = 16
-NONE, COUNTS, FULL = -1, 0, 1 << 31
-"""Metrics modes as the length of their bounds; ``truncate(n)`` is n."""
-_TRUNCATE = re.compile(r"truncate\((\d+)\)")
 _LONG_VALUE = 4096
 """Bytes of a value above which Parquet's footer has no bounds."""
 
@@ -119,7 +108,7 @@ class Metrics:
     """
 
     def __init__(self, schema: Schema, properties: Mapping[str, str], sorted_by: Iterable[int] = ()) -> None:
-        length = _lengths(schema, properties, frozenset(sorted_by))
+        length = lengths(schema, properties, frozenset(sorted_by))
         self.leaves = tuple(
             _Leaf(field_id, kind, name, places, length(field_id, name))
             for field_id, kind, name, places in _leaves(schema)
@@ -212,60 +201,6 @@ def _leaves(schema: Schema) -> Iterator[tuple[int, IcebergType, str, tuple[int, 
 
     for i, field in enumerate(schema.fields):
         yield from below(field, (i,))
-
-
-def _lengths(schema: Schema, properties: Mapping[str, str], sorted_by: frozenset[int]) -> Callable[[int, str], int]:
-    """The metrics mode of a column, by its id and name."""
-    told = properties.get(TableProperties.DEFAULT_WRITE_METRICS_MODE)
-    first = None if told is not None else _first_columns(schema, _most_inferred(properties))
-    default = LENGTH if told is None else _mode(told, LENGTH)
-
-    def length(field_id: int, name: str) -> int:
-        inferred = default if first is None or field_id in first else NONE
-        if field_id in sorted_by and inferred in (NONE, COUNTS):
-            inferred = LENGTH
-        own = properties.get(f"{TableProperties.METRICS_MODE_COLUMN_CONF_PREFIX}.{name}")
-        return inferred if own is None else _mode(own, inferred)
-
-    return length
-
-
-def _most_inferred(properties: Mapping[str, str]) -> int:
-    try:
-        most = int(properties.get(MAX_INFERRED, MAX_INFERRED_DEFAULT))
-    except ValueError:
-        most = -1
-    return most if most >= 0 else MAX_INFERRED_DEFAULT
-
-
-def _first_columns(schema: Schema, most: int) -> set[int]:
-    """Ids of the columns that have metrics by default: of a struct first its primitive fields, then what they hold."""
-    ids: list[int] = []
-
-    def visit(fields: Iterable[NestedField]) -> None:
-        fields = tuple(fields)
-        ids.extend(f.field_id for f in fields if f.field_type.is_primitive)
-        for kind in (f.field_type for f in fields):
-            if isinstance(kind, StructType):
-                visit(kind.fields)
-            elif isinstance(kind, ListType):
-                visit([kind.element_field])
-            elif isinstance(kind, MapType):
-                visit([kind.key_field, kind.value_field])
-
-    visit(schema.fields)
-    return set(ids[:most])
-
-
-def _mode(text: str, fallback: int) -> int:
-    told = text.strip().lower()
-    if told in ("none", "counts", "full"):
-        return {"none": NONE, "counts": COUNTS, "full": FULL}[told]
-    cut = _TRUNCATE.fullmatch(told)
-    if cut is None or int(cut[1]) < 1:
-        log.warning("metrics mode %r cannot be read and is passed over", text)
-        return fallback
-    return int(cut[1])
 
 
 def _comparable(kind: IcebergType, raw: Any) -> Any:

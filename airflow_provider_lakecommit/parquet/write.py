@@ -22,34 +22,26 @@ files. :meth:`abort` deletes what this writer made; it is called for an attempt 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
-from urllib.parse import urlsplit
 from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
-from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile
-from pyiceberg.partitioning import PartitionKey, PartitionSpec
-from pyiceberg.schema import Schema, sanitize_column_names
-from pyiceberg.table import TableProperties
-from pyiceberg.table.locations import LocationProvider, load_location_provider
-from pyiceberg.table.sorting import SortOrder
 from pyiceberg.typedef import Record
 
 from airflow_provider_lakecommit.core.model import TableTarget
 from airflow_provider_lakecommit.exceptions import TableError
-from airflow_provider_lakecommit.parquet.arrow_types import arrow_schema
-from airflow_provider_lakecommit.parquet.parquet import FileFormat, OpenFile
-from airflow_provider_lakecommit.parquet.partitions import Dealt, Key, Numbers, Partitioning
+from airflow_provider_lakecommit.parquet.layout import Layout
+from airflow_provider_lakecommit.parquet.parquet import OpenFile
+from airflow_provider_lakecommit.parquet.partitions import Dealt, Key, Numbers
 from airflow_provider_lakecommit.parquet.relabel import relabelled
-from airflow_provider_lakecommit.parquet.sorting import Sorting
-from airflow_provider_lakecommit.parquet.statistics import Metrics
 
-__all__ = ["FanoutWriter", "check_target", "file_io"]
+__all__ = ["FanoutWriter"]
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +55,6 @@ OPEN_FILES = 256
 OPEN_BYTES = 64 * MIB
 PART_BYTES = 10 * MIB
 """What the stream of an object store may hold back before it sends a part."""
-STREAM_BUFFER, STREAM_BYTES = "buffer-size", "65536"
 
 
 @dataclass(slots=True)
@@ -80,50 +71,10 @@ class _Waiting:
         self.bytes += piece.nbytes
 
 
-@dataclass(frozen=True, slots=True)
-class _Open:
-    """A file being written, and where it belongs."""
-
-    file: OpenFile
-    place: PartitionKey | None
-
-
-class _Layout:
-    """All that a target says about its files.
-
-    :raises TableError: it wants what cannot be done
-    """
-
-    def __init__(self, target: TableTarget) -> None:
-        self.table = target.table
-        self.schema = Schema.model_validate_json(target.schema)
-        self.spec = PartitionSpec.model_validate_json(target.spec)
-        file_schema = _file_schema(target.table, self.schema)
-        self.arrow = arrow_schema(file_schema)
-        self.partitions = Partitioning(self.spec, self.schema)
-        self.sorting = Sorting(_sort_order(target), self.schema)
-        self.format = FileFormat(target.table, target.properties, self.schema, file_schema)
-        self.metrics = Metrics(self.schema, target.properties, self.sorting.columns)
-        self.locations = _locations(target)
-
-
-def file_io(target: TableTarget, properties: Mapping[str, str]) -> FileIO:
-    """The storage of a table for a writer: with small buffers, because many files are open."""
-    return load_file_io({STREAM_BUFFER: STREAM_BYTES, **properties}, target.location)
-
-
-def check_target(target: TableTarget) -> None:
-    """Whether files can be written for this table as it wants them.
-
-    :raises TableError: naming the property, the partition field or the column that stands against it
-    """
-    _Layout(target)
-
-
 class FanoutWriter:
     """Writes the rows of one slice to one table.
 
-    :raises TableError: see :func:`check_target`
+    :raises TableError: see :class:`~airflow_provider_lakecommit.parquet.layout.Layout`
     """
 
     def __init__(
@@ -136,7 +87,7 @@ class FanoutWriter:
         open_files: int = OPEN_FILES,
         open_bytes: int = OPEN_BYTES,
     ) -> None:
-        self._layout = layout = _Layout(target)
+        self._layout = layout = Layout(target)
         self._io = io
         self._attempt = attempt
         self._names = [f.name for f in layout.schema.fields]
@@ -146,7 +97,7 @@ class FanoutWriter:
         self._waiting: dict[Key, _Waiting] = {}
         self._pile = _Waiting()
         self._held = 0
-        self._open: dict[Key, _Open] = {}
+        self._open: dict[Key, OpenFile] = {}
         self._done: list[DataFile] = []
         self._made: list[str] = []
         self._numbers = count()
@@ -183,7 +134,7 @@ class FanoutWriter:
         """Delete every file of this writer. What cannot be deleted is logged: no table holds it."""
         for opened in self._open.values():
             with suppress(Exception):
-                opened.file.give_up()
+                opened.give_up()
         self._open.clear()
         self._waiting.clear()
         self._pile = _Waiting()
@@ -266,51 +217,26 @@ class FanoutWriter:
             opened = self._open[key] = self._create(key, group)
         else:
             self._open[key] = opened
-            opened.file.write(group)
-        if opened.file.written >= self._layout.format.file_bytes:
+            opened.write(group)
+        if opened.written >= self._layout.format.file_bytes:
             self._finish(key)
-        held_back = sum(min(o.file.written, PART_BYTES) for o in self._open.values())
+        held_back = sum(min(o.written, PART_BYTES) for o in self._open.values())
         while len(self._open) > self._open_files or (self._open and held_back > self._open_bytes):
             oldest = next(iter(self._open))
-            held_back -= min(self._open[oldest].file.written, PART_BYTES)
+            held_back -= min(self._open[oldest].written, PART_BYTES)
             self._finish(oldest)
 
-    def _create(self, key: Key, group: pa.Table) -> _Open:
+    def _create(self, key: Key, group: pa.Table) -> OpenFile:
         place = self._layout.partitions.place(key)
         path = self._layout.locations.new_data_location(f"{self._attempt}-{next(self._numbers):05d}.parquet", place)
         self._made.append(path)
-        return _Open(OpenFile(self._io.new_output(path), self._layout.format, self._layout.metrics, group), place)
+        output, partition = self._io.new_output(path), place.partition if place else Record()
+        return OpenFile(output, self._layout.format, self._layout.metrics, group, partition)
 
     def _finish(self, key: Key) -> None:
         opened = self._open.pop(key, None)
         if opened is not None:
-            values = opened.place.partition if opened.place else Record()
-            self._done.append(opened.file.close(values, self._layout.spec.spec_id, self._layout.sorting.order_id))
-
-
-def _file_schema(table: str, schema: Schema) -> Schema:
-    """Columns under the names that they have in a file."""
-    try:
-        return sanitize_column_names(schema)
-    except ValueError as e:
-        raise TableError(f"{table} has a column whose name no file can hold ({e}); rename it") from e
-
-
-def _locations(target: TableTarget) -> LocationProvider:
-    path = target.properties.get(TableProperties.WRITE_DATA_PATH, "")
-    if path and not path.startswith("/") and not urlsplit(path).scheme:
-        raise TableError(
-            f"{target.table}: table property {TableProperties.WRITE_DATA_PATH}={path!r} is relative to the folder of "
-            "each process; correct it"
-        )
-    try:
-        return load_location_provider(target.location, dict(target.properties))
-    except (ValueError, AttributeError, TypeError) as e:
-        raise TableError(f"{target.table}: where its files go is not known: {e}") from e
-
-
-def _sort_order(target: TableTarget) -> SortOrder | None:
-    return SortOrder.model_validate_json(target.sort_order) if target.sort_order else None
+            self._done.append(opened.close(self._layout.spec.spec_id, self._layout.sorting.order_id))
 
 
 def _numbers_of(dealt: Dealt, chosen: Iterable[int]) -> Numbers:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from airflow_provider_lakecommit.formats.decode_json import Reject
+from airflow_provider_lakecommit.formats.decoder import Reject
 from airflow_provider_lakecommit.iceberg.schemas import DEAD_LETTER_SCHEMA
 from airflow_provider_lakecommit.parquet.arrow_types import arrow_schema
 

@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-HARMLESS = frozenset({"done", "blocked", "superseded"})
-"""Ends of a slice after which this attempt has nothing left to do for it."""
-
 STOPPED = 128 + signal.SIGTERM
 
 
@@ -45,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for result in results:
         _log(str(result))
     _log(_summary(results))
-    return 0 if all(result.status in HARMLESS for result in results) else 1
+    return 0 if all(result.status.is_clean for result in results) else 1
 
 
 def _run(job_file: str, secrets_file: str) -> list[SliceResult]:
@@ -74,9 +71,9 @@ def _found(file: str) -> Path:
 def _summary(results: Iterable[SliceResult]) -> str:
     found = list(results)
     ends = Counter(result.status for result in found)
-    told = ", ".join(f"{count} {status}" for status, count in sorted(ends.items())) or "none"
+    counts = ", ".join(f"{count} {status}" for status, count in sorted(ends.items())) or "none"
     records, rows = sum(r.records for r in found), sum(r.rows for r in found)
-    return f"{len(found)} slices: {told}; {records} records read, {rows} rows written"
+    return f"{len(found)} slices: {counts}; {records} records read, {rows} rows written"
 
 
 def _stop(number: int, frame: object) -> NoReturn:

@@ -21,10 +21,7 @@ from __future__ import annotations
 import gc
 import logging
 import time
-from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
 from types import TracebackType
 from typing import Any, Self
 
@@ -33,7 +30,8 @@ from confluent_kafka.admin import AdminClient
 
 from airflow_provider_lakecommit.core.model import Span
 from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailableError
-from airflow_provider_lakecommit.spark.chunks import Chunk, Run, bounded, chunk_of
+from airflow_provider_lakecommit.spark.chunks import Chunk, bounded, chunk_of
+from airflow_provider_lakecommit.spark.positions import Partition, Reading, offset_of, partition_of, rounds, stretches
 from airflow_provider_lakecommit.spark.topics import NOT_THERE, check_topics
 
 __all__ = ["SliceReader"]
@@ -73,21 +71,6 @@ _DEFAULTS: dict[str, Any] = {
     "queued.min.messages": 20_000,
     "queued.max.messages.kbytes": 32_768,
 }
-
-Partition = tuple[str, int]
-
-
-@dataclass(slots=True, kw_only=True)
-class _Reading:
-    """How far a span is."""
-
-    index: int
-    span: Span
-    position: int
-
-    @property
-    def done(self) -> bool:
-        return self.position >= self.span.range.end
 
 
 class SliceReader:
@@ -140,7 +123,7 @@ class SliceReader:
     def read(self) -> Iterator[Chunk]:
         """The records of all spans; the topics are compared before the first and after the last one."""
         check_topics(self._admin, self._spans, self._ask_seconds, lambda: self._last_error)
-        for round_ in _rounds(self._spans):
+        for round_ in rounds(self._spans):
             yield from self._read_round(round_)
             if self.stopped:
                 return
@@ -148,8 +131,8 @@ class SliceReader:
 
     # -- one round: at most one span per partition --------------------------------------------------------------------
 
-    def _read_round(self, readings: Sequence[_Reading]) -> Iterator[Chunk]:
-        open_: dict[Partition, _Reading] = {(r.span.partition.topic, r.span.partition.partition): r for r in readings}
+    def _read_round(self, readings: Sequence[Reading]) -> Iterator[Chunk]:
+        open_: dict[Partition, Reading] = {(r.span.partition.topic, r.span.partition.partition): r for r in readings}
         self._consumer.assign([TopicPartition(t, p, r.position) for (t, p), r in open_.items()])
         alive = time.monotonic()
         while open_:
@@ -178,16 +161,16 @@ class SliceReader:
         except KafkaException as e:
             raise SourceUnavailableError(f"reading {self._spans[0]} and {len(self._spans) - 1} more: {e}") from e
 
-    def _sort(self, polled: Sequence[Message], open_: Mapping[Partition, _Reading]) -> Chunk:
+    def _sort(self, polled: Sequence[Message], open_: Mapping[Partition, Reading]) -> Chunk:
         """Sort what was polled into records of the open spans and events, and move the positions behind it."""
         messages = polled
         events = [m for m in polled if m.error() is not None]
         if events:
             messages = [m for m in polled if m.error() is None]
         runs = []
-        for key, start, end in self._stretches(messages, open_):
+        for key, start, end in stretches(messages, one_topic=self._one_topic):
             # Late records of a span that is done already belong to nobody.
-            if (reading := open_.get(key)) is not None and (run := _run(reading, messages, start, end)):
+            if (reading := open_.get(key)) is not None and (run := reading.take(messages, start, end)):
                 runs.append(run)
         for event in events:
             self._heed(event, open_)
@@ -196,28 +179,14 @@ class SliceReader:
             self._record_bytes = max(1.0, chunk.bytes / len(chunk.messages))
         return chunk
 
-    def _stretches(
-        self, messages: Sequence[Message], open_: Mapping[Partition, _Reading]
-    ) -> Iterator[tuple[Partition, int, int]]:
-        """Where the records of one partition follow each other."""
-        if not messages:
-            return
-        if self._one_topic:
-            keys: Sequence[Any] = [m.partition() for m in messages]
-        else:
-            keys = [_partition_of(m) for m in messages]
-        starts = [0, *(i for i, (a, b) in enumerate(pairwise(keys), 1) if a != b), len(messages)]
-        for start, end in pairwise(starts):
-            yield _partition_of(messages[start]), start, end
-
-    def _ask_positions(self, open_: Mapping[Partition, _Reading]) -> None:
+    def _ask_positions(self, open_: Mapping[Partition, Reading]) -> None:
         """Ask the consumer's position, which also passes control records."""
         for at in self._consumer.position([TopicPartition(t, p) for t, p in open_]):
             reading = open_[at.topic, at.partition]
             if at.offset != OFFSET_INVALID:
                 reading.position = max(reading.position, at.offset)
 
-    def _drop_done(self, open_: dict[Partition, _Reading]) -> None:
+    def _drop_done(self, open_: dict[Partition, Reading]) -> None:
         done = [key for key, r in open_.items() if r.done]
         for key in done:
             del open_[key]
@@ -226,25 +195,25 @@ class SliceReader:
 
     # -- what can be wrong --------------------------------------------------------------------------------------------
 
-    def _heed(self, event: Message, open_: Mapping[Partition, _Reading]) -> None:
+    def _heed(self, event: Message, open_: Mapping[Partition, Reading]) -> None:
         """An event in place of a record: the end of a partition, or an error."""
         error = event.error()
         if error is None:
             return
-        code, reading = error.code(), open_.get(_partition_of(event))
+        code, reading = error.code(), open_.get(partition_of(event))
         if code in NOT_THERE:
             span = (reading or next(iter(open_.values()))).span
             raise SourceError(f"{span} cannot be read: {error.str()}; is the topic there, and may we read it?")
         if reading is None:
             self._remember(error)
         elif code == KafkaError._PARTITION_EOF:
-            self._at_end_of_log(reading, _offset(event))
+            self._at_end_of_log(reading, offset_of(event))
         elif code == KafkaError._AUTO_OFFSET_RESET:
             raise self._out_of_range(reading, error)
         else:
             self._remember(error)
 
-    def _at_end_of_log(self, reading: _Reading, offset: int) -> None:
+    def _at_end_of_log(self, reading: Reading, offset: int) -> None:
         reading.position = max(reading.position, offset)
         if reading.done:
             return
@@ -255,7 +224,7 @@ class SliceReader:
                 "compare the topic with the plan, then start the landing anew with `lakecommit ledger init`"
             )
 
-    def _out_of_range(self, reading: _Reading, error: KafkaError) -> SourceError:
+    def _out_of_range(self, reading: Reading, error: KafkaError) -> SourceError:
         low, stable = self._watermarks(reading)
         if reading.position < low:
             last = min(low, reading.span.range.end) - 1
@@ -269,7 +238,7 @@ class SliceReader:
             f"({error.str()}); it was truncated or made anew; start the landing anew with `lakecommit ledger init`"
         )
 
-    def _watermarks(self, reading: _Reading) -> tuple[int, int]:
+    def _watermarks(self, reading: Reading) -> tuple[int, int]:
         partition = reading.span.partition
         try:
             marks = self._consumer.get_watermark_offsets(
@@ -281,24 +250,24 @@ class SliceReader:
             ) from e
         if marks is None:
             raise SourceUnavailableError(
-                f"{reading.span}: the ends of the partition were not told in {self._ask_seconds:.0f} s"
+                f"{reading.span}: the ends of the partition did not come in {self._ask_seconds:.0f} s"
             )
         return marks
 
-    def _unavailable(self, reading: _Reading) -> SourceUnavailableError:
-        why = self._last_error or "no error was told"
+    def _unavailable(self, reading: Reading) -> SourceUnavailableError:
+        why = self._last_error or "no error was reported"
         return SourceUnavailableError(
             f"{reading.span}: nothing arrived for {self._read_timeout:.0f} s at offset {reading.position} ({why}); "
             "the span is read again when the brokers answer"
         )
 
-    def _larger_than_taken(self, told: str, readings: Collection[_Reading]) -> SourceError:
+    def _larger_than_taken(self, error: str, readings: Collection[Reading]) -> SourceError:
         places = [f"{r.span.partition}@{r.position}" for r in readings]
         shown = ", ".join(places[:SHOWN]) + (f" and {len(places) - SHOWN} more" if len(places) > SHOWN else "")
         where = f"the record at {shown}" if len(places) == 1 else f"one of the records at {shown}"
         return SourceError(
             f"{where}, with those compressed together with it, is larger than {RECEIVE_BYTES} lets a broker's answer "
-            f"be ({told}): set {RECEIVE_BYTES} among the Kafka settings of the landing to more than that"
+            f"be ({error}): set {RECEIVE_BYTES} among the Kafka settings of the landing to more than that"
         )
 
     def _remember(self, error: KafkaError) -> None:
@@ -308,38 +277,3 @@ class SliceReader:
         # That all brokers are down follows every other error, and says less than it.
         if self._last_error is None or error.code() != KafkaError._ALL_BROKERS_DOWN:
             self._last_error = text
-
-
-def _rounds(spans: Sequence[Span]) -> Iterator[list[_Reading]]:
-    """Spans that can be read at the same time: the n-th of each partition."""
-    waiting: dict[Partition, list[_Reading]] = {}
-    for i, span in enumerate(spans):
-        if span.range:
-            reading = _Reading(index=i, span=span, position=span.range.start)
-            waiting.setdefault((span.partition.topic, span.partition.partition), []).append(reading)
-    while waiting:
-        yield [readings.pop(0) for readings in waiting.values()]
-        waiting = {p: readings for p, readings in waiting.items() if readings}
-
-
-def _run(reading: _Reading, messages: Sequence[Message], start: int, end: int) -> Run | None:
-    """The records among ``messages[start:end]``, all of the reading's partition, that are of its span; moves its
-    position behind all of them.
-    """
-    due, limit = reading.position, reading.span.range.end
-    if _offset(messages[start]) < due:
-        start = bisect_left(messages, due, start, end, key=_offset)
-    if start == end:
-        return None
-    reading.position = min(_offset(messages[end - 1]) + 1, limit)
-    if _offset(messages[end - 1]) >= limit:
-        end = bisect_left(messages, limit, start, end, key=_offset)
-    return Run(reading.index, start, end) if start < end else None
-
-
-def _partition_of(message: Message) -> Partition:
-    return str(message.topic()), int(message.partition() or 0)
-
-
-def _offset(message: Message) -> int:
-    return int(message.offset() or 0)

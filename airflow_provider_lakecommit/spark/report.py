@@ -17,12 +17,12 @@ from pyiceberg.manifest import DataFile as ManifestFile
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 
-from airflow_provider_lakecommit.core.model import Slice, SliceReport, SpanReport, TableReport, TableTarget
+from airflow_provider_lakecommit.core.model import SliceReport, TableReport, TableTarget
 from airflow_provider_lakecommit.iceberg.data_files import partition_fields, to_wire
 from airflow_provider_lakecommit.wire.events import DataFile, DataWritten
 from airflow_provider_lakecommit.wire.records import Outgoing, Sender, table_reference
 
-__all__ = ["MAX_RECORD_BYTES", "failure_records", "report_records"]
+__all__ = ["MAX_RECORD_BYTES", "report_records"]
 
 MAX_RECORD_BYTES = 700_000
 """Largest DATA_WRITTEN that is sent unsplit; brokers take 1 MB by default, headers included."""
@@ -42,7 +42,8 @@ def report_records(
     new_id: NewId,
     at: datetime,
 ) -> list[Outgoing]:
-    """DATA_WRITTEN of every table that got files, then DATA_COMPLETE.
+    """DATA_WRITTEN of every table that got files, then DATA_COMPLETE. A slice that is over its budget or cannot be done
+    has no targets.
 
     :param report: of the slice; the tables in it are filled in here
     """
@@ -66,33 +67,6 @@ def report_records(
         )
     out.append(sender.reported(new_id(), at, replace(report, tables=tuple(tables))))
     return out
-
-
-def failure_records(
-    sender: Sender,
-    *,
-    work: Slice,
-    window_id: UUID,
-    spec_version: str,
-    attempt: UUID,
-    spans: Sequence[SpanReport],
-    blocked: str | None,
-    failed: str | None,
-    new_id: NewId,
-    at: datetime,
-) -> list[Outgoing]:
-    """DATA_COMPLETE without files: the slice is over its budget (``blocked``) or cannot be done (``failed``)."""
-    report = SliceReport(
-        slice_id=work.slice_id,
-        attempt=attempt,
-        window_id=window_id,
-        spec_version=spec_version,
-        spans=tuple(spans),
-        tables=(),
-        blocked=blocked,
-        failed=failed,
-    )
-    return [sender.reported(new_id(), at, report)]
 
 
 def _file_records(

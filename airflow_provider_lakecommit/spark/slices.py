@@ -2,12 +2,13 @@
 """One attempt at one slice: read its spans, decode, write, account.
 
 Contract: :func:`run_slice` either gives an outcome whose files hold exactly the records of the spans, or leaves no file
-behind. Per span, in source records: landed + rejected + filtered (tombstones) + gaps (offsets without a record) =
-length of the span; it is checked here, from counts taken at different places, and a mismatch is an
-:class:`~airflow_provider_lakecommit.exceptions.AccountingError`. Rows per table are the files' own record counts.
+behind. Per span, in source records: landed (at least one row) + rejected + filtered (no row: tombstones, and what the
+decoder left out) + gaps (offsets without a record) = length of the span; it is checked here, from counts taken at
+different places, and a mismatch is an :class:`~airflow_provider_lakecommit.exceptions.AccountingError`. Rows are a
+separate sum: a record may give several. Those of a table are the files' own record counts.
 
 A slice over its dead-letter budget, or with any reject where there is no dead-letter table, is *blocked*: no files, all
-records still read and counted, the first offsets and reasons told. It is the caller's to cut it again or to call for a
+records still read and counted, the first offsets and reasons named. It is the caller's to cut it again or to call for a
 hand.
 
 Failure story: whatever is raised, the files of this attempt are deleted first; they were never reported.
@@ -19,7 +20,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import closing
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
@@ -32,16 +34,17 @@ from airflow_provider_lakecommit.core.budgets import over_budget
 from airflow_provider_lakecommit.core.model import Counts, Slice, SliceCost, Span, SpanReport, TableTarget
 from airflow_provider_lakecommit.core.routing import Role, route
 from airflow_provider_lakecommit.exceptions import AccountingError, LakecommitError, TableError
-from airflow_provider_lakecommit.formats.decode_json import Decoded, JsonDecoder
+from airflow_provider_lakecommit.formats.decoder import Decoded, Decoder, decoder_for
 from airflow_provider_lakecommit.landing import METADATA_COLUMNS, Landing
-from airflow_provider_lakecommit.parquet.write import FanoutWriter, file_io
+from airflow_provider_lakecommit.parquet.layout import file_io
+from airflow_provider_lakecommit.parquet.write import FanoutWriter
 from airflow_provider_lakecommit.spark.chunks import Chunk, Run
 from airflow_provider_lakecommit.spark.cost import CostClock, Work
 from airflow_provider_lakecommit.spark.dead_letters import dead_letters
 from airflow_provider_lakecommit.spark.metadata import mistyped, with_metadata
 from airflow_provider_lakecommit.spark.read import SliceReader
 
-__all__ = ["RejectedSample", "SliceOutcome", "SliceStopped", "SliceWork", "check_schema", "run_slice"]
+__all__ = ["SliceOutcome", "SliceStopped", "SliceWork", "check_schema", "run_slice"]
 
 SAMPLES = 5
 PROGRESS_RECORDS = 100_000
@@ -66,20 +69,10 @@ class SliceWork:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RejectedSample:
-    """One of the first rejects of a slice."""
-
-    partition: str
-    offset: int
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.partition}@{self.offset}: {self.reason}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SliceOutcome:
-    """What was done. ``bytes`` are those of the record values; a ``blocked`` outcome has no files."""
+    """What was done. ``bytes`` are those of the record values; a ``blocked`` outcome has no files. ``rejected`` are the
+    first rejects, each with its place and reason.
+    """
 
     spans: tuple[SpanReport, ...]
     files: Mapping[str, list[DataFile]]
@@ -87,36 +80,24 @@ class SliceOutcome:
     bytes: int
     ignored_fields: Mapping[str, int]
     blocked: str | None
-    rejected_samples: tuple[RejectedSample, ...]
+    rejected: tuple[str, ...]
     cost: SliceCost
 
 
 @dataclass(slots=True)
-class _Tally:
-    """Counts of one span, each taken where it happens."""
-
-    records: int = 0
-    landed: int = 0
-    rejected: int = 0
-    filtered: int = 0
-
-
-@dataclass(slots=True)
 class _Totals:
-    """What adds up over a slice."""
+    """What adds up over a slice, ``records`` and ``counts`` for each span by itself; each is taken where it happens."""
 
-    tallies: list[_Tally]
+    records: list[int]
+    counts: list[Counts]
+    rows: int = 0
     bytes: int = 0
     ignored: Counter[str] = field(default_factory=Counter)
-    samples: list[RejectedSample] = field(default_factory=list)
-
-    @property
-    def records(self) -> int:
-        return sum(t.records for t in self.tallies)
+    samples: list[str] = field(default_factory=list)
 
     @property
     def rejected(self) -> int:
-        return sum(t.rejected for t in self.tallies)
+        return sum(c.rejected for c in self.counts)
 
 
 def check_schema(landing: Landing, schema: Schema) -> None:
@@ -124,7 +105,7 @@ def check_schema(landing: Landing, schema: Schema) -> None:
 
     :raises TableError: naming every column that it cannot
     """
-    _decoder(landing, schema)
+    _decoder(landing, schema).close()
 
 
 def run_slice(
@@ -139,7 +120,7 @@ def run_slice(
 
     :param kafka: librdkafka settings of the source
     :param io_of: storage properties of a table for :func:`pyiceberg.io.load_file_io`
-    :param progress: is told one line now and then
+    :param progress: gets one line now and then
     :param should_stop: is asked often
     :raises SourceError, SourceUnavailableError: see :mod:`~airflow_provider_lakecommit.spark.read`
     :raises SliceStopped: ``should_stop`` said so
@@ -147,11 +128,11 @@ def run_slice(
     return _SliceRun(work, io_of).run(kafka, progress, should_stop)
 
 
-def _decoder(landing: Landing, schema: Schema) -> JsonDecoder:
+def _decoder(landing: Landing, schema: Schema) -> Decoder:
     if landing.metadata_columns and (wrong := mistyped(schema)):
         raise TableError("; ".join(wrong))
     skip = frozenset(METADATA_COLUMNS) if landing.metadata_columns else frozenset()
-    return JsonDecoder(schema, landing.timestamps, landing.unknown_fields, skip, landing.encodings)
+    return decoder_for(schema, landing.format_options, skip)
 
 
 class _SliceRun:
@@ -173,14 +154,14 @@ class _SliceRun:
             name: FanoutWriter(targets[name], file_io(targets[name], io_of(name)), work.attempt)
             for name in work.slice.tables
         }
-        self._totals = _Totals([_Tally() for _ in work.slice.spans])
+        self._totals = _Totals([0] * len(work.slice.spans), [Counts()] * len(work.slice.spans))
         self._clock = CostClock()
 
     def run(
         self, kafka: Mapping[str, Any], progress: Callable[[str], None], should_stop: Callable[[], bool]
     ) -> SliceOutcome:
         try:
-            with SliceReader(kafka, self._work.slice.spans, should_stop=should_stop) as reader:
+            with closing(self._decoder), SliceReader(kafka, self._work.slice.spans, should_stop=should_stop) as reader:
                 self._consume(reader, progress)
             if reader.stopped:
                 raise SliceStopped(f"slice {self._work.slice} was told to stop; it is read again by the next attempt")
@@ -190,13 +171,13 @@ class _SliceRun:
             raise
 
     def _consume(self, reader: SliceReader, progress: Callable[[str], None]) -> None:
-        told = 0
+        reported = 0
         for chunk in reader.read():
             self._clock.lap(Work.READ)
             self._land(chunk)
-            records = self._totals.records
-            if records - told >= PROGRESS_RECORDS:
-                told = records
+            records = sum(self._totals.records)
+            if records - reported >= PROGRESS_RECORDS:
+                reported = records
                 progress(f"slice {self._work.slice}: {records} of at most {len(self._work.slice)} records read")
 
     def _land(self, chunk: Chunk) -> None:
@@ -221,36 +202,37 @@ class _SliceRun:
 
         :param places: of the decoded values in the chunk
         """
-        accepted = places if decoded.accepted is None else [places[i] for i in decoded.accepted]
-        if len(accepted) != decoded.table.num_rows:
+        rows, of_rows = decoded.table.num_rows, range(len(places)) if decoded.records is None else decoded.records
+        if len(of_rows) != rows:
             raise AccountingError(
-                f"slice {self._work.slice}: {decoded.table.num_rows} rows were made of {len(accepted)} accepted "
-                "records; nothing of it is published, report it"
+                f"slice {self._work.slice}: {rows} rows were decoded, and {len(of_rows)} that come from a record; "
+                "nothing of it is published, report it"
             )
+        self._totals.rows += rows
+        landed = places if decoded.records is None else [places[i] for i in sorted(set(decoded.records))]
         rejected = [places[r.index] for r in decoded.rejects]
+        filtered = [places[i] for i in decoded.filtered]
         for run in chunk.runs:
-            tally, records = self._totals.tallies[run.span], run.end - run.start
-            tally.records += records
-            tally.landed += _within(accepted, run)
-            tally.rejected += _within(rejected, run)
-            tally.filtered += records - _within(places, run)
+            records = run.end - run.start
+            self._totals.records[run.span] += records
+            self._totals.counts[run.span] += Counts(
+                landed=_within(landed, run),
+                rejected=_within(rejected, run),
+                filtered=records - _within(places, run) + _within(filtered, run),
+            )
 
     def _sample(self, messages: Sequence[Message], decoded: Decoded) -> None:
         for reject in decoded.rejects[: SAMPLES - len(self._totals.samples)]:
             m = messages[reject.index]
-            self._totals.samples.append(
-                RejectedSample(
-                    partition=f"{m.topic()}[{m.partition()}]", offset=int(m.offset() or 0), reason=reject.reason
-                )
-            )
+            self._totals.samples.append(f"{m.topic()}[{m.partition()}]@{m.offset()}: {reject.reason}")
 
     def _write(self, messages: Sequence[Message], decoded: Decoded) -> None:
         landing = self._landing
         for name, table in route(landing.destinations, Role.ROWS, decoded.table):
             if (writer := self._writers.get(name)) is not None:
                 if landing.metadata_columns:
-                    accepted = messages if decoded.accepted is None else [messages[i] for i in decoded.accepted]
-                    table = with_metadata(table, self._schema, accepted)
+                    of_rows = messages if decoded.records is None else [messages[i] for i in decoded.records]
+                    table = with_metadata(table, self._schema, of_rows)
                 writer.write(table)
         for name, rejects in route(landing.destinations, Role.DEAD_LETTERS, decoded.rejects):
             if rejects and (writer := self._writers.get(name)) is not None:
@@ -262,16 +244,16 @@ class _SliceRun:
         if rejected and self._landing.dead_letter_table is None:
             return f"{rejected} rejected records and no dead_letter_table"
         if rejected > self._budget.max_records:
-            return over_budget(rejected, self._totals.records, self._budget)
+            return over_budget(rejected, sum(self._totals.records), self._budget)
         return None
 
     def _outcome(self) -> SliceOutcome:
         totals = self._totals
-        spans = tuple(map(_report, self._work.slice.spans, totals.tallies))
-        blocked = self._blocked() or over_budget(totals.rejected, totals.records, self._budget)
+        spans = tuple(map(_report, self._work.slice.spans, totals.records, totals.counts))
+        blocked = self._blocked() or over_budget(totals.rejected, sum(totals.records), self._budget)
         files: dict[str, list[DataFile]] = {}
         if blocked:
-            blocked = f"slice {self._work.slice}: {blocked}; first: {'; '.join(map(str, totals.samples))}"
+            blocked = f"slice {self._work.slice}: {blocked}; first: {'; '.join(totals.samples)}"
             self._abort()
         else:
             files = {name: writer.close() for name, writer in self._writers.items()}
@@ -284,14 +266,13 @@ class _SliceRun:
             bytes=totals.bytes,
             ignored_fields=dict(totals.ignored),
             blocked=blocked,
-            rejected_samples=tuple(totals.samples),
+            rejected=tuple(totals.samples),
             cost=self._clock.cost(sum(f.file_size_in_bytes for made in files.values() for f in made)),
         )
 
     def _check_rows(self, files: Mapping[str, Sequence[DataFile]]) -> None:
         """The files' own record counts must be what was decoded and rejected."""
-        landed = sum(t.landed for t in self._totals.tallies)
-        of = {Role.ROWS: landed, Role.DEAD_LETTERS: self._totals.rejected}
+        of = {Role.ROWS: self._totals.rows, Role.DEAD_LETTERS: self._totals.rejected}
         due = {d.table: of[d.role] for d in self._landing.destinations}
         for name, made in files.items():
             rows = sum(f.record_count for f in made)
@@ -310,10 +291,8 @@ def _within(places: Sequence[int], run: Run) -> int:
     return bisect_left(places, run.end) - bisect_left(places, run.start)
 
 
-def _report(span: Span, tally: _Tally) -> SpanReport:
-    gaps = len(span) - tally.records
-    counts = Counts(landed=tally.landed, rejected=tally.rejected, filtered=tally.filtered, gaps=gaps)
-    report = SpanReport(span=span, counts=counts)
+def _report(span: Span, records: int, counts: Counts) -> SpanReport:
+    report = SpanReport(span=span, counts=replace(counts, gaps=len(span) - records))
     if problem := spans_problem([report]):
-        raise AccountingError(f"{tally.records} records read: {problem}; nothing of it is published, report it")
+        raise AccountingError(f"{records} records read: {problem}; nothing of it is published, report it")
     return report

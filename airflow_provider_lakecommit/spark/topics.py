@@ -63,8 +63,8 @@ def _describe(admin: AdminClient, names: list[str], timeout: float, heard: Calla
     deadline = time.monotonic() + LAG_SECONDS
     while True:
         try:
-            told = admin.describe_topics(TopicCollection(names), request_timeout=timeout)
-            return {name: future.result(timeout + 1) for name, future in told.items()}
+            futures = admin.describe_topics(TopicCollection(names), request_timeout=timeout)
+            return {name: future.result(timeout + 1) for name, future in futures.items()}
         except KafkaException as e:
             error: KafkaError = e.args[0]
             if error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART or time.monotonic() > deadline:

@@ -11,7 +11,6 @@ from lakecommit_source import (
     Imports,
     MissingError,
     answers,
-    constants,
     imports_of,
     load,
     messages,
@@ -100,7 +99,8 @@ class SliceDiagram(DiagramDirective):
     """What can become of a slice: in its task, in the fold, at the append."""
 
     def svg(self) -> str:
-        ends = constants("spark.job", "DONE", "BLOCKED", "FAILED", "AGAIN", "SUPERSEDED")
+        statuses = load("spark.job:SliceStatus")
+        ends = [str(status) for status in statuses if status is not statuses.REPORTED]
         void = load("committer.checks:Grounds")
         objections = answers("core.fold", "_Folding", "objection")
         return columns(

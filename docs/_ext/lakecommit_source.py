@@ -258,20 +258,6 @@ def _own_attribute(node: ast.expr) -> str | None:
     return node.attr if isinstance(node, ast.Attribute) and _is_self(node.value) else None
 
 
-def constants(module: str, *names: str) -> list[str]:
-    """Values of text constants of a module, those assigned together too, without importing it."""
-    found: dict[str, str] = {}
-    for node in (n for n in tree_of(module).body if isinstance(n, ast.Assign)):
-        targets = node.targets[0].elts if isinstance(node.targets[0], ast.Tuple) else node.targets
-        values = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
-        for target, value in zip(targets, values, strict=False):
-            if isinstance(target, ast.Name) and isinstance(value, ast.Constant):
-                found[target.id] = str(value.value)
-    if lacking := [name for name in names if name not in found]:
-        raise MissingError(f"{module} has no text constant {', '.join(lacking)}")
-    return [found[name] for name in names]
-
-
 def answers(module: str, cls: str, method: str) -> list[str]:
     """The texts that a method may return, in the order of the source; a value in a text is an ellipsis."""
     node = methods_of(class_of(module, cls)).get(method)

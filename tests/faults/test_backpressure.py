@@ -27,7 +27,8 @@ from airflow_provider_lakecommit.cycle.prepare import prepare_for_commit
 from airflow_provider_lakecommit.cycle.results import Closed
 from airflow_provider_lakecommit.cycle.run import RunOutcome
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError, LakecommitError
-from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob, run_task
+from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
+from airflow_provider_lakecommit.spark.task import run_task
 from airflow_provider_lakecommit.stall.events import seen_of
 from airflow_provider_lakecommit.stall.verdict import StallRules, State, Verdict, judge, observe
 from airflow_provider_lakecommit.wire.records import read_entry

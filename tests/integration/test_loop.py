@@ -20,7 +20,8 @@ from airflow_provider_lakecommit.cycle.run import CycleOutcome
 from airflow_provider_lakecommit.engines.base import EarlierWorkError
 from airflow_provider_lakecommit.exceptions import SparkJobError, SpecError
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob, run_task
+from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
+from airflow_provider_lakecommit.spark.task import run_task
 from airflow_provider_lakecommit.wire.records import read_entry
 from tests.fixtures.kafka import unique
 from tests.support.world import SCHEMA, World, catalog_in, records

@@ -22,12 +22,14 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import DayTransform
 from pyiceberg.types import BinaryType, IntegerType, LongType, NestedField, StringType, TimestamptzType
 
+from airflow_provider_lakecommit.core.formats import FORMATS
 from airflow_provider_lakecommit.core.model import Budget, Counts, Slice, Span
 from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
 from airflow_provider_lakecommit.exceptions import SourceError, TableError
 from airflow_provider_lakecommit.iceberg.schemas import DEAD_LETTER_SCHEMA
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.spark.slices import SliceOutcome, SliceStopped, SliceWork, check_schema, run_slice
+from tests.support import lines
 from tests.support.targets import target_of
 
 pytestmark = pytest.mark.integration
@@ -197,7 +199,7 @@ def test_a_rejected_record_is_in_the_dead_letter_table_with_all_it_had(
         "landing": "orders",
     }
     assert (second["offset"], second["key"], second["kind"], second["column"]) == (3, None, "missing_required", "id")
-    assert [(s.offset, s.reason) for s in outcome.rejected_samples] == [(1, first["reason"]), (3, second["reason"])]
+    assert list(outcome.rejected) == [f"{topic}[0]@1: {first['reason']}", f"{topic}[0]@3: {second['reason']}"]
 
 
 def test_the_dead_letter_table_gets_the_field_ids_that_are_fixed(lake: Lake) -> None:
@@ -368,6 +370,24 @@ def test_progress_is_told_now_and_then(lake: Lake, topic: str, produce: Produce)
 def test_a_table_that_this_landing_cannot_fill_is_refused_at_once(schema: Schema, message: str) -> None:
     with pytest.raises(TableError, match=message):
         check_schema(Landing(name="a", topics="a", table="a.b", metadata_columns=True), schema)
+
+
+def test_a_format_that_is_registered_lands_a_slice(
+    catalog: Catalog, lake: Lake, topic: str, produce: Produce, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(FORMATS, "lines", lines.LINES)
+    produce(topic, ["a\nb", "", "c", b"\xff", None], 0)
+    landing = replace(lake.landing, format="lines", timestamps={}, metadata_columns=True, dead_letter_max_ratio=1)
+    table = catalog.create_table("shop.lines", lines.SCHEMA)
+    check_schema(landing, lines.SCHEMA)
+
+    outcome = replace(lake, data=table).run(span(topic, 0, 5), landing=landing)
+    replace(lake, data=table).append(outcome)
+
+    assert counts(outcome) == [Counts(landed=2, rejected=1, filtered=2)]
+    found = table.scan().to_arrow().select(["kafka_offset", "line"]).to_pylist()
+    assert sorted(tuple(row.values()) for row in found) == [(0, "a"), (0, "b"), (2, "c")]
+    assert lake.dead.scan().to_arrow()["offset"].to_pylist() == [3]
 
 
 def test_a_plan_without_the_data_table_is_refused(lake: Lake, topic: str) -> None:

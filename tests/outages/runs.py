@@ -25,7 +25,8 @@ from airflow_provider_lakecommit.cycle.write import read_entries
 from airflow_provider_lakecommit.exceptions import LakecommitError
 from airflow_provider_lakecommit.kafka.control_log import ControlRecord
 from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
-from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob, run_task
+from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
+from airflow_provider_lakecommit.spark.task import run_task
 from airflow_provider_lakecommit.stall.verdict import StallRules, Verdict
 from tests.support.steps import check_verified
 from tests.support.world import World, records

@@ -26,7 +26,8 @@ from airflow_provider_lakecommit.cycle.session import LandingSession
 from airflow_provider_lakecommit.cycle.write import group_job
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.iceberg.schemas import DEAD_LETTER_SCHEMA
-from airflow_provider_lakecommit.spark.job import DONE, WindowJob, run_task
+from airflow_provider_lakecommit.spark.job import SliceStatus, WindowJob
+from airflow_provider_lakecommit.spark.task import run_task
 from dev.servers.rest_catalog import RestCatalogServer
 from tests.airflow.test_dag_runs import Runner
 from tests.fixtures.kafka import unique
@@ -123,7 +124,7 @@ def test_a_process_of_many_cycles_takes_them_anew_for_each(
         for number in range(2):
             vended_runs.load()
             written = runner.cycle(number).written
-            assert written.slices[DONE], written
+            assert written.slices[SliceStatus.DONE], written
             assert not written.unfinished, written
     assert store.refused == []
     assert len(set(store.writers.values())) == 2

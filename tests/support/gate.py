@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from airflow_provider_lakecommit.engines import connect_task
-from airflow_provider_lakecommit.spark import job
+from airflow_provider_lakecommit.spark import task
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
 from tests.support.waiting import until
 
@@ -80,14 +80,14 @@ class _Gated:
 
 def unpack(folder: str, command: bytes) -> Any:
     """In a Python worker."""
-    unpacked, run = pickle.loads(command), job.run_task.__dict__.get("ungated", job.run_task)
+    unpacked, run = pickle.loads(command), task.run_task.__dict__.get("ungated", task.run_task)
 
     def gated(work: WindowJob, secrets: Secrets, index: int) -> SliceResult:
         place = work.places[index]
-        (Path(folder) / f"begun-{place}-{os.getpid()}-{uuid4().hex}").write_text(str(job.__file__))
+        (Path(folder) / f"begun-{place}-{os.getpid()}-{uuid4().hex}").write_text(str(task.__file__))
         until(lambda: any((Path(folder) / f"pass-{name}").exists() for name in (place, "all")))
         return run(work, secrets, index)
 
     gated.__dict__["ungated"] = run
-    job.run_task = gated
+    task.run_task = gated
     return unpacked

@@ -31,7 +31,8 @@ from airflow_provider_lakecommit.cycle.write import group_job
 from airflow_provider_lakecommit.exceptions import LakecommitError
 from airflow_provider_lakecommit.kafka.control_writer import ControlWriter
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, run_task
+from airflow_provider_lakecommit.spark.job import Secrets, SliceResult
+from airflow_provider_lakecommit.spark.task import run_task
 
 When = Literal["before", "after"]
 

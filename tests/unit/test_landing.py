@@ -92,8 +92,28 @@ class TestLanding:
 
 
 class TestSpecVersion:
-    def test_it_is_the_same_in_every_release(self) -> None:
-        assert landing().spec_version == "2f2af84c7da20b6b"
+    @pytest.mark.parametrize(
+        ("keys", "version"),
+        [
+            ((), "2f2af84c7da20b6b"),
+            (("dead_letter_table",), "ade439c2afc0c9b9"),
+            (("encodings",), "47ef388216ec26ae"),
+            (("metadata_columns",), "7bfc612b7308615f"),
+            (("timestamps",), "e795bd9f90288890"),
+            (("unknown_fields",), "a6f4347ffdbc7db8"),
+            (tuple(FULL), "bf6c62aa7584229a"),
+        ],
+        ids=lambda value: "+".join(value) if isinstance(value, tuple) and len(value) < 2 else "",
+    )
+    def test_it_is_the_same_in_every_release(self, keys: tuple[str, ...], version: str) -> None:
+        assert landing(**{key: FULL[key] for key in keys}).spec_version == version
+
+    def test_the_options_of_the_format_are_the_fields_of_the_landing(self) -> None:
+        options = landing(**FULL).format_options
+        assert {f.name: getattr(options, f.name) for f in fields(options)} == {
+            "format": "json",
+            **{key: FULL[key] for key in ("timestamps", "encodings", "unknown_fields")},
+        }
 
     @pytest.mark.parametrize(
         ("values", "version"),

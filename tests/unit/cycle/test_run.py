@@ -14,7 +14,8 @@ import pytest
 from airflow_provider_lakecommit.core.model import Counts, Plan, RefusalState, Slice, Span, slice_id
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
 from airflow_provider_lakecommit.cycle.results import Closed, CycleTicket, Opened, PublishedSnapshot
-from airflow_provider_lakecommit.cycle.run import REPORTED, CycleOutcome, RunOutcome, Written
+from airflow_provider_lakecommit.cycle.run import CycleOutcome, RunOutcome, Written
+from airflow_provider_lakecommit.spark.job import SliceStatus
 
 P = SourcePartition("orders", 0, "id")
 WINDOW = UUID(int=9)
@@ -36,6 +37,10 @@ SNAPSHOT = PublishedSnapshot(
     files=2,
     counts=Counts(landed=9, filtered=1),
 )
+
+
+def ended(**slices: int) -> Counter[SliceStatus]:
+    return Counter({SliceStatus(status): n for status, n in slices.items()})
 
 
 def outcome(
@@ -64,7 +69,7 @@ def outcome(
     return CycleOutcome(
         number=0,
         opened=Opened(ticket=ticket, plan=plan, slices=slices, explain=()),
-        written=written or Written(slices=Counter(done=len(slices))),
+        written=written or Written(slices=ended(done=len(slices))),
         closed=Closed(commit_id=UUID(int=1), **closed),
         seconds={"open": 0.12345},
         released=released,
@@ -79,8 +84,8 @@ def outcome(
         (outcome(left=3), False),
         (outcome(missing=("orders[0][5, 10)",)), False),
         (outcome(voided=("gone",)), False),
-        (outcome(written=Written(slices=Counter(done=1, again=1))), False),
-        (outcome(written=Written(slices=Counter(done=1, superseded=1))), False),
+        (outcome(written=Written(slices=ended(done=1, again=1))), False),
+        (outcome(written=Written(slices=ended(done=1, superseded=1))), False),
         (outcome(written=Written(died=("java is gone",))), False),
         (outcome(released=1), False),
         (outcome(slices=(), released=1), False),
@@ -99,7 +104,7 @@ def test_a_run_ends_when_everything_that_was_planned_is_done_and_nothing_became_
     ("cycle", "progress"),
     [
         (outcome(), True),
-        (outcome(written=Written(slices=Counter(again=2))), False),
+        (outcome(written=Written(slices=ended(again=2))), False),
         (outcome(written=Written(died=("java is gone",))), False),
         (outcome(written=Written(died=("java is gone",)), published=(SNAPSHOT,)), True),
         (outcome(slices=(), released=1), True),
@@ -112,10 +117,10 @@ def test_progress_is_what_was_reported_or_published_or_set_free(cycle: CycleOutc
 @pytest.mark.parametrize(
     ("written", "may_pass"),
     [
-        (Written(slices=Counter(again=1)), True),
+        (Written(slices=ended(again=1)), True),
         (Written(died=("x",)), True),
-        (Written(slices=Counter(failed=1)), False),
-        (Written(slices=Counter(blocked=1)), False),
+        (Written(slices=ended(failed=1)), False),
+        (Written(slices=ended(blocked=1)), False),
     ],
 )
 def test_only_what_may_pass_by_itself_is_waited_for(written: Written, may_pass: bool) -> None:
@@ -123,14 +128,14 @@ def test_only_what_may_pass_by_itself_is_waited_for(written: Written, may_pass: 
 
 
 def test_slices_that_an_earlier_attempt_reported_count_as_done() -> None:
-    continued = outcome(written=Written(slices=Counter({"done": 1, REPORTED: 1})))
+    continued = outcome(written=Written(slices=ended(done=1, reported=1)))
     assert continued.caught_up
-    assert not outcome(written=Written(slices=Counter({REPORTED: 1}))).caught_up
+    assert not outcome(written=Written(slices=ended(reported=1))).caught_up
 
 
 def test_what_two_groups_wrote_is_added_up() -> None:
-    both = Written(slices=Counter(done=1), died=("a",)) + Written(slices=Counter(done=2, again=1), unfinished=("b",))
-    assert both == Written(slices=Counter(done=3, again=1), died=("a",), unfinished=("b",))
+    both = Written(slices=ended(done=1), died=("a",)) + Written(slices=ended(done=2, again=1), unfinished=("b",))
+    assert both == Written(slices=ended(done=3, again=1), died=("a",), unfinished=("b",))
     assert both.trouble == ("a", "b")
 
 

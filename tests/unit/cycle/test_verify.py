@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 
 from airflow_provider_lakecommit.committer.summary import Account, SnapshotKind, SnapshotRecord
+from airflow_provider_lakecommit.core.formats import FORMATS
 from airflow_provider_lakecommit.core.model import ControlPosition, Counts, LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
 from airflow_provider_lakecommit.cycle.verify import (
@@ -145,6 +146,17 @@ def test_a_snapshot_that_does_not_add_up_is_wrong(broken: LandingSnapshot, told:
     assert told in texts(found)
     assert {f.snapshot_id for f in found} == {2}
     assert {f.level for f in found} == {Severity.WRONG}
+
+
+@pytest.mark.parametrize(("rows", "found"), [(9, "9 rows for 10 landed records"), (10, ""), (14, "")])
+def test_a_record_may_be_several_rows_in_formats_that_say_so(
+    rows: int, found: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(FORMATS, "lines", "")
+    landed = snapshot(2, cover((P0, 0, 10)), cover((P0, 0, 10)), rows=rows)
+    assert found in texts(check_landing(replace(LANDING, format="lines"), [history(ORIGIN, landed)]))
+    assert bool(check_landing(replace(LANDING, format="lines"), [history(ORIGIN, landed)])) == bool(found)
+    assert bool(check_landing(LANDING, [history(ORIGIN, landed)])) == (rows != 10)
 
 
 def test_a_range_that_was_landed_before_is_landed_twice() -> None:

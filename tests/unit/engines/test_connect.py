@@ -18,13 +18,13 @@ import pytest
 from airflow_provider_lakecommit.engines.connect import ConnectEngine
 from airflow_provider_lakecommit.engines.connect_client import (
     ConnectClient,
-    ConnectUrl,
     FailureKind,
     SparkConnectError,
     one_line,
 )
 from airflow_provider_lakecommit.engines.connect_protocol import MESSAGES, METHODS, message
 from airflow_provider_lakecommit.engines.connect_task import command
+from airflow_provider_lakecommit.engines.connect_url import ConnectUrl
 from airflow_provider_lakecommit.engines.package import package_digest, package_zip
 from airflow_provider_lakecommit.exceptions import SparkJobError, SpecError
 from airflow_provider_lakecommit.hooks.engines import engine_of

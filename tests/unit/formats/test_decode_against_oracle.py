@@ -36,6 +36,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from airflow_provider_lakecommit.core.formats import FormatOptions
 from airflow_provider_lakecommit.formats.decode_json import JsonDecoder
 from tests.unit.formats import oracle
 
@@ -218,10 +219,12 @@ def test_every_value_is_the_oracles_row_or_is_refused_by_both(values: list[bytes
 
 
 def check(schema: Schema, rules: dict[str, str], encodings: dict[str, str], values: list[bytes], unknown: str) -> None:
-    decoded = JsonDecoder(schema, rules, unknown, encodings=encodings).decode(values)
+    decoded = JsonDecoder(
+        schema, FormatOptions(timestamps=rules, encodings=encodings or {}, unknown_fields=unknown)
+    ).decode(values)
 
     decoded.table.validate(full=True)
-    places = list(range(len(values))) if decoded.accepted is None else decoded.accepted
+    places = list(range(len(values))) if decoded.records is None else decoded.records
     rows = dict(zip(places, rows_of(decoded.table), strict=True))
     refused = {r.index: r for r in decoded.rejects}
     assert sorted([*rows, *refused]) == list(range(len(values)))

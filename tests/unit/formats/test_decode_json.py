@@ -39,10 +39,11 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from airflow_provider_lakecommit.core.formats import FormatOptions
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.formats import decode_json, unknown_fields
-from airflow_provider_lakecommit.formats.columns import Refusal
 from airflow_provider_lakecommit.formats.decode_json import JsonDecoder
+from airflow_provider_lakecommit.formats.decoder import Refusal
 from airflow_provider_lakecommit.formats.unknown_fields import MOST_CELLS, MOST_MEMBERS, PROBE_CELLS, inferable, varied
 
 PLACE = StructType(NestedField(11, "city", StringType(), required=True), NestedField(12, "zip", IntegerType()))
@@ -56,7 +57,7 @@ SCHEMA = Schema(
 
 def one(kind: IcebergType, text: str, rule: str | None = None) -> Any:
     """What a column ``c`` of this type makes of a JSON text; an error's text when it is refused."""
-    decoder = JsonDecoder(Schema(NestedField(1, "c", kind)), {"c": rule} if rule else {})
+    decoder = JsonDecoder(Schema(NestedField(1, "c", kind)), FormatOptions(timestamps={"c": rule} if rule else {}))
     decoded = decoder.decode([f'{{"c":{text}}}'.encode()])
     if decoded.rejects:
         assert decoded.rejects[0].column == "c"
@@ -104,7 +105,7 @@ def test_a_value_that_is_no_json_object_is_refused_alone(value: bytes) -> None:
     decoded = JsonDecoder(SCHEMA).decode([b'{"id":1}', value, b'{"id":2}'])
 
     assert decoded.table["id"].to_pylist() == [1, 2]
-    assert decoded.accepted == [0, 2]
+    assert decoded.records == [0, 2]
     assert [(r.index, r.kind, r.column) for r in decoded.rejects] == [(1, "not_json", None)]
     assert decoded.rejects[0].reason
 
@@ -322,7 +323,7 @@ def test_rules_reach_nested_columns_under_both_of_their_names() -> None:
         NestedField(2, "all", ListType(13, StructType(NestedField(14, "at", TimestamptzType())))),
     )
     for path in ("all.element.at", "all.at"):
-        decoder = JsonDecoder(schema, {"last.at": "epoch_seconds", path: "epoch_millis"})
+        decoder = JsonDecoder(schema, FormatOptions(timestamps={"last.at": "epoch_seconds", path: "epoch_millis"}))
 
         table = decoder.decode(
             [b'{"last":{"at":1767355200,"until":"2026-01-02T12:00:00Z"},"all":[{"at":1767355200000}]}']
@@ -380,12 +381,15 @@ RULED = Schema(
 )
 def test_a_rule_that_fits_no_column_is_refused_before_reading(timestamps: dict[str, str], message: str) -> None:
     with pytest.raises(TableError, match=message):
-        JsonDecoder(RULED, timestamps, encodings={"blob": "hex", "tags.value": "hex"})
+        JsonDecoder(RULED, FormatOptions(timestamps=timestamps, encodings={"blob": "hex", "tags.value": "hex"}))
 
 
 def test_all_that_is_wrong_is_told_at_once() -> None:
     with pytest.raises(TableError) as caught:
-        JsonDecoder(RULED, {"gone": "iso8601", "id": "iso8601"}, encodings={"id": "hex", "lost": "utf8"})
+        JsonDecoder(
+            RULED,
+            FormatOptions(timestamps={"gone": "iso8601", "id": "iso8601"}, encodings={"id": "hex", "lost": "utf8"}),
+        )
 
     assert [part.split(":")[0] for part in str(caught.value).split("; ")] == [
         *("timestamps", "timestamps", "encodings", "encodings"),
@@ -395,7 +399,7 @@ def test_all_that_is_wrong_is_told_at_once() -> None:
 
 def coded(kind: IcebergType, encoding: str, text: str) -> Any:
     """What a column of bytes makes of a text; an error's text when it is refused."""
-    decoder = JsonDecoder(Schema(NestedField(1, "c", kind)), encodings={"c": encoding})
+    decoder = JsonDecoder(Schema(NestedField(1, "c", kind)), FormatOptions(encodings={"c": encoding}))
     decoded = decoder.decode([json.dumps({"c": text}).encode()])
     return decoded.rejects[0].reason if decoded.rejects else decoded.table["c"][0].as_py()
 
@@ -484,7 +488,7 @@ def test_a_map_that_cannot_be_taken_is_refused_alone(text: str, kind: str, colum
     decoded = JsonDecoder(ATTRS).decode([b'{"id":0,"counts":{"1":5}}', bad, b'{"id":2}', b"", b'{"id":4,"attrs":{}}'])
 
     assert decoded.table["id"].to_pylist() == [0, 2, 4]
-    assert decoded.accepted == [0, 2, 4]
+    assert decoded.records == [0, 2, 4]
     assert [(r.index, r.kind, r.column) for r in decoded.rejects] == [(1, kind, column), (3, "not_json", None)]
     assert reason in decoded.rejects[0].reason
 
@@ -520,7 +524,7 @@ def test_ignored_fields_are_counted_exactly_inside_maps(contradiction: bool) -> 
 
     wanted = Counter({"attrs.value.y": 2 + contradiction, "attrs.value.z": 1, "x": 1})
     assert [decoder.decode(values).ignored for _ in range(2)] == [wanted, wanted]
-    strict = JsonDecoder(ATTRS, unknown_fields="dead_letter").decode(values[1:2])
+    strict = JsonDecoder(ATTRS, FormatOptions(unknown_fields="dead_letter")).decode(values[1:2])
     assert [(r.column, r.reason) for r in strict.rejects] == [
         ("attrs.value.y", "the table lacks the field attrs.value.y, attrs.value.z")
     ]
@@ -642,7 +646,7 @@ def test_ignored_fields_are_counted_exactly_over_pieces(monkeypatch: pytest.Monk
 
 
 def test_unknown_fields_can_be_refused() -> None:
-    decoded = JsonDecoder(SCHEMA, unknown_fields="dead_letter").decode(UNKNOWN)
+    decoded = JsonDecoder(SCHEMA, FormatOptions(unknown_fields="dead_letter")).decode(UNKNOWN)
 
     assert decoded.table["id"].to_pylist() == [3]
     assert [(r.index, r.kind, r.column) for r in decoded.rejects] == [
@@ -658,7 +662,7 @@ def test_unknown_fields_can_be_refused() -> None:
 def test_a_value_nested_without_end_ends_nothing(depth: int, opening: tuple[bytes, bytes], unknown: str) -> None:
     deep = b'{"id":1,"q":' + opening[0] * depth + b"1" + opening[1] * depth + b"}"
 
-    decoded = JsonDecoder(SCHEMA, unknown_fields=unknown).decode([b'{"id":0}', deep, b'{"id":2}'])
+    decoded = JsonDecoder(SCHEMA, FormatOptions(unknown_fields=unknown)).decode([b'{"id":0}', deep, b'{"id":2}'])
 
     taken = unknown == "ignore" and depth == 100
     assert decoded.table["id"].to_pylist() == ([0, 1, 2] if taken else [0, 2])
@@ -685,7 +689,7 @@ def test_bad_records_are_isolated_in_a_large_block_and_the_order_is_kept() -> No
     decoded = JsonDecoder(SCHEMA).decode(values)
 
     good = [i for i in range(5000) if i not in bad]
-    assert decoded.accepted == good
+    assert decoded.records == good
     assert decoded.table["id"].to_pylist() == good
     assert [r.index for r in decoded.rejects] == bad
     assert {r.column for r in decoded.rejects} == {"id"}
@@ -715,7 +719,7 @@ def test_a_decimal_is_the_number_that_was_written_or_is_refused(precision: int, 
     for quote in ("", '"'):
         decoded = decoder.decode([f'{{"c":{quote}{t}{quote}}}'.encode() for t in texts])
 
-        for place, found in zip(decoded.accepted or [], decoded.table["c"].to_pylist(), strict=True):
+        for place, found in zip(decoded.records or [], decoded.table["c"].to_pylist(), strict=True):
             assert found == Decimal(texts[place]), texts[place]
         assert {r.column for r in decoded.rejects} == {"c"}
         assert decoded.table.num_rows > 0
@@ -737,7 +741,7 @@ def test_a_decimal_that_is_too_fine_is_found_at_every_level_and_elsewhere_it_may
 
     decoded = JsonDecoder(schema).decode(values)
 
-    assert decoded.accepted == [0, 4]
+    assert decoded.records == [0, 4]
     assert [r.column for r in decoded.rejects] == ["in.c", "list.element", "map.value", None]
     digits = b'{"list":[0],"ratio":1e-61,"x":%s}' % (b"1" * 200)
     assert JsonDecoder(schema).decode([digits, digits]).ignored == {"x": 2}
@@ -759,7 +763,7 @@ def test_a_column_of_any_name_is_named_by_its_reject(name: str, text: str) -> No
 def test_a_name_that_is_half_a_surrogate_pair_is_told_in_text_that_can_be_written() -> None:
     values = [b'{"id":1,"x":1,"\\ud800":2}', b'{"id":1,"place":{"city":"a","x":1},"\\udfff":{}}']
 
-    decoded = JsonDecoder(SCHEMA, unknown_fields="dead_letter").decode(values)
+    decoded = JsonDecoder(SCHEMA, FormatOptions(unknown_fields="dead_letter")).decode(values)
 
     assert [r.kind for r in decoded.rejects] == ["unknown_field", "unknown_field"]
     assert [r.reason.encode()[-6:] for r in decoded.rejects] == [b"\\ud800", b"\\udfff"]

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_lakecommit.formats import guards
-from airflow_provider_lakecommit.formats.columns import Refusal
+from airflow_provider_lakecommit.formats.decoder import Refusal
 from airflow_provider_lakecommit.formats.guards import block_text
 
 SMUGGLED = b'{}}null{"r":{}'

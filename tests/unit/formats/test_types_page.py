@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_lakecommit.core.formats import FormatOptions
 from airflow_provider_lakecommit.formats.decode_json import JsonDecoder
 from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec
 from airflow_provider_lakecommit.landing_checks import ENCODINGS
@@ -27,7 +28,9 @@ def test_each_row_is_true(row: dict[str, str]) -> None:
     rules = {"c": rule} if rule else {}
     encodings, timestamps = (rules, {}) if rule in ENCODINGS else ({}, rules)
 
-    decoded = JsonDecoder(schema, timestamps, encodings=encodings).decode([f'{{"c":{row["JSON"]}}}'.encode()])
+    decoded = JsonDecoder(schema, FormatOptions(timestamps=timestamps, encodings=encodings)).decode(
+        [f'{{"c":{row["JSON"]}}}'.encode()]
+    )
 
     if row["Becomes"].startswith("refused: "):
         (reject,) = decoded.rejects

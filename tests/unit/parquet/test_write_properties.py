@@ -25,7 +25,8 @@ from pyiceberg.types import BooleanType, DecimalType, ListType, LongType, Nested
 
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.parquet.arrow_types import arrow_schema
-from airflow_provider_lakecommit.parquet.write import FanoutWriter, check_target
+from airflow_provider_lakecommit.parquet.layout import check_target
+from airflow_provider_lakecommit.parquet.write import FanoutWriter
 from tests.support.targets import target_of
 
 SCHEMA = Schema(

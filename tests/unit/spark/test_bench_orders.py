@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from airflow_provider_lakecommit.core.formats import FormatOptions
 from airflow_provider_lakecommit.formats.decode_json import JsonDecoder
 from bench.orders import BLOCK, SCHEMA, expected, values
 
@@ -15,7 +16,7 @@ from bench.orders import BLOCK, SCHEMA, expected, values
 def test_the_json_decodes_to_the_expected_rows(iso: bool) -> None:
     first, last, records = BLOCK - 1500, BLOCK + 1500, 200_000
 
-    decoded = JsonDecoder(SCHEMA, {} if iso else {"ts": "epoch_millis"}).decode(
+    decoded = JsonDecoder(SCHEMA, FormatOptions(timestamps={} if iso else {"ts": "epoch_millis"})).decode(
         list(values(first, last, records, iso=iso))
     )
 

@@ -9,7 +9,8 @@ import pytest
 
 from airflow_provider_lakecommit.iceberg.storage import TableStorage
 from airflow_provider_lakecommit.spark import slices
-from airflow_provider_lakecommit.spark.job import AGAIN, Secrets, run_task
+from airflow_provider_lakecommit.spark.job import Secrets, SliceStatus
+from airflow_provider_lakecommit.spark.task import run_task
 from tests.unit.hooks.test_spark import job
 
 CANARY = "canary-77aa01"
@@ -51,7 +52,7 @@ def test_every_secret_is_struck_out_of_a_text() -> None:
 
 def test_a_slice_whose_keys_have_expired_is_not_begun_and_says_what_helps(capfd: pytest.CaptureFixture[str]) -> None:
     result = run_task(job(), SECRETS, 0)
-    assert result.status == AGAIN
+    assert result.status is SliceStatus.AGAIN
     assert (
         "shop.orders expired at 2023-11-14 22:13:20 UTC, before this slice was begun: the next attempt" in result.detail
     )

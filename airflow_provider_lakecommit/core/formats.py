@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Formats of records by name, and what a landing says of how their values become rows.
+
+Contract: pure and light, so that a landing can be checked where no decoder can be loaded. A format is one entry of
+:data:`FORMATS`; processes that read records load its factory from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+__all__ = ["DEFAULTS", "FORMATS", "ONE_ROW_EACH", "FormatOptions"]
+
+FORMATS = {"json": "airflow_provider_lakecommit.formats.decode_json:JsonDecoder"}
+"""Where the factory of a format's decoders is, ``module:name``; it is called as in
+:func:`airflow_provider_lakecommit.formats.decoder.decoder_for`.
+"""
+ONE_ROW_EACH = {"json"}
+"""Formats of which each record that is not rejected is exactly one row."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormatOptions:
+    """The fields of a :class:`~airflow_provider_lakecommit.landing.Landing` that are its format's."""
+
+    format: str = "json"
+    timestamps: Mapping[str, str] = field(default_factory=dict)
+    encodings: Mapping[str, str] = field(default_factory=dict)
+    unknown_fields: str = "ignore"
+
+
+DEFAULTS = FormatOptions()

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every format of records does: a block of values becomes rows and rejects, whatever the values are.
+
+Contract: :func:`decoder_for` gives the :class:`Decoder` of a format for one table. Of each value, exactly one is true:
+it gave at least one row, it is a reject, or it is named as filtered. A format may read blocks as a whole and only say
+that a block is refused (:class:`Refusal`): :func:`halved` then cuts it until the refused values stand alone. So a clean
+block costs one pass, and each bad value a logarithm.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence, Set
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Protocol, cast
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
+
+from airflow_provider_lakecommit.core.formats import FORMATS, FormatOptions
+
+__all__ = ["Decoded", "Decoder", "Refusal", "Reject", "decoder_for", "halved"]
+
+ONE_BY_ONE = 16
+"""Values of a refused block from which on each is tried alone."""
+REASON_LENGTH = 300
+
+
+class Refusal(Exception):
+    """A block holds a value that cannot be read; the caller isolates the record."""
+
+    def __init__(self, kind: str, column: str | None, reason: str) -> None:
+        super().__init__(reason)
+        self.kind = kind
+        self.column = column
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reject:
+    """A value that gave no row. ``index`` is its place among the values; no ``column``: the whole value is to blame."""
+
+    index: int
+    kind: str
+    column: str | None
+    reason: str
+
+    @classmethod
+    def of(cls, index: int, refusal: Refusal) -> Reject:
+        column = None if refusal.column is None else _printable(refusal.column)
+        return cls(index=index, kind=refusal.kind, column=column, reason=_printable(refusal.reason))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decoded:
+    """Rows in the order of their values. ``records``: the place of each row's value, ``None`` for one row of each.
+
+    ``filtered`` are the places of values that gave no row and are no rejects; ``ignored`` counts fields by their path
+    that the table lacks.
+    """
+
+    table: pa.Table
+    records: Sequence[int] | None = None
+    rejects: tuple[Reject, ...] = ()
+    filtered: Sequence[int] = ()
+    ignored: Counter[str] = field(default_factory=Counter)
+
+
+class Decoder(Protocol):
+    """Decodes blocks of values for one table. Keeps no rows."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Schema of the decoded tables."""
+
+    def decode(self, values: Sequence[bytes]) -> Decoded:
+        """Rows and rejects of these values, none of which is a tombstone."""
+
+    def close(self) -> None:
+        """Give back what it holds."""
+
+
+def decoder_for(schema: Schema, options: FormatOptions, skip: Set[str] = frozenset()) -> Decoder:
+    """The decoder of a format, by its entry in :data:`~airflow_provider_lakecommit.core.formats.FORMATS`.
+
+    :param skip: columns that are not read from the values
+    :raises TableError: the table has a column that cannot be read from this format, or an option does not fit it
+    """
+    module, _, name = FORMATS[options.format].partition(":")
+    factory = getattr(import_module(module), name)
+    return cast(Decoder, factory(schema, options, skip))
+
+
+def halved(
+    values: Sequence[bytes],
+    decode: Callable[[Sequence[bytes]], Decoded],
+    explained: Callable[[bytes, Refusal], Refusal] = lambda _value, refusal: refusal,
+) -> Decoded:
+    """All values decoded, those that are refused isolated as rejects.
+
+    :param decode: of a block, which may be empty; raises :class:`Refusal` if it cannot be read as a whole
+    :param explained: what is said of a value that is refused alone
+    """
+    try:
+        return decode(values)
+    except Refusal as refusal:
+        pieces = list(_pieces(values, 0, refusal, decode, explained))
+    parts = [(first, piece) for first, piece in pieces if isinstance(piece, Decoded)]
+    ignored: Counter[str] = Counter()
+    for _, part in parts:
+        ignored.update(part.ignored)
+    return Decoded(
+        table=pa.concat_tables([part.table for _, part in parts]) if parts else decode([]).table,
+        records=[
+            first + i
+            for first, part in parts
+            for i in (range(part.table.num_rows) if part.records is None else part.records)
+        ],
+        rejects=tuple(piece for _, piece in pieces if isinstance(piece, Reject)),
+        filtered=[first + i for first, part in parts for i in part.filtered],
+        ignored=ignored,
+    )
+
+
+def _pieces(
+    values: Sequence[bytes],
+    first: int,
+    refusal: Refusal,
+    decode: Callable[[Sequence[bytes]], Decoded],
+    explained: Callable[[bytes, Refusal], Refusal],
+) -> Iterator[tuple[int, Decoded | Reject]]:
+    """Cut a refused block until only refused values are left alone; each piece with the place of its first value."""
+    if len(values) == 1:
+        yield first, Reject.of(first, explained(values[0], refusal))
+        return
+    step = 1 if len(values) <= ONE_BY_ONE else (len(values) + 1) // 2
+    for at in range(0, len(values), step):
+        piece = values[at : at + step]
+        try:
+            decoded = decode(piece)
+        except Refusal as smaller:
+            yield from _pieces(piece, first + at, smaller, decode, explained)
+        else:
+            yield first + at, decoded
+
+
+def _printable(text: str) -> str:
+    """Text that a log can bear and that UTF-8 can hold: a name in a record may be half of a surrogate pair."""
+    return text[:REASON_LENGTH].encode(errors="backslashreplace").decode()

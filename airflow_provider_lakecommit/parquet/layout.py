@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a plan's target says about the data files of its table: partitions, order, format, statistics, locations.
+
+Contract: a :class:`Layout` is complete once it is made, without a catalog. A target that wants what cannot be done is a
+:class:`~airflow_provider_lakecommit.exceptions.TableError` then, before a record is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema, sanitize_column_names
+from pyiceberg.table import TableProperties
+from pyiceberg.table.locations import LocationProvider, load_location_provider
+from pyiceberg.table.sorting import SortOrder
+
+from airflow_provider_lakecommit.core.model import TableTarget
+from airflow_provider_lakecommit.exceptions import TableError
+from airflow_provider_lakecommit.parquet.arrow_types import arrow_schema
+from airflow_provider_lakecommit.parquet.parquet import FileFormat
+from airflow_provider_lakecommit.parquet.partitions import Partitioning
+from airflow_provider_lakecommit.parquet.sorting import Sorting
+from airflow_provider_lakecommit.parquet.statistics import Metrics
+
+__all__ = ["Layout", "check_target", "file_io"]
+
+STREAM_BUFFER, STREAM_BYTES = "buffer-size", "65536"
+
+
+class Layout:
+    """All that a target says about its files.
+
+    :raises TableError: it wants what cannot be done
+    """
+
+    def __init__(self, target: TableTarget) -> None:
+        self.table = target.table
+        self.schema = Schema.model_validate_json(target.schema)
+        self.spec = PartitionSpec.model_validate_json(target.spec)
+        order = SortOrder.model_validate_json(target.sort_order) if target.sort_order else None
+        file_schema = _file_schema(target.table, self.schema)
+        self.arrow = arrow_schema(file_schema)
+        self.partitions = Partitioning(self.spec, self.schema)
+        self.sorting = Sorting(order, self.schema)
+        self.format = FileFormat(target.table, target.properties, self.schema, file_schema)
+        self.metrics = Metrics(self.schema, target.properties, self.sorting.columns)
+        self.locations = _locations(target)
+
+
+def file_io(target: TableTarget, properties: Mapping[str, str]) -> FileIO:
+    """The storage of a table for a writer: with small buffers, because many files are open."""
+    return load_file_io({STREAM_BUFFER: STREAM_BYTES, **properties}, target.location)
+
+
+def check_target(target: TableTarget) -> None:
+    """Whether files can be written for this table as it wants them.
+
+    :raises TableError: naming the property, the partition field or the column that stands against it
+    """
+    Layout(target)
+
+
+def _file_schema(table: str, schema: Schema) -> Schema:
+    """Columns under the names that they have in a file."""
+    try:
+        return sanitize_column_names(schema)
+    except ValueError as e:
+        raise TableError(f"{table} has a column whose name no file can hold ({e}); rename it") from e
+
+
+def _locations(target: TableTarget) -> LocationProvider:
+    path = target.properties.get(TableProperties.WRITE_DATA_PATH, "")
+    if path and not path.startswith("/") and not urlsplit(path).scheme:
+        raise TableError(
+            f"{target.table}: table property {TableProperties.WRITE_DATA_PATH}={path!r} is relative to the folder of "
+            "each process; correct it"
+        )
+    try:
+        return load_location_provider(target.location, dict(target.properties))
+    except (ValueError, AttributeError, TypeError) as e:
+        raise TableError(f"{target.table}: where its files go is not known: {e}") from e

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How far each span of a slice has been read, and which of the polled records are of it.
+
+Contract: a position only moves on, and never beyond the end of its span. Records of one partition come in order of
+offsets, so that those of a span are found by bisection and cost nothing each.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from confluent_kafka import Message
+
+from airflow_provider_lakecommit.core.model import Span
+from airflow_provider_lakecommit.spark.chunks import Run
+
+__all__ = ["Partition", "Reading", "offset_of", "partition_of", "rounds", "stretches"]
+
+Partition = tuple[str, int]
+
+
+@dataclass(slots=True, kw_only=True)
+class Reading:
+    """How far a span is."""
+
+    index: int
+    span: Span
+    position: int
+
+    @property
+    def done(self) -> bool:
+        return self.position >= self.span.range.end
+
+    def take(self, messages: Sequence[Message], start: int, end: int) -> Run | None:
+        """The records among ``messages[start:end]``, all of this partition, that are of this span; moves the position
+        behind all of them.
+        """
+        due, limit = self.position, self.span.range.end
+        if offset_of(messages[start]) < due:
+            start = bisect_left(messages, due, start, end, key=offset_of)
+        if start == end:
+            return None
+        self.position = min(offset_of(messages[end - 1]) + 1, limit)
+        if offset_of(messages[end - 1]) >= limit:
+            end = bisect_left(messages, limit, start, end, key=offset_of)
+        return Run(self.index, start, end) if start < end else None
+
+
+def rounds(spans: Sequence[Span]) -> Iterator[list[Reading]]:
+    """Spans that can be read at the same time: the n-th of each partition."""
+    waiting: dict[Partition, list[Reading]] = {}
+    for i, span in enumerate(spans):
+        if span.range:
+            reading = Reading(index=i, span=span, position=span.range.start)
+            waiting.setdefault((span.partition.topic, span.partition.partition), []).append(reading)
+    while waiting:
+        yield [readings.pop(0) for readings in waiting.values()]
+        waiting = {p: readings for p, readings in waiting.items() if readings}
+
+
+def stretches(messages: Sequence[Message], *, one_topic: bool) -> Iterator[tuple[Partition, int, int]]:
+    """Where the records of one partition follow each other."""
+    if not messages:
+        return
+    keys: Sequence[Any] = [m.partition() if one_topic else partition_of(m) for m in messages]
+    starts = [0, *(i for i, (a, b) in enumerate(pairwise(keys), 1) if a != b), len(messages)]
+    for start, end in pairwise(starts):
+        yield partition_of(messages[start]), start, end
+
+
+def partition_of(message: Message) -> Partition:
+    return str(message.topic()), int(message.partition() or 0)
+
+
+def offset_of(message: Message) -> int:
+    return int(message.offset() or 0)

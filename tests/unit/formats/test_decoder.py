@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all formats share: their registry, and how bad values are isolated by halving."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
+
+from airflow_provider_lakecommit.core.formats import DEFAULTS, FORMATS, ONE_ROW_EACH, FormatOptions
+from airflow_provider_lakecommit.exceptions import SpecError, TableError
+from airflow_provider_lakecommit.formats.decode_json import JsonDecoder
+from airflow_provider_lakecommit.formats.decoder import REASON_LENGTH, Refusal, Reject, decoder_for
+from airflow_provider_lakecommit.landing import Landing
+from tests.support.lines import LINES, SCHEMA, LineDecoder
+
+METADATA = frozenset({"kafka_partition", "kafka_offset"})
+BAD = b"\xff"
+
+
+def lines() -> LineDecoder:
+    return LineDecoder(SCHEMA, DEFAULTS, METADATA)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_can_be_loaded(name: str) -> None:
+    decoder = decoder_for(Schema(NestedField(1, "id", LongType())), FormatOptions(format=name))
+    assert decoder.schema.names == ["id"]
+    decoder.close()
+
+
+def test_json_is_the_default_and_gives_one_row_of_each_record() -> None:
+    assert isinstance(decoder_for(Schema(NestedField(1, "id", LongType())), DEFAULTS), JsonDecoder)
+    assert set(FORMATS) >= ONE_ROW_EACH
+
+
+def test_a_format_that_is_registered_can_be_declared_and_gets_the_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SpecError, match="format: 'lines' is not one of json"):
+        Landing(name="a", topics="a", table="a.b", format="lines")
+    monkeypatch.setitem(FORMATS, "lines", LINES)
+
+    landing = Landing(name="a", topics="a", table="a.b", format="lines", encodings={"line": "utf8"})
+    decoder = decoder_for(SCHEMA, landing.format_options, METADATA)
+
+    assert isinstance(decoder, LineDecoder)
+    assert decoder.options == FormatOptions(format="lines", encodings={"line": "utf8"})
+    with pytest.raises(TableError, match="not for"):
+        decoder_for(SCHEMA, landing.format_options)
+
+
+def test_a_clean_block_costs_one_pass() -> None:
+    decoder = lines()
+    decoded = decoder.decode([b"x"] * 10_000)
+    assert (decoder.blocks, decoded.table.num_rows, decoded.rejects) == ([10_000], 10_000, ())
+
+
+def test_a_bad_value_costs_a_logarithm() -> None:
+    decoder = lines()
+    decoded = decoder.decode([b"x"] * 7000 + [BAD] + [b"x"] * 9000)
+    assert [r.index for r in decoded.rejects] == [7000]
+    assert len(decoder.blocks) <= 2 * math.log2(16_001) + 16
+    assert sum(decoder.blocks) <= 3 * 16_001
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_every_value_is_in_its_place_however_many_are_bad(seed: int) -> None:
+    draw = random.Random(seed)
+    share = draw.choice([0.01, 0.2, 0.9, 1.0])
+    values = [
+        BAD if draw.random() < share else b"\n".join([b"%d" % i] * draw.choice([0, 1, 1, 3]))
+        for i in range(draw.choice([1, 2, 17, 300]))
+    ]
+
+    decoded = lines().decode(values)
+
+    assert decoded.records is not None
+    assert decoded.table["line"].to_pylist() == [str(i) for i in decoded.records]
+    assert list(decoded.records) == [i for i, v in enumerate(values) if v != BAD for _ in v.splitlines()]
+    assert list(decoded.filtered) == [i for i, v in enumerate(values) if v == b""]
+    assert [r.index for r in decoded.rejects] == [i for i, v in enumerate(values) if v == BAD]
+    assert decoded.table.schema == lines().schema
+
+
+def test_a_reason_is_cut_and_printable() -> None:
+    reject = Reject.of(3, Refusal("wrong_value", "a\ud800", "x" * 1000))
+    assert (reject.index, reject.column, len(reject.reason)) == (3, "a\\ud800", REASON_LENGTH)

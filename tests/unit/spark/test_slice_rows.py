@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Accounting where rows are fewer or more than records: what is landed, filtered and rejected is counted in records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Any
+from urllib.parse import urlparse
+from uuid import uuid4
+
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.manifest import DataFile
+
+from airflow_provider_lakecommit.core.formats import FORMATS
+from airflow_provider_lakecommit.core.model import Counts, Slice, Span
+from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
+from airflow_provider_lakecommit.exceptions import AccountingError
+from airflow_provider_lakecommit.formats.decoder import Decoded, Refusal, Reject
+from airflow_provider_lakecommit.iceberg.schemas import DEAD_LETTER_SCHEMA
+from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.spark import slices
+from airflow_provider_lakecommit.spark.chunks import Run, chunk_of
+from airflow_provider_lakecommit.spark.slices import SliceOutcome, SliceWork, run_slice
+from tests.support.lines import LINES, SCHEMA, LineDecoder
+from tests.support.targets import target_of
+
+TABLE, DEAD = "shop.lines", "shop.lines_dead"
+BAD = b"\xff"
+
+
+@dataclass(frozen=True)
+class Record:
+    """A consumed message."""
+
+    place: tuple[int, int]
+    content: bytes | None
+
+    def topic(self) -> str:
+        return "lines"
+
+    def partition(self) -> int:
+        return self.place[0]
+
+    def offset(self) -> int:
+        return self.place[1]
+
+    def key(self) -> None:
+        return None
+
+    def value(self) -> bytes | None:
+        return self.content
+
+    def headers(self) -> None:
+        return None
+
+    def timestamp(self) -> tuple[int, int]:
+        return 0, 0
+
+
+class Reader:
+    """Gives chunks that are there already, in place of those of a broker."""
+
+    stopped = False
+    chunks: Sequence[Any] = ()
+
+    def __init__(self, *_: object, **__: object) -> None: ...
+
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, at: TracebackType | None) -> None: ...
+
+    def read(self) -> Iterator[Any]:
+        return iter(self.chunks)
+
+
+#: Offsets and values of two spans that share a chunk: [10, 18) with a gap at 13, and [0, 4).
+FIRST = {10: b"a\nb\nc", 11: b"", 12: None, 14: BAD, 15: b"d", 16: b"", 17: b"e\nf"}
+SECOND = {0: BAD, 1: b"g\nh", 2: None, 3: b"\n\n"}
+SPANS = (
+    Span(SourcePartition("lines", 0), OffsetRange(10, 18)),
+    Span(SourcePartition("lines", 1), OffsetRange(0, 4)),
+)
+
+
+@pytest.fixture
+def work(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> SliceWork:
+    monkeypatch.setitem(FORMATS, "lines", LINES)
+    messages: list[Any] = [Record((p, o), v) for p, some in enumerate((FIRST, SECOND)) for o, v in some.items()]
+    runs = [Run(0, 0, len(FIRST)), Run(1, len(FIRST), len(messages))]
+    monkeypatch.setattr(Reader, "chunks", [chunk_of(messages, runs)])
+    monkeypatch.setattr(slices, "SliceReader", Reader)
+    landing = Landing(
+        name="lines",
+        topics="lines",
+        table=TABLE,
+        format="lines",
+        dead_letter_table=DEAD,
+        dead_letter_max_ratio=1,
+        metadata_columns=True,
+    )
+    targets = (
+        target_of(catalog.create_table(TABLE, SCHEMA), TABLE),
+        target_of(catalog.create_table(DEAD, DEAD_LETTER_SCHEMA), DEAD),
+    )
+    slice_ = Slice(slice_id=uuid4(), group=0, spans=SPANS, tables=landing.tables)
+    return SliceWork(landing=landing, slice=slice_, targets=targets, attempt=uuid4())
+
+
+def land(work: SliceWork) -> SliceOutcome:
+    return run_slice(work, {}, lambda _: {})
+
+
+def rows(files: Sequence[DataFile], *columns: str) -> list[tuple[Any, ...]]:
+    found = [pq.read_table(urlparse(f.file_path).path, partitioning=None).to_pylist() for f in files]
+    return sorted(tuple(row[c] for c in columns) for some in found for row in some)
+
+
+def test_records_are_accounted_for_by_what_became_of_them_and_rows_are_a_sum_of_their_own(work: SliceWork) -> None:
+    closed = LineDecoder.closed
+
+    outcome = land(work)
+
+    assert [s.counts for s in outcome.spans] == [
+        Counts(landed=3, rejected=1, filtered=3, gaps=1),
+        Counts(landed=2, rejected=1, filtered=1),
+    ]
+    assert outcome.rows == {TABLE: 10, DEAD: 2}
+    assert outcome.blocked is None
+    assert LineDecoder.closed == closed + 1
+
+
+def test_every_row_and_every_dead_letter_has_the_offset_of_its_record(work: SliceWork) -> None:
+    outcome = land(work)
+
+    assert rows(outcome.files[TABLE], "kafka_partition", "kafka_offset", "line") == [
+        *((0, 10, line) for line in "abc"),
+        (0, 15, "d"),
+        *((0, 17, line) for line in "ef"),
+        *((1, 1, line) for line in "gh"),
+        *((1, 3, "") for _ in range(2)),
+    ]
+    assert rows(outcome.files[DEAD], "partition", "offset", "value") == [(0, 14, BAD), (1, 0, BAD)]
+    assert list(outcome.rejected) == [
+        "lines[0]@14: the value is not UTF-8",
+        "lines[1]@0: the value is not UTF-8",
+    ]
+
+
+def test_a_slice_of_which_no_record_gives_a_row_is_all_filtered(
+    work: SliceWork, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    messages: list[Any] = [Record((0, o), b"") for o in range(10, 18)]
+    monkeypatch.setattr(Reader, "chunks", [chunk_of(messages, [Run(0, 0, 8)])])
+
+    outcome = land(replace(work, slice=replace(work.slice, spans=SPANS[:1])))
+
+    assert [s.counts for s in outcome.spans] == [Counts(filtered=8)]
+    assert (outcome.rows, outcome.files) == ({TABLE: 0, DEAD: 0}, {TABLE: [], DEAD: []})
+
+
+WRONG = {
+    "a record is lost": lambda d: replace(d, filtered=d.filtered[1:]),
+    "a record is landed and filtered": lambda d: replace(d, filtered=[0, *d.filtered]),
+    "a record is landed and rejected": lambda d: replace(
+        d, rejects=(Reject.of(0, Refusal("wrong_value", None, "no")), *d.rejects)
+    ),
+    "a row is of no record": lambda d: replace(d, records=d.records[1:]),
+    "rows are fewer than records and none is named": lambda d: replace(d, records=None, rejects=(), filtered=()),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_what_does_not_add_up_is_never_published(wrong: str, work: SliceWork, monkeypatch: pytest.MonkeyPatch) -> None:
+    decode = LineDecoder.decode
+
+    def other(self: LineDecoder, values: Sequence[bytes]) -> Decoded:
+        decoded: Decoded = WRONG[wrong](decode(self, values))
+        return decoded
+
+    monkeypatch.setattr(LineDecoder, "decode", other)
+    with pytest.raises(AccountingError, match="nothing of it is published"):
+        land(work)
