@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Landings side by side: how each ended is known by its name, and none is held up by another."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import NoReturn
+
+import pytest
+
+from airflow_provider_lakecommit.cycle.concurrent import ConcurrentLandings
+from airflow_provider_lakecommit.exceptions import CatalogError, ClosedError
+from airflow_provider_lakecommit.iceberg.catalog import Tables
+
+DEADLINE = 60
+
+
+@pytest.fixture
+def gate() -> Iterator[threading.Event]:
+    """Opened at the end, so that nothing hangs for ever."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def wait(event: threading.Event) -> None:
+    assert event.wait(DEADLINE)
+
+
+def raising(error: BaseException) -> Callable[[], NoReturn]:
+    def work() -> NoReturn:
+        raise error
+
+    return work
+
+
+def test_each_ends_under_its_name_with_its_result_or_with_what_it_raised() -> None:
+    away, exit_code, stop, defect = CatalogError("away"), SystemExit(3), StopIteration(), ValueError("a defect")
+    with ConcurrentLandings() as concurrent:
+        ended = concurrent.run(
+            {
+                "good": lambda: 1,
+                "away": raising(away),
+                "exit": raising(exit_code),
+                "stop": raising(stop),
+                "defect": raising(defect),
+                "last": lambda: 2,
+            }
+        )
+    assert ended == {"good": 1, "away": away, "exit": exit_code, "stop": stop, "defect": defect, "last": 2}
+    assert list(ended) == ["good", "away", "exit", "stop", "defect", "last"]
+
+
+def test_no_landings_are_no_work() -> None:
+    with ConcurrentLandings() as concurrent:
+        assert concurrent.run({}) == {}
+
+
+def test_so_many_work_at_a_time_and_no_more() -> None:
+    both, threads = threading.Barrier(2, timeout=DEADLINE), set[int]()
+
+    async def nothing(_: object) -> None: ...
+
+    def work() -> None:
+        # The loop comes to this when it has begun all that it begins at once.
+        concurrent.executor.run(nothing)
+        both.wait()
+        threads.add(sum(t.name.startswith("lakecommit-catalog-") for t in threading.enumerate()))
+        both.wait()
+
+    with ConcurrentLandings(threads=2, slow_after=DEADLINE) as concurrent:
+        assert set(concurrent.run({str(n): work for n in range(6)}).values()) == {None}
+    assert threads == {2}
+
+
+def test_the_place_of_one_that_takes_long_is_given_to_the_next(gate: threading.Event) -> None:
+    with ConcurrentLandings(threads=1, slow_after=0.01) as concurrent:
+        ended = concurrent.run({"slow": lambda: wait(gate), "next": gate.set})
+    assert ended == {"slow": None, "next": None}
+
+
+def test_the_most_holds_also_for_those_that_have_just_begun() -> None:
+    with ConcurrentLandings(threads=3, most=2) as concurrent, pytest.raises(ValueError, match="threads=3, most=2"):
+        concurrent.run({"never": lambda: None})
+
+
+def test_who_shares_a_catalog_shares_its_clients_and_they_are_closed_at_the_end() -> None:
+    made: list[Tables] = []
+
+    def make() -> Tables:
+        made.append(Tables({"type": "sql", "uri": "sqlite://"}))
+        return made[-1]
+
+    with ConcurrentLandings() as concurrent:
+        one, again, other = (concurrent.tables(key, make) for key in ("lake", "lake", "other"))
+        assert one is again is not other
+        assert len(made) == 2
+    for each in made:
+        with pytest.raises(ClosedError):
+            each.load("shop.orders")
+    with pytest.raises(ClosedError, match="this call is over: the next attempt goes on"):
+        concurrent.tables("lake", make)
+    assert len(made) == 2
