@@ -12,6 +12,7 @@ import pytest
 from airflow_provider_lakecommit.cycle.concurrent import ConcurrentLandings
 from airflow_provider_lakecommit.exceptions import CatalogError, ClosedError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
+from tests.fakes.session import FakeLanding
 
 DEADLINE = 60
 
@@ -58,20 +59,15 @@ def test_no_landings_are_no_work() -> None:
 
 
 def test_so_many_work_at_a_time_and_no_more() -> None:
-    both, threads = threading.Barrier(2, timeout=DEADLINE), set[int]()
-
-    async def nothing(_: object) -> None: ...
+    both, threads = threading.Barrier(2, timeout=DEADLINE), set[threading.Thread]()
 
     def work() -> None:
-        # The loop comes to this when it has begun all that it begins at once.
-        concurrent.executor.run(nothing)
-        both.wait()
-        threads.add(sum(t.name.startswith("lakecommit-catalog-") for t in threading.enumerate()))
+        threads.add(threading.current_thread())
         both.wait()
 
     with ConcurrentLandings(threads=2, slow_after=DEADLINE) as concurrent:
         assert set(concurrent.run({str(n): work for n in range(6)}).values()) == {None}
-    assert threads == {2}
+    assert len(threads) == 2
 
 
 def test_the_place_of_one_that_takes_long_is_given_to_the_next(gate: threading.Event) -> None:
@@ -83,6 +79,45 @@ def test_the_place_of_one_that_takes_long_is_given_to_the_next(gate: threading.E
 def test_the_most_holds_also_for_those_that_have_just_begun() -> None:
     with ConcurrentLandings(threads=3, most=2) as concurrent, pytest.raises(ValueError, match="threads=3, most=2"):
         concurrent.run({"never": lambda: None})
+
+
+def test_a_session_is_closed_at_the_end_of_its_block(landing: FakeLanding) -> None:
+    with ConcurrentLandings() as concurrent:
+        with concurrent.session(lambda: landing.session) as session:
+            assert session is landing.session
+            assert not landing.control.closed
+        assert landing.control.closed
+
+
+def test_who_hangs_when_the_call_ends_is_let_go_of_and_can_say_nothing_more(
+    landing: FakeLanding, gate: threading.Event
+) -> None:
+    hangs, refused = threading.Event(), list[str]()
+
+    def work() -> None:
+        with concurrent.session(lambda: landing.session) as session:
+            hangs.set()
+            wait(gate)
+            with pytest.raises(ClosedError) as caught:
+                session.send("commit", 0, 0, [])
+            refused.append(str(caught.value))
+
+    thread = threading.Thread(target=work)
+    with ConcurrentLandings() as concurrent:
+        thread.start()
+        wait(hangs)
+    assert landing.control.closed
+    gate.set()
+    thread.join(DEADLINE)
+    assert refused == ["landing rows was let go of: the next attempt says what is to say"]
+
+
+def test_who_comes_when_the_call_is_over_gets_no_session(landing: FakeLanding) -> None:
+    with ConcurrentLandings() as concurrent:
+        pass
+    with pytest.raises(ClosedError, match="this call is over"), concurrent.session(lambda: landing.session):
+        pytest.fail("begun")
+    assert landing.control.closed
 
 
 def test_who_shares_a_catalog_shares_its_clients_and_they_are_closed_at_the_end() -> None:
