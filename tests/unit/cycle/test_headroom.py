@@ -174,7 +174,8 @@ def test_when_the_time_is_over_nothing_more_is_asked(asking: FakeLanding) -> Non
     assert asking.source.asked == []
 
 
-def test_who_never_answers_is_asked_a_bounded_number_of_times(asking: FakeLanding) -> None:
-    asking.source.first_since = lambda _p, t: (0, t - DAY)
-    sharpened(asking.session, [unsure()], seconds=60)
-    assert len(asking.source.asked) <= ROUNDS
+def test_answers_that_say_nothing_new_end_after_a_bounded_number_of_questions(asking: FakeLanding) -> None:
+    asking.source.first_since = lambda _p, _t: (0, NOON - 6 * DAY)
+    unread = Headroom(partition=P0, offset=5, at=NOON, retention=WEEK, low=NOON - 6 * DAY)
+    assert sharpened(asking.session, [unread], seconds=60) == (unread,)
+    assert len(asking.source.asked) == ROUNDS

@@ -40,7 +40,8 @@ def landed(lake: Lake, start: int, end: int) -> StagedSlice:
 
 
 def history(lake: Lake, files: bool | None = False, lines: list[str] | None = None) -> TableHistory:
-    return read_history(lake.tables, NAME, "main", files=files, progress=[].append if lines is None else lines.append)
+    said = [] if lines is None else lines
+    return read_history(lake.tables, NAME, "main", files=files, progress=said.append)
 
 
 def texts(found: TableHistory, level: Severity = Severity.WRONG) -> list[str]:
@@ -48,11 +49,8 @@ def texts(found: TableHistory, level: Severity = Severity.WRONG) -> list[str]:
 
 
 def tag(lake: Lake, snapshot_id: int, max_ref_age_ms: int | None) -> None:
-    table = lake.load()
-    update = SetSnapshotRefUpdate(
-        ref_name=tag_name("main"), type="tag", snapshot_id=snapshot_id, max_ref_age_ms=max_ref_age_ms
-    )
-    lake.catalog.commit_table(table, (), (update,))
+    values = {"ref-name": tag_name("main"), "type": "tag", "snapshot-id": snapshot_id, "max-ref-age-ms": max_ref_age_ms}
+    lake.catalog.commit_table(lake.load(), (), (SetSnapshotRefUpdate.model_validate(values),))
 
 
 def head(lake: Lake) -> int:

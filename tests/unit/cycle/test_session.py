@@ -185,8 +185,8 @@ def test_a_retry_has_the_cycle_of_its_run(landing: FakeLanding) -> None:
 
 
 def test_every_other_run_landing_and_lane_has_a_cycle_of_its_own(landing: FakeLanding) -> None:
-    runs = [replace(RUN, **{name: "other"}) for name in ("deployment", "dag_id", "run_id")]
-    ids: set[UUID] = {cycle_id_of(landing.session, run) for run in (RUN, replace(RUN, number=2), *runs)}
+    others = [replace(RUN, deployment="x"), replace(RUN, dag_id="x"), replace(RUN, run_id="x"), replace(RUN, number=2)]
+    ids: set[UUID] = {cycle_id_of(landing.session, run) for run in (RUN, *others)}
     ids.add(cycle_id_of(landing.connect(name="others"), RUN))
     backfill = landing.connect()
     backfill.lane = "backfill"

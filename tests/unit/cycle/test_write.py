@@ -5,11 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from uuid import uuid4
 
 import pytest
 
-from airflow_provider_lakecommit.core.model import Slice
+from airflow_provider_lakecommit.core.log import Directives
+from airflow_provider_lakecommit.core.model import Cycle, Slice, Span
+from airflow_provider_lakecommit.core.offsets import OffsetRange
 from airflow_provider_lakecommit.cycle.results import GroupTicket, Opened
 from airflow_provider_lakecommit.cycle.write import group_job, group_result, read_decided, run_group
 from airflow_provider_lakecommit.engines.base import EarlierWorkError
@@ -18,7 +20,7 @@ from airflow_provider_lakecommit.kafka.control_log import ControlLog
 from airflow_provider_lakecommit.spark.job import SliceResult, WindowJob
 from airflow_provider_lakecommit.wire.records import Outgoing
 from tests.fakes.kafka import FakeControl
-from tests.fakes.session import FakeLanding
+from tests.fakes.session import P0, FakeLanding
 from tests.unit.hooks.test_spark import job as some_job
 
 DONE = (SliceResult(slice="orders[0][0, 5)", status="done", detail=""),)
@@ -87,16 +89,19 @@ def test_a_slice_that_failed_is_part_of_the_next_job(landing: FakeLanding) -> No
     assert job.plan.slices == opened.slices
 
 
-def test_what_another_cycle_claimed_first_is_part_of_no_job(landing: FakeLanding) -> None:
-    opened, later = landing.open("a"), landing.open("b")
-    assert later.groups == []
-    borrowed = replace(ticket_of(opened), cycle=later.ticket)
-    assert job_of(landing, borrowed) is None
-    landing.clock.passes(timedelta(hours=2))
-    after = landing.open("c")
-    assert after.slices == tuple(
-        replace(s, slice_id=a.slice_id) for s, a in zip(opened.slices, after.slices, strict=True)
-    )
+def test_of_two_plans_that_raced_the_later_one_does_what_the_earlier_did_not_claim(landing: FakeLanding) -> None:
+    opened = landing.open()
+    window, commit_id = opened.plan, uuid4()
+    whole = replace(window.slices[0], spans=(Span(P0, OffsetRange(15, 25)),))
+    later = replace(opened.ticket, commit_id=commit_id, slot=1)
+    cycle = Cycle(commit_id=commit_id, dag="dag", run="b", number=0, slot=1)
+    sender = landing.session.sender("plan", commit_id)
+    plan = replace(window, slices=(*window.slices, whole))
+    landing.send(later.partition, [sender.opened(uuid4(), landing.clock(), cycle, plan, Directives())])
+    job = job_of(landing, replace(ticket_of(opened), cycle=later))
+    assert job is not None
+    assert [str(s) for s in job.plan.slices] == ["orders[0][20, 25)"]
+    assert job.plan.slices[0].slice_id != whole.slice_id
 
 
 def test_a_plan_that_is_not_in_the_log_any_more_is_an_error_that_says_why_and_what_to_do(landing: FakeLanding) -> None:
