@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from uuid import UUID, uuid4
 
@@ -204,3 +205,11 @@ def test_a_sender_speaks_for_its_landing_lane_and_cycle(landing: FakeLanding) ->
         commit_id,
         "1.10",
     )
+
+
+def test_another_landing_on_the_same_partition_is_not_seen(make_landing: Callable[..., FakeLanding]) -> None:
+    landing = make_landing()
+    landing.open()
+    other = landing.connect(name="others")
+    found = [e for _, entries in other.all_entries() for e in entries]
+    assert found == []

@@ -56,15 +56,12 @@ def test_a_catalog_that_is_away_is_an_error(landing: FakeLanding) -> None:
 def test_a_cycle_that_is_open_is_shown_with_what_it_holds(landing: FakeLanding) -> None:
     opened = landing.open()
     landing.report(opened, lambda s: s.spans[0].partition == P1)
-    (shown,) = status(landing).cycles
-    assert shown.live
-    assert shown.cycle.cycle.commit_id == opened.ticket.commit_id
+    (shown,) = to_dict(status(landing))["cycles"]
+    assert shown["commit_id"] == str(opened.ticket.commit_id)
+    assert (shown["run"], shown["live"], shown["unfinished"]) == ("a", True, 2)
     landing.clock.passes(timedelta(hours=2))
-    found = status(landing)
-    (shown,) = found.cycles
-    assert not shown.live
-    told = to_dict(found)["cycles"][0]
-    assert (told["run"], told["live"], told["unfinished"]) == ("a", False, 2)
+    (shown,) = to_dict(status(landing))["cycles"]
+    assert not shown["live"]
 
 
 def test_what_is_reported_waits_in_its_table_and_says_behind_what(landing: FakeLanding) -> None:
@@ -173,3 +170,52 @@ def test_all_of_it_is_json_and_an_unknown_headroom_says_that_it_is(landing: Fake
     first, second = told["partitions"]
     assert (first["headroom"]["known"], first["headroom"]["expires_at"]) == (False, None)
     assert second["headroom"] is None
+
+
+def test_what_waits_what_is_open_and_how_far_all_is(landing: FakeLanding) -> None:
+    closed = landing.cycle("a")
+    landing.source.ends = {P0: 40, P1: 10}
+    landing.report(landing.open("b"), lambda s: s.spans[0].range.start == 30)
+    before = landing.kinds()
+    status = read_status(landing.session)
+    assert status.valid_through == closed.valid_through
+    assert (status.tables[0].pending_slices, status.tables[0].pending_bytes, len(status.tables[0].waiting)) == (
+        1,
+        100,
+        1,
+    )
+    assert [(p.landed, p.lag, p.kept) for p in status.partitions] == [(20, 20, 20), (10, 0, 10)]
+    (cycle,) = to_dict(status)["cycles"]
+    assert (cycle["run"], cycle["live"], cycle["unfinished"]) == ("b", True, 1)
+    assert landing.kinds() == before
+
+
+def test_unread_offsets_that_may_expire_are_warned_of(landing: FakeLanding) -> None:
+    landing.open()
+    landing.source.kept = {"orders": Retention(time=timedelta(minutes=30), bytes=None)}
+    # All records are older than any time that is asked for.
+    status = read_status(landing.session)
+    assert len(status.warnings) == 2
+    assert "land more often, or raise retention.ms of orders" in status.warnings[0]
+
+
+def test_the_table_that_is_furthest_behind_tells_what_has_landed(landing: FakeLanding) -> None:
+    landing.cycle("a")
+    with_dead, data_only = landing.connect(dead_letter_table=DEAD), landing.session
+    landing.source.ends = {P0: 25, P1: 10}
+    landing.session = with_dead
+    landing.open("b")
+    landing.session = data_only
+    landing.clock.passes(timedelta(hours=2))
+    landing.cycle("c")
+    assert status(landing).lag == 0
+    landing.session = with_dead
+    found = status(landing)
+    assert [t.ends[P0] for t in found.tables] == [25, 20]
+    assert [(p.landed, p.lag) for p in found.partitions] == [(20, 5), (10, 0)]
+
+
+def test_a_topic_that_is_missing_is_named_and_is_no_error(landing: FakeLanding) -> None:
+    landing.source.ends, landing.source.missing = {}, ("orders",)
+    found = status(landing)
+    assert (found.missing_topics, found.partitions, found.lag) == (("orders",), (), 0)

@@ -81,6 +81,12 @@ def test_a_cycle_that_is_over_has_no_job(landing: FakeLanding) -> None:
     assert job_of(landing, ticket_of(opened)) is None
 
 
+def test_a_cycle_that_was_given_up_has_no_job(landing: FakeLanding) -> None:
+    given_up = landing.open("b")
+    landing.open("c", release=lambda cycle: cycle.run == "b")
+    assert job_of(landing, ticket_of(given_up)) is None
+
+
 def test_a_slice_that_failed_is_part_of_the_next_job(landing: FakeLanding) -> None:
     opened = landing.open()
     landing.report(opened, first, failed="no memory")
