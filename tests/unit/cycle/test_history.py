@@ -98,10 +98,10 @@ def test_a_commit_of_somebody_else_is_a_note(lake: Lake) -> None:
 
 def test_files_that_others_removed_since_are_found_in_the_snapshot_s_own_manifests(lake: Lake) -> None:
     landed(lake, 0, 5)
+    landed(lake, 5, 9)
     lake.load().delete()
     found = history(lake)
-    assert [s.record.rows for s in found.snapshots] == [0, 5]
-    assert [sum(f.rows for f in s.files) for s in found.snapshots] == [0, 5]
+    assert [[f.rows for f in s.files] for s in found.snapshots] == [[], [5], [4]]
     assert found.head == ()
     assert texts(found, Severity.NOTE) == ["made by another writer (delete)"]
 
@@ -201,7 +201,9 @@ def test_a_ledger_that_cannot_be_read_is_a_finding_and_the_snapshots_before_it_a
             append.append_data_file(data_file("file:///x.parquet", 1))
     found = history(lake)
     assert [s.record.rows for s in found.snapshots] == [0, 5]
-    assert any(str(head(lake)) in text or "ledger" in text for text in texts(found))
+    assert texts(found)
+    # It is ours all the same.
+    assert texts(found, Severity.NOTE) == []
 
 
 def ledger_keys(table: Table) -> list[str]:
