@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from airflow_provider_lakecommit.core.headroom import Retention
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.core.planning import Watermark
-from airflow_provider_lakecommit.exceptions import ControlTopicError, FencedError
+from airflow_provider_lakecommit.exceptions import ControlTopicError, FencedError, SourceError
 from airflow_provider_lakecommit.kafka.control_log import ControlLog, ControlRecord, ControlTopicInfo
 from airflow_provider_lakecommit.kafka.control_topic import partition_of
 from airflow_provider_lakecommit.kafka.control_writer import Record
@@ -144,11 +144,12 @@ class FakeWriter:
 
 @dataclass
 class FakeSource:
-    """Source topics, by how far each partition reaches."""
+    """Source topics, by how far each partition reaches. ``missing`` are topics that do not exist."""
 
     ends: dict[SourcePartition, int]
     starts: Mapping[SourcePartition, int] = field(default_factory=dict)
     held_up: Mapping[SourcePartition, int] = field(default_factory=dict)
+    missing: tuple[str, ...] = ()
     cluster_id: str = "cluster"
     clock: Callable[[], datetime] = field(default_factory=Clock)
     kept: dict[str, Retention] = field(default_factory=dict)
@@ -156,11 +157,15 @@ class FakeSource:
     asked: list[tuple[SourcePartition, datetime]] = field(default_factory=list)
 
     def watermarks(self, *, missing_ok: bool = False) -> SourceState:
+        if self.missing and not missing_ok:
+            raise SourceError(f"topic {', '.join(self.missing)} does not exist")
         partitions = {
             p: Watermark(start=self.starts.get(p, 0), stable=end, high=end + self.held_up.get(p, 0))
             for p, end in self.ends.items()
         }
-        return SourceState(cluster_id=self.cluster_id, asked_at=self.clock(), partitions=partitions)
+        return SourceState(
+            cluster_id=self.cluster_id, asked_at=self.clock(), partitions=partitions, missing_topics=self.missing
+        )
 
     def ask_retention(self) -> None: ...
 

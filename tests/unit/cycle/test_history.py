@@ -1,47 +1,213 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A table's own story for `verify`: damaged places become findings and hide nothing else."""
+"""A table's own story: what its manifests say, with each damage a finding that hides no other."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
+from pyiceberg.table import Table
+from pyiceberg.table.update import SetSnapshotRefUpdate
 
-from airflow_provider_lakecommit.cycle.history import read_history
-from airflow_provider_lakecommit.cycle.verify import Severity, TableHistory
+from airflow_provider_lakecommit.committer.checks import StagedSlice
+from airflow_provider_lakecommit.committer.ledger import tag_name
+from airflow_provider_lakecommit.cycle.history import KEPT_FOR_EVER, read_history
+from airflow_provider_lakecommit.cycle.verify import Severity, TableHistory, check_table
 from airflow_provider_lakecommit.exceptions import CatalogError
-from tests.fakes.session import DATA, FakeLanding
+from tests.fakes.lake import NAME, Lake, data_file, staged
 
 
-def history(landing: FakeLanding, *, files: bool = False) -> TableHistory:
-    return read_history(landing.session.tables, DATA, "main", files=files, progress=lambda _: None)
+@pytest.fixture
+def lake(tmp_path: Path) -> Iterator[Lake]:
+    """A table with a ledger and nothing in it."""
+    made = Lake(tmp_path)
+    made.create()
+    made.join()
+    yield made
+    made.catalog.close()
 
 
-def wrong(found: TableHistory) -> list[str]:
-    return [f.text for f in found.problems if f.level is Severity.WRONG]
+def landed(lake: Lake, start: int, end: int) -> StagedSlice:
+    """One slice in one real file of as many bytes as it says."""
+    section = lake.state().sections[0]
+    path = lake.path / f"{start}.parquet"
+    file = data_file(f"file://{path}", end - start)
+    path.write_bytes(b"x" * file.file_size_in_bytes)
+    one = staged((0, start, end), epoch=section.epoch, files=(file,))
+    lake.publish(lake.request(one))
+    return one
 
 
-def test_what_each_snapshot_added_is_read_from_its_manifests(landing: FakeLanding) -> None:
-    landing.cycle()
-    found = history(landing)
-    assert [sum(f.rows for f in s.files) for s in found.snapshots] == [0, 30]
-    assert (found.whole, len(found.head), wrong(found)) == (True, 3, [])
+def history(lake: Lake, files: bool | None = False, lines: list[str] | None = None) -> TableHistory:
+    said = [] if lines is None else lines
+    return read_history(lake.tables, NAME, "main", files=files, progress=said.append)
 
 
-def test_files_that_are_gone_are_named_only_where_storage_is_asked(landing: FakeLanding) -> None:
-    landing.cycle()
-    assert [text.endswith("of 10 rows is gone") for text in wrong(history(landing, files=True))] == [True] * 3
+def texts(found: TableHistory, level: Severity = Severity.WRONG) -> list[str]:
+    return [p.text for p in found.problems if p.level is level]
 
 
-def test_a_table_that_is_missing_is_a_finding_and_a_catalog_that_is_away_an_error(landing: FakeLanding) -> None:
-    assert wrong(history(landing)) == ["there is no such table"]
-    landing.catalog.away = True
+def tag(lake: Lake, snapshot_id: int, max_ref_age_ms: int | None) -> None:
+    values = {"ref-name": tag_name("main"), "type": "tag", "snapshot-id": snapshot_id, "max-ref-age-ms": max_ref_age_ms}
+    lake.catalog.commit_table(lake.load(), (), (SetSnapshotRefUpdate.model_validate(values),))
+
+
+def head(lake: Lake) -> int:
+    snapshot = lake.load().current_snapshot()
+    assert snapshot is not None
+    return snapshot.snapshot_id
+
+
+def test_a_sound_table_tells_each_snapshot_with_the_files_that_it_added(lake: Lake) -> None:
+    slices = [landed(lake, 0, 5), landed(lake, 5, 12)]
+    found = history(lake, files=True)
+    assert [s.record.rows for s in found.snapshots] == [0, 5, 7]
+    paths = [[f.path for f in s.files] for s in found.snapshots]
+    assert paths == [[], *([f.file_path for f in s.files] for s in slices)]
+    assert sorted(found.head) == sorted(p for some in paths for p in some)
+    assert (found.whole, found.problems) == (True, ())
+    assert list(check_table(found)) == []
+
+
+def test_a_table_that_is_missing_is_one_finding(lake: Lake) -> None:
+    found = read_history(lake.tables, "shop.none", "main", progress=print)
+    assert texts(found) == ["there is no such table"]
+    assert found.snapshots == ()
+
+
+def test_only_a_catalog_that_is_away_raises(lake: Lake) -> None:
+    lake.catalog.away = True
     with pytest.raises(CatalogError):
-        history(landing)
+        history(lake)
 
 
-def test_a_tag_that_expires_takes_the_ledger_with_it(landing: FakeLanding) -> None:
-    landing.cycle()
-    table = landing.session.tables.load(DATA)
-    (tag,) = (name for name in table.metadata.refs if name != "main")
-    head = table.metadata.refs[tag].snapshot_id
-    table.manage_snapshots().create_tag(head, tag, max_ref_age_ms=1000).commit()
-    assert wrong(history(landing)) == [f"tag {tag} expires after 1000 ms, and the ledger with it"]
+def test_a_table_in_which_nothing_was_landed_says_so(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    lake.create()
+    assert texts(history(lake), Severity.NOTE) == ["nothing was landed in this table yet"]
+    lake.catalog.close()
+
+
+def test_a_commit_of_somebody_else_is_a_note(lake: Lake) -> None:
+    landed(lake, 0, 5)
+    foreign = lake.append_foreign()
+    (note,) = history(lake).problems
+    assert (note.level, note.snapshot_id, note.text) == (Severity.NOTE, foreign, "made by another writer (append)")
+
+
+def test_files_that_others_removed_since_are_found_in_the_snapshot_s_own_manifests(lake: Lake) -> None:
+    landed(lake, 0, 5)
+    landed(lake, 5, 9)
+    lake.load().delete()
+    found = history(lake)
+    assert [[f.rows for f in s.files] for s in found.snapshots] == [[], [5], [4]]
+    assert found.head == ()
+    assert texts(found, Severity.NOTE) == ["made by another writer (delete)"]
+
+
+@pytest.mark.parametrize(
+    ("age", "text"),
+    [
+        (1000, "expires after 1000 ms, and the ledger with it"),
+        (None, "has no age of its own: it expires by the table's property"),
+        (KEPT_FOR_EVER, None),
+    ],
+)
+def test_a_tag_that_does_not_keep_the_ledger_for_ever_is_wrong(lake: Lake, age: int | None, text: str | None) -> None:
+    landed(lake, 0, 5)
+    tag(lake, head(lake), age)
+    assert texts(history(lake)) == ([] if text is None else [f"tag lakecommit-main {text}"])
+
+
+def test_a_tag_beside_the_ledger_is_wrong(lake: Lake) -> None:
+    landed(lake, 0, 5)
+    before, now = lake.load().metadata.snapshots[0].snapshot_id, head(lake)
+    tag(lake, before, KEPT_FOR_EVER)
+    (text,) = texts(history(lake))
+    assert text == f"tag lakecommit-main is on {before}, the ledger is on {now}"
+
+
+def test_a_rollback_is_a_note_and_what_was_rolled_back_is_no_part_of_the_story(lake: Lake) -> None:
+    landed(lake, 0, 5)
+    first = head(lake)
+    landed(lake, 5, 9)
+    lake.load().manage_snapshots().set_current_snapshot(first).commit()
+    found = history(lake)
+    assert [s.record.rows for s in found.snapshots] == [0, 5]
+    assert texts(found) == []
+    (note,) = texts(found, Severity.NOTE)
+    assert note.endswith("the next cycle starts a new epoch and reads the rest again")
+
+
+def test_a_history_whose_begin_was_expired_is_told_from_where_it_begins(lake: Lake) -> None:
+    landed(lake, 0, 5)
+    origin = lake.load().metadata.snapshots[0].snapshot_id
+    lake.load().maintenance.expire_snapshots().by_id(origin).commit()
+    found = history(lake)
+    assert not found.whole
+    (note,) = texts(found, Severity.NOTE)
+    assert note.startswith(f"the history begins at snapshot {head(lake)}: those before it were expired")
+    assert list(check_table(found)) == []
+
+
+def test_a_file_that_is_gone_and_one_of_another_size_are_both_named_if_the_storage_is_asked(lake: Lake) -> None:
+    slices = [landed(lake, 0, 5), landed(lake, 5, 9)]
+    gone, short = (s.files[0] for s in slices)
+    Path(gone.file_path.removeprefix("file://")).unlink()
+    Path(short.file_path.removeprefix("file://")).write_bytes(b"x")
+    lines: list[str] = []
+    # By default it is asked only where that costs nothing, as here.
+    wrong = texts(history(lake, None, lines))
+    assert sorted(wrong) == sorted(
+        [
+            f"file {gone.file_path} of 5 rows is gone",
+            f"file {short.file_path} has 1 bytes, {short.file_size_in_bytes} were announced",
+        ]
+    )
+    assert lines == [f"{NAME}: looking for 2 files"]
+    assert texts(history(lake, files=False, lines=lines)) == []
+    assert len(lines) == 1
+
+
+def test_a_storage_elsewhere_is_asked_only_on_request(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = landed(lake, 0, 5).files[0]
+    Path(gone.file_path.removeprefix("file://")).unlink()
+    monkeypatch.setattr(Table, "location", lambda _: "s3://lake/orders")
+    assert texts(history(lake, None)) == []
+    assert texts(history(lake, files=True)) == [f"file {gone.file_path} of 5 rows is gone"]
+
+
+def test_a_manifest_that_cannot_be_read_is_a_finding_and_the_ledger_is_told_all_the_same(lake: Lake) -> None:
+    landed(lake, 0, 5)
+    table = lake.load()
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    for manifest in snapshot.manifests(table.io):
+        Path(manifest.manifest_path.removeprefix("file://")).write_bytes(b"not avro")
+    found = history(lake)
+    assert [s.record.rows for s in found.snapshots] == [0, 5]
+    wrong = texts(found)
+    assert wrong
+    assert all(text.startswith("its manifests cannot be read: ") for text in wrong)
+
+
+def test_a_ledger_that_cannot_be_read_is_a_finding_and_the_snapshots_before_it_are_told(lake: Lake) -> None:
+    landed(lake, 0, 5)
+    table = lake.load()
+    with table.transaction() as transaction:
+        properties = dict.fromkeys(ledger_keys(table), "{")
+        with transaction.update_snapshot(snapshot_properties=properties).fast_append() as append:
+            append.append_data_file(data_file("file:///x.parquet", 1))
+    found = history(lake)
+    assert [s.record.rows for s in found.snapshots] == [0, 5]
+    assert texts(found)
+    # It is ours all the same.
+    assert texts(found, Severity.NOTE) == []
+
+
+def ledger_keys(table: Table) -> list[str]:
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    assert snapshot.summary is not None
+    return [k for k in snapshot.summary.additional_properties if k.startswith("lakecommit")]

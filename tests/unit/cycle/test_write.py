@@ -1,83 +1,232 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The write step: what of a group is still to be done, by the control log alone."""
+"""The write step: what of a group has still to be done, and what of it is safe. Tables are not asked."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from uuid import uuid4
+
 import pytest
 
-from airflow_provider_lakecommit.cycle.results import GroupTicket
-from airflow_provider_lakecommit.cycle.write import group_job, group_result, run_group
+from airflow_provider_lakecommit.core.log import Directives
+from airflow_provider_lakecommit.core.model import Cycle, Slice, Span
+from airflow_provider_lakecommit.core.offsets import OffsetRange
+from airflow_provider_lakecommit.cycle.results import GroupTicket, Opened
+from airflow_provider_lakecommit.cycle.write import group_job, group_result, read_decided, run_group
 from airflow_provider_lakecommit.engines.base import EarlierWorkError
-from airflow_provider_lakecommit.exceptions import CatalogError, ControlTopicError, SparkJobError
+from airflow_provider_lakecommit.exceptions import ControlTopicError, SparkJobError
+from airflow_provider_lakecommit.kafka.control_log import ControlLog
 from airflow_provider_lakecommit.spark.job import SliceResult, WindowJob
+from airflow_provider_lakecommit.wire.records import Outgoing
+from tests.fakes.kafka import FakeControl
 from tests.fakes.session import P0, FakeLanding
+from tests.unit.hooks.test_spark import job as some_job
+
+DONE = (SliceResult(slice="orders[0][0, 5)", status="done", detail=""),)
+
+
+def first(work: Slice) -> bool:
+    return str(work) == "orders[0][0, 10)"
+
+
+def ticket_of(opened: Opened) -> GroupTicket:
+    (ticket,) = opened.groups
+    return ticket
 
 
 def job_of(landing: FakeLanding, ticket: GroupTicket) -> WindowJob | None:
-    return group_job(landing.session.landing, landing.control, ticket, "fake")
+    return group_job(landing.session.landing, landing.control, ticket, "lake")
 
 
-def test_what_is_reported_is_never_part_of_a_job_again_though_the_catalog_is_away(landing: FakeLanding) -> None:
+def test_the_job_of_a_group_is_its_whole_share_at_first(landing: FakeLanding) -> None:
     opened = landing.open()
-    (ticket,) = opened.groups
     landing.catalog.away = True
-    landing.report(opened, lambda s: s.spans[0].partition == P0)
-    job = job_of(landing, ticket)
+    job = job_of(landing, ticket_of(opened))
     assert job is not None
-    assert (job.places, [str(s) for s in job.plan.slices]) == ((1,), ["orders[1][0, 10)"])
-    result = group_result(landing.session.landing, landing.control, ticket)
-    assert str(result) == (
-        "2 slices (20 records) are reported and will not be read again; 10 offsets will be: orders[1][0, 10)"
+    assert job.plan.slices == opened.slices
+    assert job.places == (0, 1, 2)
+    assert (job.commit_id, job.slot, job.control_partition) == (
+        opened.ticket.commit_id,
+        opened.ticket.slot,
+        opened.ticket.partition,
     )
+    assert (job.catalog, job.control_topic, job.group) == ("lake", "control", 0)
 
 
-def test_a_cycle_that_is_closed_or_given_up_has_no_job(landing: FakeLanding) -> None:
-    closed = landing.open("a")
-    landing.close("a", closed)
-    assert job_of(landing, closed.groups[0]) is None
+def test_a_retry_does_what_is_left_and_each_slice_keeps_its_place(landing: FakeLanding) -> None:
+    opened = landing.open()
+    landing.report(opened, first)
+    job = job_of(landing, ticket_of(opened))
+    assert job is not None
+    assert job.plan.slices == opened.slices[1:]
+    # Transactional ids hold the place: with another one, a zombie would not be shut out.
+    assert job.places == (1, 2)
+    landing.report(opened, lambda s: not first(s))
+    assert job_of(landing, ticket_of(opened)) is None
+
+
+def test_of_several_groups_each_has_its_own_slices(landing: FakeLanding) -> None:
+    session = landing.connect(groups=2)
+    landing.session = session
+    opened = landing.open()
+    jobs = [job_of(landing, ticket) for ticket in opened.groups]
+    shares = [{str(s) for s in job.plan.slices} for job in jobs if job is not None]
+    assert shares == [{"orders[0][0, 10)", "orders[0][10, 20)"}, {"orders[1][0, 10)"}]
+
+
+def test_a_cycle_that_is_over_has_no_job(landing: FakeLanding) -> None:
+    opened = landing.open()
+    landing.complete(opened)
+    assert job_of(landing, ticket_of(opened)) is None
+
+
+def test_a_cycle_that_was_given_up_has_no_job(landing: FakeLanding) -> None:
     given_up = landing.open("b")
     landing.open("c", release=lambda cycle: cycle.run == "b")
-    assert job_of(landing, given_up.groups[0]) is None
+    assert job_of(landing, ticket_of(given_up)) is None
 
 
-def test_a_blocked_slice_is_named_and_is_not_to_be_read_again(landing: FakeLanding) -> None:
+def test_a_slice_that_failed_is_part_of_the_next_job(landing: FakeLanding) -> None:
     opened = landing.open()
-    landing.report(opened, blocked="too many")
-    result = group_result(landing.session.landing, landing.control, opened.groups[0])
-    assert (result.done, result.left, len(result.blocked)) == (0, (), 3)
+    landing.report(opened, first, failed="no memory")
+    job = job_of(landing, ticket_of(opened))
+    assert job is not None
+    assert job.plan.slices == opened.slices
 
 
-def test_a_plan_that_the_log_has_forgotten_is_an_error_that_says_what_to_do(landing: FakeLanding) -> None:
+def test_of_two_plans_that_raced_the_later_one_does_what_the_earlier_did_not_claim(landing: FakeLanding) -> None:
     opened = landing.open()
-    landing.control.cut(opened.ticket.partition, 1)
-    with pytest.raises(ControlTopicError, match="its retention is too short or it was made anew; run the plan task"):
-        job_of(landing, opened.groups[0])
+    window, commit_id = opened.plan, uuid4()
+    whole = replace(window.slices[0], spans=(Span(P0, OffsetRange(15, 25)),))
+    later = replace(opened.ticket, commit_id=commit_id, slot=1)
+    cycle = Cycle(commit_id=commit_id, dag="dag", run="b", number=0, slot=1)
+    sender = landing.session.sender("plan", commit_id)
+    plan = replace(window, slices=(*window.slices, whole))
+    landing.send(later.partition, [sender.opened(uuid4(), landing.clock(), cycle, plan, Directives())])
+    job = job_of(landing, replace(ticket_of(opened), cycle=later))
+    assert job is not None
+    assert [str(s) for s in job.plan.slices] == ["orders[0][20, 25)"]
+    assert job.plan.slices[0].slice_id != whole.slice_id
 
 
-class TestRunGroup:
-    @pytest.fixture
-    def job(self, landing: FakeLanding) -> WindowJob:
-        job = job_of(landing, landing.open().groups[0])
-        assert job is not None
-        return job
+def test_a_plan_that_is_not_in_the_log_any_more_is_an_error_that_says_why_and_what_to_do(landing: FakeLanding) -> None:
+    ticket = ticket_of(landing.open())
+    partition = ticket.cycle.partition
+    landing.control.cut(partition, len(landing.control.logs[partition]))
+    for ask in (
+        lambda: job_of(landing, ticket),
+        lambda: group_result(landing.session.landing, landing.control, ticket),
+    ):
+        with pytest.raises(
+            ControlTopicError, match=r"the plan of cycle .* \(the log begins at 2\).*run the plan task again"
+        ):
+            ask()
 
-    def test_nothing_to_do_is_not_run(self) -> None:
-        assert run_group(None, lambda _: pytest.fail("run"), lambda: None, print) == (None, ())
 
-    def test_a_job_that_died_is_an_outcome_and_other_errors_are_not(self, job: WindowJob) -> None:
-        def fail_with(error: Exception) -> list[SliceResult]:
-            raise error
+def test_what_is_reported_is_safe_and_the_rest_will_be_read_again(landing: FakeLanding) -> None:
+    opened = landing.open()
+    landing.report(opened, first)
+    landing.catalog.away = True
+    result = group_result(landing.session.landing, landing.control, ticket_of(opened))
+    assert (result.done, result.saved_records) == (1, 10)
+    assert result.left == opened.slices[1:]
+    assert result.blocked == ()
 
-        died = SparkJobError("java is gone")
-        assert run_group(job, lambda _: fail_with(died), lambda: None, print) == (job, died)
-        with pytest.raises(CatalogError):
-            run_group(job, lambda _: fail_with(CatalogError("no keys")), lambda: None, print)
 
-    def test_earlier_work_that_left_nothing_needs_no_other_job(self, job: WindowJob) -> None:
-        said: list[str] = []
+def test_a_blocked_slice_is_named_and_is_not_read_again(landing: FakeLanding) -> None:
+    opened = landing.open()
+    landing.report(opened, first, blocked="5 rejected records, 0 allowed")
+    result = group_result(landing.session.landing, landing.control, ticket_of(opened))
+    assert result.left == opened.slices[1:]
+    assert result.blocked == ("orders[0] [0, 10): 5 rejected records, 0 allowed",)
+    assert (result.done, result.saved_records) == (0, 0)
 
-        def wait(_: WindowJob) -> list[SliceResult]:
-            raise EarlierWorkError("it has ended")
 
-        assert run_group(job, wait, lambda: None, said.append) == (None, ())
-        assert said == ["it has ended"]
+@dataclass
+class Engine:
+    """Ends its jobs one after the other as it is given."""
+
+    ends: list[Exception | Sequence[SliceResult]]
+    ran: list[WindowJob] = field(default_factory=list)
+
+    def run(self, job: WindowJob) -> Sequence[SliceResult]:
+        self.ran.append(job)
+        end = self.ends.pop(0)
+        if isinstance(end, Exception):
+            raise end
+        return end
+
+
+def none_left() -> WindowJob | None:
+    raise AssertionError("asked what is left")
+
+
+def test_a_group_without_a_job_runs_nothing() -> None:
+    engine = Engine([])
+    assert run_group(None, engine.run, none_left, print) == (None, ())
+    assert engine.ran == []
+
+
+def test_a_job_that_dies_is_no_error_and_is_not_run_again() -> None:
+    died, engine = SparkJobError("java is gone"), Engine([])
+    engine.ends = [died]
+    assert run_group(some_job(), engine.run, none_left, print) == (some_job(), died)
+    assert len(engine.ran) == 1
+
+
+def test_other_errors_of_an_engine_are_raised() -> None:
+    with pytest.raises(ValueError, match="a defect"):
+        run_group(some_job(), Engine([ValueError("a defect")]).run, none_left, print)
+
+
+def test_after_an_earlier_attempt_s_job_what_is_left_is_run_as_often_as_it_takes() -> None:
+    rest = [replace(some_job(), slot=n) for n in (1, 2)]
+    engine, said = Engine([EarlierWorkError("waited"), EarlierWorkError("waited again"), DONE]), list[str]()
+    left = iter(rest)
+    assert run_group(some_job(), engine.run, lambda: next(left), said.append) == (rest[1], DONE)
+    assert engine.ran == [some_job(), *rest]
+    assert said == ["waited", "waited again"]
+
+
+def test_an_earlier_attempt_may_have_left_nothing() -> None:
+    engine = Engine([EarlierWorkError("waited")])
+    assert run_group(some_job(), engine.run, lambda: None, print) == (None, ())
+
+
+@dataclass
+class HeldUp(FakeControl):
+    """A log in which transactions that were decided, or never are, hold up the readers at first."""
+
+    stable: int = 0
+    ever: bool = True
+    waited_for: list[int] = field(default_factory=list)
+
+    def read(self, partition: int, start: int | None = None, *, until: int | None = None) -> ControlLog:
+        if until is not None:
+            self.waited_for.append(until)
+            if not self.ever:
+                raise ControlTopicError("a transaction stays open")
+            return super().read(partition, start, until=until)
+        log = super().read(partition, start)
+        records = tuple(r for r in log.records if r.offset < self.stable)
+        return replace(log, records=records, end=self.stable)
+
+
+@pytest.mark.parametrize("ever", [True, False])
+def test_a_log_is_read_to_all_that_was_sent_before_or_as_far_as_it_can_be(ever: bool) -> None:
+    control = HeldUp(stable=2, ever=ever)
+    words = [Outgoing(key=b"k", value=bytes([n]), headers=[]) for n in range(3)]
+    for word in words:
+        with control.writer("t", 0) as writer:
+            writer.send([(word.key, word.value, word.headers)])
+    log = read_decided(control, 0, 0)
+    assert [r.offset for r in log.records] == ([0, 2, 4] if ever else [0])
+    assert log.end == (6 if ever else 2)
+    assert control.waited_for == [5]
+
+
+def test_a_log_that_nothing_holds_up_is_read_once() -> None:
+    control = HeldUp(stable=0)
+    assert read_decided(control, 0, 0).records == ()
+    assert control.waited_for == []

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the steps of a cycle hand on: as small as XCom wants it, and read back as it was."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from airflow_provider_lakecommit.core.model import Counts, Plan, Slice, Span, slice_id
+from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
+from airflow_provider_lakecommit.cycle.results import (
+    SHOWN,
+    Closed,
+    CycleTicket,
+    GroupResult,
+    GroupTicket,
+    Opened,
+    PublishedSnapshot,
+)
+
+P0, P1 = (SourcePartition("orders", n, "topic-id") for n in range(2))
+WINDOW, CYCLE = UUID(int=9), UUID(int=1)
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+TICKET = CycleTicket(landing="orders", lane="live", commit_id=CYCLE, slot=3, partition=2, read_from=17)
+
+
+def a_slice(start: int, end: int, group: int = 0, partition: SourcePartition = P0) -> Slice:
+    spans = (Span(partition, OffsetRange(start, end)),)
+    return Slice(slice_id=slice_id(WINDOW, spans, ["shop.orders"]), group=group, spans=spans, tables=("shop.orders",))
+
+
+def through_json(value: dict[str, Any]) -> Any:
+    return json.loads(json.dumps(value))
+
+
+def test_tickets_are_the_same_after_xcom() -> None:
+    assert CycleTicket.from_dict(through_json(TICKET.to_dict())) == TICKET
+    group = GroupTicket(cycle=TICKET, group=4, slices=2, records=30)
+    assert GroupTicket.from_dict(through_json(group.to_dict())) == group
+
+
+def test_a_ticket_has_the_keys_that_tasks_of_other_releases_read() -> None:
+    assert TICKET.to_dict() == {
+        "landing": "orders",
+        "lane": "live",
+        "commit_id": str(CYCLE),
+        "slot": 3,
+        "partition": 2,
+        "read_from": 17,
+    }
+    assert set(GroupTicket(cycle=TICKET, group=0, slices=1, records=1).to_dict()) == {
+        "cycle",
+        "group",
+        "slices",
+        "records",
+    }
+
+
+def test_groups_with_work_get_one_ticket_each_in_the_order_of_their_numbers() -> None:
+    slices = (a_slice(0, 5, group=4), a_slice(0, 3, group=1, partition=P1), a_slice(5, 7, group=4))
+    plan = Plan(
+        landing="orders",
+        lane="live",
+        spec_version="s",
+        window_id=WINDOW,
+        # A group of the plan that lost all of its ranges to another claim gets none.
+        slices=(*slices, a_slice(7, 9, group=2)),
+        targets=(),
+        ends={P0: 9},
+        asked_at=NOON,
+    )
+    opened = Opened(ticket=TICKET, plan=plan, slices=slices, explain=())
+    assert [(g.group, g.slices, g.records) for g in opened.groups] == [(1, 1, 3), (4, 2, 7)]
+    assert all(g.cycle == TICKET for g in opened.groups)
+
+
+def test_a_group_that_is_whole_says_only_what_is_safe() -> None:
+    assert str(GroupResult(done=2, saved_records=30)) == (
+        "2 slices (30 records) are reported and will not be read again"
+    )
+
+
+@pytest.mark.parametrize(
+    ("left", "more"), [(1, ""), (SHOWN, ""), (SHOWN + 1, " and 1 more slices"), (SHOWN + 9, " and 9 more slices")]
+)
+def test_a_line_counts_all_offsets_that_are_read_again_and_names_a_few_slices(left: int, more: str) -> None:
+    slices = tuple(a_slice(10 * n, 10 * n + 10) for n in range(left))
+    text = str(GroupResult(done=0, saved_records=0, left=slices, blocked=("budget",)))
+    shown = "; ".join(str(s) for s in slices[:SHOWN])
+    assert text.endswith(f"; {10 * left} offsets will be: {shown}{more}; blocked: budget")
+
+
+def test_what_is_left_of_a_group_goes_to_xcom_as_text_and_in_full() -> None:
+    result = GroupResult(done=1, saved_records=5, left=tuple(a_slice(n, n + 1) for n in range(SHOWN + 1)))
+    assert through_json(result.to_dict()) == {
+        "done": 1,
+        "saved_records": 5,
+        "left": [f"orders[0][{n}, {n + 1})" for n in range(SHOWN + 1)],
+        "blocked": [],
+    }
+
+
+def snapshot(table: str, rows: int) -> PublishedSnapshot:
+    return PublishedSnapshot(
+        table=table,
+        snapshot_id=2**62,
+        commit_id=CYCLE,
+        coverage=Coverage.of([(P1, OffsetRange(0, 2)), (P0, OffsetRange(0, 4)), (P0, OffsetRange(6, 9))]),
+        rows=rows,
+        files=1,
+        counts=Counts(landed=3, rejected=2, filtered=2, gaps=1, skipped=1),
+    )
+
+
+def test_a_snapshot_tells_the_next_dag_its_ranges_and_every_record_s_fate() -> None:
+    told = through_json(snapshot("shop.orders", 3).to_dict())
+    assert told["snapshot_id"] == 2**62
+    assert told["offsets"] == {"orders[0]": [[0, 4], [6, 9]], "orders[1]": [[0, 2]]}
+    assert told["counts"] == {"landed": 3, "rejected": 2, "filtered": 2, "gaps": 1, "skipped": 1}
+
+
+def test_rows_of_a_cycle_are_those_of_its_data_table() -> None:
+    published = (snapshot("shop.orders", 3), snapshot("shop.dead", 40), snapshot("shop.orders", 4))
+    closed = Closed(commit_id=CYCLE, table="shop.orders", published=published)
+    assert closed.rows == 7
+    assert through_json(closed.to_dict())["rows"] == 7
+    assert Closed(commit_id=CYCLE).rows == 0
+
+
+def test_a_cycle_that_ended_is_told_in_json_values() -> None:
+    closed = Closed(commit_id=CYCLE, left=2, valid_through=NOON, missing=("a",), ignored_fields={"x": 3})
+    assert through_json(closed.to_dict()) == {
+        "commit_id": str(CYCLE),
+        "published": [],
+        "rows": 0,
+        "waiting": [],
+        "missing": ["a"],
+        "blocked": [],
+        "voided": [],
+        "left": 2,
+        "valid_through": "2026-01-01T12:00:00.000000+00:00",
+        "reason": None,
+        "finished": False,
+        "note": "",
+        "ignored_fields": {"x": 3},
+    }
+    assert Closed(commit_id=CYCLE).to_dict()["valid_through"] is None
