@@ -12,13 +12,18 @@ from argparse import ArgumentParser, BooleanOptionalAction, Namespace
 from collections.abc import Mapping
 
 from airflow_provider_lakecommit.cli.arguments import Command, add_every, budget, load, positive, spec_files
-from airflow_provider_lakecommit.cli.kafka_commands import ControlLog, InferSchema, Rescue, Stall
+from airflow_provider_lakecommit.cli.kafka_commands import (
+    ControlLogCommand,
+    InferSchemaCommand,
+    RescueCommand,
+    StallCommand,
+)
 from airflow_provider_lakecommit.cli.output import Output, results_only
 
 __all__ = ["COMMANDS"]
 
 
-class Land(Command):
+class LandCommand(Command):
     says = "land what is new; one JSON line per cycle"
     spec = "many"
 
@@ -40,7 +45,7 @@ class Land(Command):
             return land(spec, output, cycles=options.cycles)
 
 
-class Plan(Command):
+class PlanCommand(Command):
     says = "what the next cycle would do; no table is written"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -53,7 +58,7 @@ class Plan(Command):
         return plan(spec, output, explain=options.explain)
 
 
-class Status(Command):
+class StatusCommand(Command):
     says = "how far the tables are, what waits, what is open or blocked"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -66,7 +71,7 @@ class Status(Command):
         return status(spec, output, every=options.every)
 
 
-class Doctor(Command):
+class DoctorCommand(Command):
     says = "check everything that a landing needs, all in one run"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -81,7 +86,7 @@ class Doctor(Command):
             return doctor(spec, output, every=options.every, spark=options.spark)
 
 
-class Verify(Command):
+class VerifyCommand(Command):
     says = "check ledger, accounting and files over the tables' history"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -98,7 +103,7 @@ class Verify(Command):
         return verify(spec, output, files=options.files)
 
 
-class LedgerShow(Command):
+class LedgerShowCommand(Command):
     says = "what is in the tables, as the tables say"
 
     def run(self, options: Namespace, output: Output) -> int:
@@ -108,7 +113,7 @@ class LedgerShow(Command):
         return ledger_show(spec, output)
 
 
-class LedgerInit(Command):
+class LedgerInitCommand(Command):
     says = "begin a ledger, or begin it anew, under a new epoch"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -127,7 +132,7 @@ class LedgerInit(Command):
         return ledger_init(spec, output, start=options.start)
 
 
-class LedgerAttest(Command):
+class LedgerAttestCommand(Command):
     says = "say what the tables hold, where their ledger cannot"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -154,7 +159,7 @@ class LedgerAttest(Command):
         )
 
 
-class Unblock(Command):
+class UnblockCommand(Command):
     says = "say how to go on with blocked ranges"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -179,15 +184,15 @@ class Unblock(Command):
 
 
 COMMANDS: Mapping[str, Command | Mapping[str, Command]] = {
-    "land": Land(),
-    "plan": Plan(),
-    "status": Status(),
-    "doctor": Doctor(),
-    "infer-schema": InferSchema(),
-    "verify": Verify(),
-    "control-log": ControlLog(),
-    "stall": Stall(),
-    "rescue": Rescue(),
-    "ledger": {"show": LedgerShow(), "init": LedgerInit(), "attest": LedgerAttest()},
-    "unblock": Unblock(),
+    "land": LandCommand(),
+    "plan": PlanCommand(),
+    "status": StatusCommand(),
+    "doctor": DoctorCommand(),
+    "infer-schema": InferSchemaCommand(),
+    "verify": VerifyCommand(),
+    "control-log": ControlLogCommand(),
+    "stall": StallCommand(),
+    "rescue": RescueCommand(),
+    "ledger": {"show": LedgerShowCommand(), "init": LedgerInitCommand(), "attest": LedgerAttestCommand()},
+    "unblock": UnblockCommand(),
 }

@@ -15,10 +15,10 @@ from airflow_provider_lakecommit.cli.output import Output
 from airflow_provider_lakecommit.connector.sink import CONTROL_TOPIC
 from airflow_provider_lakecommit.landing import load_spec
 
-__all__ = ["ControlLog", "InferSchema", "Rescue", "Stall"]
+__all__ = ["ControlLogCommand", "InferSchemaCommand", "RescueCommand", "StallCommand"]
 
 
-class InferSchema(Command):
+class InferSchemaCommand(Command):
     says = "sample a topic and print a landing with a `create` section"
     spec = "none"
 
@@ -44,7 +44,7 @@ class InferSchema(Command):
         return infer_schema(kafka, topics, landing, output, records=options.records, examples=options.examples)
 
 
-class ControlLog(Command):
+class ControlLogCommand(Command):
     says = "every record of a control topic, decoded"
     spec = "optional"
 
@@ -64,7 +64,7 @@ class ControlLog(Command):
         return control_log(kafka, topic, output, group=options.group)
 
 
-class Stall(Command):
+class StallCommand(Command):
     says = "how commits are doing, after every event of a control topic"
     spec = "none"
 
@@ -118,7 +118,7 @@ class Stall(Command):
         return stall(kafka, topic, output, request)
 
 
-class Rescue(Command):
+class RescueCommand(Command):
     says = "commit what a Kafka Connect sink announced and never committed"
     spec = "none"
 

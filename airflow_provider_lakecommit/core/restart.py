@@ -20,11 +20,11 @@ from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet, SourcePartition
 from airflow_provider_lakecommit.core.planning import Watermark
 
-__all__ = ["Restart", "Word", "restart"]
+__all__ = ["Restart", "StatedOffsets", "restart"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Word:
+class StatedOffsets:
     """What a person says: where each named partition goes on.
 
     :param back: may lead back where a log has become shorter than the ledger
@@ -52,7 +52,7 @@ Ranges = dict[SourcePartition, RangeSet]
 
 
 def restart(
-    word: Word,
+    word: StatedOffsets,
     marks: Mapping[SourcePartition, Watermark],
     section: LedgerSection | None,
     *,

@@ -33,7 +33,7 @@ from airflow_provider_lakecommit.core.model import (
 )
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
 from airflow_provider_lakecommit.core.planning import Watermark
-from airflow_provider_lakecommit.core.restart import Restart, Word, restart
+from airflow_provider_lakecommit.core.restart import Restart, StatedOffsets, restart
 from airflow_provider_lakecommit.core.settle import passed_by_all
 from airflow_provider_lakecommit.core.state import Blocked
 from airflow_provider_lakecommit.cycle.epochs import first_offsets, new_section, origin_position
@@ -95,7 +95,7 @@ class _Setting:
 
     name: str
     source: SourceState
-    word: Word
+    word: StatedOffsets
     old: LedgerSection | None
     passed: Coverage
     firsts: Mapping[SourcePartition, int]
@@ -134,10 +134,10 @@ def _set(session: LandingSession, setting: _Setting) -> dict[str, int]:
     return ends
 
 
-def _word(partitions: Mapping[SourcePartition, Watermark], start: Start) -> Word:
+def _word(partitions: Mapping[SourcePartition, Watermark], start: Start) -> StatedOffsets:
     if isinstance(start, str):
         # Back to the earliest offset of a log that lost its end would be over rows that the table has.
-        return Word(offsets=first_offsets(partitions, start), back=start != "earliest")
+        return StatedOffsets(offsets=first_offsets(partitions, start), back=start != "earliest")
     known = {(p.topic, p.partition): p for p in partitions}
     if unknown := [f"{t}[{n}]" for t, n in start if (t, n) not in known]:
         raise SourceError(f"{', '.join(unknown)}: the source has no such partition")
@@ -147,7 +147,7 @@ def _word(partitions: Mapping[SourcePartition, Watermark], start: Start) -> Word
         f"{p} ends at {high}, and not at {offset} or later" for p, (offset, high) in ends.items() if offset > high
     ]:
         raise SourceError(f"{'; '.join(beyond)}: nothing is changed; state offsets that the log has, or `latest`")
-    return Word(offsets={known[place]: offset for place, offset in start.items()})
+    return StatedOffsets(offsets={known[place]: offset for place, offset in start.items()})
 
 
 def _passed(session: LandingSession, states: Mapping[str, LedgerState | None]) -> dict[str, Coverage]:

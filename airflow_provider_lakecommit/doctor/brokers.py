@@ -21,7 +21,7 @@ from airflow_provider_lakecommit.core.headroom import Retention, duration_text
 from airflow_provider_lakecommit.doctor.finding import CheckResult, fail, ok, warn
 from airflow_provider_lakecommit.exceptions import ControlTopicError, LakecommitError
 from airflow_provider_lakecommit.kafka.admin import ClusterAdmin, TopicFacts
-from airflow_provider_lakecommit.kafka.config import Trouble, bootstrap_servers, made
+from airflow_provider_lakecommit.kafka.config import LastError, bootstrap_servers, made
 from airflow_provider_lakecommit.kafka.control_topic import PARTITIONS, TOPIC_SETTINGS
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.redaction import redacted
@@ -185,7 +185,7 @@ def _broker_settings(admin: ClusterAdmin) -> Iterable[CheckResult]:
 
 def _transaction(landing: Landing, kafka: Mapping[str, Any]) -> Iterable[CheckResult]:
     """Register the id, and commit a transaction without a record."""
-    check, name, trouble = "transactional id", f"lakecommit-{landing.name}-doctor", Trouble()
+    check, name, trouble = "transactional id", f"lakecommit-{landing.name}-doctor", LastError()
     ours = {"transactional.id": name, "transaction.timeout.ms": TRANSACTION_MS, "enable.idempotence": True}
     try:
         producer: Producer = made(Producer, kafka, trouble, **ours)

@@ -23,7 +23,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, and
     TopicDescription,
 )
 
-from airflow_provider_lakecommit.kafka.admin_requests import DENIED, AdminRequests, Asked, StaleTopicError
+from airflow_provider_lakecommit.kafka.admin_requests import DENIED, AdminRequests, PendingAnswers, StaleTopicError
 
 __all__ = ["ClusterAdmin", "Edge", "TopicFacts", "topic_id_text"]
 
@@ -95,21 +95,25 @@ class ClusterAdmin(AdminRequests):
         resource = ConfigResource(ResourceType.TOPIC, topic)
         return self._settings(f"reading the settings of topic {topic!r}", resource)
 
-    def ask_settings(self, topics: Iterable[str]) -> Asked[str, dict[str, str]]:
+    def ask_settings(self, topics: Iterable[str]) -> PendingAnswers[str, dict[str, str]]:
         """Ask for the settings of topics, in one go, without waiting."""
         asked = {ConfigResource(ResourceType.TOPIC, topic): topic for topic in topics}
         futures = self._client.describe_configs(list(asked), request_timeout=self._timeout)
-        return Asked({asked[r]: f for r, f in futures.items()}, lambda e: {k: str(v.value) for k, v in e.items()})
+        return PendingAnswers(
+            {asked[r]: f for r, f in futures.items()}, lambda e: {k: str(v.value) for k, v in e.items()}
+        )
 
-    def ask_first_since(self, times: Mapping[tuple[str, int], int]) -> Asked[tuple[str, int], tuple[int, int] | None]:
+    def ask_first_since(
+        self, times: Mapping[tuple[str, int], int]
+    ) -> PendingAnswers[tuple[str, int], tuple[int, int] | None]:
         """Ask, without waiting, for the first offset at or after a time of each partition (milliseconds), and its
         timestamp; ``None`` where there is none.
         """
         asked = {TopicPartition(*place): OffsetSpec.for_timestamp(ms) for place, ms in times.items()}
         if not asked:
-            return Asked({}, lambda _: None)
+            return PendingAnswers({}, lambda _: None)
         futures = self._client.list_offsets(asked, request_timeout=self._timeout)
-        return Asked(
+        return PendingAnswers(
             {(place.topic, place.partition): f for place, f in futures.items()},
             lambda found: None if found.offset < 0 else (int(found.offset), int(found.timestamp)),
         )

@@ -21,9 +21,9 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from airflow_provider_lakecommit.exceptions import LakecommitError
-from airflow_provider_lakecommit.kafka.config import Trouble, bootstrap_servers, made, unreachable
+from airflow_provider_lakecommit.kafka.config import LastError, bootstrap_servers, made, unreachable
 
-__all__ = ["DENIED", "AdminRequests", "Asked", "StaleTopicError"]
+__all__ = ["DENIED", "AdminRequests", "PendingAnswers", "StaleTopicError"]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -59,7 +59,7 @@ class StaleTopicError(Exception):
     """The topic is not what it was a moment ago: what was learned of it must be asked for again."""
 
 
-class Asked(Generic[K, V]):
+class PendingAnswers(Generic[K, V]):
     """Questions that are on their way while the caller does something else. Nothing is asked again: what has no answer
     by the time it is wanted, or a refusal, is simply not known.
     """
@@ -97,7 +97,7 @@ class AdminRequests:
         self._away = away
         self._refused = refused
         self._remedy = remedy
-        self._trouble = Trouble(config.get("error_cb"))
+        self._trouble = LastError(config.get("error_cb"))
         self._made: AdminClient | None = None
 
     @property

@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from airflow_provider_lakecommit.core.backlog import Backlog, planned_after, unplanned
 from airflow_provider_lakecommit.core.model import LIVE
 from airflow_provider_lakecommit.core.offsets import SourcePartition
-from airflow_provider_lakecommit.kafka.config import Trouble, made
+from airflow_provider_lakecommit.kafka.config import LastError, made
 from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
 from airflow_provider_lakecommit.kafka.control_watch import ControlWatch
 from airflow_provider_lakecommit.kafka.source_topic import SourceTopics
@@ -43,7 +43,7 @@ class BacklogWatch:
         self._log: ControlWatch | None = None
         # A consumer needs the name of a group; it never joins it.
         ours = {"group.id": "lakecommit-backlog", "enable.auto.commit": False, "enable.partition.eof": True}
-        self._reader: Consumer = made(Consumer, kafka, Trouble(), **ours, **{"isolation.level": "read_committed"})
+        self._reader: Consumer = made(Consumer, kafka, LastError(), **ours, **{"isolation.level": "read_committed"})
         self._planned: Mapping[SourcePartition, int] = {}
         self._oldest: dict[tuple[SourcePartition, int], float] = {}
         self._mean = 0.0

@@ -8,7 +8,7 @@ in the log when they differ. Error texts name `bootstrap.servers` and the last t
 the value of a secret.
 
 Failure story: librdkafka answers a request to dead brokers with "timed out"; why, it tells only its error callback.
-:class:`Trouble` listens there, so that a message can say "connection refused", "name not known" or "invalid
+:class:`LastError` listens there, so that a message can say "connection refused", "name not known" or "invalid
 password".
 """
 
@@ -24,7 +24,7 @@ from confluent_kafka import KafkaError, KafkaException
 from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError
 from airflow_provider_lakecommit.redaction import redacted
 
-__all__ = ["Trouble", "bootstrap_servers", "client_config", "made", "unreachable"]
+__all__ = ["LastError", "bootstrap_servers", "client_config", "made", "unreachable"]
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ _DEFAULTS: dict[str, Any] = {
 _NOISE = re.compile(r"\s*\(after \d+ms in state \w+(, \d+ identical error\(s\) suppressed)?\)")
 
 
-class Trouble:
+class LastError:
     """The last error a client reported by itself, for use as its error callback.
 
     :param also: the user's own callback, which hears everything too.
@@ -112,7 +112,7 @@ class _ToDebug:
         log.debug(message, *args)
 
 
-def client_config(config: Mapping[str, Any], trouble: Trouble, **ours: Any) -> dict[str, Any]:
+def client_config(config: Mapping[str, Any], trouble: LastError, **ours: Any) -> dict[str, Any]:
     """The configuration of one client.
 
     :param ours: what this client needs by its role, as ``**{"group.id": …}``; wins over everything.
@@ -126,7 +126,7 @@ def client_config(config: Mapping[str, Any], trouble: Trouble, **ours: Any) -> d
     return {**_DEFAULTS, "logger": _ToDebug(), **theirs, **ours, "error_cb": trouble}
 
 
-def made(client: Callable[[dict[str, Any]], C], config: Mapping[str, Any], trouble: Trouble, **ours: Any) -> C:
+def made(client: Callable[[dict[str, Any]], C], config: Mapping[str, Any], trouble: LastError, **ours: Any) -> C:
     """A client of that class.
 
     :raises SpecError: librdkafka does not know a key or refuses its value
@@ -157,7 +157,7 @@ def unreachable(
     kind: type[LakecommitError],
     doing: str,
     config: Mapping[str, Any],
-    trouble: Trouble,
+    trouble: LastError,
     seconds: float,
     detail: str = "",
 ) -> LakecommitError:

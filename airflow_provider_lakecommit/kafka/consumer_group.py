@@ -20,7 +20,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaExcep
 from confluent_kafka.admin import AdminClient
 
 from airflow_provider_lakecommit.exceptions import ControlTopicError
-from airflow_provider_lakecommit.kafka.config import Trouble, bootstrap_servers, made, unreachable
+from airflow_provider_lakecommit.kafka.config import LastError, bootstrap_servers, made, unreachable
 from airflow_provider_lakecommit.redaction import redacted
 
 __all__ = ["GroupFacts", "look_at_group"]
@@ -57,7 +57,7 @@ def look_at_group(config: Mapping[str, Any], group: str, timeout: float = 30.0) 
     :param timeout: seconds for the brokers to answer
     :raises ControlTopicError: they do not, or may not be asked
     """
-    trouble = Trouble(config.get("error_cb"))
+    trouble = LastError(config.get("error_cb"))
     client = made(AdminClient, config, trouble)
     asked = ConsumerGroupTopicPartitions(group)
     end = time.monotonic() + timeout
@@ -79,7 +79,7 @@ def _answer(
     request: Callable[[float], Mapping[str, Future[Any]]],
     group: str,
     config: Mapping[str, Any],
-    trouble: Trouble,
+    trouble: LastError,
     timeout: float,
     end: float,
 ) -> Any:

@@ -22,7 +22,7 @@ from typing import Any, Self
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from airflow_provider_lakecommit.exceptions import ControlTopicError, LakecommitError
-from airflow_provider_lakecommit.kafka.config import Trouble, made, unreachable
+from airflow_provider_lakecommit.kafka.config import LastError, made, unreachable
 from airflow_provider_lakecommit.kafka.control_log import ControlRecord, control_record
 from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
 from airflow_provider_lakecommit.redaction import redacted
@@ -84,7 +84,7 @@ class ControlWatch:
         self._config = config
         with ControlTopic(topic, config, timeout) as control:
             self._partitions = range(control.describe().partitions)
-        self._heard = Trouble(config.get("error_cb"))
+        self._heard = LastError(config.get("error_cb"))
         self._consumer = made(Consumer, config, self._heard, **_SETTINGS, **(_GATHER if gather else {}))
         try:
             self._consumer.assign(self._places(since, timeout))

@@ -23,7 +23,7 @@ from typing import Any, Self
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from airflow_provider_lakecommit.exceptions import ControlTopicError, FencedError, LakecommitError, WireError
-from airflow_provider_lakecommit.kafka.config import Trouble, bootstrap_servers, made, unreachable
+from airflow_provider_lakecommit.kafka.config import LastError, bootstrap_servers, made, unreachable
 
 __all__ = ["ControlWriter", "Record"]
 
@@ -105,7 +105,7 @@ class ControlWriter:
         self._partition = partition
         self._transaction_timeout = transaction_timeout
         self._timeout = timeout
-        self._trouble = Trouble(config.get("error_cb"))
+        self._trouble = LastError(config.get("error_cb"))
         self._producer: Producer | None = None
         self._began = False
 

@@ -21,7 +21,7 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from airflow_provider_lakecommit.exceptions import LakecommitError
 from airflow_provider_lakecommit.kafka.admin_requests import StaleTopicError
-from airflow_provider_lakecommit.kafka.config import Trouble, made, unreachable
+from airflow_provider_lakecommit.kafka.config import LastError, made, unreachable
 
 __all__ = ["PartitionTail"]
 
@@ -67,7 +67,7 @@ class PartitionTail:
         self._partition = partition
         self._timeout = timeout
         self._away = away
-        self._trouble = Trouble(config.get("error_cb"))
+        self._trouble = LastError(config.get("error_cb"))
         self._consumer = made(Consumer, config, self._trouble, **_SETTINGS)
         self._next = -1
         self._ahead: Message | None = None

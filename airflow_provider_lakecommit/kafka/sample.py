@@ -23,7 +23,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
 from airflow_provider_lakecommit.core.planning import Watermark
 from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailableError
-from airflow_provider_lakecommit.kafka.config import Trouble, bootstrap_servers, made, unreachable
+from airflow_provider_lakecommit.kafka.config import LastError, bootstrap_servers, made, unreachable
 from airflow_provider_lakecommit.kafka.source_topic import SourceTopics
 
 __all__ = ["sample", "sizes", "starts"]
@@ -76,7 +76,7 @@ def sample(
     with SourceTopics(kafka, tuple(topics)) as source:
         marks = {p: m for p, m in source.watermarks().partitions.items() if m.start < m.stable}
     each = max(1, -(-records // (3 * max(1, len(marks)))))
-    trouble, deadline = Trouble(), time.monotonic() + seconds
+    trouble, deadline = LastError(), time.monotonic() + seconds
     out = [
         (f"{message.topic()}[{message.partition()}]@{message.offset()}", message.value())
         for message in _drawn(kafka, trouble, marks, each, deadline, MAX_BYTES)
@@ -97,7 +97,7 @@ def sizes(kafka: Mapping[str, Any], ranges: Coverage) -> dict[SourcePartition, i
     deadline = time.monotonic() + SIZES_SECONDS
     # Whoever reads the records will meet what is wrong, and say so.
     with suppress(KafkaException, SourceError):
-        for message in _drawn(kafka, Trouble(), marks, SIZES_EACH, deadline, SIZES_BYTES, _FIRST_BATCH):
+        for message in _drawn(kafka, LastError(), marks, SIZES_EACH, deadline, SIZES_BYTES, _FIRST_BATCH):
             place = by_name[message.topic() or "", message.partition() or 0]
             seen.setdefault(place, []).append(len(message.value() or b""))
     return {p: max(1, sum(each) // len(each)) for p, each in seen.items()}
@@ -105,7 +105,7 @@ def sizes(kafka: Mapping[str, Any], ranges: Coverage) -> dict[SourcePartition, i
 
 def _drawn(
     kafka: Mapping[str, Any],
-    trouble: Trouble,
+    trouble: LastError,
     marks: Mapping[SourcePartition, Watermark],
     each: int,
     deadline: float,
@@ -129,7 +129,7 @@ def _drawn(
 def _read(
     consumer: Consumer,
     kafka: Mapping[str, Any],
-    trouble: Trouble,
+    trouble: LastError,
     begin: Mapping[SourcePartition, int],
     each: int,
     deadline: float,

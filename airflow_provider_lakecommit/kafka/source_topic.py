@@ -24,7 +24,7 @@ from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.core.planning import Watermark
 from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailableError
 from airflow_provider_lakecommit.kafka.admin import ClusterAdmin, Edge, TopicFacts
-from airflow_provider_lakecommit.kafka.admin_requests import Asked, StaleTopicError
+from airflow_provider_lakecommit.kafka.admin_requests import PendingAnswers, StaleTopicError
 from airflow_provider_lakecommit.kafka.config import bootstrap_servers
 
 __all__ = ["SourceState", "SourceTopics"]
@@ -56,7 +56,7 @@ class SourceTopics:
     def __init__(self, config: Mapping[str, Any], topics: tuple[str, ...], timeout: float = 15.0) -> None:
         self._config = config
         self._topics = topics
-        self._settings: Asked[str, dict[str, str]] | None = None
+        self._settings: PendingAnswers[str, dict[str, str]] | None = None
         self._asked_at = 0.0
         self._admin = ClusterAdmin(
             config,
@@ -100,7 +100,9 @@ class SourceTopics:
 
         The answer waits for at most the seconds it is given; what has no answer by then is left out.
         """
-        rounds: list[tuple[dict[SourcePartition, datetime], Asked[tuple[str, int], tuple[int, int] | None]]] = []
+        rounds: list[
+            tuple[dict[SourcePartition, datetime], PendingAnswers[tuple[str, int], tuple[int, int] | None]]
+        ] = []
         left = list(times)
         while left:
             now: dict[SourcePartition, datetime] = {}

@@ -34,7 +34,7 @@ from pyiceberg.types import IcebergType, TimestampNanoType, TimestamptzNanoType
 
 from airflow_provider_lakecommit.exceptions import TableError
 
-__all__ = ["Dealt", "Key", "Partitioning", "source_column", "transformed"]
+__all__ = ["Key", "PartitionedRows", "Partitioning", "source_column", "transformed"]
 
 Key = tuple[Any, ...]
 Numbers = np.ndarray[Any, Any]
@@ -48,7 +48,7 @@ _PART_BYTES, _DIGEST = 200, 16
 
 
 @dataclass(frozen=True, slots=True)
-class Dealt:
+class PartitionedRows:
     """The rows of a block by partition: those of ``keys[i]`` are ``order[starts[i]:starts[i + 1]]``."""
 
     keys: list[Key]
@@ -95,16 +95,18 @@ class Partitioning:
         values = [PartitionFieldValue(f, v) for f, v in zip(self._spec.fields, key, strict=True)]
         return _FieldPlace(values, self._spec, self._schema)
 
-    def deal(self, table: pa.Table) -> Dealt:
+    def deal(self, table: pa.Table) -> PartitionedRows:
         """The rows of *table* by partition; partitions come in no particular order."""
         values = [value(table) for value in self._fields]
         codes, kinds = _codes(values, table.num_rows)
         if kinds == 1:
-            return Dealt([_key(values, 0)] if table.num_rows else [], np.arange(table.num_rows), _ends(table.num_rows))
+            return PartitionedRows(
+                [_key(values, 0)] if table.num_rows else [], np.arange(table.num_rows), _ends(table.num_rows)
+            )
         order = np.argsort(codes.astype(np.uint16) if kinds <= 1 << 16 else codes, kind="stable")
         counts = np.bincount(codes, minlength=kinds)
         starts = np.concatenate(([0], np.cumsum(counts[counts > 0])))
-        return Dealt([_key(values, int(order[at])) for at in starts[:-1]], order, starts)
+        return PartitionedRows([_key(values, int(order[at])) for at in starts[:-1]], order, starts)
 
 
 def transformed(array: pa.Array, transform: Transform[Any, Any], kind: IcebergType) -> pa.Array:

@@ -38,7 +38,7 @@ from airflow_provider_lakecommit.core.model import TableTarget
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.parquet.layout import Layout
 from airflow_provider_lakecommit.parquet.parquet import OpenFile
-from airflow_provider_lakecommit.parquet.partitions import Dealt, Key, Numbers
+from airflow_provider_lakecommit.parquet.partitions import Key, Numbers, PartitionedRows
 from airflow_provider_lakecommit.parquet.relabel import relabelled
 
 __all__ = ["FanoutWriter"]
@@ -239,13 +239,13 @@ class FanoutWriter:
             self._done.append(opened.close(self._layout.spec.spec_id, self._layout.sorting.order_id))
 
 
-def _numbers_of(dealt: Dealt, chosen: Iterable[int]) -> Numbers:
+def _numbers_of(dealt: PartitionedRows, chosen: Iterable[int]) -> Numbers:
     """The rows of some partitions."""
     parts = [dealt.order[dealt.starts[i] : dealt.starts[i + 1]] for i in chosen]
     return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
 
-def _taken(table: pa.Table, dealt: Dealt, chosen: Iterable[int]) -> Iterator[pa.Table]:
+def _taken(table: pa.Table, dealt: PartitionedRows, chosen: Iterable[int]) -> Iterator[pa.Table]:
     """The rows of some partitions, one table each; copied together, and not at all if they are the whole table."""
     chosen = list(chosen)
     together = table if len(dealt.keys) == 1 else table.take(_numbers_of(dealt, chosen))

@@ -18,13 +18,13 @@ from confluent_kafka import Message
 from airflow_provider_lakecommit.core.model import Span
 from airflow_provider_lakecommit.spark.chunks import Run
 
-__all__ = ["Partition", "Reading", "offset_of", "partition_of", "rounds", "stretches"]
+__all__ = ["Partition", "PartitionReading", "offset_of", "partition_of", "rounds", "stretches"]
 
 Partition = tuple[str, int]
 
 
 @dataclass(slots=True, kw_only=True)
-class Reading:
+class PartitionReading:
     """How far a span is."""
 
     index: int
@@ -50,12 +50,12 @@ class Reading:
         return Run(self.index, start, end) if start < end else None
 
 
-def rounds(spans: Sequence[Span]) -> Iterator[list[Reading]]:
+def rounds(spans: Sequence[Span]) -> Iterator[list[PartitionReading]]:
     """Spans that can be read at the same time: the n-th of each partition."""
-    waiting: dict[Partition, list[Reading]] = {}
+    waiting: dict[Partition, list[PartitionReading]] = {}
     for i, span in enumerate(spans):
         if span.range:
-            reading = Reading(index=i, span=span, position=span.range.start)
+            reading = PartitionReading(index=i, span=span, position=span.range.start)
             waiting.setdefault((span.partition.topic, span.partition.partition), []).append(reading)
     while waiting:
         yield [readings.pop(0) for readings in waiting.values()]

@@ -31,7 +31,14 @@ from confluent_kafka.admin import AdminClient
 from airflow_provider_lakecommit.core.model import Span
 from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailableError
 from airflow_provider_lakecommit.spark.chunks import Chunk, bounded, chunk_of
-from airflow_provider_lakecommit.spark.positions import Partition, Reading, offset_of, partition_of, rounds, stretches
+from airflow_provider_lakecommit.spark.positions import (
+    Partition,
+    PartitionReading,
+    offset_of,
+    partition_of,
+    rounds,
+    stretches,
+)
 from airflow_provider_lakecommit.spark.topics import NOT_THERE, check_topics
 
 __all__ = ["SliceReader"]
@@ -131,8 +138,10 @@ class SliceReader:
 
     # -- one round: at most one span per partition --------------------------------------------------------------------
 
-    def _read_round(self, readings: Sequence[Reading]) -> Iterator[Chunk]:
-        open_: dict[Partition, Reading] = {(r.span.partition.topic, r.span.partition.partition): r for r in readings}
+    def _read_round(self, readings: Sequence[PartitionReading]) -> Iterator[Chunk]:
+        open_: dict[Partition, PartitionReading] = {
+            (r.span.partition.topic, r.span.partition.partition): r for r in readings
+        }
         self._consumer.assign([TopicPartition(t, p, r.position) for (t, p), r in open_.items()])
         alive = time.monotonic()
         while open_:
@@ -161,7 +170,7 @@ class SliceReader:
         except KafkaException as e:
             raise SourceUnavailableError(f"reading {self._spans[0]} and {len(self._spans) - 1} more: {e}") from e
 
-    def _sort(self, polled: Sequence[Message], open_: Mapping[Partition, Reading]) -> Chunk:
+    def _sort(self, polled: Sequence[Message], open_: Mapping[Partition, PartitionReading]) -> Chunk:
         """Sort what was polled into records of the open spans and events, and move the positions behind it."""
         messages = polled
         events = [m for m in polled if m.error() is not None]
@@ -179,14 +188,14 @@ class SliceReader:
             self._record_bytes = max(1.0, chunk.bytes / len(chunk.messages))
         return chunk
 
-    def _ask_positions(self, open_: Mapping[Partition, Reading]) -> None:
+    def _ask_positions(self, open_: Mapping[Partition, PartitionReading]) -> None:
         """Ask the consumer's position, which also passes control records."""
         for at in self._consumer.position([TopicPartition(t, p) for t, p in open_]):
             reading = open_[at.topic, at.partition]
             if at.offset != OFFSET_INVALID:
                 reading.position = max(reading.position, at.offset)
 
-    def _drop_done(self, open_: dict[Partition, Reading]) -> None:
+    def _drop_done(self, open_: dict[Partition, PartitionReading]) -> None:
         done = [key for key, r in open_.items() if r.done]
         for key in done:
             del open_[key]
@@ -195,7 +204,7 @@ class SliceReader:
 
     # -- what can be wrong --------------------------------------------------------------------------------------------
 
-    def _heed(self, event: Message, open_: Mapping[Partition, Reading]) -> None:
+    def _heed(self, event: Message, open_: Mapping[Partition, PartitionReading]) -> None:
         """An event in place of a record: the end of a partition, or an error."""
         error = event.error()
         if error is None:
@@ -213,7 +222,7 @@ class SliceReader:
         else:
             self._remember(error)
 
-    def _at_end_of_log(self, reading: Reading, offset: int) -> None:
+    def _at_end_of_log(self, reading: PartitionReading, offset: int) -> None:
         reading.position = max(reading.position, offset)
         if reading.done:
             return
@@ -224,7 +233,7 @@ class SliceReader:
                 "compare the topic with the plan, then start the landing anew with `lakecommit ledger init`"
             )
 
-    def _out_of_range(self, reading: Reading, error: KafkaError) -> SourceError:
+    def _out_of_range(self, reading: PartitionReading, error: KafkaError) -> SourceError:
         low, stable = self._watermarks(reading)
         if reading.position < low:
             last = min(low, reading.span.range.end) - 1
@@ -238,7 +247,7 @@ class SliceReader:
             f"({error.str()}); it was truncated or made anew; start the landing anew with `lakecommit ledger init`"
         )
 
-    def _watermarks(self, reading: Reading) -> tuple[int, int]:
+    def _watermarks(self, reading: PartitionReading) -> tuple[int, int]:
         partition = reading.span.partition
         try:
             marks = self._consumer.get_watermark_offsets(
@@ -254,14 +263,14 @@ class SliceReader:
             )
         return marks
 
-    def _unavailable(self, reading: Reading) -> SourceUnavailableError:
+    def _unavailable(self, reading: PartitionReading) -> SourceUnavailableError:
         why = self._last_error or "no error was reported"
         return SourceUnavailableError(
             f"{reading.span}: nothing arrived for {self._read_timeout:.0f} s at offset {reading.position} ({why}); "
             "the span is read again when the brokers answer"
         )
 
-    def _larger_than_taken(self, error: str, readings: Collection[Reading]) -> SourceError:
+    def _larger_than_taken(self, error: str, readings: Collection[PartitionReading]) -> SourceError:
         places = [f"{r.span.partition}@{r.position}" for r in readings]
         shown = ", ".join(places[:SHOWN]) + (f" and {len(places) - SHOWN} more" if len(places) > SHOWN else "")
         where = f"the record at {shown}" if len(places) == 1 else f"one of the records at {shown}"

@@ -12,9 +12,9 @@ from dataclasses import replace
 
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.stall.state import (
-    Begun,
     Done,
     EventKind,
+    OpenCycle,
     Partition,
     PassedOver,
     PendingFiles,
@@ -54,7 +54,7 @@ def _start(state: State, seen: Seen, rules: StallRules) -> State:
             begun=tuple(again if b is known else b for b in state.begun), last=_later(state.last, seen.at)
         )
     number = state.starts + 1
-    one = Begun(
+    one = OpenCycle(
         commit=seen.commit,
         at=seen.at,
         number=number,
@@ -131,7 +131,7 @@ def _completed(state: State, seen: Seen, rules: StallRules) -> State:
     return state if rules.landing else _worked_in(state, seen, rules, cycle)
 
 
-def _worked_in(state: State, seen: Seen, rules: StallRules, cycle: Begun | None) -> State:
+def _worked_in(state: State, seen: Seen, rules: StallRules, cycle: OpenCycle | None) -> State:
     """What a connector's complete cycle says of answers and files."""
     answers = tuple(items(state.answers))
     # Only a cycle that waited for all tells a time, if each partition has one to tell.
@@ -184,7 +184,7 @@ def _later(known: float | None, at: float) -> float:
     return at if known is None or at > known else known
 
 
-def _kept(begun: tuple[Begun, ...], rules: StallRules) -> tuple[Begun, ...]:
+def _kept(begun: tuple[OpenCycle, ...], rules: StallRules) -> tuple[OpenCycle, ...]:
     """Not more than tell how many have failed; those that have not, and are oldest, go first."""
     spare = len(begun) - remembered(rules)
     if spare <= 0:
@@ -193,7 +193,7 @@ def _kept(begun: tuple[Begun, ...], rules: StallRules) -> tuple[Begun, ...]:
     return tuple(b for b in begun if b not in going)[-remembered(rules) :]
 
 
-def _passed_by(state: State, seen: Seen, rules: StallRules) -> tuple[Begun, ...]:
+def _passed_by(state: State, seen: Seen, rules: StallRules) -> tuple[OpenCycle, ...]:
     """The open cycles, as the next one begins."""
     if rules.landing:
         return tuple(
@@ -214,7 +214,7 @@ def _answered_in(state: State, commit: bytes) -> frozenset[Partition]:
     return frozenset[Partition]().union(*(a.partitions for a in items(state.answers) if a.commit == commit))
 
 
-def _still_open(begun: tuple[Begun, ...], completed: Begun | None) -> tuple[Begun, ...]:
+def _still_open(begun: tuple[OpenCycle, ...], completed: OpenCycle | None) -> tuple[OpenCycle, ...]:
     """Cycles that are under way, of other runs. An older one's deadline tells nothing any more: commits pass."""
     return tuple(
         b if completed is not None and b.number > completed.number else replace(b, deadline=None)
@@ -257,7 +257,11 @@ def _unheard(
 
 
 def _partial(
-    state: State, seen: Seen, cycle: Begun | None, answers: tuple[WorkerAnswer, ...], missing: Mapping[Partition, int]
+    state: State,
+    seen: Seen,
+    cycle: OpenCycle | None,
+    answers: tuple[WorkerAnswer, ...],
+    missing: Mapping[Partition, int],
 ) -> int:
     """How many complete cycles in a row waited for somebody of whom nothing was ever heard.
 

@@ -19,10 +19,10 @@ from airflow_provider_lakecommit.core.offsets import Coverage
 __all__ = [
     "HANDOVER",
     "STARTING",
-    "Begun",
     "Chain",
     "Done",
     "EventKind",
+    "OpenCycle",
     "Partition",
     "PassedOver",
     "PendingFiles",
@@ -111,7 +111,7 @@ class StallRules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Begun:
+class OpenCycle:
     """A cycle that has not completed. ``number`` counts the START_COMMITs up to its own; ``overtaken`` those that were
     seen after its deadline. ``cut`` is whether another coordinator took over before its commit was due. ``beside`` are
     the tables for which its newest commit attempt failed, where the data table is none of them.
@@ -190,7 +190,7 @@ class State(NamedTuple):
     ``waiting`` yet, ``noted`` their files.
     """
 
-    begun: tuple[Begun, ...] = ()
+    begun: tuple[OpenCycle, ...] = ()
     starts: int = 0
     last: float | None = None
     last_start: float | None = None

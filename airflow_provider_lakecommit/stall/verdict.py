@@ -45,8 +45,8 @@ from airflow_provider_lakecommit.stall.observe import observe
 from airflow_provider_lakecommit.stall.state import (
     HANDOVER,
     STARTING,
-    Begun,
     EventKind,
+    OpenCycle,
     Seen,
     StallRules,
     State,
@@ -135,12 +135,12 @@ def _cycles(state: State, rules: StallRules) -> Diagnosis | None:
     return _in_a_row(counted, "began and did not complete", state, rules)
 
 
-def _failing(failed: tuple[Begun, ...], state: State, rules: StallRules) -> Diagnosis | None:
+def _failing(failed: tuple[OpenCycle, ...], state: State, rules: StallRules) -> Diagnosis | None:
     """A landing's cycles that failed; the newest in a row of one kind: for the data table as well, or beside it."""
     if not failed:
         return None
 
-    def aside(b: Begun) -> bool:
+    def aside(b: OpenCycle) -> bool:
         return bool(b.beside) and not b.full
 
     beside = aside(failed[-1])
@@ -152,7 +152,7 @@ def _failing(failed: tuple[Begun, ...], state: State, rules: StallRules) -> Diag
     return replace(found, verdict=Verdict.SLOWING)
 
 
-def _in_a_row(row: tuple[Begun, ...], what: str, state: State, rules: StallRules) -> Diagnosis:
+def _in_a_row(row: tuple[OpenCycle, ...], what: str, state: State, rules: StallRules) -> Diagnosis:
     count = len(row)
     last = next((b.failed for b in reversed(row) if b.failed), None)
     more = " or more" if count >= remembered(rules) else ""
@@ -166,7 +166,7 @@ def _in_a_row(row: tuple[Begun, ...], what: str, state: State, rules: StallRules
     )
 
 
-def _failed(begun: tuple[Begun, ...]) -> tuple[Begun, ...]:
+def _failed(begun: tuple[OpenCycle, ...]) -> tuple[OpenCycle, ...]:
     """A landing's: by their evidence, or overdue. Overdue ones that nobody is at work on any more, as of a paused DAG,
     come due together, so not more of them count than were opened since then.
     """

@@ -11,7 +11,7 @@ import os
 import runpy
 from pathlib import Path
 
-from airflow_provider_lakecommit.spark import job
+from airflow_provider_lakecommit.spark import task
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
 from tests.airflow.faults import FOLDER, Faults
 
@@ -21,14 +21,14 @@ GATED = {"spark.python.daemon.module": __name__}
 
 def gate() -> None:
     """Before every slice that a worker of this daemon begins."""
-    run = job.run_task
+    run = task.run_task
 
     def gated(work: WindowJob, secrets: Secrets, index: int) -> SliceResult:
         first = work.plan.slices[index].spans[0].range.start
         Faults(Path(os.environ[FOLDER]), work.landing.name).pass_by(f"write.{first}")
         return run(work, secrets, index)
 
-    job.run_task = gated
+    task.run_task = gated
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ from airflow_provider_lakecommit.hooks.spark import SparkSubmit
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.iceberg.settings import for_client
 from airflow_provider_lakecommit.iceberg.storage import TableStorage
-from airflow_provider_lakecommit.kafka.config import Trouble, unreachable
+from airflow_provider_lakecommit.kafka.config import LastError, unreachable
 from airflow_provider_lakecommit.landing import Landing, LandingSpec, load_spec
 from airflow_provider_lakecommit.redaction import is_secret, redacted, secrets_in, without, yaml_trouble
 from airflow_provider_lakecommit.spark.job import Secrets
@@ -271,7 +271,7 @@ def test_the_command_line_shows_none() -> None:
 
 
 def test_an_error_of_kafka_shows_none() -> None:
-    trouble = Trouble()
+    trouble = LastError()
     trouble(KafkaError(KafkaError._AUTHENTICATION, "no canary-4711 or of-4711"))
     assert "no *** or ***;" in str(unreachable(SourceError, "asking", OF_KAFKA, trouble, 1.0))
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.core.offsets import RangeSet, SourcePartition
 from airflow_provider_lakecommit.core.planning import Watermark
-from airflow_provider_lakecommit.core.restart import Restart, Word, restart
+from airflow_provider_lakecommit.core.restart import Restart, StatedOffsets, restart
 from tests.support.story import P0, P1, P2, STEADY, Ranges, coverage, ledger
 
 OTHER = SourcePartition("returns", 0, "topic-2")
@@ -35,7 +35,7 @@ def said(
     firsts: Mapping[SourcePartition, int] | None = None,
     back: bool = True,
 ) -> Restart:
-    word = Word(offsets=offsets, back=back)
+    word = StatedOffsets(offsets=offsets, back=back)
     return restart(word, marks, section, passed=coverage(passed), firsts=firsts or {})
 
 

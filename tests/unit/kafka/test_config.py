@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError
 
 from airflow_provider_lakecommit.exceptions import SourceError, SpecError
-from airflow_provider_lakecommit.kafka.config import Trouble, client_config, made, unreachable
+from airflow_provider_lakecommit.kafka.config import LastError, client_config, made, unreachable
 from airflow_provider_lakecommit.redaction import redacted
 
 SERVERS = {"bootstrap.servers": "broker-1:9092"}
@@ -28,7 +28,7 @@ def test_what_a_read_means_is_not_for_the_user_to_change() -> None:
         "group.id": "billing",
         "transactional.id": "billing-1",
     }
-    ours = client_config(theirs, Trouble(), **{"enable.auto.commit": False, "isolation.level": "read_committed"})
+    ours = client_config(theirs, LastError(), **{"enable.auto.commit": False, "isolation.level": "read_committed"})
     assert ours["enable.auto.commit"] is False
     assert ours["isolation.level"] == "read_committed"
     assert not {"auto.offset.reset", "group.id", "transactional.id"} & ours.keys()
@@ -36,25 +36,25 @@ def test_what_a_read_means_is_not_for_the_user_to_change() -> None:
 
 def test_how_to_reach_the_brokers_is_for_the_user_to_say() -> None:
     theirs = {**SERVERS, "security.protocol": "SASL_SSL", "sasl.password": "s", "reconnect.backoff.max.ms": 7}
-    assert theirs.items() <= client_config(theirs, Trouble()).items()
+    assert theirs.items() <= client_config(theirs, LastError()).items()
 
 
 def test_a_setting_that_is_not_used_is_noted_once_it_differs(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "airflow_provider_lakecommit")
-    client_config({**SERVERS, "enable.auto.commit": "false"}, Trouble(), **{"enable.auto.commit": False})
+    client_config({**SERVERS, "enable.auto.commit": "false"}, LastError(), **{"enable.auto.commit": False})
     assert caplog.messages == []
-    client_config({**SERVERS, "enable.auto.commit": True}, Trouble(), **{"enable.auto.commit": False})
+    client_config({**SERVERS, "enable.auto.commit": True}, LastError(), **{"enable.auto.commit": False})
     assert caplog.messages == ["Kafka setting enable.auto.commit=True is not used: this client needs False"]
 
 
 @pytest.mark.parametrize("servers", [{}, {"bootstrap.servers": ""}, {"bootstrap.servers": ["a:1"]}])
 def test_without_brokers_there_is_no_configuration(servers: dict[str, object]) -> None:
     with pytest.raises(SpecError, match=r"has no bootstrap\.servers"):
-        client_config(servers, Trouble())
+        client_config(servers, LastError())
 
 
 def test_an_empty_setting_is_one_that_was_not_given() -> None:
-    assert "sasl.password" not in client_config({**SERVERS, "sasl.password": None}, Trouble())
+    assert "sasl.password" not in client_config({**SERVERS, "sasl.password": None}, LastError())
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_an_empty_setting_is_one_that_was_not_given() -> None:
 )
 def test_a_key_that_the_client_does_not_know_is_named(wrong: dict[str, object], said: str) -> None:
     with pytest.raises(SpecError, match=said) as raised:
-        made(Consumer, {**SERVERS, **wrong}, Trouble(), **{"group.id": "g"})
+        made(Consumer, {**SERVERS, **wrong}, LastError(), **{"group.id": "g"})
     assert "hunter2" not in str(raised.value)
 
 
@@ -78,7 +78,7 @@ def test_secrets_are_taken_out_of_a_text_the_longer_one_first() -> None:
 
 
 def test_trouble_keeps_the_cause_and_not_its_consequence() -> None:
-    trouble = Trouble()
+    trouble = LastError()
     trouble(refused())
     trouble(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
     assert trouble.cause == "broker-1:9092/bootstrap: Connection refused"
@@ -90,12 +90,12 @@ def test_trouble_keeps_the_cause_and_not_its_consequence() -> None:
 def test_trouble_is_told_to_the_users_own_callback_too() -> None:
     heard: list[KafkaError] = []
     error = refused()
-    Trouble(heard.append)(error)
+    LastError(heard.append)(error)
     assert heard == [error]
 
 
 def test_an_unreachable_broker_is_named_with_the_cause_and_a_remedy() -> None:
-    trouble = Trouble()
+    trouble = LastError()
     trouble(refused())
     error = unreachable(SourceError, "asking", SERVERS, trouble, 15.0)
     assert str(error) == (
@@ -105,7 +105,7 @@ def test_an_unreachable_broker_is_named_with_the_cause_and_a_remedy() -> None:
 
 
 def test_a_refused_login_is_told_from_a_broker_that_is_away_without_the_password() -> None:
-    trouble = Trouble()
+    trouble = LastError()
     trouble(KafkaError(KafkaError._AUTHENTICATION, "no user with hunter2"))
     error = unreachable(SourceError, "asking", {**SERVERS, "sasl.password": "hunter2"}, trouble, 15.0)
     assert "refused the login: no user with ***; check security.protocol" in str(error)
