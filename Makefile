@@ -71,7 +71,7 @@ constraints: $(STAMP) ## write the locked versions anew; UPGRADE=--upgrade takes
 	@bash dev/constraints.sh $(BIN) $(UPGRADE)
 
 jar-checksums: $(STAMP) ## write dev/jars.sha256 anew, compared with what is published beside each jar
-	@$(BIN)/python -m dev.jar_checksums
+	@$(BIN)/python -m dev.list_jars
 
 audit: $(STAMP) ## known vulnerabilities of the locked versions; fails where the database cannot be asked
 	@$(BIN)/python -m dev.audit $(AUDIT)

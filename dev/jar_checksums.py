@@ -4,15 +4,14 @@
 Contract: :func:`problems` names each archive of a folder that is not the listed one, with what to do. Nothing is used
 that is not listed. The list has the form of `sha256sum`; a file's name carries its version.
 
-`python -m dev.jar_checksums` writes the list anew, after a change of `ivy*.xml`: it fetches all archives and takes one
-in only if it has the checksum that is published beside the address it came from (`.sha256`, else `.sha1`).
+:func:`write` writes it anew, and takes an archive in only if it has the checksum that is published beside the address
+it came from (`.sha256`, else `.sha1`).
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterable, Iterator, Mapping
@@ -114,23 +113,3 @@ def _answer(address: str) -> str | None:
             return None
         raise ChecksumError(f"{address} could not be asked: {error}") from error
     return words[0].lower() if words else None
-
-
-def main() -> int:
-    """Fetch everything and write the list."""
-    from dev import jars
-    from dev.java import JavaMissingError
-    from dev.paths import run_dir
-
-    try:
-        places = jars.fetch(*(conf for confs in jars.FILES.values() for conf in confs), check=False)
-        count = write(places.values(), run_dir() / "ivy")
-    except (ChecksumError, jars.JarsError, JavaMissingError) as error:
-        print(error, file=sys.stderr)
-        return 1
-    print(f"dev/{LIST.name}: {count} archives")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

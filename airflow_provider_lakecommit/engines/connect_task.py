@@ -15,7 +15,8 @@ import zlib
 from functools import partial
 from typing import Any
 
-from airflow_provider_lakecommit.spark.job import RESULT, Secrets, SliceResult, WindowJob, tasks
+from airflow_provider_lakecommit.spark.job import RESULT, Secrets, SliceResult, WindowJob
+from airflow_provider_lakecommit.spark.window import tasks
 
 __all__ = ["command", "plan_of", "results_of", "unpack"]
 

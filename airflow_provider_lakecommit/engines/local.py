@@ -30,8 +30,9 @@ from uuid import uuid4
 from airflow_provider_lakecommit.engines.base import Engine
 from airflow_provider_lakecommit.engines.process import CLI, ProcessName, lives
 from airflow_provider_lakecommit.exceptions import SparkJobError, SpecError
-from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob, run_window
+from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
 from airflow_provider_lakecommit.spark.probe import run_probe
+from airflow_provider_lakecommit.spark.window import run_window
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

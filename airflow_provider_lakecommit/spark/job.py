@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -28,10 +27,9 @@ from airflow_provider_lakecommit.redaction import redacted
 from airflow_provider_lakecommit.wire.plan import plan_from_json, plan_to_json
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import SparkSession
+    pass
 
-__all__ = ["RESULT", "Secrets", "SliceResult", "SliceStatus", "WindowJob", "run_window", "tasks"]
+__all__ = ["RESULT", "Secrets", "SliceResult", "SliceStatus", "WindowJob"]
 
 
 class SliceStatus(StrEnum):
@@ -207,36 +205,3 @@ class SliceResult:
 
 RESULT = "slice string, status string, detail string, records long, rows long, seconds double"
 """Columns of a :class:`SliceResult` as Spark calls their types."""
-
-
-def run_window(spark: SparkSession, job: WindowJob, secrets_path: str) -> list[SliceResult]:
-    """Run all slices of the job as tasks of one Spark job; returns when all have ended.
-
-    :raises Exception: what Spark raises when a worker process dies; slices that were finished are reported all the same
-    """
-    n = len(job.plan.slices)
-    work = tasks(job.to_json(), partial(Secrets.load, secrets_path))
-    rows = spark.range(0, n, 1, n).mapInArrow(work, RESULT).collect()
-    return [SliceResult.of(row.asDict()) for row in rows]
-
-
-def tasks(
-    job_text: str, read_secrets: Callable[[], Secrets]
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The tasks of a job as the function of a `mapInArrow` over the numbers of its slices; results as in
-    :data:`RESULT`.
-    """
-
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
-        from airflow_provider_lakecommit.spark import task
-
-        work, secrets = WindowJob.from_json(job_text), read_secrets()
-        for batch in batches:
-            for index in batch.column(0).to_pylist():
-                result = task.run_task(work, secrets, index)
-                values = {name: [getattr(result, name)] for name in SliceResult.__dataclass_fields__}
-                yield pa.RecordBatch.from_pydict(values)
-
-    return run

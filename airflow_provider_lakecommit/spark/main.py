@@ -48,7 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(job_file: str, secrets_file: str) -> list[SliceResult]:
     from pyspark.sql import SparkSession
 
-    from airflow_provider_lakecommit.spark.job import WindowJob, run_window
+    from airflow_provider_lakecommit.spark.job import WindowJob
+    from airflow_provider_lakecommit.spark.window import run_window
 
     spark = SparkSession.builder.getOrCreate()
     try:

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The slices of a job as tasks of one Spark job.
+
+Contract: Spark only schedules; a task gets the number of its slice and does all of it. What ends a slice is in its
+result, so that no slice fails another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+from airflow_provider_lakecommit.spark.job import RESULT, Secrets, SliceResult, WindowJob
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+__all__ = ["run_window", "tasks"]
+
+
+def run_window(spark: SparkSession, job: WindowJob, secrets_path: str) -> list[SliceResult]:
+    """Run all slices of the job as tasks of one Spark job; returns when all have ended.
+
+    :raises Exception: what Spark raises when a worker process dies; slices that were finished are reported all the same
+    """
+    n = len(job.plan.slices)
+    work = tasks(job.to_json(), partial(Secrets.load, secrets_path))
+    rows = spark.range(0, n, 1, n).mapInArrow(work, RESULT).collect()
+    return [SliceResult.of(row.asDict()) for row in rows]
+
+
+def tasks(
+    job_text: str, read_secrets: Callable[[], Secrets]
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The tasks of a job as the function of a `mapInArrow` over the numbers of its slices; results as in
+    :data:`RESULT`.
+    """
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        from airflow_provider_lakecommit.spark import task
+
+        work, secrets = WindowJob.from_json(job_text), read_secrets()
+        for batch in batches:
+            for index in batch.column(0).to_pylist():
+                result = task.run_task(work, secrets, index)
+                values = {name: [getattr(result, name)] for name in SliceResult.__dataclass_fields__}
+                yield pa.RecordBatch.from_pydict(values)
+
+    return run
