@@ -20,7 +20,7 @@ from airflow_provider_lakecommit.cycle.results import Closed, Opened
 from airflow_provider_lakecommit.cycle.session import LandingSession, RunIdentity
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.spark.report import failure_records, report_records
+from airflow_provider_lakecommit.spark.report import report_records
 from airflow_provider_lakecommit.wire.records import Outgoing
 from tests.fakes.catalog import FaultyCatalog
 from tests.fakes.kafka import Clock, FakeControl, FakeSource
@@ -86,31 +86,27 @@ class FakeLanding:
     def _report(self, opened: Opened, work: Slice, files: bool, problem: Mapping[str, str]) -> UUID:
         sender, attempt = self.session.sender("write", opened.ticket.commit_id), uuid4()
         spans = tuple(SpanReport(span=s, counts=Counts(landed=len(s))) for s in work.spans)
-        common: dict[str, Any] = {"new_id": uuid4, "at": self.clock()}
-        if problem:
-            common |= {"spans": spans, "blocked": None, "failed": None, **problem}
-            plan = opened.plan
-            records = failure_records(
-                sender,
-                work=work,
-                window_id=plan.window_id,
-                spec_version=plan.spec_version,
-                attempt=attempt,
-                **common,
-            )
-        else:
-            report = SliceReport(
-                slice_id=work.slice_id,
-                attempt=attempt,
-                window_id=opened.plan.window_id,
-                spec_version=opened.plan.spec_version,
-                spans=spans,
-                tables=(),
-                bytes=10 * len(work),
-            )
-            written = {DATA: [data_file(f"file://{self.path}/{attempt}.parquet", len(work))]} if files else {}
-            targets = {t.table: t for t in opened.plan.targets if t.table in work.tables}
-            records = report_records(sender, catalog="fake", targets=targets, files=written, report=report, **common)
+        report = SliceReport(
+            slice_id=work.slice_id,
+            attempt=attempt,
+            window_id=opened.plan.window_id,
+            spec_version=opened.plan.spec_version,
+            spans=spans,
+            tables=(),
+            bytes=0 if problem else 10 * len(work),
+            blocked=problem.get("blocked"),
+            failed=problem.get("failed"),
+        )
+        written = [data_file(f"file://{self.path}/{attempt}.parquet", len(work))] if files and not problem else []
+        records = report_records(
+            sender,
+            catalog="fake",
+            targets={t.table: t for t in opened.plan.targets if not problem and t.table in work.tables},
+            files={DATA: written} if written else {},
+            report=report,
+            new_id=uuid4,
+            at=self.clock(),
+        )
         self.send(opened.ticket.partition, records)
         return attempt
 

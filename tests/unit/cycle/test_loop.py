@@ -11,10 +11,10 @@ import pytest
 from airflow_provider_lakecommit.cycle import loop
 from airflow_provider_lakecommit.cycle.loop import MOST_IDLE_CYCLES, REFUSED_PAUSES, LandingRunner
 from airflow_provider_lakecommit.cycle.results import CycleTicket, Opened
-from airflow_provider_lakecommit.cycle.run import REPORTED, CycleOutcome
+from airflow_provider_lakecommit.cycle.run import CycleOutcome
 from airflow_provider_lakecommit.engines.base import EarlierWorkError
 from airflow_provider_lakecommit.exceptions import CatalogError, SparkJobError
-from airflow_provider_lakecommit.spark.job import DONE, Secrets, SliceResult, WindowJob
+from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, SliceStatus, WindowJob
 from tests.fakes.session import P0, P1, FakeLanding
 
 Act = Callable[[WindowJob], list[SliceResult]]
@@ -46,7 +46,7 @@ class FakeEngine:
         )
         some = job.plan.slices[:most]
         self.landing.report(Opened(ticket=ticket, plan=job.plan, slices=some, explain=()))
-        return [SliceResult(slice=str(s), status=DONE, detail="") for s in some]
+        return [SliceResult(slice=str(s), status=SliceStatus.DONE, detail="") for s in some]
 
     def stop(self) -> None:
         self.stopped += 1
@@ -95,7 +95,7 @@ def test_a_job_that_dies_costs_what_it_had_in_hand_and_its_cycle_is_closed(engin
 
     engine.acts.append(die_early)
     first, second = cycles(engine)
-    assert (first.written.slices[DONE], first.written.died, first.closed.rows) == (1, ("java is gone",), 10)
+    assert (first.written.slices[SliceStatus.DONE], first.written.died, first.closed.rows) == (1, ("java is gone",), 10)
     assert (second.closed.rows, second.caught_up) == (20, True)
     assert engine.landing.said("1 slices (10 records) are reported and will not be read again; 20 offsets will be: ")
 
@@ -108,7 +108,7 @@ def test_after_earlier_work_was_waited_for_what_is_left_is_run(engine: FakeEngin
     engine.acts += [wait, wait]
     (only,) = cycles(engine)
     assert [job.places for job in engine.jobs] == [(0, 1, 2), (1, 2), (2,)]
-    assert only.written.slices == {REPORTED: 2, DONE: 1}
+    assert only.written.slices == {SliceStatus.REPORTED: 2, SliceStatus.DONE: 1}
     assert only.caught_up
 
 
