@@ -22,9 +22,10 @@ from airflow_provider_lakecommit.cycle.open import open_cycle
 from airflow_provider_lakecommit.cycle.session import LandingSession, RunIdentity
 from airflow_provider_lakecommit.landing import Landing
 
-given = json.loads(sys.argv[1]) run = RunIdentity(deployment="test", dag_id="test", run_id=given["run"]) with
-LandingSession.connect(Landing.from_dict(given["landing"]), given["kafka"], given["catalog"], log=lambda _: None) as
-session:
+given = json.loads(sys.argv[1])
+run = RunIdentity(deployment="test", dag_id="test", run_id=given["run"])
+landing = Landing.from_dict(given["landing"])
+with LandingSession.connect(landing, given["kafka"], given["catalog"], log=lambda _: None) as session:
     opened = open_cycle(session, run)
     planned = set(sys.modules)
     if given["close"]:
