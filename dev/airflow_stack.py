@@ -187,7 +187,7 @@ def _settings(home: Path, kept: Mapping[str, str | int]) -> dict[str, str]:
         # What a killed Spark leaves behind goes with the directory.
         "TMPDIR": str(scratch),
         "SPARK_LOCAL_DIRS": str(scratch),
-        "SPARK_SUBMIT_OPTS": f"-Djava.io.tmpdir={scratch}",
+        "SPARK_SUBMIT_OPTS": f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} -Djava.io.tmpdir={scratch}".lstrip(),
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
 

@@ -13,6 +13,8 @@ import signal
 import tempfile
 from pathlib import Path
 
+from dev import class_archive
+
 # Airflow reads its environment when it is first imported, so this comes before any other import of ours.
 CHECKOUT = Path(__file__).resolve().parent.parent
 AIRFLOW_HOME = Path(tempfile.mkdtemp(prefix="lakecommit-airflow-"))
@@ -24,6 +26,8 @@ os.environ.update(
     AIRFLOW__DATABASE__SQL_ALCHEMY_CONN=f"sqlite:///{AIRFLOW_HOME}/airflow.db",
     AIRFLOW__LOGGING__BASE_LOG_FOLDER=str(AIRFLOW_HOME / "logs"),
 )
+# Of every Spark that a test starts, in its own process or below.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", class_archive.options())
 
 import pytest  # noqa: E402
 from hypothesis import HealthCheck, settings  # noqa: E402

@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Hashable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from airflow_provider_lakecommit.committer.blocking_pool import BlockingPool, ExitError
 from airflow_provider_lakecommit.committer.table_locks import TableLocks
@@ -95,6 +95,27 @@ class Committer:
         return result
 
 
+class _Call(Generic[T]):
+    """Work for the loop that its caller can give up at any moment, also before anybody holds a future of it."""
+
+    def __init__(self, work: Callable[[Committer], Coroutine[Any, Any, T]]) -> None:
+        self._work = work
+        self._task: asyncio.Task[Any] | None = None
+        self._cancelled = False
+
+    async def run(self, committer: Committer) -> T:
+        if self._cancelled:
+            raise asyncio.CancelledError
+        self._task = asyncio.current_task()
+        return await self._work(committer)
+
+    def cancel(self) -> None:
+        """In the loop's thread."""
+        self._cancelled = True
+        if self._task is not None:
+            self._task.cancel()
+
+
 class CommitterThread:
     """A committer for callers that have no event loop: an Airflow task, the command line. A context manager.
 
@@ -124,11 +145,11 @@ class CommitterThread:
     def run(self, work: Callable[[Committer], Coroutine[Any, Any, T]]) -> T:
         """Run *work* in the loop, and wait for it. An exception that reaches the waiting caller cancels it."""
         loop, committer, _ = self._ready.result()
-        future = asyncio.run_coroutine_threadsafe(work(committer), loop)
+        call = _Call(work)
         try:
-            return future.result()
+            return asyncio.run_coroutine_threadsafe(call.run(committer), loop).result()
         except BaseException:
-            future.cancel()
+            loop.call_soon_threadsafe(call.cancel)
             raise
 
     def run_exclusive(self, table: Hashable, call: Callable[[], T], *, about: object = None) -> T:

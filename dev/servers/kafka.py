@@ -38,6 +38,8 @@ SETTINGS: dict[str, str] = {
     # After a kill the controller readmits the broker only when the dead one's session (9 s by default) has ended.
     "broker.session.timeout.ms": "4000",
     "broker.heartbeat.interval.ms": "500",
+    # An idle controller writes nothing.
+    "metadata.max.idle.interval.ms": "0",
     # A mistyped topic name is an error, not a new topic.
     "auto.create.topics.enable": "false",
     # Timed out transactions are aborted, and deleted or compacted records go, within a test's patience.

@@ -125,6 +125,8 @@ def live_airflow(home: Path, bootstrap: str, parts: tuple[str, ...] = PARTS) -> 
     settings = {
         "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": bundles(home / "dags"),
         "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "1",
+        # Other tests want the processor that a scheduler takes which looks ten times a second.
+        "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.4",
         "AIRFLOW__LAKECOMMIT__CONTROL_TOPIC": unique("control"),
         "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
         **PATIENT,

@@ -91,7 +91,8 @@ def lake(catalog: Catalog, bootstrap: str) -> Lake:
 
 @pytest.fixture
 def topic(make_topic: Callable[..., str]) -> str:
-    return make_topic(2)
+    # Its records bear a fixed date.
+    return make_topic(2, retention_ms=-1)
 
 
 def span(topic: str, start: int, end: int, partition: int = 0) -> Span:

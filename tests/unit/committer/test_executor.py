@@ -225,6 +225,29 @@ def test_a_signal_reaches_a_caller_without_a_loop_whatever_hangs() -> None:
         gate.set()
 
 
+def test_a_signal_before_anybody_holds_the_work_cancels_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, ended = threading.Event(), threading.Event()
+    submit = asyncio.run_coroutine_threadsafe
+
+    def interrupted(*arguments: Any) -> None:
+        submit(*arguments)
+        assert begun.wait(60)
+        raise AlarmError
+
+    async def work(committer: Committer) -> None:
+        begun.set()
+        try:
+            await asyncio.sleep(600)
+        finally:
+            ended.set()
+
+    with CommitterThread(grace=0.05) as committer:
+        monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", interrupted)
+        with pytest.raises(AlarmError):
+            committer.run(work)
+        assert ended.wait(60)
+
+
 def test_what_keeps_a_committer_from_being_made_is_told() -> None:
     def make() -> Committer:
         raise ValueError("no")
