@@ -133,14 +133,16 @@ class RescueCommand(Command):
         add("--table", action="append", metavar="TABLE", help="only this table (may be repeated)")
         add("--branch", default="main", help="of the tables (default main)")
         add("--commit", action="store_true", help="commit what waits; without, it is only shown")
+        connect_help = "YAML mapping of url, login, password, headers, verify: a login on a command line is seen by all"
+        add("--connect-config", metavar="FILE", help=connect_help)
         add = parser.add_mutually_exclusive_group().add_argument
         add("--connect", metavar="URL", help="Kafka Connect, which must say that it is stopped or not there")
         add("--connector-is-gone", action="store_true", help="your word for it, where Connect is gone too")
 
     def run(self, options: Namespace, output: Output) -> int:
-        from airflow_provider_lakecommit.cli.rescue import catalog_of, rescue
+        from airflow_provider_lakecommit.cli.rescue import catalog_of, connect_of, rescue
 
         kafka, _ = source(options, output, options.control_topic)
-        catalog = catalog_of(options.catalog)
-        output.keep(catalog, {"connect": options.connect})
-        return rescue(kafka, catalog, output, options)
+        catalog, connect = catalog_of(options.catalog), connect_of(options.connect, options.connect_config)
+        output.keep(catalog, {"connect": connect or {}})
+        return rescue(kafka, catalog, output, options, connect)

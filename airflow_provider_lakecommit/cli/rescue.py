@@ -26,7 +26,9 @@ from airflow_provider_lakecommit.exceptions import ConnectorError, SpecError
 from airflow_provider_lakecommit.iceberg.settings import as_text
 from airflow_provider_lakecommit.redaction import yaml_trouble
 
-__all__ = ["catalog_of", "rescue"]
+__all__ = ["catalog_of", "connect_of", "rescue"]
+
+CONNECT_KEYS = ("url", "login", "password", "headers", "verify")
 
 
 def catalog_of(path: str) -> dict[str, str]:
@@ -44,15 +46,46 @@ def catalog_of(path: str) -> dict[str, str]:
     return as_text({str(key): value for key, value in found.items()})
 
 
-def rescue(kafka: Mapping[str, Any], catalog: Mapping[str, str], output: Output, request: Namespace) -> int:
+def connect_of(url: str | None, path: str | None) -> dict[str, Any] | None:
+    """How Kafka Connect is reached, as :class:`ConnectRest` takes it: its address, and a login from a YAML file.
+
+    :raises SpecError: the file cannot be read, says something else, or no address is given
+    """
+    if path is None:
+        return None if url is None else {"url": url}
+    try:
+        values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as e:
+        raise SpecError(f"--connect-config {path}: cannot be read as YAML: {yaml_trouble(e)}") from None
+    if not isinstance(values, Mapping) or (wrong := sorted(map(str, set(values) - set(CONNECT_KEYS)))):
+        named = f"unknown key {wrong[0]!r}; " if isinstance(values, Mapping) else ""
+        raise SpecError(f"--connect-config {path}: {named}a mapping of {', '.join(CONNECT_KEYS)} is needed")
+    found = {**values, **({} if url is None else {"url": url})}
+    if not isinstance(found.get("url"), str):
+        raise SpecError(f"--connect-config {path}: give the address of a Kafka Connect worker, here or by --connect")
+    headers = found.get("headers", {})
+    if not isinstance(headers, Mapping) or not isinstance(found.get("verify", True), bool | str):
+        raise SpecError(f"--connect-config {path}: `headers` is a mapping, `verify` true, false or a file")
+    texts = {key: str(found[key]) for key in ("url", "login", "password") if found.get(key) is not None}
+    return {**texts, "headers": {str(k): str(v) for k, v in headers.items()}, "verify": found.get("verify", True)}
+
+
+def rescue(
+    kafka: Mapping[str, Any],
+    catalog: Mapping[str, str],
+    output: Output,
+    request: Namespace,
+    connect: Mapping[str, Any] | None = None,
+) -> int:
     """Look, and commit if that is asked for.
 
     :param request: the arguments of the command
+    :param connect: how to ask Kafka Connect, as :func:`connect_of` has it
 
     :raises ConnectorError: `--commit` while the connector is at work
     :raises LakecommitError: a part that is needed is away, or refuses
     """
-    rest = None if request.connect is None else ConnectRest(url=request.connect)
+    rest = None if connect is None else ConnectRest(**connect)
     at_work = _at_work(kafka, request, rest)
     reports = of_tables(
         kafka,

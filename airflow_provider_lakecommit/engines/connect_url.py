@@ -2,7 +2,7 @@
 """Where a Spark Connect server is and how to talk to it.
 
 Contract: the token of the connection is sent as the standard clients send it, never over a network unencrypted, and
-never shown.
+never shown. What a job needs to log in elsewhere goes with it: only who says so has it sent unencrypted.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ConnectUrl:
     def parse(cls, url: str) -> ConnectUrl:
         """From `sc://host:port/;use_ssl=true;token=…`, as Spark's own clients read it.
 
-        :raises SpecError: it is no such URL, or would send its token unencrypted
+        :raises SpecError: it is no such URL, or would send secrets unencrypted
         """
         try:
             parts = urlsplit(url)
@@ -47,6 +47,11 @@ class ConnectUrl:
             raise SpecError(f"{_hidden(url)!r} is no Spark Connect URL: {_FORM}")
         local, token = host in ("localhost", "127.0.0.1", "::1"), values.get("token")
         wants = values.get("use_ssl", "").lower()
+        if not (wants or token or local):
+            raise SpecError(
+                f"{_hidden(url)!r} would send the logins of brokers and storage over the network unencrypted: give "
+                "use_ssl=true, or use_ssl=false if nobody else can listen there"
+            )
         if token and wants == "false" and not local:
             raise SpecError(
                 f"the token of {_hidden(url)!r} would go over the network unencrypted: leave use_ssl=false out"

@@ -19,7 +19,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -28,7 +27,8 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from airflow_provider_lakecommit.engines.base import Engine
-from airflow_provider_lakecommit.engines.process import CLI, ProcessName, lives
+from airflow_provider_lakecommit.engines.process import CLI
+from airflow_provider_lakecommit.engines.scratch import scratch_folder
 from airflow_provider_lakecommit.exceptions import SparkJobError, SpecError
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
 from airflow_provider_lakecommit.spark.probe import run_probe
@@ -37,11 +37,10 @@ from airflow_provider_lakecommit.spark.window import run_window
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["LocalSpark", "SparkSection", "engine_of", "scratch_folder"]
+__all__ = ["LocalSpark", "SparkSection", "engine_of"]
 
 TASK_ATTEMPTS = 3
 STOP_SECONDS = 10.0
-_PREFIX = "lakecommit-"
 _LOCAL = re.compile(r"local(\[([0-9]+|\*)\])?")
 _KEYS = ("master", "conf", "remote")
 
@@ -125,17 +124,6 @@ def _retrying(master: str) -> str:
 
 def _setting(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def scratch_folder(root: str | None = None) -> Path:
-    """A private folder of this process; those that killed processes left are removed."""
-    base = Path(root or tempfile.gettempdir())
-    for left in base.glob(f"{_PREFIX}{os.getuid()}-*"):
-        pid, _, start = left.name.removeprefix(f"{_PREFIX}{os.getuid()}-").partition("-")
-        if pid.isdecimal() and not lives(int(pid), start.rpartition("-")[0]):
-            shutil.rmtree(left, ignore_errors=True)
-    own = ProcessName.own()
-    return Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getuid()}-{own.pid}-{own.start}-", dir=base))
 
 
 class LocalSpark:

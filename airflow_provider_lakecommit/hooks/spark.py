@@ -7,16 +7,17 @@ task's log. On a local master the workers are the Python that runs this; for a c
 shipped, the other libraries must be installed there.
 
 Failure story: a job that ends badly is a :class:`SparkJobError`; what of it was reported stands in the control log, so
-the caller asks there and not here. :meth:`SparkSubmit.stop` asks by SIGTERM and, after the grace period, has the
-provider's hook end the job by force; a job whose caller was interrupted does not outlive it.
+the caller asks there and not here. What a killed task leaves of its files is removed by the next job on that machine.
+:meth:`SparkSubmit.stop` asks by SIGTERM and, after the grace period, has the provider's hook end the job by force; a
+job whose caller was interrupted does not outlive it.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -29,6 +30,7 @@ from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk.exceptions import AirflowException
 
 from airflow_provider_lakecommit.engines.package import PACKAGE, package_zip
+from airflow_provider_lakecommit.engines.scratch import scratch_folder
 from airflow_provider_lakecommit.exceptions import SparkJobError, SpecError
 from airflow_provider_lakecommit.hooks.connections import connection
 from airflow_provider_lakecommit.redaction import redacted
@@ -128,7 +130,7 @@ class SparkSubmit:
             try:
                 if self._stopped:
                     raise SparkJobError(f"the Spark job of group {job.group} was told to stop before it began")
-                submission.run(master)
+                submission.run(files.environment(master))
             except AirflowException as e:
                 # The whole command is in its text, and in that all settings.
                 cause = redacted(str(e), self._conf, {"extra": connection(self._conn_id, "spark", "").extra_dejson})
@@ -158,9 +160,9 @@ class _Submission:
         self._grace = grace
         self._force: threading.Timer | None = None
 
-    def run(self, master: SparkMaster) -> None:
+    def run(self, environment: Mapping[str, str]) -> None:
         try:
-            self._hook.submit(str(APPLICATION), env=master.environment)
+            self._hook.submit(str(APPLICATION), env=dict(environment))
         except FileNotFoundError as e:
             raise SpecError(
                 f"{e.filename} is not on the search path: install pyspark beside Airflow, or Spark on this worker"
@@ -199,6 +201,11 @@ class _Files(NamedTuple):
     package: Path | None
     name: str
 
+    def environment(self, master: SparkMaster) -> dict[str, str]:
+        """Of the spark-submit process. A driver copies what it ships; a killed one leaves its copies behind."""
+        copies = {"SPARK_LOCAL_DIRS": str(self.job.parent / "local")}
+        return {**master.environment, **(copies if self.package and not master.driver_on_cluster else {})}
+
     def hook(self, conf: Mapping[str, Any], conn_id: str, master: SparkMaster) -> _SubmitHook:
         job, secrets = (f.name if master.driver_on_cluster else str(f) for f in (self.job, self.secrets))
         return _SubmitHook(
@@ -214,11 +221,12 @@ class _Files(NamedTuple):
 @contextmanager
 def _files(job: WindowJob, secrets: Secrets, *, ship: bool) -> Iterator[_Files]:
     """The job's files in a folder that only this user can read."""
-    with tempfile.TemporaryDirectory(prefix="lakecommit-") as folder:
+    folder = scratch_folder()
+    try:
         files = _Files(
-            job=Path(folder, "job.json"),
-            secrets=Path(folder, "secrets.json"),
-            package=Path(folder, "airflow_provider_lakecommit.zip") if ship else None,
+            job=folder / "job.json",
+            secrets=folder / "secrets.json",
+            package=folder / "airflow_provider_lakecommit.zip" if ship else None,
             name=f"lakecommit-{job.plan.landing}-{job.group}",
         )
         files.job.write_text(job.to_json(), encoding="utf-8")
@@ -226,3 +234,5 @@ def _files(job: WindowJob, secrets: Secrets, *, ship: bool) -> Iterator[_Files]:
         if files.package is not None:
             files.package.write_bytes(package_zip())
         yield files
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

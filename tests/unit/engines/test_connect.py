@@ -77,8 +77,8 @@ def test_spark_reads_what_we_write() -> None:
 
 
 def test_an_address_is_read_as_sparks_clients_read_it() -> None:
-    plain = ConnectUrl.parse("sc://spark")
-    assert (plain.endpoint, plain.user, plain.secure, plain.metadata()) == ("spark:15002", "lakecommit", False, [])
+    plain = ConnectUrl.parse("sc://localhost")
+    assert (plain.endpoint, plain.user, plain.secure, plain.metadata()) == ("localhost:15002", "lakecommit", False, [])
     full = ConnectUrl.parse("sc://spark:444/;use_ssl=true;token=a%3Db;user_id=eve;X-Team=one")
     assert (full.endpoint, full.user, full.secure) == ("spark:444", "eve", True)
     assert full.metadata() == [("x-team", "one"), ("authorization", "Bearer a=b")]
@@ -90,6 +90,15 @@ def test_a_token_makes_the_connection_secure_unless_it_stays_on_this_host() -> N
     assert not ConnectUrl.parse("sc://localhost/;token=t").secure
     with pytest.raises(SpecError, match="unencrypted"):
         ConnectUrl.parse("sc://spark/;token=t;use_ssl=false")
+
+
+@pytest.mark.parametrize("url", ["sc://spark", "sc://10.0.0.7:15002/;user_id=me", "sc://127.0.0.1.example.org"])
+def test_beyond_this_host_nothing_is_sent_unencrypted_unless_that_is_said(url: str) -> None:
+    with pytest.raises(SpecError, match=r"use_ssl=true, or use_ssl=false"):
+        ConnectUrl.parse(url)
+    joined = url if "/;" in url else f"{url}/"
+    assert ConnectUrl.parse(f"{joined};use_ssl=true").secure
+    assert not ConnectUrl.parse(f"{joined};use_ssl=false").secure
 
 
 @pytest.mark.parametrize(
@@ -124,7 +133,7 @@ def test_a_server_that_is_away_is_told_with_the_remedy() -> None:
 
 def test_sessions_are_of_a_deployment_a_landing_and_a_lane(monkeypatch: pytest.MonkeyPatch) -> None:
     def family(**fields: str) -> object:
-        return ConnectEngine("sc://spark", **{"deployment": "d", "landing": "l", "lane": "live", **fields})._family
+        return ConnectEngine("sc://localhost", **{"deployment": "d", "landing": "l", "lane": "live", **fields})._family
 
     assert family() == family()
     assert len({family(), family(deployment="e"), family(landing="m"), family(lane="again")}) == 4
@@ -144,7 +153,7 @@ def test_a_session_that_the_server_closed_is_followed_by_the_next(monkeypatch: p
         return dict.fromkeys(keys, "there")
 
     monkeypatch.setattr(ConnectClient, "settings", settings)
-    engines = [ConnectEngine("sc://spark", deployment="d", landing="l") for _ in range(2)]
+    engines = [ConnectEngine("sc://localhost", deployment="d", landing="l") for _ in range(2)]
     engines[0].start()
     found = asked[-1]
     assert len(set(asked)) == 3

@@ -1,17 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The section `spark`, and the private folder of a run. The session itself is tested with a real Spark elsewhere."""
+"""The section `spark`. The session itself is tested with a real Spark elsewhere."""
 
 from __future__ import annotations
 
-import stat
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
-from airflow_provider_lakecommit.engines.local import LocalSpark, SparkSection, scratch_folder
-from airflow_provider_lakecommit.engines.process import ProcessName, started
+from airflow_provider_lakecommit.engines.local import LocalSpark, SparkSection
 from airflow_provider_lakecommit.exceptions import SparkJobError, SpecError
 from airflow_provider_lakecommit.spark.job import Secrets
 
@@ -50,32 +44,6 @@ def test_settings_are_texts_as_spark_reads_them() -> None:
 def test_a_wrong_section_is_a_bad_spec(section: dict[str, object]) -> None:
     with pytest.raises(SpecError, match="section 'spark'"):
         SparkSection(section)
-
-
-def test_the_folder_is_for_the_owner_alone(tmp_path: Path) -> None:
-    folder = scratch_folder(str(tmp_path))
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-
-
-def test_folders_of_killed_processes_are_removed_and_those_of_living_ones_are_not(tmp_path: Path) -> None:
-    mine = scratch_folder(str(tmp_path))
-    child = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
-    start = started(child.pid)
-    theirs = tmp_path / mine.name.replace(
-        f"-{ProcessName.own().pid}-{ProcessName.own().start}-", f"-{child.pid}-{start}-"
-    )
-    theirs.mkdir()
-    (theirs / "connections.json").write_text("{}")
-    unrelated = tmp_path / "lakecommit-notes"
-    unrelated.mkdir()
-    again = scratch_folder(str(tmp_path))
-    assert {mine, theirs, again, unrelated} == set(tmp_path.iterdir())
-    child.kill()
-    child.communicate()
-    scratch_folder(str(tmp_path))
-    assert not theirs.exists()
-    assert mine.exists()
-    assert unrelated.exists()
 
 
 def test_a_job_without_a_session_is_an_error_and_closing_is_none() -> None:

@@ -4,8 +4,11 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
+import subprocess
 import sys
+import tempfile
 import zipfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,6 +25,7 @@ from airflow_provider_lakecommit.iceberg.storage import TableStorage
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.spark.job import Secrets, WindowJob
 
+ROOT = Path(__file__).resolve().parents[3]
 CANARY = "canary-8c1f"
 SECRETS = Secrets(
     kafka={"bootstrap.servers": "a:1", "sasl.password": CANARY},
@@ -91,6 +95,41 @@ def command(monkeypatch: pytest.MonkeyPatch, conf: dict[str, str] | None = None,
     with _files(job(), SECRETS, ship=not master.local) as files:
         hook = files.hook({**master.conf, **(conf or {})}, "spark_default", master)
         return list(hook._build_spark_submit_command("main.py"))
+
+
+@pytest.mark.parametrize(
+    ("fields", "inside"),
+    [
+        ({"host": "spark://m:7077"}, True),
+        ({"host": "local[2]"}, False),
+        ({"host": "yarn", "extra": {"deploy-mode": "cluster"}}, False),
+    ],
+)
+def test_what_a_driver_here_copies_goes_with_the_files_of_its_job(
+    monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], inside: bool
+) -> None:
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", "/of/the/user")
+    connect(monkeypatch, **fields)
+    master = spark_master("spark_default")
+    with _files(job(), SECRETS, ship=not master.local) as files:
+        copies = Path(files.environment(master)["SPARK_LOCAL_DIRS"])
+    assert copies.is_relative_to(files.job.parent) == inside
+    assert not files.job.parent.exists()
+
+
+def test_files_that_a_killed_task_left_are_removed_by_the_next_job(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    killed = (
+        "import os, signal; from tests.unit.hooks.test_spark import SECRETS, _files, job\n"
+        "with _files(job(), SECRETS, ship=False): os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    subprocess.run([sys.executable, "-c", killed], env={**os.environ, "TMPDIR": str(tmp_path)}, cwd=ROOT, check=False)
+    assert any(CANARY in path.read_text() for path in tmp_path.glob("*/secrets.json"))
+    with _files(job(), SECRETS, ship=False) as files:
+        assert list(tmp_path.iterdir()) == [files.job.parent]
+    assert list(tmp_path.iterdir()) == []
 
 
 def option(of: list[str], name: str) -> list[str]:
