@@ -25,7 +25,7 @@ KAFKA = """
     partitioning record retention sink topic watched watermark worker
 """
 SPARK = """
-    daemon driver engine executor fanout master shuffle spark sql stage staged submit
+    daemon driver engine executor fanout master scratch shuffle spark sql stage staged submit
 """
 ICEBERG = """
     append arrow avro branch catalog column commit committer field file iceberg manifest metadata metrics parquet
