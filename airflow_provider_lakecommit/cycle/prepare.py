@@ -213,6 +213,7 @@ def _check_cluster(session: LandingSession, source: SourceState, tables: Iterabl
         if t.ledger.section.cluster_id != source.cluster_id:
             raise SourceError(
                 f"{t.name} holds offsets of Kafka cluster {t.ledger.section.cluster_id}, "
-                f"landing {session.landing.name} now reads cluster {source.cluster_id}: point it back, "
-                f"or start over with `lakecommit ledger init --from earliest`"
+                f"landing {session.landing.name} now reads cluster {source.cluster_id}: point it back; where its topics "
+                f"were copied, give the offsets where it is to go on (`lakecommit ledger init --from TOPIC:0=OFFSET,…`); "
+                f"`--from earliest` reads all there is, also what the table holds"
             )

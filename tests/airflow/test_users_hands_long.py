@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import datetime
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +13,7 @@ from typing import Any
 import pytest
 
 from dev.airflow_client import AirflowAnswerError
-from tests.airflow.live import Live, orders, until, until_its_job_is_gone
+from tests.airflow.live import RUN_SECONDS, Live, orders, until, until_its_job_is_gone
 from tests.airflow.test_users_hands import GREEN, IDLE, start
 
 pytestmark = [
@@ -297,6 +299,20 @@ def test_a_commit_or_an_outcome_that_is_cleared_alone_judges_by_what_the_tables_
     live.client.mark_run("cleared_alone", "c", "failed")
     assert live.client.run_state("cleared_alone", "c") == "failed"
     assert live.lake.ids("shop.cleared_alone") == [0, 1, 2, 3]
+
+
+def test_a_database_that_is_cleaned_makes_no_landing_forget(live: Live, make_topic: Make, produce: Produce) -> None:
+    topic = make_topic(1)
+    live.armed("cleaned", topic)
+    produce(topic, orders(0, 1))
+    assert live.run("cleaned", "a") == ("success", GREEN)
+    clean = ["db", "clean", "--clean-before-timestamp", "2100-01-01", "--skip-archive", "--yes"]
+    subprocess.run([sys.executable, "-m", "airflow", *clean], env=live.airflow.environment, check=True, timeout=600)
+    live.client.await_dag("cleaned", RUN_SECONDS)
+    produce(topic, orders(2))
+    assert live.run("cleaned", "b") == ("success", GREEN)
+    assert live.lake.ids("shop.cleaned") == [0, 1, 2]
+    assert live.run("cleaned", "c") == ("success", IDLE)
 
 
 def test_airflow_does_not_delete_a_run_that_is_running(live: Live, make_topic: Make, produce: Produce) -> None:
