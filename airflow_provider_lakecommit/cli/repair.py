@@ -139,7 +139,8 @@ def ledger_init(
 
 def _init_text(preview: InitPreview) -> Iterable[str]:
     for t in preview.tables:
-        yield f"{t.table}: would go on at {', '.join(f'{p} {o}' for p, o in t.ends.items())}"
+        ends = ", ".join(f"{p} {o}" for p, o in t.ends.items())
+        yield f"{t.table}: would {'begin' if t.begins else 'go on'} at {ends}"
         if t.published:
             yield f"  publishes first, as the source has it no more: {_counted(t.published)}"
         if t.given_up:

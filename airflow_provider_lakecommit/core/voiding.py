@@ -46,9 +46,14 @@ def gone(coverage: Coverage, marks: Marks) -> Coverage:
     return Coverage({p: s - _there(marks.get(p)) for p, s in coverage.parts.items()})
 
 
-def irreplaceable(accepted: Iterable[AcceptedSlice], marks: Marks) -> tuple[AcceptedSlice, ...]:
-    """The slices of which the source lacks something."""
-    return tuple(a for a in accepted if gone(a.coverage, marks))
+def irreplaceable(
+    accepted: Iterable[AcceptedSlice], marks: Marks, table: str | None = None
+) -> tuple[AcceptedSlice, ...]:
+    """The slices of which the source lacks something.
+
+    :param table: only those that have something for this table: of the others no row can be lost
+    """
+    return tuple(a for a in accepted if (table is None or a.matters(table)) and gone(a.coverage, marks))
 
 
 def losses(accepted: Iterable[AcceptedSlice], marks: Marks) -> tuple[Loss, ...]:
@@ -85,6 +90,7 @@ class Rescued:
 
 
 def rescued(
+    table: str,
     section: LedgerSection,
     accepted: Sequence[AcceptedSlice],
     marks: Marks,
@@ -94,20 +100,20 @@ def rescued(
 
     :param given_up: by the word, of a ledger
     """
-    if not irreplaceable(accepted, marks):
+    if not irreplaceable(accepted, marks, table):
         return Rescued()
     first = settle(accepted, section).ready
     published = _all_of(first)
     after = replace(section, covered=section.covered | published)
     rest = [a for a in accepted if a not in first]
-    holes = (given_up(after) - _all_of(rest)) & _below(_all_of(irreplaceable(rest, marks)))
+    holes = (given_up(after) - _all_of(rest)) & _below(_all_of(irreplaceable(rest, marks, table)))
     bridged = replace(after, covered=after.covered | holes)
     then = settle(rest, bridged).ready
     left = [a for a in rest if a not in then]
     return Rescued(
         published=published | _all_of(then),
         bridged=holes if then else Coverage(),
-        lost=losses(irreplaceable(left, marks), marks),
+        lost=losses(irreplaceable(left, marks, table), marks),
     )
 
 

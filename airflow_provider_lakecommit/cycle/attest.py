@@ -277,7 +277,7 @@ def _one(session: LandingSession, known: _Known, source: SourceState, word: Word
     _check(known.name, starts, covered, source)
     section = new_section(session, source, starts, covered, origin_position(session), before=known.own)
     pending = known_state(session, {known.name: known.state})
-    kept = irreplaceable(pending.accepted[known.name], source.partitions) if pending else ()
+    kept = irreplaceable(pending.accepted[known.name], source.partitions, known.name) if pending else ()
     return AttestedTable(
         table=known.name,
         word=source_of_word,

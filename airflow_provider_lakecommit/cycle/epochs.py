@@ -227,15 +227,18 @@ def _pending(session: LandingSession, name: str, state: LedgerState) -> tuple[Ac
     return session.read_state([ledger]).state.accepted[name]
 
 
-def _kept(session: LandingSession, name: str, state: LedgerState, source: SourceState | None) -> str:
+def _kept(
+    session: LandingSession, name: str, state: LedgerState, source: SourceState | None, *, rows: bool = False
+) -> str:
     """What is pending for a table and cannot be read again; empty if there is no such thing.
 
+    :param rows: only what has rows for this table, not what it has passed
     :raises SourceUnavailableError: something is pending, and the source does not tell what it has
     """
     if not (pending := _pending(session, name, state)):
         return ""
     marks = (source or session.source.watermarks(missing_ok=True)).partitions
-    kept = irreplaceable(pending, marks)
+    kept = irreplaceable(pending, marks, name if rows else None)
     return losses_text(losses(kept, marks)) if kept else ""
 
 
@@ -283,7 +286,7 @@ def _renew(session: LandingSession, name: str, state: LedgerState, source: Sourc
         log.cluster_id,
         log.topic_id,
     )
-    if same_log and (kept := _kept(session, name, state, source)):
+    if same_log and (kept := _kept(session, name, state, source, rows=True)):
         if state.newest and _newest_by_the_log(session, name, state):
             session.log(f"{name}: {state.reason}, and nothing newer is known; the tag is made again, {kept} is kept")
             return restore_tag(

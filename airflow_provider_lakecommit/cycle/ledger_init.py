@@ -116,8 +116,8 @@ class _Setting:
         """What of the pending slices can be published before the word is given."""
         marks = self.source.partitions
         if self.old is None or not self.publishable:
-            return Rescued(lost=losses(irreplaceable(self.pending, marks), marks))
-        return rescued(self.old, self.pending, marks, lambda s: self.restart(s).given_up)
+            return Rescued(lost=losses(irreplaceable(self.pending, marks, self.name), marks))
+        return rescued(self.name, self.old, self.pending, marks, lambda s: self.restart(s).given_up)
 
     def preview(self) -> InitTable:
         saved = self.rescued

@@ -56,6 +56,16 @@ def test_what_the_source_does_not_have_is_gone(found: dict[SourcePartition, Wate
     assert bool(irreplaceable([one], found)) is bool(lost)
 
 
+def test_of_a_table_that_a_slice_has_no_rows_for_nothing_is_lost() -> None:
+    story = Story()
+    story.opens("a", [[(P0, 100, 200)]])
+    story.reports("a", [(P0, 100, 200)], files={})
+    passed = story.landing_state(HELD).accepted[ORDERS]
+    assert irreplaceable(passed, marks(250)) == passed
+    assert irreplaceable(passed, marks(250), ORDERS) == ()
+    assert not rescued(ORDERS, HELD.section, passed, marks(250), forward(250)).lost
+
+
 def test_a_loss_names_partition_ranges_and_records() -> None:
     some = accepted([(P0, 100, 140)], [(P0, 140, 190)], [(P1, 0, 20)])
     found = losses(some, marks(150))
@@ -64,20 +74,20 @@ def test_a_loss_names_partition_ranges_and_records() -> None:
 
 
 def test_what_the_source_has_is_not_rescued_but_voided() -> None:
-    assert not rescued(HELD.section, accepted([(P0, 100, 200)]), marks(0), forward(150)).published
+    assert not rescued(ORDERS, HELD.section, accepted([(P0, 100, 200)]), marks(0), forward(150)).published
 
 
 def test_what_the_source_has_no_more_is_published_before_the_rest_is_given_up() -> None:
-    found = rescued(HELD.section, accepted([(P0, 100, 200)]), marks(250), forward(250))
+    found = rescued(ORDERS, HELD.section, accepted([(P0, 100, 200)]), marks(250), forward(250))
     assert found.published == coverage([(P0, 100, 200)])
     assert (found.bridged, found.lost) == (Coverage(), ())
 
 
 def test_what_waits_behind_a_hole_is_published_over_it_if_the_word_gives_the_hole_up() -> None:
     waiting = accepted([(P0, 150, 200)])
-    found = rescued(HELD.section, waiting, marks(250), forward(250))
+    found = rescued(ORDERS, HELD.section, waiting, marks(250), forward(250))
     assert found.bridged == coverage([(P0, 100, 150)])
     assert found.published == coverage([(P0, 150, 200)])
-    kept_hole = rescued(HELD.section, waiting, marks(250), forward(0))
+    kept_hole = rescued(ORDERS, HELD.section, waiting, marks(250), forward(0))
     assert losses_text(kept_hole.lost) == "orders[0] [150, 200) (50 records)"
     assert not kept_hole.bridged
