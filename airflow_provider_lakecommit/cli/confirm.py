@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from airflow_provider_lakecommit.cli.output import Output
 from airflow_provider_lakecommit.core.decisions import Decision
 
-__all__ = ["agreed", "decision_of"]
+__all__ = ["agreed", "asked", "at_a_terminal", "decision_of"]
 
 
 def decision_of(command: str, landing: str, reason: str) -> Decision:
@@ -34,9 +34,18 @@ def agreed(output: Output, lines: Iterable[str], *, yes: bool) -> bool:
         output.log(line)
     if yes:
         return True
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if not at_a_terminal():
         output.log("nothing is written: there is no terminal to ask at; the same with --yes does it")
         return False
+    return asked(output)
+
+
+def at_a_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def asked(output: Output) -> bool:
+    """Ask, and wait for the word *yes*."""
     output.log("do it? type yes:")
     if sys.stdin.readline().strip().lower() == "yes":
         return True

@@ -13,12 +13,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_lakecommit.cli.confirm import agreed, decision_of
+from airflow_provider_lakecommit.cli.confirm import agreed, asked, at_a_terminal, decision_of
 from airflow_provider_lakecommit.cli.output import Exit, Output, offsets
 from airflow_provider_lakecommit.committer.ledger import LedgerState, read_ledger
 from airflow_provider_lakecommit.committer.ledger_updates import OtherSections
 from airflow_provider_lakecommit.core.model import Budget, LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet
+from airflow_provider_lakecommit.core.voiding import losses_text
 from airflow_provider_lakecommit.cycle.ledger_init import BEHIND
 from airflow_provider_lakecommit.cycle.session import LandingSession
 from airflow_provider_lakecommit.exceptions import SpecError
@@ -208,6 +209,10 @@ def ledger_attest(
         else:
             hint = f"--at {at!r}: say TOPIC:PARTITION=OFFSET,… as in orders:0=1500, or the same as a JSON object"
             said = word.from_offsets(session, parse_offsets(at or "", hint), tables)
+        shown = not yes and not output.as_json and at_a_terminal()
+        if shown:
+            output.lines(_said_text(said))
+            yes = asked(output)
         told = decision_of("ledger attest", spec.landing.name, reason)
         rows_of_others = OtherSections(others or "ask")
         done = (
@@ -218,7 +223,8 @@ def ledger_attest(
     if output.as_json:
         output.result({"tables": [_said_to_dict(t) for t in said.tables], "written": yes, **done})
     else:
-        output.lines(_said_text(said, yes=yes))
+        output.lines(() if shown else _said_text(said))
+        output.lines(["written" if yes else "nothing is written: the same with --yes writes it"])
     return Exit.DONE
 
 
@@ -228,6 +234,8 @@ def _said_to_dict(t: AttestedTable) -> dict[str, Any]:
         "from": t.word,
         "condition": str(t.state.condition),
         "reason": t.state.reason,
+        "rows": t.rows,
+        "lost": losses_text(t.lost) if t.lost else "",
         "before": offsets(t.before),
         "announced": offsets(t.announced),
         "attested": offsets(t.section.covered),
@@ -237,17 +245,20 @@ def _said_to_dict(t: AttestedTable) -> dict[str, Any]:
     }
 
 
-def _said_text(said: Attested, *, yes: bool) -> Iterable[str]:
+def _said_text(said: Attested) -> Iterable[str]:
     for t in said.tables:
         reason = f" ({t.state.reason})" if t.state.reason else ""
         yield f"{t.table}: ledger {t.state.condition}{reason}; attested by {t.word}"
+        if t.rows is not None:
+            yield f"  has {t.rows} rows now, of all writers"
         for p in sorted(t.section.starts):
             yield f"  {p}: landed {t.section.covered[p]}, goes on at {t.section.end(p)}"
         if t.again:
             yield f"  read AGAIN, though the ledger or the control log has it: {t.again}: doubled if its rows are there"
         if t.unsaid:
             yield f"  never read, though neither ledger nor log has it: {t.unsaid}: lost if its rows are not there"
-    yield "written" if yes else "nothing is written: the same with --yes writes it"
+        if t.lost:
+            yield f"  reported, not published, and the source has it no more: {losses_text(t.lost)}"
 
 
 def parse_offsets(text: str, hint: str) -> dict[tuple[str, int], int]:

@@ -52,6 +52,7 @@ class AttestedTable:
     """What is about to be said of one table. ``before`` is what its ledger says now, ``announced`` what the control log
     says was published in it; ``others`` are sections of other landings that come back with the named snapshot, ``old``
     is the newest section that is known. A new epoch would have ``lost`` what is reported and cannot be read again.
+    ``rows`` are those of the table now, of all writers.
     """
 
     table: str
@@ -63,6 +64,7 @@ class AttestedTable:
     others: tuple[LedgerSection, ...] | None = None
     old: LedgerSection | None = None
     lost: tuple[Loss, ...] = ()
+    rows: int | None = None
 
     @property
     def kept(self) -> LedgerSection | None:
@@ -287,6 +289,7 @@ def _one(session: LandingSession, known: _Known, source: SourceState, word: Word
         announced=known.announced,
         others=others,
         old=known_section(session, known.state),
+        rows=known.rows,
         lost=losses((a for a in kept if a.coverage - covered), source.partitions),
     )
 
