@@ -8,7 +8,8 @@ asks here first: what is irreplaceable is published before, or the void is refus
 
 Failure story: a partition of which the source tells nothing (the topic was made anew, is not read any more, or is in
 another cluster) has nothing to read again, so all of it is irreplaceable. To keep a slice too long costs a wait, to
-void one too many loses its rows.
+void one too many loses its rows. Beyond the end of a log nothing is irreplaceable: where a log became shorter other
+records come at these offsets, and a slice that holds them would keep these from being read.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Loss:
 
 def gone(coverage: Coverage, marks: Marks) -> Coverage:
     """What of these ranges the source does not have (any more)."""
-    return Coverage({p: s - _there(marks.get(p)) for p, s in coverage.parts.items()})
+    return Coverage({p: _gone(s, marks.get(p)) for p, s in coverage.parts.items()})
 
 
 def irreplaceable(
@@ -63,7 +64,7 @@ def losses(accepted: Iterable[AcceptedSlice], marks: Marks) -> tuple[Loss, ...]:
     for slice_ in accepted:
         for report in slice_.report.spans:
             p = report.span.partition
-            lost = RangeSet.of(report.span.range) - _there(marks.get(p))
+            lost = _gone(RangeSet.of(report.span.range), marks.get(p))
             if lost:
                 ranges[p] = ranges.get(p, RangeSet()) | lost
                 records[p] = records.get(p, 0) + min(len(lost), report.counts.landed + report.counts.rejected)
@@ -126,5 +127,5 @@ def _below(coverage: Coverage) -> Coverage:
     return Coverage({p: RangeSet.of((0, s.ranges[-1].end)) for p, s in coverage.parts.items()})
 
 
-def _there(mark: Watermark | None) -> RangeSet:
-    return RangeSet() if mark is None else RangeSet.of((mark.start, max(mark.start, mark.high)))
+def _gone(s: RangeSet, mark: Watermark | None) -> RangeSet:
+    return s if mark is None else s & RangeSet.of((0, mark.start))

@@ -44,7 +44,7 @@ def forward(to: int) -> object:
         (marks(250), [(P0, 100, 200)]),
         (marks(150), [(P0, 100, 150)]),
         (marks(100), []),
-        (marks(0, high=180), [(P0, 180, 200)]),
+        (marks(0, high=180), []),
         ({ANEW: Watermark(start=0, stable=9, high=9)}, [(P0, 100, 200)]),
         ({}, [(P0, 100, 200)]),
     ],
