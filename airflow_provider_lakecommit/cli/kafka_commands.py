@@ -130,10 +130,10 @@ class RescueCommand(Command):
         add("--kafka-config", metavar="FILE", help="YAML mapping of librdkafka settings")
         add("--control-topic", default=CONTROL_TOPIC, metavar="TOPIC", help=f"default {CONTROL_TOPIC}")
         add("--group", metavar="GROUP_ID", help="in its events (default: connect-NAME)")
+        add("--reason", default="", metavar="TEXT", help="kept in the snapshots, with who and where")
         add("--table", action="append", metavar="TABLE", help="only this table (may be repeated)")
         add("--branch", default="main", help="of the tables (default main)")
         add("--commit", action="store_true", help="commit what waits; without, it is only shown")
-        add("--reason", default="", metavar="TEXT", help="kept in the snapshots, with who and where")
         add = parser.add_mutually_exclusive_group().add_argument
         add("--connect", metavar="URL", help="Kafka Connect, which must say that it is stopped or not there")
         add("--connector-is-gone", action="store_true", help="your word for it, where Connect is gone too")
