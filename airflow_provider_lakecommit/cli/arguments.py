@@ -19,7 +19,20 @@ from airflow_provider_lakecommit.cli.output import Output
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import LandingSpec, load_spec
 
-__all__ = ["Command", "add_every", "budget", "duration", "factor", "load", "moment", "positive", "source", "spec_files"]
+__all__ = [
+    "Command",
+    "add_confirmation",
+    "add_every",
+    "add_others",
+    "budget",
+    "duration",
+    "factor",
+    "load",
+    "moment",
+    "positive",
+    "source",
+    "spec_files",
+]
 
 
 class Command:
@@ -41,6 +54,18 @@ def add_every(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--every", type=duration, metavar="TIME", help="how often the landing runs, as in 30s, 5m, 2h or 1d"
     )
+
+
+def add_confirmation(parser: argparse.ArgumentParser) -> None:
+    """Of commands that may give something up."""
+    parser.add_argument("--yes", action="store_true", help="do it, whatever it gives up")
+    parser.add_argument("--reason", default="", metavar="TEXT", help="kept in the tables' history, with who and where")
+
+
+def add_others(parser: argparse.ArgumentParser) -> None:
+    """Of commands that set a ledger."""
+    rows = "where a table's ledger is lost: whether rows of other landings are in it"
+    parser.add_argument("--others", choices=["there", "gone"], help=rows)
 
 
 def load(path: str, output: Output) -> LandingSpec:

@@ -11,7 +11,16 @@ from __future__ import annotations
 from argparse import ArgumentParser, BooleanOptionalAction, Namespace
 from collections.abc import Mapping
 
-from airflow_provider_lakecommit.cli.arguments import Command, add_every, budget, load, positive, spec_files
+from airflow_provider_lakecommit.cli.arguments import (
+    Command,
+    add_confirmation,
+    add_every,
+    add_others,
+    budget,
+    load,
+    positive,
+    spec_files,
+)
 from airflow_provider_lakecommit.cli.kafka_commands import (
     ControlLogCommand,
     InferSchemaCommand,
@@ -124,12 +133,24 @@ class LedgerInitCommand(Command):
             metavar="earliest|latest|TOPIC:PARTITION=OFFSET,…",
             help="where reading goes on; partitions that are not named keep their place",
         )
+        add_confirmation(parser)
+        reported = "also what is reported, cannot be published, and the source has no more"
+        parser.add_argument("--give-up-reported", action="store_true", help=reported)
+        add_others(parser)
 
     def run(self, options: Namespace, output: Output) -> int:
         spec = load(options.spec, output)
         from airflow_provider_lakecommit.cli.repair import ledger_init
 
-        return ledger_init(spec, output, start=options.start)
+        return ledger_init(
+            spec,
+            output,
+            start=options.start,
+            yes=options.yes,
+            reason=options.reason,
+            give_up_reported=options.give_up_reported,
+            others=options.others,
+        )
 
 
 class LedgerAttestCommand(Command):
@@ -142,7 +163,10 @@ class LedgerAttestCommand(Command):
         how("--at", metavar="TOPIC:PARTITION=OFFSET,…", help="everything below these offsets; also as JSON")
         only = "only this table (default: those whose ledger is not in order)"
         parser.add_argument("--table", action="append", metavar="TABLE", help=only)
-        parser.add_argument("--yes", action="store_true", help="write it; without, it is only shown")
+        add_confirmation(parser)
+        reported = "also what is reported, and the source has no more"
+        parser.add_argument("--give-up-reported", action="store_true", help=reported)
+        add_others(parser)
 
     def run(self, options: Namespace, output: Output) -> int:
         spec = load(options.spec, output)
@@ -156,6 +180,9 @@ class LedgerAttestCommand(Command):
             at=options.at,
             tables=options.table,
             yes=options.yes,
+            reason=options.reason,
+            give_up_reported=options.give_up_reported,
+            others=options.others,
         )
 
 
@@ -171,16 +198,28 @@ class UnblockCommand(Command):
             metavar="N[:RATIO]",
             help="read them again with up to N dead letters, at most RATIO of the records (default 1)",
         )
-        how.add_argument("--skip", action="store_true", help="go on without them; recorded as skipped")
-        parser.add_argument(
-            "--partition", action="append", metavar="TOPIC:PARTITION", help="only of this partition (may be repeated)"
-        )
+        how.add_argument("--skip", action="store_true", help="go on without their bad records; recorded as skipped")
+        add = parser.add_argument
+        add("--partition", action="append", metavar="TOPIC:PARTITION", help="only of this partition (may be repeated)")
+        add("--range", action="append", metavar="TOPIC:PARTITION=FROM-TO", help="only these offsets (may be repeated)")
+        add("--whole", action="store_true", help="with --skip: also without the good records of these ranges")
+        add_confirmation(parser)
 
     def run(self, options: Namespace, output: Output) -> int:
         spec = load(options.spec, output)
         from airflow_provider_lakecommit.cli.repair import unblock
 
-        return unblock(spec, output, raise_to=options.raise_to, skip=options.skip, partitions=options.partition)
+        return unblock(
+            spec,
+            output,
+            raise_to=options.raise_to,
+            skip=options.skip,
+            partitions=options.partition,
+            ranges=options.range,
+            whole=options.whole,
+            yes=options.yes,
+            reason=options.reason,
+        )
 
 
 COMMANDS: Mapping[str, Command | Mapping[str, Command]] = {

@@ -130,6 +130,7 @@ class RescueCommand(Command):
         add("--kafka-config", metavar="FILE", help="YAML mapping of librdkafka settings")
         add("--control-topic", default=CONTROL_TOPIC, metavar="TOPIC", help=f"default {CONTROL_TOPIC}")
         add("--group", metavar="GROUP_ID", help="in its events (default: connect-NAME)")
+        add("--reason", default="", metavar="TEXT", help="kept in the snapshots, with who and where")
         add("--table", action="append", metavar="TABLE", help="only this table (may be repeated)")
         add("--branch", default="main", help="of the tables (default main)")
         add("--commit", action="store_true", help="commit what waits; without, it is only shown")

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command line's face: the parser of its commands, and how a command's end becomes an exit code.
 
-Contract: 0 done; 1 refused or failed, with one line that says why; 2 bad usage or a bad spec; 128 + n when signal n
-ended it. Nothing is imported for a command before that command runs, so that help and mistakes are answered at once.
+Contract: 0 done; 1 refused or failed, with one line that says why; 2 bad usage or a bad spec; 3 nothing done, as
+it would give something up and nobody agreed; 128 + n when signal n ended it. Nothing is imported for a command before
+that command runs, so that help and mistakes are answered at once.
 Only what nobody foresaw ends in a traceback, and a library that is not installed is not of that; like all text it is
 free of the spec's secrets.
 """
@@ -64,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="lakecommit",
         description="Land Kafka topics in Iceberg tables in batch windows, exactly once.",
-        epilog="Exit codes: 0 done, 1 refused or failed with a reason, 2 bad usage or spec.",
+        epilog="Exit codes: 0 done, 1 refused or failed with a reason, 2 bad usage or spec, 3 needs --yes.",
     )
     parser.add_argument("--version", action="version", version=f"lakecommit {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)

@@ -36,6 +36,8 @@ class Exit(IntEnum):
     DONE = 0
     REFUSED = 1
     USAGE = 2
+    UNCONFIRMED = 3
+    """Nothing was done: it would give something up, and nobody agreed to that."""
 
 
 def plain(value: Any) -> Any:

@@ -45,6 +45,7 @@ class AppendRequest:
     :param record_bytes: the section's next estimate, ``None`` to leave it
     :param spec_version: the section's next spec version, ``None`` to leave it
     :param extra: further summary keys, without prefix
+    :param kept: attempts whose ranges the source does not have any more: see :func:`judge`
     """
 
     table: str
@@ -59,6 +60,7 @@ class AppendRequest:
     record_bytes: int | None = None
     spec_version: str | None = None
     extra: Mapping[str, str] = field(default_factory=dict)
+    kept: frozenset[UUID] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +90,7 @@ def publish(tables: Tables, request: AppendRequest, *, retry_policy: RetryPolicy
     def decide(loaded: Table) -> Change[AppendDecision] | None:
         metadata, state = loaded.metadata, read_ledger(loaded.metadata, request.branch)
         section = _section(request, metadata, state)
-        judgement = judge(request.slices, metadata, state, section)
+        judgement = judge(request.slices, metadata, state, section, request.kept)
         last[:] = [judgement]
         return _change(request, metadata, state, section, judgement) if judgement.accepted else None
 

@@ -7,12 +7,13 @@ each other, and leaves no hole: per partition it reaches back to the end of the 
 
 A slice written under an older schema is taken if that schema is still known and every column of the current one can be
 read from its files: there with the same or a narrower type, or absent and optional. One written under another partition
-spec than the default is refused, because an append writes one manifest of the default spec and would mislabel it.
+spec than the default is refused, because an append writes one manifest of one spec, the default one as a rule; what the
+source does not have any more is *kept*: it may be appended under its own spec, in a commit of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from uuid import UUID
@@ -117,9 +118,16 @@ class AppendDecision:
 
 
 def judge(
-    slices: Sequence[StagedSlice], metadata: TableMetadata, state: LedgerState, section: LedgerSection
+    slices: Sequence[StagedSlice],
+    metadata: TableMetadata,
+    state: LedgerState,
+    section: LedgerSection,
+    kept: Collection[UUID] = (),
 ) -> AppendDecision:
-    """Sort slices; ``section`` is the ledger section that they are to be added to."""
+    """Sort slices; ``section`` is the ledger section that they are to be added to.
+
+    :param kept: attempts whose ranges cannot be read again: they are taken under their own partition spec
+    """
     others = state.covered(exclude=(section.landing, section.lane))
     accepted: list[StagedSlice] = []
     already: list[StagedSlice] = []
@@ -134,7 +142,7 @@ def judge(
         found = (
             _epoch(one, state, section)
             or _overlap(coverage, taken)
-            or _table(one, metadata)
+            or _table(one, metadata, own_spec=one.attempt in kept)
             or _accounting(one, metadata, paths)
         )
         if found:
@@ -154,7 +162,7 @@ def _epoch(one: StagedSlice, state: LedgerState, section: LedgerSection) -> Find
     if state.condition is Condition.ROLLED_BACK:
         return Grounds.EPOCH, f"{state.reason}: a new epoch is written first, and what was pending is read again"
     if one.epoch != section.epoch:
-        return Grounds.EPOCH, f"it is of epoch {one.epoch}, the ledger is at {section.epoch}: its range is read again"
+        return Grounds.EPOCH, f"it is of epoch {one.epoch}, the ledger is at {section.epoch}"
     return None
 
 
@@ -165,11 +173,10 @@ def _overlap(coverage: Coverage, taken: Mapping[SourcePartition, RangeSet]) -> F
     return Grounds.OVERLAP, f"{twice} is in the table or in this commit already; the rest is planned again"
 
 
-def _table(one: StagedSlice, metadata: TableMetadata) -> Finding:
-    if one.spec_id != metadata.default_spec_id:
+def _table(one: StagedSlice, metadata: TableMetadata, *, own_spec: bool) -> Finding:
+    if one.spec_id != metadata.default_spec_id and not (own_spec and _has_spec(metadata, one.spec_id)):
         return Grounds.SPEC, (
-            f"it was written under partition spec {one.spec_id}, the table is at {metadata.default_spec_id}: "
-            "its range is read again"
+            f"it was written under partition spec {one.spec_id}, the table is at {metadata.default_spec_id}"
         )
     if one.schema_id == metadata.current_schema_id:
         return None
@@ -179,19 +186,25 @@ def _table(one: StagedSlice, metadata: TableMetadata) -> Finding:
         return None
     return Grounds.SCHEMA, (
         f"schema {one.schema_id}, which it was written under, {problem} (the table is at schema "
-        f"{metadata.current_schema_id}): its range is read again"
+        f"{metadata.current_schema_id})"
     )
+
+
+def _has_spec(metadata: TableMetadata, spec_id: int) -> bool:
+    """Does the table have this spec still, with all columns that it is made of?"""
+    spec, columns = metadata.specs().get(spec_id), metadata.schema()
+    return spec is not None and all(columns.find_column_name(f.source_id) is not None for f in spec.fields)
 
 
 def _accounting(one: StagedSlice, metadata: TableMetadata, paths: set[str]) -> Finding:
     problem = spans_problem(one.spans) or _files_problem(one, metadata, paths)
-    return (Grounds.ACCOUNTING, f"{problem}; its range is read again") if problem else None
+    return (Grounds.ACCOUNTING, problem) if problem else None
 
 
 def _files_problem(one: StagedSlice, metadata: TableMetadata, paths: set[str]) -> str | None:
     if problem := rows_problem([f.record_count for f in one.files], one.rows):
         return problem
-    arity = len(metadata.spec().fields)
+    arity = len(metadata.specs()[one.spec_id].fields)
     own = set[str]()
     for f in one.files:
         if f.file_path in paths or f.file_path in own:

@@ -27,10 +27,12 @@ from airflow_provider_lakecommit.committer.summary import (
     LogPoint,
     SnapshotKind,
     SnapshotRecord,
+    decisions_of,
     has_ledger,
     record_of,
     sections_of,
 )
+from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.exceptions import LedgerError, TableError
@@ -69,7 +71,11 @@ class Condition(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerState:
-    """The ledger of one branch of one table. ``foreign_since`` counts the snapshots of others after the ledger's."""
+    """The ledger of one branch of one table. ``foreign_since`` counts the snapshots of others after the ledger's.
+    ``newest`` tells that no tag and no other snapshot of the metadata knows of a newer ledger. ``remembered`` are the
+    sections of a ledger that is lost or cut, from the newest snapshot of the metadata that has them; ``decisions`` are
+    those of persons, by the same snapshot or by that of the ledger.
+    """
 
     condition: Condition
     branch: str
@@ -81,6 +87,9 @@ class LedgerState:
     foreign_since: int = 0
     at_ms: int = 0
     reason: str = ""
+    newest: bool = False
+    remembered: tuple[LedgerSection, ...] = ()
+    decisions: tuple[Decision, ...] = ()
 
     def section(self, landing: str, lane: str) -> LedgerSection | None:
         return next((s for s in self.sections if (s.landing, s.lane) == (landing, lane)), None)
@@ -118,6 +127,7 @@ def read_ledger(metadata: TableMetadata, branch: str = MAIN_BRANCH) -> LedgerSta
     found = next((n for n, s in enumerate(line) if has_ledger(s)), None)
     condition, reason = _condition(metadata, branch, line, found)
     holder = None if found is None else line[found]
+    memory = _memory(metadata, branch) if condition in (Condition.LOST, Condition.CUT) else holder
     return LedgerState(
         condition=condition,
         branch=branch,
@@ -129,6 +139,9 @@ def read_ledger(metadata: TableMetadata, branch: str = MAIN_BRANCH) -> LedgerSta
         foreign_since=found or 0,
         at_ms=0 if holder is None else holder.timestamp_ms,
         reason=reason,
+        newest=condition is Condition.PRESENT or _is_newest(metadata, branch, holder),
+        remembered=() if memory is None or memory is holder else sections_of(memory),
+        decisions=() if memory is None else decisions_of(memory),
     )
 
 
@@ -232,6 +245,22 @@ def _condition(metadata: TableMetadata, branch: str, line: list[Snapshot], found
             "have expired"
         )
     return Condition.LOST, f"snapshot {newest.snapshot_id}, which holds the ledger, is not on the branch any more"
+
+
+def _is_newest(metadata: TableMetadata, branch: str, holder: Snapshot | None) -> bool:
+    """Does nothing in the metadata know of a newer ledger than this one?"""
+    tag = metadata.refs.get(tag_name(branch))
+    if holder is None or tag is not None:
+        return False
+    last = _orphan(metadata, branch)
+    return last is not None and last.snapshot_id == holder.snapshot_id
+
+
+def _memory(metadata: TableMetadata, branch: str) -> Snapshot | None:
+    """The newest snapshot of the metadata that has the ledger of a branch which has none."""
+    tag = metadata.refs.get(tag_name(branch))
+    newest = metadata.snapshot_by_id(tag.snapshot_id) if tag else None
+    return newest if newest is not None and has_ledger(newest) else _orphan(metadata, branch)
 
 
 def _orphan(metadata: TableMetadata, branch: str) -> Snapshot | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from enum import StrEnum
 from uuid import UUID, uuid4
 
 from pyiceberg.table import Table
@@ -19,11 +20,33 @@ from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState,
 from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
 from airflow_provider_lakecommit.committer.summary import LogPoint, SnapshotKind, SnapshotRecord
 from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap, ledger_change
+from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.model import ControlPosition, LedgerSection
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 
-__all__ = ["attest_section", "carry_forward", "change_section", "join_table", "renew_epochs", "set_section"]
+__all__ = [
+    "OtherSections",
+    "attest_section",
+    "carry_forward",
+    "change_section",
+    "join_table",
+    "renew_epochs",
+    "restore_tag",
+    "set_section",
+]
+
+
+class OtherSections(StrEnum):
+    """A person's word on the rows of other landings in a table whose ledger is lost."""
+
+    ASK = "ask"
+    """Nothing is said: refused where there are such."""
+    THERE = "there"
+    """They are in the table: their sections come back."""
+    GONE = "gone"
+    """They are not: their sections do not come back."""
+
 
 Update = Callable[[LedgerState], tuple[LedgerSection, ...] | None]
 
@@ -83,6 +106,35 @@ def renew_epochs(
     return _swap(tables, table, record, update, retry_policy)
 
 
+def restore_tag(
+    tables: Tables,
+    table: str,
+    landing: str,
+    lane: str,
+    *,
+    branch: str = MAIN_BRANCH,
+    snapshot_id: int | None,
+    retry_policy: RetryPolicy | None = None,
+) -> LedgerState:
+    """Repeat the ledger under a tag, where the tag is gone and the caller knows that this ledger is the newest: its
+    epochs stay.
+
+    :param snapshot_id: of the ledger that the caller has seen
+    :raises LedgerError: it is another one by now
+    """
+
+    def update(state: LedgerState) -> tuple[LedgerSection, ...] | None:
+        require_ledger(state, table)
+        if state.condition is Condition.PRESENT:
+            return None
+        if state.snapshot_id != snapshot_id or not state.newest:
+            raise LedgerError(f"{table}: the ledger has changed since it was looked at: {state.reason}; plan again")
+        return state.sections
+
+    record = SnapshotRecord(kind=SnapshotKind.CARRY, branch=branch, landing=landing, lane=lane)
+    return _swap(tables, table, record, update, retry_policy, newest=True)
+
+
 def carry_forward(
     tables: Tables,
     table: str,
@@ -92,9 +144,12 @@ def carry_forward(
     branch: str = MAIN_BRANCH,
     control: ControlPosition | None = None,
     control_end: LogPoint | None = None,
+    decision: Decision | None = None,
     retry_policy: RetryPolicy | None = None,
 ) -> LedgerState:
     """Repeat the ledger in a snapshot at the head, with a new control position of one section if given.
+
+    :param decision: what a person decided, which the table's history is to keep
 
     :raises LedgerError: there is no such section, or the ledger is gone, or its rollback was not dealt with
     """
@@ -104,7 +159,16 @@ def carry_forward(
 
     kind = SnapshotKind.CARRY
     return change_section(
-        tables, table, landing, lane, kind, moved, branch=branch, control_end=control_end, retry_policy=retry_policy
+        tables,
+        table,
+        landing,
+        lane,
+        kind,
+        moved,
+        branch=branch,
+        control_end=control_end,
+        decision=decision,
+        retry_policy=retry_policy,
     )
 
 
@@ -118,6 +182,7 @@ def change_section(
     *,
     branch: str = MAIN_BRANCH,
     control_end: LogPoint | None = None,
+    decision: Decision | None = None,
     retry_policy: RetryPolicy | None = None,
 ) -> LedgerState:
     """Replace the section of a landing's lane by what ``change`` makes of it, unless that is ``None``.
@@ -133,7 +198,10 @@ def change_section(
         new = change(now)
         return None if new is None else tuple(new if s is now else s for s in state.sections)
 
-    record = SnapshotRecord(kind=kind, branch=branch, landing=landing, lane=lane, control_end=control_end)
+    decisions = () if decision is None else (decision,)
+    record = SnapshotRecord(
+        kind=kind, branch=branch, landing=landing, lane=lane, control_end=control_end, decisions=decisions
+    )
     return _swap(tables, table, record, update, retry_policy)
 
 
@@ -145,9 +213,12 @@ def set_section(
     make: Callable[[LedgerSection | None], LedgerSection],
     *,
     branch: str = MAIN_BRANCH,
+    others: OtherSections = OtherSections.ASK,
+    decision: Decision | None = None,
 ) -> LedgerState:
     """Set a landing's section as a person decided, also where the ledger is gone; other sections get a new epoch if the
-    table was rolled back.
+    table was rolled back. Where the ledger was cut they come back, under new epochs, from the newest snapshot that has
+    them.
 
     :param make: the section, made of the one that is there. It is asked again at every look of the compare-and-swap, so
         that what lands meanwhile is not forgotten. Its epoch must be new, so that nothing that was pending is appended
@@ -163,11 +234,11 @@ def set_section(
             raise LedgerError(
                 f"{table}: a ledger that is set by hand needs a new epoch, {section.epoch} is the present one"
             )
-        return _with(state, section)
+        return _with(state, section, _others_back(state, table, section, others))
 
-    return _swap(
-        tables, table, SnapshotRecord(kind=SnapshotKind.INIT, branch=branch, landing=landing, lane=lane), update
-    )
+    decisions = () if decision is None else (decision,)
+    record = SnapshotRecord(kind=SnapshotKind.INIT, branch=branch, landing=landing, lane=lane, decisions=decisions)
+    return _swap(tables, table, record, update)
 
 
 def attest_section(
@@ -176,15 +247,19 @@ def attest_section(
     section: LedgerSection,
     *,
     seen: LedgerState,
-    others: tuple[LedgerSection, ...] = (),
+    others: tuple[LedgerSection, ...] | None = None,
+    rows_of_others: OtherSections = OtherSections.ASK,
     word: str,
     branch: str = MAIN_BRANCH,
+    decision: Decision | None = None,
 ) -> LedgerState:
     """Set a landing's section to what a person says the table holds. Sections that the ledger has too keep what they
-    say; all of them get a new epoch unless the ledger was in order.
+    say; all of them get a new epoch unless the ledger was in order. Where the ledger was cut, those of others come back
+    from the newest snapshot that has them.
 
     :param seen: what the person was shown; another ledger by now is not overwritten
-    :param others: sections of other landings that come back where the ledger has none of theirs
+    :param others: sections of other landings that the word is about too; ``None``: it is about this landing only
+    :param rows_of_others: the person's word on them, where the ledger is lost and ``others`` says nothing
     :param word: where the word came from, for the snapshot's summary (``lakecommit.attested``)
     :raises LedgerError: the ledger has changed since
     """
@@ -196,7 +271,8 @@ def attest_section(
                 f"{table}: the ledger is in snapshot {state.snapshot_id} ({state.condition}) now, it was in "
                 f"{seen.snapshot_id} ({seen.condition}) when it was looked up: a run is under way; look again"
             )
-        return _with(state, section, others)
+        back = state.remembered if state.condition is Condition.CUT else others
+        return _with(state, section, _others_back(state, table, section, rows_of_others) if back is None else back)
 
     record = SnapshotRecord(
         kind=SnapshotKind.INIT,
@@ -204,6 +280,7 @@ def attest_section(
         landing=section.landing,
         lane=section.lane,
         extra={"attested": word},
+        decisions=() if decision is None else (decision,),
     )
     return _swap(tables, table, record, update)
 
@@ -221,6 +298,27 @@ def _with(
     return (*kept, *back, section)
 
 
+def _others_back(
+    state: LedgerState, table: str, section: LedgerSection, word: OtherSections
+) -> tuple[LedgerSection, ...]:
+    """The sections of others that a ledger which is gone had. After a cut the rows are there as they were; nobody knows
+    of a branch that was rolled back to before all of them.
+
+    :raises LedgerError: others had a section in a ledger that is lost, and nobody has said what of their rows is there
+    """
+    others = tuple(s for s in state.remembered if (s.landing, s.lane) != (section.landing, section.lane))
+    if not others or word is OtherSections.GONE:
+        return ()
+    if state.condition is Condition.CUT or word is OtherSections.THERE:
+        return others
+    names = ", ".join(sorted({f"{s.landing} ({s.lane})" for s in others}))
+    raise LedgerError(
+        f"the ledger of {table} is {state.condition}: {state.reason}; it had sections of {names} too, and nothing "
+        f"tells whether their rows are in the table. Roll the branch to snapshot {state.tag_id or 'ID'}, or say it: "
+        f"`--others there` (their ledger comes back) or `--others gone` (each of them says `ledger init` for itself)"
+    )
+
+
 def _check_uuid(state: LedgerState, table: str, expected: UUID | None) -> None:
     if expected is not None and state.table_uuid != expected:
         raise LedgerError(
@@ -236,11 +334,13 @@ def _swap(
     record: SnapshotRecord,
     update: Update,
     retry_policy: RetryPolicy | None = None,
+    *,
+    newest: bool = False,
 ) -> LedgerState:
     def decide(loaded: Table) -> Change[None] | None:
         state = read_ledger(loaded.metadata, record.branch)
         sections = update(state)
-        return None if sections is None else ledger_change(table, state, record, sections, None)
+        return None if sections is None else ledger_change(table, state, record, sections, None, newest=newest)
 
     swapped = compare_and_swap(tables, table, record.branch, decide, retry_policy)
     return read_ledger(swapped.metadata, record.branch)

@@ -136,13 +136,16 @@ class _Staging(Transaction):
     looks, which soon is most of a commit's time; before the first update the table's own says the same.
     """
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Table, spec_id: int) -> None:
         super().__init__(table)
-        self._looked_at = table
+        # A manifest is written for the spec that is the default one; the request itself leaves the default as it is.
+        metadata = table.metadata
+        default = metadata.default_spec_id
+        self._looked_at = metadata if spec_id == default else metadata.model_copy(update={"default_spec_id": spec_id})
 
     @property
     def table_metadata(self) -> TableMetadata:
-        return self._looked_at.metadata
+        return self._looked_at
 
     @property
     def staged_metadata(self) -> TableMetadata:
@@ -165,7 +168,10 @@ def _written_or_error(table: Table, branch: str, files: Sequence[DataFile], summ
 
 
 def _written(table: Table, branch: str, files: Sequence[DataFile], summary: dict[str, str]) -> Snapshot:
-    transaction = _Staging(table)
+    specs = {f.spec_id for f in files} or {table.metadata.default_spec_id}
+    if len(specs) > 1:
+        raise TableError(f"files of the partition specs {sorted(specs)} of {'.'.join(table.name())} need a commit each")
+    transaction = _Staging(table, specs.pop())
     append = transaction.update_snapshot(snapshot_properties=summary, branch=branch).fast_append()
     for file in files:
         append.append_data_file(file)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
@@ -21,6 +21,7 @@ from uuid import UUID
 
 from pyiceberg.table.snapshots import Snapshot
 
+from airflow_provider_lakecommit.core.decisions import MOST_TEXT, Decision
 from airflow_provider_lakecommit.core.model import Counts, LedgerSection, SpanReport
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
 from airflow_provider_lakecommit.exceptions import WireError
@@ -38,6 +39,7 @@ __all__ = [
     "LogPoint",
     "SnapshotKind",
     "SnapshotRecord",
+    "decisions_of",
     "has_ledger",
     "record_of",
     "sections_of",
@@ -48,10 +50,11 @@ PREFIX = "lakecommit."
 _LEDGER = PREFIX + "ledger"
 _KNOWN = (
     *("version", "ledger", "kind", "branch", "landing", "lane", "token", "commit-id", "slices", "windows", "ranges"),
-    *("accounting", "rows", "spec-version", "control-end"),
+    *("accounting", "rows", "spec-version", "control-end", "decisions"),
 )
 _RESERVED = frozenset(PREFIX + key for key in _KNOWN)
 _VERSION = "1"
+_DECISIONS_LIMIT = 16_000
 _UNSET = datetime.fromtimestamp(0, UTC)
 
 
@@ -102,8 +105,9 @@ class Account:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotRecord:
     """One landing snapshot. ``ranges`` is what it added to the ledger section of its landing and lane; ``rows`` are the
-    rows of its files; ``extra`` are further keys of the committer, without prefix. ``snapshot_id`` and ``at`` are given
-    by the catalog and are unset while a snapshot is only wanted.
+    rows of its files; ``extra`` are further keys of the committer, without prefix; ``decisions`` are those of persons
+    on this table, oldest first, carried forward by every landing snapshot. ``snapshot_id`` and ``at`` are given by the
+    catalog and are unset while a snapshot is only wanted.
     """
 
     kind: SnapshotKind
@@ -120,6 +124,7 @@ class SnapshotRecord:
     spec_version: str | None = None
     control_end: LogPoint | None = None
     extra: Mapping[str, str] = field(default_factory=dict)
+    decisions: tuple[Decision, ...] = ()
     snapshot_id: int = 0
     parent_id: int | None = None
     at: datetime = _UNSET
@@ -148,6 +153,7 @@ def to_summary(record: SnapshotRecord, sections: Iterable[LedgerSection]) -> dic
         "rows": str(record.rows),
         "spec-version": record.spec_version,
         "control-end": _point_to_text(record.control_end),
+        "decisions": _decisions_to_text(record.decisions),
         "ledger": encode_ledger(tuple(sections)),
     }
     return {**extra, **{PREFIX + key: value for key, value in values.items() if value is not None}}
@@ -164,6 +170,11 @@ def sections_of(snapshot: Snapshot) -> tuple[LedgerSection, ...]:
     :raises WireError: when it is damaged, or of a later release
     """
     return decode_ledger(_properties(snapshot)["ledger"])
+
+
+def decisions_of(snapshot: Snapshot) -> tuple[Decision, ...]:
+    """What persons decided on the table, up to this landing snapshot."""
+    return _decisions(_properties(snapshot))
 
 
 def record_of(snapshot: Snapshot) -> SnapshotRecord | None:
@@ -208,11 +219,33 @@ def _record(snapshot: Snapshot, found: Mapping[str, str]) -> SnapshotRecord:
         rows=int(found["rows"]),
         spec_version=found.get("spec-version"),
         control_end=_point_from_text(found.get("control-end")),
+        decisions=_decisions(found),
         extra={key: value for key, value in found.items() if key not in known},
         snapshot_id=snapshot.snapshot_id,
         parent_id=snapshot.parent_snapshot_id,
         at=datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC),
     )
+
+
+def _decisions_to_text(decisions: tuple[Decision, ...]) -> str | None:
+    """The newest of them that have room: they never keep a commit from being made."""
+    values = [{name: str(t)[:MOST_TEXT] for name, t in asdict(d).items() if t} for d in decisions]
+    while values:
+        try:
+            return pack({"decisions": values}, what="what persons decided", limit=_DECISIONS_LIMIT, remedy="")
+        except WireError:
+            values = values[1:]
+    return None
+
+
+def _decisions(found: Mapping[str, str]) -> tuple[Decision, ...]:
+    """What cannot be read of them stops nothing: they decide nothing."""
+    known = {f.name for f in fields(Decision)}
+    try:
+        values = unpack(found["decisions"], what="what persons decided")["decisions"] if "decisions" in found else ()
+        return tuple(Decision(**{n: str(t) for n, t in value.items() if n in known}) for value in values)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return ()
 
 
 def _properties(snapshot: Snapshot) -> dict[str, str]:

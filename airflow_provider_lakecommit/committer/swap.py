@@ -20,7 +20,7 @@ through at once; what it leaves is found by the next attempt.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Generic, TypeVar
 
@@ -32,6 +32,7 @@ from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState,
 from airflow_provider_lakecommit.committer.outcome_lookup import OutcomeLookup, RetryPolicy
 from airflow_provider_lakecommit.committer.stage import Attempt, Staging, remove_leftovers, stage
 from airflow_provider_lakecommit.committer.summary import SnapshotRecord, to_summary
+from airflow_provider_lakecommit.core.decisions import kept_decisions
 from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.exceptions import CatalogError, LedgerError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
@@ -109,18 +110,23 @@ def ledger_change(
     sections: tuple[LedgerSection, ...],
     why: T,
     files: tuple[DataFile, ...] = (),
+    *,
+    newest: bool = False,
 ) -> Change[T]:
     """A change after which the ledger has these sections.
 
+    :param newest: the caller knows that nothing was rolled back, only the tag is gone
     :raises LedgerError: the table was rolled back, and this is not the new epoch of all sections that comes first, as a
         rollback takes rows from all of them
     """
-    before = {s.epoch for s in state.sections} if state.condition is Condition.ROLLED_BACK else ()
+    rolled_back = state.condition is Condition.ROLLED_BACK and not newest
+    before = {s.epoch for s in state.sections} if rolled_back else ()
     if kept := [f"{s.landing} ({s.lane})" for s in sections if s.epoch in before]:
         raise LedgerError(
             f"{identifier}: {state.reason}; the epochs of {', '.join(kept)} are renewed before all else: plan again"
         )
-    return Change(summary=to_summary(record, sections), why=why, files=files)
+    told = replace(record, decisions=kept_decisions(state.decisions, record.decisions))
+    return Change(summary=to_summary(told, sections), why=why, files=files)
 
 
 def _staged(lookup: OutcomeLookup, write: Callable[[], Attempt]) -> Attempt | None:

@@ -57,6 +57,8 @@ MOST_FILES = 10_000
 """About how many files one snapshot takes."""
 RESCUED = "lakecommit.rescued-from"
 """Summary key of the snapshots that are made here: the connector's group."""
+RESCUED_BY = "lakecommit.rescued-by"
+"""Summary key of who committed them, where and why, if it is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +110,7 @@ class Rescue:
     :param records: all of the topic, in order of time
     :param group: the group id in its events, `connect-NAME` by default
     :param offsets: next source offsets of the group, by topic and partition, if they are known
+    :param by: who commits, where and why, for the snapshots' summaries
     """
 
     def __init__(
@@ -121,7 +124,9 @@ class Rescue:
         offsets: Mapping[tuple[str, int], int] | None = None,
         most_files: int = MOST_FILES,
         retry_policy: RetryPolicy | None = None,
+        by: str = "",
     ) -> None:
+        self._by = by
         self._tables = tables
         self._branch = branch
         self._group = group
@@ -191,6 +196,8 @@ class Rescue:
         passed = [j.announced for j in judgement.judged if last is None or j.announced.order <= last]
         floor = {str(p): offset for p, offset in sorted(floor_after(history, passed).items())}
         summary = {self._floor_key: json.dumps(floor, separators=(",", ":")), RESCUED: self._group}
+        if self._by:
+            summary[RESCUED_BY] = self._by
         return Change(files=tuple(self._appendable(table.metadata, portions[0])), summary=summary, why=None)
 
     def _appendable(self, metadata: TableMetadata, portion: tuple[Judged, ...]) -> Iterable[ManifestFile]:
@@ -209,6 +216,7 @@ def read_rescue(
     group: str | None = None,
     branch: str = MAIN_BRANCH,
     retry_policy: RetryPolicy | None = None,
+    by: str = "",
 ) -> Rescue:
     """A rescue over all that the topic holds now.
 
@@ -225,6 +233,7 @@ def read_rescue(
             branch=branch,
             offsets=offsets,
             retry_policy=retry_policy,
+            by=by,
         )
 
 
@@ -243,12 +252,16 @@ def rescue(
     branch: str,
     names: Collection[str] | None,
     commit: bool,
+    by: str = "",
 ) -> tuple[RescueReport, ...]:
     """Look, and commit if that is asked for, with a catalog that is let go of at the end.
 
     :param names: of tables; all that files were announced for by default
+    :param by: see :class:`Rescue`
     :raises LakecommitError: a part that is needed is away
     """
     with closing(Tables(catalog)) as tables:
-        found = read_rescue(kafka, tables, control_topic=control_topic, connector=connector, group=group, branch=branch)
+        found = read_rescue(
+            kafka, tables, control_topic=control_topic, connector=connector, group=group, branch=branch, by=by
+        )
         return found.commit(names) if commit else found.look(names)

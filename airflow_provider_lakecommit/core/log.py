@@ -95,13 +95,14 @@ class SliceReported(Entry):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TablePublished(Entry):
-    """COMMIT_TO_TABLE: a table got its snapshot."""
+    """COMMIT_TO_TABLE: a table got its snapshot. ``uuid`` is the table's own id; the older form of events has none."""
 
     table: str
     snapshot_id: int
     token: UUID
     coverage: Coverage
     directives: Directives = field(default_factory=Directives)
+    uuid: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -141,7 +141,8 @@ def find_missing(
     if gone:
         raise SourceError(
             f"offsets that are not landed were removed from the source by its retention: {', '.join(gone)}; "
-            f"to go on without them: `lakecommit ledger init --from earliest`"
+            f"to go on without them: `lakecommit ledger init --from earliest`, which shows first what it gives up; "
+            f"what is reported is published all the same"
         )
     return Missing(ranges=_by_tables(per_table), notes=notes)
 

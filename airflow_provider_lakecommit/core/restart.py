@@ -37,7 +37,8 @@ class StatedOffsets:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restart:
     """A table's ledger by a word. ``given_up`` it will never read, from ``back`` on it reads again; ``removed`` has to
-    be read by that word, and the source lacks it; of ``untold`` partitions nobody has said where they begin.
+    be read by that word, and the source lacks it; of ``untold`` partitions nobody has said where they begin. ``behind``
+    are the offsets from the word on that the table has: the word does not lead back over them.
     """
 
     starts: Mapping[SourcePartition, int]
@@ -45,6 +46,7 @@ class Restart:
     given_up: Coverage
     back: Coverage
     removed: Coverage
+    behind: Coverage
     untold: tuple[SourcePartition, ...]
 
 
@@ -69,7 +71,7 @@ def restart(
     now = {p.topic: p.topic_id for p in marks}
     starts: dict[SourcePartition, int] = {}
     untold: list[SourcePartition] = []
-    ranges: dict[str, Ranges] = {"covered": {}, "given_up": {}, "back": {}, "removed": {}}
+    ranges: dict[str, Ranges] = {"covered": {}, "given_up": {}, "back": {}, "removed": {}, "behind": {}}
     known = set() if section is None else {(p.topic, p.topic_id) for p in section.starts}
     if section is not None:
         starts = {p: o for p, o in section.starts.items() if now.get(p.topic, p.topic_id) == p.topic_id}
@@ -110,6 +112,8 @@ def _known(
         out["covered"][p] = RangeSet.of((min(first, said), said))
         return said
     goal = end if said is None else max(end, said)
+    if said is not None and back:
+        out["behind"][p] = RangeSet.of((min(said, end), end))
     out["given_up"][p] = RangeSet.of((end, goal)) - section.covered[p]
     out["covered"][p] = section.covered[p] | RangeSet.of((first, goal))
     return goal

@@ -91,6 +91,10 @@ class AcceptedSlice:
         of = self.report.table(table)
         return of.files if of else 0
 
+    def matters(self, table: str) -> bool:
+        """Does it call for a snapshot of its own: for its files, or because a person gave its records up?"""
+        return self.file_count(table) > 0 or any(r.counts.skipped for r in self.report.spans)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Redundant:

@@ -7,6 +7,11 @@ has a new epoch, so nothing that was pending is committed to it, and its snapsho
 ``ledger init`` an attested ledger may also go *back*: the person answers for the rows, and is shown beforehand which
 offsets would be read again and which never.
 
+A log does not know what became of a table afterwards: where the metadata remember a ledger that has less, or the table
+has fewer rows than the log says, its word is refused. What is reported and the source no longer has is not voided: it
+is published before, or the section keeps the epoch where the word is that of the newest ledger; else it has to be given
+up by a word of its own.
+
 Failure story: killed in between, some tables have the attested ledger and some have not; the same command can be given
 again. A word that cannot be true (offsets past the end of the log, another topic) is refused.
 """
@@ -14,21 +19,25 @@ again. A word that cannot be true (offsets past the end of the log, another topi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
 from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, read_ledger
-from airflow_provider_lakecommit.committer.ledger_updates import attest_section
+from airflow_provider_lakecommit.committer.ledger_updates import OtherSections, attest_section
 from airflow_provider_lakecommit.committer.summary import has_ledger, sections_of
+from airflow_provider_lakecommit.core.announced import announced_in, rows_of
+from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.log import Entry, TablePublished
 from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
 from airflow_provider_lakecommit.core.planning import Watermark
 from airflow_provider_lakecommit.core.routing import Role, role_of
+from airflow_provider_lakecommit.core.voiding import Loss, irreplaceable, losses, losses_text
 from airflow_provider_lakecommit.cycle.epochs import new_section, origin_position
+from airflow_provider_lakecommit.cycle.pending import known_section, known_state
 from airflow_provider_lakecommit.cycle.session import LandingSession
 from airflow_provider_lakecommit.cycle.write import read_entries
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
@@ -41,7 +50,9 @@ __all__ = ["Attested", "AttestedTable", "attest", "from_log", "from_offsets", "f
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttestedTable:
     """What is about to be said of one table. ``before`` is what its ledger says now, ``announced`` what the control log
-    says was published in it; ``others`` are sections of other landings that come back with the named snapshot.
+    says was published in it; ``others`` are sections of other landings that come back with the named snapshot, ``old``
+    is the newest section that is known. A new epoch would have ``lost`` what is reported and cannot be read again.
+    ``rows`` are those of the table now, of all writers.
     """
 
     table: str
@@ -50,7 +61,19 @@ class AttestedTable:
     section: LedgerSection
     before: Coverage
     announced: Coverage
-    others: tuple[LedgerSection, ...] = ()
+    others: tuple[LedgerSection, ...] | None = None
+    old: LedgerSection | None = None
+    lost: tuple[Loss, ...] = ()
+    rows: int | None = None
+
+    @property
+    def kept(self) -> LedgerSection | None:
+        """The section under the epoch that it had, where the word is what the newest ledger said: then what is reported
+        for it can be published still.
+        """
+        if self.old is None or self.state.condition is not Condition.CUT or self.old.covered != self.section.covered:
+            return None
+        return replace(self.section, epoch=self.old.epoch, control=self.old.control)
 
     @property
     def again(self) -> Coverage:
@@ -85,14 +108,25 @@ class _Known:
     @property
     def announced(self) -> Coverage:
         """What the log says was published in it."""
-        return self.announced_in(lambda table: table == self.name)
+        return announced_in(self.entries, self.name, self.state.table_uuid)
 
-    def announced_in(self, wanted: Callable[[str], bool]) -> Coverage:
-        said = (e for e in self.entries if isinstance(e, TablePublished) and wanted(e.table))
+    @property
+    def announced_of_any(self) -> Coverage:
+        """What was published in any table."""
+        said = (e for e in self.entries if isinstance(e, TablePublished))
         return Coverage.of(item for e in said for item in e.coverage.items())
 
+    @property
+    def rows(self) -> int | None:
+        """Rows of the table, as its newest snapshot counts them."""
+        head = self.table.metadata.snapshot_by_id(self.state.head_id) if self.state.head_id is not None else None
+        if head is None:
+            return 0
+        total = head.summary.additional_properties.get("total-records", "") if head.summary else ""
+        return int(total) if total.isdecimal() else None
 
-Said = tuple[str, Mapping[SourcePartition, int], Coverage, tuple[LedgerSection, ...]]
+
+Said = tuple[str, Mapping[SourcePartition, int], Coverage, tuple[LedgerSection, ...] | None]
 """Where a word is from, the first offsets, what is landed, and sections of others."""
 Word = Callable[[_Known, SourceState], Said]
 
@@ -148,7 +182,8 @@ def from_log(session: LandingSession, tables: Sequence[str] | None = None) -> At
                 f"{', '.join(map(str, unknown))}: say what the table holds with `lakecommit ledger attest SPEC --at "
                 f"TOPIC:PARTITION=OFFSET,…`"
             )
-        return f"the log of {session.control.name}", {p: s or 0 for p, s in starts.items()}, landed, ()
+        _check_log(session, known, landed)
+        return f"the log of {session.control.name}", {p: s or 0 for p, s in starts.items()}, landed, None
 
     return _said(session, tables, word)
 
@@ -179,26 +214,46 @@ def from_offsets(
             p = places[topic, number]
             starts[p] = min(starts[p], offset)
             parts[p] = RangeSet.of(OffsetRange(starts[p], offset))
-        return "a person's offsets", starts, Coverage(parts), ()
+        return "a person's offsets", starts, Coverage(parts), None
 
     return _said(session, tables, word)
 
 
-def attest(session: LandingSession, said: Attested) -> dict[str, Any]:
+def attest(
+    session: LandingSession,
+    said: Attested,
+    *,
+    decision: Decision | None = None,
+    give_up_reported: bool = False,
+    rows_of_others: OtherSections = OtherSections.ASK,
+) -> dict[str, Any]:
     """Write it.
 
-    :raises LedgerError: the ledger of a table has changed since it was looked up
+    :param decision: who says it, for the tables' history
+    :param give_up_reported: also what is reported and the source has no more
+    :param rows_of_others: the person's word on them, where the ledger is lost
+    :raises LedgerError: the ledger of a table has changed since it was looked up, or what is reported would be lost
     :raises CatalogError: the catalog is away
     """
+    if not give_up_reported and (lost := [t for t in said.tables if t.lost and t.kept is None]):
+        raise LedgerError(
+            f"{'; '.join(f'{t.table}: {losses_text(t.lost)}' for t in lost)} is reported and the source has it no "
+            f"more: nothing is changed, as a new epoch would lose it. Where the ledger is in order `lakecommit land` "
+            f"publishes it first, where it was cut `--snapshot` with its newest snapshot keeps it; to give it up: "
+            f"`--give-up-reported`"
+        )
     for t in said.tables:
+        what = f"holds {t.section.covered}, by {t.word}; read again {t.again}, never read {t.unsaid}"
         state = attest_section(
             session.tables,
             t.table,
-            t.section,
+            (t.kept if t.lost else None) or t.section,
             seen=t.state,
             others=t.others,
+            rows_of_others=rows_of_others,
             word=t.word,
             branch=session.landing.branch,
+            decision=None if decision is None else replace(decision, what=what),
         )
         session.log(f"{t.table}: the ledger is now what was attested, in snapshot {state.snapshot_id}")
     return {"attested": {t.table: {str(p): t.section.end(p) for p in sorted(said.marks)} for t in said.tables}}
@@ -223,6 +278,8 @@ def _one(session: LandingSession, known: _Known, source: SourceState, word: Word
     source_of_word, starts, covered, others = word(known, source)
     _check(known.name, starts, covered, source)
     section = new_section(session, source, starts, covered, origin_position(session), before=known.own)
+    pending = known_state(session, {known.name: known.state})
+    kept = irreplaceable(pending.accepted[known.name], source.partitions, known.name) if pending else ()
     return AttestedTable(
         table=known.name,
         word=source_of_word,
@@ -231,7 +288,32 @@ def _one(session: LandingSession, known: _Known, source: SourceState, word: Word
         before=known.own.covered if known.own else Coverage(),
         announced=known.announced,
         others=others,
+        old=known_section(session, known.state),
+        rows=known.rows,
+        lost=losses((a for a in kept if a.coverage - covered), source.partitions),
     )
+
+
+def _check_log(session: LandingSession, known: _Known, landed: Coverage) -> None:
+    """Can the table hold what the log says?
+
+    :raises LedgerError: a ledger that the metadata remember has less, or the table has fewer rows
+    """
+    remedy = "say what the table holds with `lakecommit ledger attest SPEC --at TOPIC:PARTITION=OFFSET,…`"
+    newest = known_section(session, known.state)
+    if newest is not None and (more := landed - newest.covered):
+        snapshot = known.state.snapshot_id or known.state.tag_id or "ID"
+        raise LedgerError(
+            f"{known.name}: the log of {session.control.name} says that {more} was published, which the newest ledger "
+            f"that the metadata know does not have: it was rolled back, or given back by a person. If that ledger is "
+            f"right, `lakecommit ledger attest SPEC --snapshot {snapshot}`; if not, {remedy}"
+        )
+    rows, said = known.rows, rows_of(known.entries, known.name, landed)
+    if rows is not None and rows < said:
+        raise LedgerError(
+            f"{known.name} has {rows} rows, by the log of {session.control.name} {said} were published in it: some "
+            f"were rolled back or removed, and the log does not tell which; {remedy}"
+        )
 
 
 def _check(name: str, starts: Mapping[SourcePartition, int], covered: Coverage, source: SourceState) -> None:
@@ -267,7 +349,7 @@ def _first(p: SourcePartition, known: _Known, start: int | None) -> int | None:
     """Where a partition begins: where the log's oldest commit to *any* table does, because a table without rows is
     announced late; ``None`` when nobody can tell.
     """
-    if said := known.announced_in(lambda _: True)[p]:
+    if said := known.announced_of_any[p]:
         return said.ranges[0].start
     return 0 if start is None and not known.begin else start
 

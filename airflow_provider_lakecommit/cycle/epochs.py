@@ -5,6 +5,10 @@ Contract: :func:`renewed` and :func:`joined` bring the ledger of one table up to
 compare-and-swap that is decided on the section it finds: a rollback, a lost control log and a spec change that voids
 give a new epoch; a topic that was added gets its starts; a lane that is new gets its section.
 
+No epoch ends while a slice is reported and pending whose range the source no longer has: a spec change and a log that
+was cut wait until it is published; a tag that is gone is made again where nothing newer than the ledger is known; after
+a rollback nobody but a person can tell, so it is an error that lists what would be lost.
+
 Failure story: what two processes do at once is done once. A kill between two changes leaves a ledger with the first
 one, and the next caller makes the second. A spec change by which a landed range would be judged anew waits
 (:class:`SpecWaits`).
@@ -18,14 +22,22 @@ from dataclasses import replace
 from pyiceberg.table import Table
 
 from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, read_ledger
-from airflow_provider_lakecommit.committer.ledger_updates import change_section, join_table, renew_epochs
+from airflow_provider_lakecommit.committer.ledger_updates import (
+    change_section,
+    join_table,
+    renew_epochs,
+    restore_tag,
+)
 from airflow_provider_lakecommit.committer.summary import SnapshotKind
+from airflow_provider_lakecommit.core.log import TablePublished
 from airflow_provider_lakecommit.core.model import ControlPosition, LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
 from airflow_provider_lakecommit.core.planning import Watermark
 from airflow_provider_lakecommit.core.routing import Role
-from airflow_provider_lakecommit.core.state import TableLedger
+from airflow_provider_lakecommit.core.state import AcceptedSlice, TableLedger
+from airflow_provider_lakecommit.core.voiding import irreplaceable, losses, losses_text
 from airflow_provider_lakecommit.cycle.session import BEYOND, LandingSession
+from airflow_provider_lakecommit.cycle.write import read_entries
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.kafka.control_topic import ControlLog
 from airflow_provider_lakecommit.kafka.source_topic import SourceState
@@ -51,10 +63,10 @@ def renewed(
     :param data: the data table's section, while another table is planned for
     """
     if state.condition is Condition.ROLLED_BACK:
-        state = _renew(session, name, state)
-    state = _with_the_log(session, name, state)
+        state = _renew(session, name, state, source)
+    state = _with_the_log(session, name, state, source)
     if source is not None:
-        state = _with_the_spec(session, name, state, data)
+        state = _with_the_spec(session, name, state, data, source)
         state = _with_the_topics(session, name, state, source)
     return state
 
@@ -62,7 +74,7 @@ def renewed(
 def joined(session: LandingSession, name: str, table: Table, state: LedgerState, section: LedgerSection) -> LedgerState:
     """The ledger with the first section of this lane in it; after a rollback, every other one under a new epoch."""
     if state.condition is Condition.ROLLED_BACK:
-        _renew(session, name, state)
+        _renew(session, name, state, None)
     session.log(f"{name}: landing {session.landing.name} joins at {_starts_text(section.starts)}")
     return join_table(
         session.tables, name, section, branch=session.landing.branch, table_uuid=table.metadata.table_uuid
@@ -129,11 +141,16 @@ def _position(session: LandingSession, log: ControlLog) -> ControlPosition:
     )
 
 
-def _with_the_log(session: LandingSession, name: str, state: LedgerState) -> LedgerState:
-    """A control log that is not the one of the ledger knows nothing of what was pending."""
+def _with_the_log(session: LandingSession, name: str, state: LedgerState, source: SourceState | None) -> LedgerState:
+    """A control log that is not the one of the ledger knows nothing of what was pending; one that was only cut knows
+    the rest, of which what cannot be read again is published first.
+    """
     old = own_section(state, session).control
     log = session.control.read(old.partition, BEYOND)
     if (why := _log_lost(old, log)) is None:
+        return state
+    if _is_cut(old, log) and (kept := _kept(session, name, state, source)):
+        session.log(f"{name}: {why}; the new epoch waits until {kept} is published: the source has it no more")
         return state
     session.log(f"{name}: {why}; what was pending is void and read again (new epoch)")
     new = _position(session, log)
@@ -145,10 +162,20 @@ def _with_the_log(session: LandingSession, name: str, state: LedgerState) -> Led
     )
 
 
-def _with_the_spec(session: LandingSession, name: str, state: LedgerState, data: LedgerSection | None) -> LedgerState:
-    """A spec change voids what is pending, where the landing says so and no table lags behind the data table."""
+def _with_the_spec(
+    session: LandingSession, name: str, state: LedgerState, data: LedgerSection | None, source: SourceState
+) -> LedgerState:
+    """A spec change voids what is pending, where the landing says so, no table lags behind the data table, and all of
+    it can be read again.
+    """
     section, wanted = own_section(state, session), session.landing.spec_version
     if session.landing.on_spec_change != "void" or section.spec_version == wanted:
+        return state
+    if kept := _kept(session, name, state, source):
+        session.log(f"{name}: the spec changed; {kept} is published under its own, as the source has it no more")
+        return state
+    if data is not None and data.spec_version != wanted:
+        # What waits for the data table waits for all: by two specs a record could end in both tables, or in none.
         return state
     session.log(f"{name}: the spec changed from {section.spec_version} to {wanted}; pending slices are void")
     if data is None:
@@ -184,6 +211,35 @@ def _log_lost(control: ControlPosition, log: ControlLog) -> str | None:
     if control.low is not None and log.begin > control.low:
         return f"retention cut control topic {control.topic} at {log.begin}, records from {control.low} on are needed"
     return None
+
+
+def _is_cut(control: ControlPosition, log: ControlLog) -> bool:
+    """Is what is left of the log that of the ledger?"""
+    return (control.cluster_id, control.topic_id) == (log.cluster_id, log.topic_id) and control.read_from <= log.end
+
+
+def _pending(session: LandingSession, name: str, state: LedgerState) -> tuple[AcceptedSlice, ...]:
+    """What is reported for a table, by the log that its ledger names, and not in the table."""
+    section = state.section(session.landing.name, session.lane)
+    if section is None:
+        return ()
+    ledger = TableLedger(table=name, uuid=state.table_uuid, section=section, others=Coverage())
+    return session.read_state([ledger]).state.accepted[name]
+
+
+def _kept(
+    session: LandingSession, name: str, state: LedgerState, source: SourceState | None, *, rows: bool = False
+) -> str:
+    """What is pending for a table and cannot be read again; empty if there is no such thing.
+
+    :param rows: only what has rows for this table, not what it has passed
+    :raises SourceUnavailableError: something is pending, and the source does not tell what it has
+    """
+    if not (pending := _pending(session, name, state)):
+        return ""
+    marks = (source or session.source.watermarks(missing_ok=True)).partitions
+    kept = irreplaceable(pending, marks, name if rows else None)
+    return losses_text(losses(kept, marks)) if kept else ""
 
 
 def _check_level(session: LandingSession, name: str, data: LedgerSection) -> None:
@@ -223,6 +279,40 @@ def _change(
     )
 
 
-def _renew(session: LandingSession, name: str, state: LedgerState) -> LedgerState:
+def _renew(session: LandingSession, name: str, state: LedgerState, source: SourceState | None) -> LedgerState:
+    log = session.control.describe()
+    section, branch = state.section(session.landing.name, session.lane), session.landing.branch
+    same_log = section is not None and (section.control.cluster_id, section.control.topic_id) == (
+        log.cluster_id,
+        log.topic_id,
+    )
+    if same_log and (kept := _kept(session, name, state, source, rows=True)):
+        if state.newest and _newest_by_the_log(session, name, state):
+            session.log(f"{name}: {state.reason}, and nothing newer is known; the tag is made again, {kept} is kept")
+            return restore_tag(
+                session.tables, name, session.landing.name, session.lane, branch=branch, snapshot_id=state.snapshot_id
+            )
+        raise LedgerError(
+            f"{name}: {state.reason}; a new epoch would void what is reported and the source has no more: {kept}. "
+            f"Nothing is changed: put the branch back{_to_tag(state)}, so that it can be published, or give it up with "
+            f"`lakecommit ledger init SPEC --from earliest --give-up-reported`"
+        )
     session.log(f"{name}: {state.reason}; what was pending is void and read again (new epoch)")
-    return renew_epochs(session.tables, name, session.landing.name, session.lane, branch=session.landing.branch)
+    return renew_epochs(session.tables, name, session.landing.name, session.lane, branch=branch)
+
+
+def _to_tag(state: LedgerState) -> str:
+    return "" if state.tag_id is None else f" on snapshot {state.tag_id}"
+
+
+def _newest_by_the_log(session: LandingSession, name: str, state: LedgerState) -> bool:
+    """Was all that the log says was published in this table by its landings before, in this ledger?"""
+    log = session.control.describe()
+    for section in state.sections:
+        if (section.control.cluster_id, section.control.topic_id) != (log.cluster_id, log.topic_id):
+            return False
+        records = session.control.read(section.control.partition, None).records
+        for e in read_entries(records, section.landing, section.lane):
+            if isinstance(e, TablePublished) and e.table == name and e.coverage - section.covered:
+                return False
+    return True

@@ -29,6 +29,8 @@ from airflow_provider_lakecommit.iceberg.catalog import Tables
 
 __all__ = ["read_history"]
 
+RESCUED_BY = "lakecommit.rescued-by"
+"""What `lakecommit rescue` says of itself in the summary of its snapshots."""
 KEPT_FOR_EVER = (1 << 63) - 1
 
 
@@ -73,7 +75,9 @@ def read_history(
     for snapshot in line:
         if snapshot.snapshot_id not in ours and not has_ledger(snapshot):
             operation = snapshot.summary.operation.value if snapshot.summary else "unknown operation"
-            reading.note(f"made by another writer ({operation})", snapshot.snapshot_id)
+            by = snapshot.summary.additional_properties.get(RESCUED_BY) if snapshot.summary else None
+            rescued = f", by `lakecommit rescue`, {by}" if by else ""
+            reading.note(f"made by another writer ({operation}{rescued})", snapshot.snapshot_id)
     if files or (files is None and _is_local(table.location())):
         progress(f"{name}: looking for {len(entries)} files")
         _look_for_files(reading, table.io, entries)

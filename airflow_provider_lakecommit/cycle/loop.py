@@ -10,9 +10,10 @@ the control log: where an engine cannot say, the log is asked.
 Failure story: a Spark job that dies loses the slices in hand: its cycle is closed and the next one reads the rest.
 Cycles in a row that move nothing end the run with the last reason. A run whose window is not admitted goes on with the
 next cycle, after waits that grow, because its own commits drain the landing; if that does not help it ends as one that
-has nothing to do, and says what clears the state. A commit that fails ends it with its error. A run that is asked to
-stop, or interrupted, says what is saved and what will be read again, and publishes nothing more: the next attempt, or
-the next run, does.
+has nothing to do, and says what clears the state. Where nothing can be planned (the source lost offsets, a table needs
+a person) what is reported is published before the run ends with that error. A commit that fails ends it with its error.
+A run that is asked to stop, or interrupted, says what is saved and what will be read again, and publishes nothing more:
+the next attempt, or the next run, does.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from uuid import UUID
 from airflow_provider_lakecommit.committer.executor import CommitterThread
 from airflow_provider_lakecommit.core.model import Cycle
 from airflow_provider_lakecommit.cycle.close import close_cycle
+from airflow_provider_lakecommit.cycle.drain import drain
 from airflow_provider_lakecommit.cycle.open import open_cycle
 from airflow_provider_lakecommit.cycle.results import Closed, GroupResult, GroupTicket, Opened
 from airflow_provider_lakecommit.cycle.run import CycleOutcome, Written, first_of
@@ -35,7 +37,13 @@ from airflow_provider_lakecommit.cycle.secrets import secrets_for
 from airflow_provider_lakecommit.cycle.session import LandingSession, RunIdentity
 from airflow_provider_lakecommit.cycle.write import JobOutcome, group_job, group_result, run_group
 from airflow_provider_lakecommit.engines.base import Engine
-from airflow_provider_lakecommit.exceptions import LakecommitError, SparkJobError
+from airflow_provider_lakecommit.exceptions import (
+    ClosedError,
+    ControlTopicError,
+    FencedError,
+    LakecommitError,
+    SparkJobError,
+)
 from airflow_provider_lakecommit.spark.job import SliceResult, SliceStatus, WindowJob
 
 __all__ = ["MOST_IDLE_CYCLES", "LandingRunner"]
@@ -78,6 +86,7 @@ class LandingRunner:
         self._early = early
         self._log = session.log
         self._writing: tuple[GroupTicket, ...] = ()
+        self._opened = False
         self._stopping = False
 
     def cycles(self, first: int = 0, most: int | None = None) -> Iterator[CycleOutcome]:
@@ -89,7 +98,12 @@ class LandingRunner:
         """
         number, idle, refused = first, 0, 0
         while True:
-            outcome = self.cycle(number)
+            try:
+                outcome = self.cycle(number)
+            except LakecommitError as e:
+                if (drained := self._drained(number, e)) is not None:
+                    yield drained
+                raise
             yield outcome
             number += 1
             if outcome.final or number - first == most:
@@ -112,6 +126,7 @@ class LandingRunner:
         :raises LakecommitError: what `open_cycle` and `close_cycle` raise, and why the engine cannot run jobs at all;
             never for what became of a job
         """
+        self._opened = False
         self._go_on_or_stop()
         run, seconds, began = self._identify(number), {}, time.monotonic()
         starting = _Beside(self._engine.start) if self._early else None
@@ -122,6 +137,7 @@ class LandingRunner:
             if starting:
                 starting.wait()
             raise
+        self._opened = True
         seconds["open"] = time.monotonic() - began
         for commit_id in dead:
             self._log(f"cycle {commit_id} is of a process that is gone: its claims end, what it reported is kept")
@@ -144,6 +160,24 @@ class LandingRunner:
         return CycleOutcome(
             number=number, opened=opened, written=written, closed=closed, seconds=seconds, released=len(dead)
         )
+
+    def _drained(self, number: int, error: LakecommitError) -> CycleOutcome | None:
+        """After an error that kept a cycle from being opened: a cycle that publishes what is reported, if there is such
+        a thing. The error itself tells more than what keeps that from being done.
+        """
+        if self._opened or self._stopping or isinstance(error, (ControlTopicError, ClosedError, FencedError)):
+            return None
+        run, began = self._identify(number), time.monotonic()
+        try:
+            drained = drain(self._session, run, str(error), executor=self._executor)
+        except LakecommitError as e:
+            self._log(f"what is reported could not be published now: {e}")
+            return None
+        if drained is None:
+            return None
+        opened, closed = drained
+        seconds = {"close": time.monotonic() - began}
+        return CycleOutcome(number=number, opened=opened, written=Written(), closed=closed, seconds=seconds)
 
     def stop(self) -> None:
         """Ask the running jobs to end and open no further cycle; returns at once. For signal handlers."""

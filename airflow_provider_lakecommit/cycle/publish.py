@@ -6,14 +6,16 @@ Contract: the decision is :mod:`~airflow_provider_lakecommit.core.settle`'s, the
 log are looked at again. A table that got no rows for a long time is brought forward by an append without files, so that
 the control log need not be kept for it.
 
-Failure story: a slice that is refused for good is voided with its reason; one that has to wait is left. Anything else
-is raised: what was published before stays published and announced.
+Failure story: a slice that is refused for good is voided with its reason, if the source still has its range: what was
+written under another partition spec is else published under that one, and what cannot be published is *held*, which is
+raised with its losses when all else is done. One that has to wait is left. Anything else is raised: what was published
+before stays published and announced.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from uuid import UUID
 
@@ -32,6 +34,7 @@ from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.core.settle import chunks, settle
 from airflow_provider_lakecommit.core.state import AcceptedSlice, CycleState
 from airflow_provider_lakecommit.cycle.prepare import PreparedTable, prepared_table
+from airflow_provider_lakecommit.cycle.refusals import Refusals
 from airflow_provider_lakecommit.cycle.results import CycleTicket, PublishedSnapshot
 from airflow_provider_lakecommit.cycle.session import FoldedLog, LandingSession
 from airflow_provider_lakecommit.exceptions import LakecommitError, TableError
@@ -58,26 +61,29 @@ class TablePublisher:
     ticket: CycleTicket
     table: PreparedTable
     whole: bool
+    _refusals: Refusals = field(init=False)
 
     def run(self, folded: FoldedLog, published: list[PublishedSnapshot], voided: dict[UUID, str]) -> FoldedLog:
         """Publish; appends to ``published`` and ``voided`` as it goes.
 
+        :raises SourceError: slices can be neither published nor read again
         :raises LakecommitError: what the catalog or the table says
         """
+        self._refusals = Refusals(session=self.session, table=self.table.name, voided=voided)
         published.extend(self._announced_before(folded))
         folded = self._announce_forgotten(folded, published)
         while True:
-            chunk = self._next_chunk(folded, voided)
+            chunk = self._next_chunk(folded)
             if not chunk:
                 break
-            staged = self._staged(chunk, voided)
+            staged = self._staged(chunk)
             if not staged:
                 continue
             outcome = publish(self.session.tables, self._request(folded, chunk, staged))
             for refused in outcome.refused:
                 if refused.void:
-                    voided[refused.slice.attempt] = str(refused)
-                    self.session.log(f"{self.table.name}: voided {refused}")
+                    accepted = next(a for a in chunk if a.report.attempt == refused.slice.attempt)
+                    self._refusals.refuse(accepted, refused.grounds, str(refused))
             if outcome.snapshot_id is not None:
                 found = self._published(outcome, outcome.snapshot_id)
                 self._announce(folded, found, outcome.token, voided)
@@ -88,6 +94,7 @@ class TablePublisher:
             self._go_on(outcome)
             folded = self._look(folded)
         self._carry(folded)
+        self._refusals.check()
         return folded
 
     # -- what a crash left ----------------------------------------------------------------------------------------
@@ -127,39 +134,36 @@ class TablePublisher:
 
     # -- what is settled ------------------------------------------------------------------------------------------
 
-    def _next_chunk(self, folded: FoldedLog, voided: dict[UUID, str]) -> tuple[AcceptedSlice, ...]:
-        accepted = [a for a in folded.state.accepted[self.table.name] if a.report.attempt not in voided]
+    def _next_chunk(self, folded: FoldedLog) -> tuple[AcceptedSlice, ...]:
+        accepted = self._refusals.of(folded.state.accepted[self.table.name])
         settlement = settle(accepted, self.table.ledger.section)
         if not settlement.ready:
             return ()
-        if not any(self._matters(s) for s in settlement.ready) and not self._stale(folded, settlement.ready):
+        if not any(s.matters(self.table.name) for s in settlement.ready) and not self._stale(folded, settlement.ready):
             return ()
-        return chunks(settlement, self.table.name, self.session.landing.commit_files)[0]
-
-    def _matters(self, s: AcceptedSlice) -> bool:
-        """Does a slice call for a snapshot of its own: for its files, or because a person gave its records up?"""
-        return s.file_count(self.table.name) > 0 or any(r.counts.skipped for r in s.report.spans)
+        chunk = chunks(settlement, self.table.name, self.session.landing.commit_files)[0]
+        return self._refusals.of_one_spec(chunk, self.table.table.metadata.default_spec_id)
 
     def _stale(self, folded: FoldedLog, ready: Sequence[AcceptedSlice]) -> bool:
         """Has a table without rows been behind for so long that it is brought forward? Where a spec change voids, it
-        never is: what is behind then would be judged anew.
+        never is: what is behind then would be judged anew. Nor where the log was cut, as a new epoch waits for it.
         """
-        if self.session.landing.on_spec_change == "void":
+        low = self.table.ledger.section.control.low
+        if self.session.landing.on_spec_change == "void" or (low is not None and folded.begin.offset > low):
             return True
         oldest = min(ready, key=lambda s: s.offset)
         cycles = sum(isinstance(e, CycleClosed) and e.offset > oldest.offset for e in folded.entries)
         return cycles >= CARRY_CYCLES or self.session.now() - oldest.at >= CARRY_AGE
 
-    def _staged(self, chunk: Sequence[AcceptedSlice], voided: dict[UUID, str]) -> tuple[StagedSlice, ...]:
-        """The chunk with its files, or nothing if one of it had to be voided: then the chunk is chosen anew."""
+    def _staged(self, chunk: Sequence[AcceptedSlice]) -> tuple[StagedSlice, ...]:
+        """The chunk with its files, or nothing if one of it is refused: then the chunk is chosen anew."""
         out: list[StagedSlice] = []
         for accepted in chunk:
             try:
                 files = self._files(accepted)
             except TableError as e:
-                reason = f"slice {accepted.report.slice_id} ({accepted.coverage}): {e}; its range is read again"
-                voided[accepted.report.attempt] = reason
-                self.session.log(f"{self.table.name}: voided {reason}")
+                reason = f"slice {accepted.report.slice_id} ({accepted.coverage}): {e}"
+                self._refusals.refuse(accepted, None, reason)
                 return ()
             out.append(StagedSlice.of(accepted.report, self.table.name, files))
         return tuple(out)
@@ -207,6 +211,7 @@ class TablePublisher:
             # With "void" the next plan finds the change, and voids what is left of the old spec.
             spec_version=None if landing.on_spec_change == "void" else landing.spec_version,
             extra={"files": str(sum(len(s.files) for s in staged))},
+            kept=frozenset(self._refusals.kept),
         )
 
     def _position(self, folded: FoldedLog, chunk: Sequence[AcceptedSlice], section: LedgerSection) -> ControlPosition:

@@ -1,28 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a person decides: where a ledger goes on, and how a blocked range goes on.
+"""What a person decides: where a ledger goes on (:mod:`~airflow_provider_lakecommit.cycle.ledger_init`), and how a
+blocked range goes on.
 
-Contract: each decision is durable before it is reported. A ledger that is set gets a new epoch, so nothing that was
-pending can be committed to it; it never goes back over offsets that it has, because their rows are in the table. An
-unblock is a cycle of its own in the control log.
+Contract: each decision is durable before it is reported. An unblock is a cycle of its own in the control log: its START
+carries the word, and it is closed like any other, so that a COMMIT_COMPLETE of it tells that commits come through. Only
+ranges that are named, or all, are taken. Records that can be read are given up only if the whole range is asked for:
+otherwise a range whose bad records were counted is read again, with a budget of just these.
 
 Failure story: killed in between, a decision is either in the table (or log) or not made at all; the same command can be
-given again.
+given again. Where the commit of an unblock fails the word stands, and the next commit that succeeds publishes it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState
-from airflow_provider_lakecommit.committer.ledger_updates import set_section
-from airflow_provider_lakecommit.core.log import Directives, Raised
+from airflow_provider_lakecommit.committer.ledger_updates import carry_forward
+from airflow_provider_lakecommit.core.decisions import Decision
+from airflow_provider_lakecommit.core.log import Directives, Raised, SliceReported
 from airflow_provider_lakecommit.core.model import (
     Budget,
     Counts,
     Cycle,
-    LedgerSection,
     SliceReport,
     Span,
     SpanReport,
@@ -31,219 +32,193 @@ from airflow_provider_lakecommit.core.model import (
     slice_id,
     window_id,
 )
-from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
-from airflow_provider_lakecommit.core.planning import Watermark
-from airflow_provider_lakecommit.core.restart import Restart, StatedOffsets, restart
-from airflow_provider_lakecommit.core.settle import passed_by_all
-from airflow_provider_lakecommit.core.state import Blocked
-from airflow_provider_lakecommit.cycle.epochs import first_offsets, new_section, origin_position
+from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet
+from airflow_provider_lakecommit.cycle.close import close_cycle
+from airflow_provider_lakecommit.cycle.ledger_init import ledger_init
 from airflow_provider_lakecommit.cycle.open import empty_plan, new_cycle, send_start
-from airflow_provider_lakecommit.cycle.prepare import (
-    Prepared,
-    ledger_state,
-    prepare_for_commit,
-    remembered,
-    table_ledger,
-)
+from airflow_provider_lakecommit.cycle.prepare import Prepared, prepare_for_commit
+from airflow_provider_lakecommit.cycle.resume import ticket_of
 from airflow_provider_lakecommit.cycle.session import FoldedLog, LandingSession, RunIdentity
-from airflow_provider_lakecommit.cycle.tables import table_of
-from airflow_provider_lakecommit.exceptions import BlockedRangeError, LedgerError, SourceError
-from airflow_provider_lakecommit.kafka.source_topic import SourceState
+from airflow_provider_lakecommit.exceptions import BlockedRangeError, LakecommitError
 
-__all__ = ["ledger_init", "unblock"]
+__all__ = ["BlockedPart", "blocked_parts", "ledger_init", "unblock"]
 
-Start = str | Mapping[tuple[str, int], int]
-"""``earliest``, ``latest``, or an offset per (topic, partition)."""
-
-
-def ledger_init(session: LandingSession, start: Start) -> dict[str, Any]:
-    """Set the ledger of every table of the landing, under a new epoch. Where each partition goes on is decided by
-    :mod:`~airflow_provider_lakecommit.core.restart`. Nothing is written before all tables were asked.
-
-    :raises SourceError: an offset is stated for a partition that the topic lacks, that is past the end of the log, or
-        that the source has removed
-    :raises LedgerError: partitions are not named, and no ledger tells of them
-    :raises TableError: a table is missing and may not be made, or cannot take the rows
-    :raises CatalogError: the catalog is away
-    """
-    session.control.ensure()
-    source = session.source.watermarks()
-    word = _word(source.partitions, start)
-    states = {name: ledger_state(session, name) for name in session.landing.tables}
-    passed = _passed(session, states)
-    settings: dict[str, _Setting] = {}
-    data: Restart | None = None
-    for name, state in states.items():
-        old = None if state is None else state.section(session.landing.name, session.lane)
-        if word.offsets.keys() >= source.partitions.keys():
-            firsts: Mapping[SourcePartition, int] = {}
-        else:
-            firsts = _firsts(session, name, state, old, source) if data is None else _ends(data, source.partitions)
-        settings[name] = _Setting(
-            name=name, source=source, word=word, old=old, passed=passed.get(name, Coverage()), firsts=firsts
-        )
-        found = settings[name].restart(old)
-        data = data or found
-    for name in settings:
-        table_of(session, name)
-    return {"ledger": {name: _set(session, setting) for name, setting in settings.items()}}
+Named = Mapping[tuple[str, int], RangeSet]
+"""Ranges by (topic, partition)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Setting:
-    """What a person's word makes of the section of one table, whatever has landed there since it was looked at."""
+class BlockedPart:
+    """One blocked range, as far as it was named. ``bad`` and ``good`` records are known where its slice was read."""
 
-    name: str
-    source: SourceState
-    word: StatedOffsets
-    old: LedgerSection | None
-    passed: Coverage
-    firsts: Mapping[SourcePartition, int]
+    span: Span
+    reason: str
+    bad: int | None = None
+    good: int | None = None
 
-    def restart(self, section: LedgerSection | None) -> Restart:
-        """:raises LakecommitError: the word leaves something open, or cannot be"""
-        same = section is not None and self.old is not None and section.epoch == self.old.epoch
-        passed = self.passed if same else Coverage()
-        here = section if section is not None and section.cluster_id == self.source.cluster_id else None
-        found = restart(self.word, self.source.partitions, here, passed=passed, firsts=self.firsts)
-        _check(self.name, found, self.source.partitions)
-        return found
+    def __str__(self) -> str:
+        known = "how many of its records are good is not known" if self.good is None else f"{self.good} good records"
+        bad = "" if self.bad is None else f", {self.bad} bad"
+        return f"{self.span} ({known}{bad}): {self.reason}"
 
 
-def _set(session: LandingSession, setting: _Setting) -> dict[str, int]:
-    """By one compare-and-swap that is decided on the section it finds."""
-    name = setting.name
-    made: list[tuple[LedgerSection, Restart]] = []
-    control = origin_position(session)
+def blocked_parts(
+    session: LandingSession, partitions: Collection[tuple[str, int]] | None = None, ranges: Named | None = None
+) -> tuple[BlockedPart, ...]:
+    """What is blocked there; nothing is written.
 
-    def make(now: LedgerSection | None) -> LedgerSection:
-        if made and now is not None and now.epoch == made[-1][0].epoch:
-            return now
-        found = setting.restart(now)
-        made.append((new_section(session, setting.source, found.starts, found.covered, control, before=now), found))
-        return made[-1][0]
-
-    set_section(session.tables, name, session.landing.name, session.lane, make, branch=session.landing.branch)
-    section, found = made[-1]
-    ends = {str(p): section.end(p) for p in sorted(setting.source.partitions)}
-    session.log(f"{name}: goes on at {', '.join(f'{p} {o}' for p, o in ends.items())}")
-    if found.given_up:
-        session.log(f"{name}: gives up {found.given_up}, which it has not landed")
-    if found.back:
-        session.log(f"{name}: goes back over {found.back}, which are other records now than those it has landed")
-    return ends
-
-
-def _word(partitions: Mapping[SourcePartition, Watermark], start: Start) -> StatedOffsets:
-    if isinstance(start, str):
-        # Back to the earliest offset of a log that lost its end would be over rows that the table has.
-        return StatedOffsets(offsets=first_offsets(partitions, start), back=start != "earliest")
-    known = {(p.topic, p.partition): p for p in partitions}
-    if unknown := [f"{t}[{n}]" for t, n in start if (t, n) not in known]:
-        raise SourceError(f"{', '.join(unknown)}: the source has no such partition")
-    # Every plan would be refused until the log is as long, and what comes up to there would never be read.
-    ends = {known[place]: (offset, partitions[known[place]].high) for place, offset in start.items()}
-    if beyond := [
-        f"{p} ends at {high}, and not at {offset} or later" for p, (offset, high) in ends.items() if offset > high
-    ]:
-        raise SourceError(f"{'; '.join(beyond)}: nothing is changed; state offsets that the log has, or `latest`")
-    return StatedOffsets(offsets={known[place]: offset for place, offset in start.items()})
-
-
-def _passed(session: LandingSession, states: Mapping[str, LedgerState | None]) -> dict[str, Coverage]:
-    """What a table has no rows of, which only the log tells: a table without rows is brought forward rarely. Nothing of
-    that is known where a table has no ledger that holds, or the log is another one.
+    :param partitions: only those
+    :param ranges: only these offsets
+    :raises BlockedRangeError: nothing is blocked there
     """
-    if not all(
-        s and s.condition is Condition.PRESENT and s.section(session.landing.name, session.lane)
-        for s in states.values()
-    ):
-        return {}
-    ledgers = [table_ledger(session, name, state) for name, state in states.items() if state is not None]
-    log = session.control.describe()
-    places = {(t.section.control.cluster_id, t.section.control.topic_id, t.section.control.partition) for t in ledgers}
-    if len(places) > 1 or next(iter(places))[:2] != (log.cluster_id, log.topic_id):
-        return {}
-    return passed_by_all(session.read_state(ledgers).state)
-
-
-def _firsts(
-    session: LandingSession, name: str, state: LedgerState | None, old: LedgerSection | None, source: SourceState
-) -> dict[SourcePartition, int]:
-    """Where partitions begin of which the data table's ledger does not tell, as in a plan: a topic that joins, and a
-    landing that never ran, where the landing says; a topic that was made anew with its first record. Nobody knows where
-    the rows of a ledger that is gone end.
-    """
-    lost = state is not None and state.condition in (Condition.LOST, Condition.CUT)
-    if old is None and (lost or remembered(session, name)):
-        return {}
-    joined = first_offsets(source.partitions, session.landing.start)
-    topics = set() if old is None else {p.topic for p in old.starts}
-    return {p: mark.start if p.topic in topics else joined[p] for p, mark in source.partitions.items()}
-
-
-def _ends(data: Restart, partitions: Iterable[SourcePartition]) -> dict[SourcePartition, int]:
-    """A table that joins goes on where the data table's ledger ends."""
-    return {p: data.covered[p].reach(data.starts.get(p, 0)) for p in partitions}
-
-
-def _check(name: str, found: Restart, marks: Mapping[SourcePartition, Watermark]) -> None:
-    if found.untold:
-        raise LedgerError(
-            f"{name} has no ledger that tells of {', '.join(map(str, found.untold))}: name "
-            f"{'it' if len(found.untold) == 1 else 'them'} too, or say `earliest` or `latest`; nothing is changed"
-        )
-    if found.removed:
-        gone = "; ".join(f"{p} begins at {marks[p].start}, and not at {r.start}" for p, r in found.removed.items())
-        raise SourceError(
-            f"{gone}: nothing is changed; {name} would have to read there, so state offsets that the log has, or "
-            f"`earliest`"
-        )
+    _, folded = _look(session)
+    return _parts(session, folded, partitions, ranges)
 
 
 def unblock(
     session: LandingSession,
     partitions: Collection[tuple[str, int]] | None = None,
     *,
+    ranges: Named | None = None,
     raise_to: Budget | None = None,
     skip: bool = False,
+    only_bad: bool = False,
+    decision: Decision | None = None,
 ) -> dict[str, Any]:
     """Say how blocked ranges go on: read again under ``raise_to``, or given up (``skip``).
 
     :param partitions: only those; all that are blocked by default
-    :raises BlockedRangeError: nothing is blocked there
+    :param ranges: only these offsets of them
+    :param only_bad: give no good record up: a range that has some is read again, with a budget of its bad ones
+    :param decision: who says it, for the tables' history
+    :raises BlockedRangeError: nothing is blocked there, or nobody knows which of its records are bad
     """
+    prepared, folded = _look(session)
+    parts = _parts(session, folded, partitions, ranges)
+    given_up = [p for p in parts if skip and (not only_bad or p.good == 0)]
+    again = [p for p in parts if p not in given_up]
+    if unknown := [str(p) for p in again if skip and p.bad is None]:
+        raise BlockedRangeError(f"{'; '.join(unknown)}: name the whole range to give it up (`--skip --whole`)")
+    budgets = {p: raise_to or Budget(max_records=p.bad or 0, max_ratio=1.0) for p in again}
+    raised = tuple(Raised(coverage=_coverage([p]), budget=budget) for p, budget in budgets.items())
+    coverage = _coverage(parts)
+    run = RunIdentity(deployment="person", dag_id="unblock", run_id=_run_id(session, decision))
+    cycle = new_cycle(session, run, folded.state)
+    plan = empty_plan(session, f"unblock {coverage}")
+    sent = send_start(session, folded.partition, cycle, plan, Directives(raised=raised))
+    if given_up:
+        _give_up(session, prepared, folded, _coverage(given_up), cycle)
+    session.log(f"{'given up' if given_up and not again else 'to be read again'}: {coverage}")
+    committed = _commit(session, run, folded, cycle, sent)
+    if committed:
+        _record(session, prepared, decision, given_up, again)
+    return {
+        "unblocked": _to_dict(coverage),
+        "skipped": skip,
+        "read_again": _to_dict(_coverage(again)),
+        "committed": committed,
+    }
+
+
+def _look(session: LandingSession) -> tuple[Prepared, FoldedLog]:
     prepared = prepare_for_commit(session)
     for failure in prepared.failures.values():
         raise failure
-    folded = session.read_state(prepared.ledgers)
-    chosen = [b for b in folded.state.blocked if _touches(b, partitions)]
-    coverage = Coverage.of(
-        (p, r)
-        for b in chosen
-        for p, r in b.coverage.items()
-        if partitions is None or (p.topic, p.partition) in partitions
-    )
-    if not coverage:
+    return prepared, session.read_state(prepared.ledgers)
+
+
+def _parts(
+    session: LandingSession,
+    folded: FoldedLog,
+    partitions: Collection[tuple[str, int]] | None,
+    ranges: Named | None,
+) -> tuple[BlockedPart, ...]:
+    reports = [e.report for e in folded.entries if isinstance(e, SliceReported) and e.report.blocked is not None]
+    found: list[BlockedPart] = []
+    for b in folded.state.blocked:
+        for p, whole in b.coverage.parts.items():
+            place = (p.topic, p.partition)
+            if partitions is not None and place not in partitions:
+                continue
+            wanted = whole if ranges is None else whole & ranges.get(place, RangeSet())
+            found += (_part(Span(p, r), b.reason, reports) for r in wanted)
+    if not found:
         raise BlockedRangeError(
             f"landing {session.landing.name}: nothing is blocked there; `lakecommit status` lists what is"
         )
-    run = RunIdentity(deployment="person", dag_id="unblock", run_id=str(session.new_id()))
-    cycle = new_cycle(session, run, folded.state)
-    send_start(session, folded.partition, cycle, empty_plan(session, f"unblock {coverage}"), Directives())
-    if skip:
-        _give_up(session, prepared, folded, coverage, cycle)
-    raised = (Raised(coverage=coverage, budget=raise_to),) if raise_to and not skip else ()
-    closed = session.sender("commit", cycle.commit_id).closed(
-        session.new_id(), session.now(), None, Directives(raised=raised)
-    )
-    session.send("commit", cycle.slot, folded.partition, [closed])
-    session.log(f"{'given up' if skip else 'to be read again'}: {coverage}")
-    return {"unblocked": {str(p): [[r.start, r.end] for r in s] for p, s in coverage.parts.items()}, "skipped": skip}
+    return tuple(found)
 
 
-def _touches(b: Blocked, partitions: Collection[tuple[str, int]] | None) -> bool:
-    return partitions is None or any((p.topic, p.partition) in partitions for p in b.coverage.parts)
+def _part(span: Span, reason: str, reports: Sequence[SliceReport]) -> BlockedPart:
+    """With what the newest report that was judged on this range counted; of a part of it only that nothing is good."""
+    for report in reversed(reports):
+        counted = next((s for s in report.spans if _holds(s.span, span)), None)
+        if counted is None:
+            continue
+        counts = counted.counts
+        if not counts.rejected or counts.total != len(counted.span):
+            break
+        if counted.span == span or not counts.landed:
+            bad = counts.rejected if counted.span == span else None
+            return BlockedPart(span=span, reason=reason, bad=bad, good=counts.landed)
+    return BlockedPart(span=span, reason=reason)
+
+
+def _holds(one: Span, other: Span) -> bool:
+    return one.partition == other.partition and RangeSet.of(one.range).covers(other.range)
+
+
+def _coverage(parts: Sequence[BlockedPart]) -> Coverage:
+    return Coverage.of((p.span.partition, p.span.range) for p in parts)
+
+
+def _run_id(session: LandingSession, decision: Decision | None) -> str:
+    """Whose cycle it is, for readers of the control log."""
+    unique = str(session.new_id())
+    return unique if decision is None else f"{unique} by {decision.actor} on {decision.host}: {decision.reason}"[:300]
+
+
+def _commit(session: LandingSession, run: RunIdentity, folded: FoldedLog, cycle: Cycle, sent: int) -> bool:
+    """Close the cycle like any other: what is settled is published, and only then it is complete."""
+    after = session.read_state(folded.ledgers, since=folded, until=sent)
+    ticket = ticket_of(session, after.state.cycles[cycle.commit_id], folded.partition, folded.read_from)
+    try:
+        close_cycle(session, run, ticket)
+    except LakecommitError as e:
+        session.log(f"the word stands in the control log; its commit failed, the next that succeeds publishes it: {e}")
+        return False
+    return True
+
+
+def _record(
+    session: LandingSession,
+    prepared: Prepared,
+    decision: Decision | None,
+    given_up: Sequence[BlockedPart],
+    again: Sequence[BlockedPart],
+) -> None:
+    """Into the history of each table, where that can be done now."""
+    if decision is None:
+        return
+    said = [f"gives up {_coverage(given_up)}"] if given_up else []
+    said += [f"reads {_coverage(again)} again"] if again else []
+    for t in prepared.tables:
+        told = replace(decision, what="; ".join(said))
+        try:
+            carry_forward(
+                session.tables,
+                t.name,
+                session.landing.name,
+                session.lane,
+                branch=session.landing.branch,
+                decision=told,
+            )
+        except LakecommitError as e:
+            session.log(f"{t.name}: its history does not tell of it, the control log does: {e}")
+
+
+def _to_dict(coverage: Coverage) -> dict[str, list[list[int]]]:
+    return {str(p): [[r.start, r.end] for r in s] for p, s in coverage.parts.items()}
 
 
 def _give_up(session: LandingSession, prepared: Prepared, folded: FoldedLog, coverage: Coverage, cycle: Cycle) -> None:

@@ -125,7 +125,7 @@ def totals(history: TableHistory, landing: str) -> TableTotals:
 def check_landing(landing: Landing, histories: Iterable[TableHistory]) -> list[Finding]:
     """All findings on all tables of a landing, those between the tables last."""
     known = {h.table: h for h in histories}
-    found = [finding for h in known.values() for finding in (*h.problems, *check_table(h))]
+    found = [finding for h in known.values() for finding in (*h.problems, *check_table(h), *_words(h))]
     tables = {r: [known[d.table] for d in landing.destinations if d.role is r and d.table in known] for r in Role}
     for role, some in tables.items():
         one_each = role is Role.DEAD_LETTERS or landing.format in ONE_ROW_EACH
@@ -133,6 +133,38 @@ def check_landing(landing: Landing, histories: Iterable[TableHistory]) -> list[F
     for data, dead in product(tables[Role.ROWS], tables[Role.DEAD_LETTERS]):
         found += _between(landing, data, dead)
     return found
+
+
+def _words(history: TableHistory) -> Iterator[Finding]:
+    """What persons decided: each snapshot by which they set a ledger, and their own record of who and why, which
+    outlives it.
+    """
+    before: Sections = {}
+    for s in history.snapshots:
+        if s.record.kind is SnapshotKind.INIT:
+            yield Finding(
+                level=Severity.NOTE,
+                table=history.table,
+                snapshot_id=s.record.snapshot_id,
+                text=_set_by_hand(s, before.get(s.key)),
+            )
+        before = s.sections
+    if history.snapshots:
+        for decision in history.snapshots[-1].record.decisions:
+            yield Finding(level=Severity.NOTE, table=history.table, text=f"a person decided: {decision}")
+
+
+def _set_by_hand(s: LandingSnapshot, before: LedgerSection | None) -> str:
+    after, word = s.sections.get(s.key), s.record.extra.get("attested")
+    who = f"a person {'attested' if word else 'set'} the ledger of landing {s.record.landing!r}"
+    by = f" by {word}" if word else ""
+    if before is None or after is None:
+        starts = {} if after is None else after.starts
+        return f"{who}{by}; it begins at {', '.join(f'{p}@{o}' for p, o in sorted(starts.items())) or 'nothing'}"
+    gained, lost = after.covered - before.covered, before.covered - after.covered
+    said = [f"{'holds' if word else 'gives up'} {gained}, {len(gained)} offsets"] if gained else []
+    said += [f"goes back over {lost}, {len(lost)} offsets"] if lost else []
+    return f"{who}{by}; {'; '.join(said) or 'gives up nothing'}"
 
 
 def _rows_of_records(landing: str, history: TableHistory, fate: str, *, one_each: bool) -> Iterator[Finding]:

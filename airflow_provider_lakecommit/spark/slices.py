@@ -9,7 +9,7 @@ separate sum: a record may give several. Those of a table are the files' own rec
 
 A slice over its dead-letter budget, or with any reject where there is no dead-letter table, is *blocked*: no files, all
 records still read and counted, the first offsets and reasons named. It is the caller's to cut it again or to call for a
-hand.
+hand. Under a budget that a person raised, rejects for which there is no dead-letter table are skipped.
 
 Failure story: whatever is raised, the files of this attempt are deleted first; they were never reported.
 :class:`SliceStopped` is raised when the caller asked to stop in mid-slice: the spans are read again by another attempt.
@@ -241,7 +241,7 @@ class _SliceRun:
     def _blocked(self) -> str | None:
         """Why the slice cannot be published by what is known so far; the ratio is judged at the end."""
         rejected = self._totals.rejected
-        if rejected and self._landing.dead_letter_table is None:
+        if rejected and self._landing.dead_letter_table is None and self._work.slice.budget is None:
             return f"{rejected} rejected records and no dead_letter_table"
         if rejected > self._budget.max_records:
             return over_budget(rejected, sum(self._totals.records), self._budget)
@@ -252,6 +252,8 @@ class _SliceRun:
         spans = tuple(map(_report, self._work.slice.spans, totals.records, totals.counts))
         blocked = self._blocked() or over_budget(totals.rejected, sum(totals.records), self._budget)
         files: dict[str, list[DataFile]] = {}
+        if not blocked and self._landing.dead_letter_table is None:
+            spans = tuple(map(_given_up, spans))
         if blocked:
             blocked = f"slice {self._work.slice}: {blocked}; first: {'; '.join(totals.samples)}"
             self._abort()
@@ -289,6 +291,12 @@ class _SliceRun:
 def _within(places: Sequence[int], run: Run) -> int:
     """How many of these places, which are in order, are in the run."""
     return bisect_left(places, run.end) - bisect_left(places, run.start)
+
+
+def _given_up(report: SpanReport) -> SpanReport:
+    """Rejects that a person's budget allows, where no table takes them: skipped by that word."""
+    counts = report.counts
+    return replace(report, counts=replace(counts, rejected=0, skipped=counts.skipped + counts.rejected))
 
 
 def _report(span: Span, records: int, counts: Counts) -> SpanReport:

@@ -47,6 +47,7 @@ from airflow_provider_lakecommit.wire.events import (
     StartCommit,
     TableReference,
     TopicPartitionOffset,
+    decode,
     encode,
     head,
 )
@@ -163,6 +164,7 @@ class Sender:
             "snapshot": snapshot_id,
             "token": str(token),
             "ranges": coverage_to_json(coverage),
+            **({} if table.table_uuid is None else {"uuid": str(table.table_uuid)}),
             **h.directives_to_json(directives),
         }
         payload = CommitToTable(commit_id=self.commit_id, table=table, snapshot_id=snapshot_id, valid_through=None)
@@ -212,6 +214,12 @@ def read_entry(record: LogRecord, landing: str, lane: str) -> Entry | None:
         ) from e
 
 
+def _table_uuid(value: bytes) -> UUID | None:
+    """By the event itself: headers of earlier releases do not tell."""
+    payload = decode(value).payload
+    return payload.table.table_uuid if isinstance(payload, CommitToTable) else None
+
+
 def _entry(record: LogRecord, about: EventHead, v: dict[str, Any]) -> Entry | None:
     at, offset, commit_id = record.timestamp, record.offset, about.commit_id
     match (about.type, v.get("kind")):
@@ -246,6 +254,7 @@ def _entry(record: LogRecord, about: EventHead, v: dict[str, Any]) -> Entry | No
                 token=UUID(v["token"]),
                 coverage=coverage_from_json(v["ranges"]),
                 directives=h.directives_from_json(v),
+                uuid=UUID(v["uuid"]) if "uuid" in v else _table_uuid(record.value or b""),
             )
         case (PayloadType.COMMIT_COMPLETE, "closed"):
             directives = h.directives_from_json(v)

@@ -78,14 +78,25 @@ class FakeLanding:
         return self.close(run, opened)
 
     def report(
-        self, opened: Opened, only: Callable[[Slice], bool] = lambda _: True, *, files: bool = True, **problem: str
+        self,
+        opened: Opened,
+        only: Callable[[Slice], bool] = lambda _: True,
+        *,
+        files: bool = True,
+        rejected: int = 0,
+        **problem: str,
     ) -> list[UUID]:
-        """As the tasks of the opened slices do: a row per offset in one file; with ``blocked`` or ``failed``, none."""
-        return [self._report(opened, s, files, problem) for s in opened.slices if only(s)]
+        """As the tasks of the opened slices do: a row per offset in one file; with ``blocked`` or ``failed``, none.
 
-    def _report(self, opened: Opened, work: Slice, files: bool, problem: Mapping[str, str]) -> UUID:
+        :param rejected: records of each span
+        """
+        return [self._report(opened, s, files, rejected, problem) for s in opened.slices if only(s)]
+
+    def _report(self, opened: Opened, work: Slice, files: bool, rejected: int, problem: Mapping[str, str]) -> UUID:
         sender, attempt = self.session.sender("write", opened.ticket.commit_id), uuid4()
-        spans = tuple(SpanReport(span=s, counts=Counts(landed=len(s))) for s in work.spans)
+        spans = tuple(
+            SpanReport(span=s, counts=Counts(landed=len(s) - rejected, rejected=rejected)) for s in work.spans
+        )
         report = SliceReport(
             slice_id=work.slice_id,
             attempt=attempt,

@@ -130,6 +130,44 @@ def test_other_landings_of_the_table_come_back_with_the_snapshot(make_world: Mak
     goes_on(world, produce, Counter([*range(20), *range(100, 125), -1, -2]))
 
 
+def test_other_landings_keep_their_sections_when_one_sets_its_ledger(make_world: Make, produce: Produce) -> None:
+    world = make_world(partitions=1, dead_letter_table=None)
+    other = make_world(partitions=1, dead_letter_table=None, name="other")
+    produce(world.landing.topics, records(0, 20))
+    produce(other.landing.topics, records(100, 20))
+    other.run()
+    world.run()
+    cut(world)
+    with world.session() as session:
+        ledger_init(session, {(str(world.landing.topics), 0): 20})
+    produce(other.landing.topics, records(120, 5))
+    other.settle()
+    goes_on(world, produce, Counter([*range(20), *range(100, 125), -1, -2]))
+
+
+def test_what_was_published_in_a_table_before_it_was_dropped_is_not_in_its_successor(
+    make_world: Make, produce: Produce
+) -> None:
+    """Landed, dropped, landed anew from a later offset, and migrated then: only the second life counts."""
+    world = make_world(partitions=1, dead_letter_table=None)
+    topic = str(world.landing.topics)
+    produce(topic, records(0, 70))
+    world.run()
+    Tables(world.catalog).catalog.drop_table(ROWS)
+    with world.session() as session:
+        ledger_init(session, "earliest")
+    produce(topic, records(70, 30))
+    opened = world.open("half")
+    world.write(opened, only=lambda place: place == 0)
+    world.close("half", opened)
+    landed = Counter(row["id"] for row in world.rows())
+    assert landed == Counter(range(40))
+    remade(world)
+    said = attested(world, from_log)
+    assert str(said.tables[0].section.covered) == f"{topic}[0] [0, 40)"
+    goes_on(world, produce, Counter(range(100)))
+
+
 def test_a_table_that_was_migrated_is_attested_from_the_log(make_world: Make, produce: Produce) -> None:
     world = make_world(dead_letter_max_ratio=1.0)
     produce(world.landing.topics, [*records(0, 60), ("x", "no json")])

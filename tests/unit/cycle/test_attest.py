@@ -8,7 +8,7 @@ import pytest
 from airflow_provider_lakecommit.cycle.attest import attest, from_log, from_offsets, from_snapshot
 from airflow_provider_lakecommit.cycle.prepare import prepare_table
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
-from tests.fakes.lake import SCHEMA
+from tests.fakes.lake import SCHEMA, data_file
 from tests.fakes.session import DATA, P0, P1, FakeLanding
 from tests.support.story import coverage
 
@@ -96,3 +96,54 @@ def test_a_log_that_was_cut_tells_nothing_of_a_partition_without_a_ledger(landin
     landing.control.cut(landing.control.partition_for("lakecommit-rows"), 1)
     with pytest.raises(LedgerError, match=r"remembers nothing of orders\[1\]"):
         from_log(landing.session, [DATA])
+
+
+def test_the_log_is_not_believed_against_a_ledger_that_was_rolled_back(landing: FakeLanding) -> None:
+    landing.cycle("a")
+    first = landing.session.tables.load(DATA).metadata.current_snapshot_id
+    landing.source.ends = {P0: 40, P1: 10}
+    landing.cycle("b")
+    assert first is not None
+    landing.session.tables.load(DATA).manage_snapshots().rollback_to_snapshot(first).commit()
+    with pytest.raises(LedgerError, match=rf"orders\[0\] \[20, 40\) was published.*rolled back.*--snapshot {first}"):
+        from_log(landing.session, [DATA])
+
+
+def test_the_log_is_not_believed_of_a_table_that_has_fewer_rows(landing: FakeLanding) -> None:
+    landing.cycle("a")
+    landing.catalog.drop_table(DATA)
+    landing.session.tables.create(DATA, SCHEMA)
+    with pytest.raises(LedgerError, match=r"shop\.rows has 0 rows, by the log of control 30 were published.*--at"):
+        from_log(landing.session, [DATA])
+
+
+def test_what_is_reported_and_gone_at_the_source_is_not_voided_by_a_word(landing: FakeLanding) -> None:
+    landing.cycle("a")
+    landing.source.ends = {P0: 40, P1: 10}
+    landing.report(landing.open("b"))
+    landing.source.starts = {P0: 40}
+    word = from_offsets(landing.session, {("orders", 1): 5}, [DATA])
+    before = landing.snapshots()
+    with pytest.raises(LedgerError, match=r"orders\[0\] \[20, 40\) \(20 records\) is reported.*--give-up-reported"):
+        attest(landing.session, word)
+    assert landing.snapshots() == before
+    attest(landing.session, word, give_up_reported=True)
+
+
+def test_a_cut_ledger_is_attested_under_its_epoch_where_that_keeps_what_is_reported(landing: FakeLanding) -> None:
+    landing.cycle("a")
+    kept = landing.session.tables.load(DATA).metadata.current_snapshot_id
+    landing.source.ends = {P0: 40, P1: 10}
+    opened = landing.open("b")
+    landing.report(opened)
+    landing.source.starts = {P0: 40}
+    for n in range(2):
+        table = landing.session.tables.load(DATA)
+        with table.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
+            append.append_data_file(data_file(f"file:///foreign/{n}.parquet", 1))
+        if not n:
+            gone = append.snapshot_id
+    landing.session.tables.load(DATA).maintenance.expire_snapshots().by_id(gone).commit()
+    assert kept is not None
+    attest(landing.session, from_snapshot(landing.session, kept))
+    assert landing.close("b", opened).rows == 20

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -13,7 +14,7 @@ from airflow_provider_lakecommit.cycle.loop import MOST_IDLE_CYCLES, REFUSED_PAU
 from airflow_provider_lakecommit.cycle.results import CycleTicket, Opened
 from airflow_provider_lakecommit.cycle.run import CycleOutcome
 from airflow_provider_lakecommit.engines.base import EarlierWorkError
-from airflow_provider_lakecommit.exceptions import CatalogError, SparkJobError
+from airflow_provider_lakecommit.exceptions import CatalogError, SourceError, SparkJobError
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, SliceStatus, WindowJob
 from tests.fakes.session import P0, P1, FakeLanding
 
@@ -86,6 +87,27 @@ def test_a_run_that_is_caught_up_opens_no_cycle_more_to_see_that(engine: FakeEng
     assert only.caught_up
     assert only.closed.rows == 30
     assert engine.landing.kinds().count("CycleOpened") == 1
+
+
+def test_a_run_that_can_plan_nothing_publishes_what_is_reported_before_it_ends(engine: FakeEngine) -> None:
+    landing = engine.landing
+    cycles(engine)
+    landing.source.ends = {P0: 40, P1: 10}
+    landing.report(landing.open("pending"))
+    landing.source.ends, landing.source.starts = {P0: 80, P1: 10}, {P0: 60}
+    other = LandingRunner(landing.session, engine, lambda n: replace(landing.run_identity("b"), number=n))
+    found = other.cycles()
+    assert next(found).closed.rows == 20
+    with pytest.raises(SourceError, match=r"orders\[0\] \[40, 60\)"):
+        next(found)
+    again = LandingRunner(landing.session, engine, lambda n: replace(landing.run_identity("c"), number=n))
+    told = list(_until_error(again))
+    assert told == [], "nothing is left to publish, and no cycle is opened for it"
+
+
+def _until_error(run: LandingRunner) -> Iterator[CycleOutcome]:
+    with suppress(SourceError):
+        yield from run.cycles()
 
 
 def test_a_job_that_dies_costs_what_it_had_in_hand_and_its_cycle_is_closed(engine: FakeEngine) -> None:

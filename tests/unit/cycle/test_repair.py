@@ -4,10 +4,16 @@
 from __future__ import annotations
 
 import pytest
+from pyiceberg.exceptions import ForbiddenError
 
+from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.model import Budget
+from airflow_provider_lakecommit.core.offsets import RangeSet
+from airflow_provider_lakecommit.cycle.history import read_history
+from airflow_provider_lakecommit.cycle.ledger_init import init_preview
 from airflow_provider_lakecommit.cycle.prepare import prepare_table
-from airflow_provider_lakecommit.cycle.repair import ledger_init, unblock
+from airflow_provider_lakecommit.cycle.repair import blocked_parts, ledger_init, unblock
+from airflow_provider_lakecommit.cycle.verify import check_landing
 from airflow_provider_lakecommit.exceptions import BlockedRangeError, SourceError
 from tests.fakes.session import DATA, P0, P1, FakeLanding
 
@@ -18,9 +24,17 @@ def ends(landing: FakeLanding) -> dict[str, int]:
     return {str(p): table.ledger.section.end(p) for p in (P0, P1)}
 
 
-def block(landing: FakeLanding) -> None:
+SAID = Decision(command="a command", actor="ann", host="here", at="now", landing="rows", reason="an outage")
+
+
+def notes(landing: FakeLanding) -> list[str]:
+    history = read_history(landing.session.tables, DATA, "main", progress=landing.lines.append)
+    return [f.text for f in check_landing(landing.session.landing, [history])]
+
+
+def block(landing: FakeLanding, rejected: int = 0) -> None:
     opened = landing.open()
-    landing.report(opened, lambda s: s.spans[0].partition == P0, blocked="too many rejects")
+    landing.report(opened, lambda s: s.spans[0].partition == P0, blocked="too many rejects", rejected=rejected)
     landing.report(opened, lambda s: s.spans[0].partition == P1)
     landing.close(opened=opened)
 
@@ -39,6 +53,22 @@ class TestLedgerInit:
         landing.cycle()
         ledger_init(landing.session, {("orders", 0): 5})
         assert ends(landing) == {"orders[0]": 20, "orders[1]": 10}
+
+        assert landing.said("does not go back over orders[0] [5, 20), which it has")
+        (shown,) = init_preview(landing.session, {("orders", 0): 5}).tables
+        assert str(shown.behind) == "orders[0] [5, 20)"
+        assert not shown.loses
+
+    def test_verify_names_what_was_given_up_by_whom_and_why(self, landing: FakeLanding) -> None:
+        ledger_init(landing.session, {("orders", 0): 3, ("orders", 1): 0}, decision=SAID)
+        ledger_init(landing.session, {("orders", 0): 15}, decision=SAID)
+        told = notes(landing)
+        assert "a person set the ledger of landing 'rows'; it begins at orders[0]@3, orders[1]@0" in told
+        assert "a person set the ledger of landing 'rows'; gives up orders[0] [3, 15), 12 offsets" in told
+        assert "a person decided: now ann on here, `a command` of landing rows: an outage; gives up nothing" in told
+        landing.cycle()
+        assert told[-1] in notes(landing)
+        assert told[-1].endswith("an outage; gives up orders[0] [3, 15)")
 
     @pytest.mark.parametrize(
         ("start", "message"),
@@ -85,9 +115,52 @@ class TestUnblock:
         assert ends(landing)["orders[0]"] == 20
         assert closed.blocked == ()
 
+    def test_it_is_complete_only_if_a_commit_comes_through(
+        self, landing: FakeLanding, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        block(landing)
+        completed = landing.kinds().count("CycleClosed")
+        with monkeypatch.context() as patch:
+            patch.setattr(landing.catalog, "commit_table", refuse)
+            assert unblock(landing.session, skip=True, decision=SAID)["committed"] is False
+        assert landing.kinds().count("CycleClosed") == completed
+        assert landing.kinds().count("CommitFailed") == 1
+        assert landing.said("the word stands in the control log")
+        landing.close("b", landing.open("b"))
+        assert ends(landing)["orders[0]"] == 20
+
+    def test_only_the_ranges_that_are_named_are_taken(self, landing: FakeLanding) -> None:
+        block(landing)
+        named = {("orders", 0): RangeSet.of((0, 4))}
+        assert unblock(landing.session, ranges=named, skip=True)["unblocked"] == {"orders[0]": [[0, 4]]}
+        assert str(landing.open("b").plan.reason).startswith("blocked: orders[0] [4, 10)")
+
+    def test_good_records_are_read_again_under_a_budget_of_the_bad_ones(self, landing: FakeLanding) -> None:
+        block(landing, rejected=3)
+        assert [(p.bad, p.good) for p in blocked_parts(landing.session)] == [(3, 7), (3, 7)]
+        done = unblock(landing.session, skip=True, only_bad=True, decision=SAID)
+        assert done["read_again"] == {"orders[0]": [[0, 20]]}
+        opened = landing.open("b")
+        assert {s.budget for s in opened.slices} == {Budget(max_records=3, max_ratio=1.0)}
+        assert any("reads orders[0] [0, 20) again" in text for text in notes(landing))
+
+    def test_a_range_without_a_good_record_is_given_up_at_once(self, landing: FakeLanding) -> None:
+        block(landing, rejected=10)
+        unblock(landing.session, skip=True, only_bad=True)
+        assert ends(landing)["orders[0]"] == 20
+
+    def test_where_nobody_knows_which_are_bad_the_whole_range_has_to_be_named(self, landing: FakeLanding) -> None:
+        block(landing)
+        with pytest.raises(BlockedRangeError, match=r"good is not known.*`--skip --whole`"):
+            unblock(landing.session, skip=True, only_bad=True)
+
     def test_another_partition_stays_blocked(self, landing: FakeLanding) -> None:
         block(landing)
         with pytest.raises(BlockedRangeError):
             unblock(landing.session, [("orders", 1)], skip=True)
         assert "needs a hand" not in landing.lines
         assert str(landing.open("b").plan.reason).startswith("blocked: orders[0]")
+
+
+def refuse(*_: object, **__: object) -> None:
+    raise ForbiddenError("no right to commit")

@@ -146,6 +146,7 @@ class TestEntries:
             token=UUID(int=5),
             coverage=coverage,
             directives=told,
+            uuid=TABLE.table_uuid,
         )
 
     @STEADY

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a control log says is in a table: by the table that it was published in, and by what was read again since.
+
+Contract: pure. :func:`announced_in` goes by the table's own id: a table of the same name that was dropped is another
+one; where the log knows nothing of the present id, the rows are taken to come from the newest one that it knows. What a
+later epoch plans again was not in the table any more, because no plan takes what a ledger has: it was rolled back.
+
+Failure story: what the log has forgotten is not in the answer. A rollback after which nothing was planned leaves no
+trace in the log: :func:`rows_of` tells how many rows a table has to have at least, if it holds what is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from airflow_provider_lakecommit.core.log import CycleOpened, Entry, SliceReported, TablePublished
+from airflow_provider_lakecommit.core.offsets import Coverage
+
+__all__ = ["announced_in", "rows_of"]
+
+
+def announced_in(entries: Sequence[Entry], table: str, uuid: UUID) -> Coverage:
+    """What was published in a table and was not read again since.
+
+    :param entries: of one lane, in log order
+    """
+    wanted = _source_of(entries, table, uuid)
+    landed: dict[UUID | None, Coverage] = {}
+    order: dict[UUID | None, int] = {None: -1}
+    epochs: list[tuple[Coverage, UUID]] = []
+    for e in entries:
+        match e:
+            case CycleOpened() if (epoch := _epoch_of(e, table, wanted)) is not None:
+                age = order.setdefault(epoch, len(order))
+                again = Coverage.of(i for s in e.plan.slices if table in s.tables for i in s.coverage.items())
+                landed = {k: c - again if order.get(k, -1) < age else c for k, c in landed.items()}
+            case SliceReported() if (of := e.report.table(table)) is not None:
+                epochs.append((e.report.coverage, of.epoch))
+            case TablePublished() if e.table == table and e.uuid in (None, wanted):
+                key = next((k for c, k in reversed(epochs) if c.overlaps(e.coverage)), None)
+                landed[key] = landed.get(key, Coverage()) | e.coverage
+    return Coverage.of(item for c in landed.values() for item in c.items())
+
+
+def rows_of(entries: Sequence[Entry], table: str, coverage: Coverage) -> int:
+    """The rows of a table that these ranges gave, as far as the log still has their reports."""
+    rows, counted = 0, Coverage()
+    for e in reversed(entries):
+        of = e.report.table(table) if isinstance(e, SliceReported) else None
+        if not isinstance(e, SliceReported) or of is None:
+            continue
+        ranges = e.report.coverage
+        if not ranges - coverage and not ranges.overlaps(counted):
+            rows, counted = rows + of.rows, counted | ranges
+    return rows
+
+
+def _epoch_of(e: CycleOpened, table: str, uuid: UUID | None) -> UUID | None:
+    return next((t.epoch for t in e.plan.targets if t.table == table and t.uuid == uuid), None)
+
+
+def _source_of(entries: Sequence[Entry], table: str, uuid: UUID) -> UUID | None:
+    """The id of the table whose publications count: the present one, or the newest that the log knows."""
+    known = [e.uuid for e in entries if isinstance(e, TablePublished) and e.table == table and e.uuid is not None]
+    return uuid if uuid in known or not known else known[-1]

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a person decided about a table, as its history keeps it: who, where, why, and what it came to.
+
+Contract: a value; whoever runs the command says who and where. A table's snapshots carry its newest
+:data:`MOST_DECISIONS` forward, so that they outlive the snapshots that they were made with.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["MOST_DECISIONS", "Decision", "kept_decisions"]
+
+MOST_DECISIONS = 50
+MOST_TEXT = 300
+"""Characters of a reason, and of what a decision came to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """One command. ``at`` is ISO text, ``what`` the ranges that it gave up or went back over."""
+
+    command: str
+    actor: str
+    host: str
+    at: str
+    landing: str = ""
+    reason: str = ""
+    what: str = ""
+
+    def __str__(self) -> str:
+        why = f": {self.reason}" if self.reason else ", no reason given"
+        return f"{self.at} {self.actor} on {self.host}, `{self.command}` of landing {self.landing}{why}; {self.what}"
+
+
+def kept_decisions(before: tuple[Decision, ...], new: tuple[Decision, ...]) -> tuple[Decision, ...]:
+    """The newest of both, oldest first."""
+    return (*before, *new)[-MOST_DECISIONS:]

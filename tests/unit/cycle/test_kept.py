@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is reported and the source no longer has: no epoch change, no void and no person's word loses it unsaid."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from uuid import UUID
+
+import pytest
+from pyiceberg.table.update import RemoveSnapshotRefUpdate
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import StringType
+
+from airflow_provider_lakecommit.committer.ledger import tag_name
+from airflow_provider_lakecommit.core.offsets import SourcePartition
+from airflow_provider_lakecommit.cycle.drain import drain
+from airflow_provider_lakecommit.cycle.ledger_init import init_preview, ledger_init
+from airflow_provider_lakecommit.cycle.prepare import prepare_table
+from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
+from tests.fakes.session import DATA, DEAD, P0, P1, FakeLanding
+
+
+def ends(landing: FakeLanding) -> tuple[int, int]:
+    table = prepare_table(landing.session, DATA)
+    assert table is not None
+    return table.ledger.section.end(P0), table.ledger.section.end(P1)
+
+
+def epoch(landing: FakeLanding) -> UUID:
+    table = prepare_table(landing.session, DATA)
+    assert table is not None
+    return table.ledger.section.epoch
+
+
+def reported_and_cut(landing: FakeLanding, log_start: int = 60) -> None:
+    """[0, 20) is landed, [20, 40) is reported, the source begins later and has more."""
+    landing.cycle("before")
+    landing.source.ends = {P0: 40, P1: 10}
+    landing.report(landing.open("pending"))
+    landing.source.ends = {P0: 80, P1: 10}
+    landing.source.starts = {P0: log_start}
+
+
+def rows(landing: FakeLanding) -> int:
+    return sum(int(s.get("lakecommit.rows", 0)) for s in landing.snapshots())
+
+
+def test_a_plan_that_cannot_be_made_leaves_what_is_reported_to_be_drained(landing: FakeLanding) -> None:
+    reported_and_cut(landing)
+    with pytest.raises(SourceError, match=r"removed.*orders\[0\] \[40, 60\).*ledger init --from earliest"):
+        landing.open("b")
+    drained = drain(landing.session, landing.run_identity("b"), "offsets are gone")
+    assert drained is not None
+    assert drained[1].rows == 20
+    assert ends(landing) == (40, 10)
+    assert drain(landing.session, landing.run_identity("c"), "offsets are gone") is None
+
+
+def test_init_publishes_first_what_the_source_has_no_more(landing: FakeLanding) -> None:
+    reported_and_cut(landing)
+    (shown,) = init_preview(landing.session, "earliest").tables
+    assert str(shown.published) == "orders[0] [20, 40)"
+    assert str(shown.given_up) == "orders[0] [40, 60)"
+    assert ends(landing) == (20, 10), "a preview writes nothing"
+    ledger_init(landing.session, "earliest")
+    assert (ends(landing), rows(landing)) == ((60, 10), 50)
+
+
+def test_init_over_a_hole_gives_up_the_hole_only(landing: FakeLanding) -> None:
+    landing.cycle("before")
+    landing.source.ends = {P0: 50, P1: 10}
+    opened = landing.open("pending")
+    landing.report(opened, lambda s: s.spans[0].range.start != 20)
+    landing.close("pending", opened)
+    landing.source.starts = {P0: 50}
+    (shown,) = init_preview(landing.session, "earliest").tables
+    assert (str(shown.published), str(shown.given_up)) == ("orders[0] [30, 50)", "orders[0] [20, 30)")
+    ledger_init(landing.session, "earliest")
+    assert (ends(landing), rows(landing)) == ((50, 10), 50)
+
+
+def test_what_cannot_be_published_is_not_given_up_without_a_word_of_its_own(landing: FakeLanding) -> None:
+    reported_and_cut(landing)
+    with landing.session.tables.load(DATA).update_schema(allow_incompatible_changes=True) as change:
+        change.add_column("new", StringType(), required=True)
+    before = epoch(landing)
+    with pytest.raises(LedgerError, match=r"orders\[0\] \[20, 40\) \(20 records\).*--give-up-reported"):
+        ledger_init(landing.session, "earliest")
+    assert epoch(landing) == before
+    ledger_init(landing.session, "earliest", give_up_reported=True)
+    assert ends(landing) == (60, 10)
+
+
+def test_a_topic_made_anew_does_not_take_what_is_reported_of_the_old_one(landing: FakeLanding) -> None:
+    landing.report(landing.open("pending"))
+    landing.source.ends = {SourcePartition("orders", 0, "topic-2"): 5}
+    ledger_init(landing.session, "earliest")
+    assert rows(landing) == 30
+
+
+def test_the_preview_that_a_person_agreed_to_is_the_most_that_is_given_up(landing: FakeLanding) -> None:
+    landing.cycle("before")
+    landing.source.ends = {P0: 80, P1: 10}
+    landing.source.starts = {P0: 30}
+    shown = init_preview(landing.session, "earliest")
+    landing.source.starts = {P0: 60}
+    with pytest.raises(LedgerError, match=r"give up orders\[0\] \[30, 60\) too, which was not shown: look again"):
+        ledger_init(landing.session, "earliest", agreed=shown)
+
+
+class TestSpecOfTheTable:
+    @staticmethod
+    def repartition(landing: FakeLanding) -> None:
+        with landing.session.tables.load(DATA).update_spec() as change:
+            change.add_field("id", IdentityTransform(), "by_id")
+
+    def test_what_can_be_read_again_is_voided(self, landing: FakeLanding) -> None:
+        reported_and_cut(landing, log_start=20)
+        self.repartition(landing)
+        landing.source.ends = {P0: 40, P1: 10}
+        closed = landing.close("c", landing.open("c"))
+        assert [v.endswith("its range is read again") for v in closed.voided] == [True, True]
+
+    def test_what_cannot_is_published_under_its_own_spec(self, landing: FakeLanding) -> None:
+        reported_and_cut(landing)
+        self.repartition(landing)
+        drained = drain(landing.session, landing.run_identity("b"), "offsets are gone")
+        assert drained is not None
+        assert (drained[1].rows, drained[1].voided) == (20, ())
+        table = landing.session.tables.load(DATA)
+        head = table.metadata.current_snapshot()
+        assert head is not None
+        specs = {m.partition_spec_id for m in head.manifests(table.io) if m.added_snapshot_id == head.snapshot_id}
+        assert specs == {0}
+        assert table.metadata.default_spec_id == 1
+
+
+def test_a_missing_file_of_a_slice_that_cannot_be_read_again_is_named_and_nothing_is_voided(
+    landing: FakeLanding,
+) -> None:
+    reported_and_cut(landing)
+    landing.clock.passes(timedelta(days=2))
+    with pytest.raises(
+        SourceError, match=r"removed by somebody.*not voided.*lose orders\[0\] \[20, 30\) \(10 records\)"
+    ):
+        drain(landing.session, landing.run_identity("b"), "offsets are gone")
+    assert ends(landing) == (20, 10)
+    assert landing.session.read_state([prepare_table(landing.session, DATA).ledger]).state.accepted[DATA]  # type: ignore[union-attr]
+
+
+class TestTag:
+    @staticmethod
+    def drop_tag(landing: FakeLanding) -> None:
+        table = landing.session.tables.load(DATA)
+        landing.catalog.commit_table(table, (), (RemoveSnapshotRefUpdate(ref_name=tag_name("main")),))
+
+    def test_it_is_made_again_where_nothing_newer_is_known(self, landing: FakeLanding) -> None:
+        reported_and_cut(landing)
+        before = epoch(landing)
+        self.drop_tag(landing)
+        drained = drain(landing.session, landing.run_identity("b"), "offsets are gone")
+        assert drained is not None
+        assert drained[1].rows == 20
+        assert epoch(landing) == before
+
+    def test_where_all_can_be_read_again_a_new_epoch_is_given_as_before(self, landing: FakeLanding) -> None:
+        reported_and_cut(landing, log_start=20)
+        before = epoch(landing)
+        self.drop_tag(landing)
+        assert epoch(landing) != before
+
+    def test_a_rollback_under_it_is_no_such_case(self, landing: FakeLanding) -> None:
+        landing.cycle("first")
+        first = landing.session.tables.load(DATA).metadata.current_snapshot_id
+        landing.source.ends = {P0: 40, P1: 10}
+        landing.cycle("second")
+        landing.source.starts = {P0: 40}
+        table = landing.session.tables.load(DATA)
+        assert first is not None
+        table.manage_snapshots().rollback_to_snapshot(first).commit()
+        self.drop_tag(landing)
+        with pytest.raises(LedgerError, match=r"orders\[0\] \[20, 40\) \(20 records\).*put the branch back"):
+            prepare_table(landing.session, DATA)
+
+
+def test_a_spec_change_that_voids_waits_for_what_cannot_be_read_again(
+    make_landing: Callable[..., FakeLanding],
+) -> None:
+    landing = make_landing(slice_records=10, dead_letter_table=DEAD, on_spec_change="void")
+    reported_and_cut(landing, log_start=40)
+    before = epoch(landing)
+    landing.session.landing = replace(landing.session.landing, unknown_fields="dead_letter")
+    opened = landing.open("b")
+    assert epoch(landing) == before
+    assert landing.said("orders[0] [20, 40) (20 records) is published under its own")
+    landing.report(opened)
+    assert landing.close("b", opened).rows == 60
+    landing.open("c")
+    assert epoch(landing) != before
+
+
+def test_what_is_left_of_a_control_log_that_was_cut_is_published_first(landing: FakeLanding) -> None:
+    landing.cycle("before")
+    landing.source.ends = {P0: 50, P1: 10}
+    opened = landing.open("pending")
+    landing.report(opened, lambda s: s.spans[0].range.start != 30)
+    landing.close("pending", opened)
+    partition = landing.control.partition_for("lakecommit-rows")
+    cut = landing.control.read(partition).end
+    landing.report(landing.open("again"), lambda s: s.spans[0].range.start == 30)
+    landing.source.starts = {P0: 40}
+    before = epoch(landing)
+    landing.control.cut(partition, cut)
+    drained = drain(landing.session, landing.run_identity("b"), "offsets are gone")
+    assert drained is not None
+    assert drained[1].rows == 10
+    assert landing.said("the new epoch waits until orders[0] [30, 40) (10 records) is published")
+    opened = landing.open("c")
+    assert [str(s) for s in opened.slices] == ["orders[0][40, 50)"]
+    landing.report(opened)
+    landing.close("c", opened)
+    assert (ends(landing), rows(landing)) == ((50, 10), 60)
+    assert before
