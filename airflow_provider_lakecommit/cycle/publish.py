@@ -29,6 +29,7 @@ from airflow_provider_lakecommit.committer.summary import Account, SnapshotRecor
 from airflow_provider_lakecommit.core.log import CycleClosed, Directives
 from airflow_provider_lakecommit.core.model import ControlPosition, LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.core.rules import UNKNOWN
 from airflow_provider_lakecommit.core.settle import chunks, settle
 from airflow_provider_lakecommit.core.state import AcceptedSlice, CycleState
 from airflow_provider_lakecommit.cycle.prepare import PreparedTable, prepared_table
@@ -142,9 +143,9 @@ class TablePublisher:
 
     def _stale(self, folded: FoldedLog, ready: Sequence[AcceptedSlice]) -> bool:
         """Has a table without rows been behind for so long that it is brought forward? Where a spec change voids, it
-        never is: what is behind then would be judged anew.
+        never is, nor while the rules change by which records are judged: what is behind then would be judged anew.
         """
-        if self.session.landing.on_spec_change == "void":
+        if self.session.landing.on_spec_change == "void" or len({s.report.rules for s in ready} - {UNKNOWN}) > 1:
             return True
         oldest = min(ready, key=lambda s: s.offset)
         cycles = sum(isinstance(e, CycleClosed) and e.offset > oldest.offset for e in folded.entries)

@@ -23,6 +23,7 @@ from airflow_provider_lakecommit.core.model import (
     Counts,
     Cycle,
     LedgerSection,
+    ReadPosition,
     SliceReport,
     Span,
     SpanReport,
@@ -36,6 +37,7 @@ from airflow_provider_lakecommit.core.planning import Watermark
 from airflow_provider_lakecommit.core.restart import Restart, StatedOffsets, restart
 from airflow_provider_lakecommit.core.settle import passed_by_all
 from airflow_provider_lakecommit.core.state import Blocked
+from airflow_provider_lakecommit.core.truncation import first_offsets_of, in_doubt
 from airflow_provider_lakecommit.cycle.epochs import first_offsets, new_section, origin_position
 from airflow_provider_lakecommit.cycle.open import empty_plan, new_cycle, send_start
 from airflow_provider_lakecommit.cycle.prepare import (
@@ -62,6 +64,7 @@ def ledger_init(session: LandingSession, start: Start) -> dict[str, Any]:
 
     :raises SourceError: an offset is stated for a partition that the topic lacks, that is past the end of the log, or
         that the source has removed
+    :raises SourceUnavailableError: the brokers do not say whether their logs are those that were read
     :raises LedgerError: partitions are not named, and no ledger tells of them
     :raises TableError: a table is missing and may not be made, or cannot take the rows
     :raises CatalogError: the catalog is away
@@ -71,6 +74,7 @@ def ledger_init(session: LandingSession, start: Start) -> dict[str, Any]:
     word = _word(source.partitions, start)
     states = {name: ledger_state(session, name) for name in session.landing.tables}
     passed = _passed(session, states)
+    diverged = _diverged(session, source, states)
     settings: dict[str, _Setting] = {}
     data: Restart | None = None
     for name, state in states.items():
@@ -80,7 +84,13 @@ def ledger_init(session: LandingSession, start: Start) -> dict[str, Any]:
         else:
             firsts = _firsts(session, name, state, old, source) if data is None else _ends(data, source.partitions)
         settings[name] = _Setting(
-            name=name, source=source, word=word, old=old, passed=passed.get(name, Coverage()), firsts=firsts
+            name=name,
+            source=source,
+            word=word,
+            old=old,
+            passed=passed.get(name, Coverage()),
+            firsts=firsts,
+            diverged=diverged,
         )
         found = settings[name].restart(old)
         data = data or found
@@ -99,15 +109,24 @@ class _Setting:
     old: LedgerSection | None
     passed: Coverage
     firsts: Mapping[SourcePartition, int]
+    diverged: Mapping[SourcePartition, int]
 
     def restart(self, section: LedgerSection | None) -> Restart:
         """:raises LakecommitError: the word leaves something open, or cannot be"""
         same = section is not None and self.old is not None and section.epoch == self.old.epoch
         passed = self.passed if same else Coverage()
         here = section if section is not None and section.cluster_id == self.source.cluster_id else None
-        found = restart(self.word, self.source.partitions, here, passed=passed, firsts=self.firsts)
+        found = restart(
+            self.word, self.source.partitions, here, passed=passed, firsts=self.firsts, diverged=self.diverged
+        )
         _check(self.name, found, self.source.partitions)
         return found
+
+    def positions(self, section: LedgerSection | None, found: Restart) -> dict[SourcePartition, ReadPosition]:
+        """Those that a word leaves as they are: what it says of a log that is another one is taken for it."""
+        said = self.diverged.keys() & self.word.offsets.keys() | found.back.parts.keys()
+        known = section.positions if section and section.cluster_id == self.source.cluster_id else {}
+        return {p: at for p, at in known.items() if p not in said and p in self.source.partitions}
 
 
 def _set(session: LandingSession, setting: _Setting) -> dict[str, int]:
@@ -120,7 +139,11 @@ def _set(session: LandingSession, setting: _Setting) -> dict[str, int]:
         if made and now is not None and now.epoch == made[-1][0].epoch:
             return now
         found = setting.restart(now)
-        made.append((new_section(session, setting.source, found.starts, found.covered, control, before=now), found))
+        positions = setting.positions(now, found)
+        section = new_section(
+            session, setting.source, found.starts, found.covered, control, before=now, positions=positions
+        )
+        made.append((section, found))
         return made[-1][0]
 
     set_section(session.tables, name, session.landing.name, session.lane, make, branch=session.landing.branch)
@@ -148,6 +171,15 @@ def _word(partitions: Mapping[SourcePartition, Watermark], start: Start) -> Stat
     ]:
         raise SourceError(f"{'; '.join(beyond)}: nothing is changed; state offsets that the log has, or `latest`")
     return StatedOffsets(offsets={known[place]: offset for place, offset in start.items()})
+
+
+def _diverged(
+    session: LandingSession, source: SourceState, states: Mapping[str, LedgerState | None]
+) -> dict[SourcePartition, int]:
+    """From where the logs hold other records than those that the tables have of them."""
+    sections = (s.section(session.landing.name, session.lane) for s in states.values() if s is not None)
+    places = [item for s in sections if s and s.cluster_id == source.cluster_id for item in s.positions.items()]
+    return first_offsets_of(session.source.diverged(in_doubt(places, source.partitions)))
 
 
 def _passed(session: LandingSession, states: Mapping[str, LedgerState | None]) -> dict[str, Coverage]:

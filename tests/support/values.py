@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from copy import deepcopy
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,6 +21,7 @@ from airflow_provider_lakecommit.core.model import (
     Cycle,
     LedgerSection,
     Plan,
+    ReadPosition,
     RefusalState,
     Slice,
     SliceCost,
@@ -60,7 +62,7 @@ POSITIONS = st.builds(
     read_from=COUNT,
     low=st.none() | COUNT,
 )
-SECTIONS = st.builds(
+_PLAIN_SECTIONS = st.builds(
     LedgerSection,
     landing=TEXT,
     lane=TEXT,
@@ -72,6 +74,24 @@ SECTIONS = st.builds(
     control=POSITIONS,
     record_bytes=COUNT,
 )
+
+
+@st.composite
+def sections(draw: st.DrawFn) -> LedgerSection:
+    """With the covered ranges dealt out to some rules, and some to none; of some partitions leader epochs are known."""
+    section = draw(_PLAIN_SECTIONS)
+    judged: dict[str, Coverage] = {}
+    for p, r in section.covered.items():
+        if rules := draw(st.sampled_from(["", "one", "two"])):
+            judged[rules] = judged.get(rules, Coverage()) | Coverage.of([(p, r)])
+    read = draw(st.sets(st.sampled_from(sorted(section.covered.parts)))) if section.covered else ()
+    positions = {
+        p: ReadPosition(offset=draw(st.integers(0, section.end(p))), leader_epoch=draw(st.integers(0, 9))) for p in read
+    }
+    return replace(section, judged=judged, positions=positions)
+
+
+SECTIONS = sections()
 TARGETS = st.builds(
     TableTarget,
     table=TEXT,
@@ -140,6 +160,7 @@ def reports(draw: st.DrawFn) -> SliceReport:
         blocked=draw(st.none() | TEXT),
         failed=draw(st.none() | TEXT),
         cost=draw(st.none() | COSTS),
+        rules=draw(st.sampled_from(["", "rules"])),
     )
 
 
