@@ -13,7 +13,7 @@ is shorter than the ledger is found by the plan all the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from airflow_provider_lakecommit.core.model import ReadPosition
@@ -21,7 +21,7 @@ from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet, SourceP
 from airflow_provider_lakecommit.core.planning import Watermark
 from airflow_provider_lakecommit.core.state import LandingState
 
-__all__ = ["Truncation", "first_offsets_of", "in_doubt", "known_positions", "lost_rows", "newest_positions"]
+__all__ = ["Truncation", "first_offsets_of", "in_doubt", "known_positions", "lost_rows", "newest_positions", "outdated"]
 
 Place = tuple[SourcePartition, ReadPosition]
 
@@ -36,6 +36,11 @@ class Truncation:
     position: ReadPosition
     end: int | None
 
+    def concerns(self, p: SourcePartition, at: ReadPosition) -> bool:
+        """Does another position of that partition not hold either?"""
+        older = at.leader_epoch <= self.position.leader_epoch
+        return p == self.partition and older and (self.end is None or at.offset > self.end)
+
 
 def known_positions(landing_state: LandingState) -> list[Place]:
     """Of what the tables have, and of what waits to be published."""
@@ -46,14 +51,25 @@ def known_positions(landing_state: LandingState) -> list[Place]:
 
 def in_doubt(places: Iterable[Place], watermarks: Mapping[SourcePartition, Watermark]) -> list[Place]:
     """The positions that another leader has to confirm; of each epoch the furthest, which confirms those before it."""
-    furthest: dict[tuple[SourcePartition, int], int] = {}
+    epochs = {p: mark.leader_epoch for p, mark in watermarks.items()}
+    return _furthest((p, at) for p, at in places if epochs.get(p) not in (None, at.leader_epoch))
+
+
+def outdated(places: Collection[Place]) -> list[Place]:
+    """Positions of partitions that were read under later epochs too: of each epoch but the last one the furthest. The
+    log may have been another one between the two readings.
+    """
+    latest: dict[SourcePartition, int] = {}
     for p, at in places:
-        mark = watermarks.get(p)
-        if mark is None or mark.leader_epoch is None or mark.leader_epoch == at.leader_epoch:
-            continue
-        key = p, at.leader_epoch
-        furthest[key] = max(at.offset, furthest.get(key, 0))
-    return [(p, ReadPosition(offset=o, leader_epoch=epoch)) for (p, epoch), o in sorted(furthest.items())]
+        latest[p] = max(at.leader_epoch, latest.get(p, 0))
+    return _furthest((p, at) for p, at in places if at.leader_epoch < latest[p])
+
+
+def _furthest(places: Iterable[Place]) -> list[Place]:
+    out: dict[tuple[SourcePartition, int], int] = {}
+    for p, at in places:
+        out[p, at.leader_epoch] = max(at.offset, out.get((p, at.leader_epoch), 0))
+    return [(p, ReadPosition(offset=o, leader_epoch=epoch)) for (p, epoch), o in sorted(out.items())]
 
 
 def newest_positions(places: Iterable[Place]) -> dict[SourcePartition, ReadPosition]:

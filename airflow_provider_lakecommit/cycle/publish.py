@@ -35,6 +35,7 @@ from airflow_provider_lakecommit.core.state import AcceptedSlice, CycleState
 from airflow_provider_lakecommit.cycle.prepare import PreparedTable, prepared_table
 from airflow_provider_lakecommit.cycle.results import CycleTicket, PublishedSnapshot
 from airflow_provider_lakecommit.cycle.session import FoldedLog, LandingSession
+from airflow_provider_lakecommit.cycle.truncation import truncated
 from airflow_provider_lakecommit.exceptions import LakecommitError, TableError
 from airflow_provider_lakecommit.iceberg.data_files import to_pyiceberg
 from airflow_provider_lakecommit.wire.events import DataWritten, decode
@@ -67,6 +68,7 @@ class TablePublisher:
         """
         published.extend(self._announced_before(folded))
         folded = self._announce_forgotten(folded, published)
+        self._void_truncated(folded, voided)
         while True:
             chunk = self._next_chunk(folded, voided)
             if not chunk:
@@ -127,6 +129,12 @@ class TablePublisher:
         return snapshot_of(record, self.table.name, record.commit_id or self.ticket.commit_id)
 
     # -- what is settled ------------------------------------------------------------------------------------------
+
+    def _void_truncated(self, folded: FoldedLog, voided: dict[UUID, str]) -> None:
+        for attempt, reason in truncated(self.session, folded.state, self.table.name).items():
+            if attempt not in voided:
+                voided[attempt] = f"slice of {reason}; its range is read again"
+                self.session.log(f"{self.table.name}: voided {voided[attempt]}")
 
     def _next_chunk(self, folded: FoldedLog, voided: dict[UUID, str]) -> tuple[AcceptedSlice, ...]:
         accepted = [a for a in folded.state.accepted[self.table.name] if a.report.attempt not in voided]

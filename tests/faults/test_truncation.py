@@ -233,6 +233,25 @@ def test_a_log_that_differs_between_plan_and_read_is_not_read(log: Log, world: W
     check_verified(world)
 
 
+def test_slices_of_two_logs_are_not_published_together(log: Log, world: World) -> None:
+    """The log loses its end between two slices of one window."""
+    world.landing = replace(world.landing, slice_records=50)
+    log.grow(0, 100)
+    world.run()
+    log.grow(100, 100)
+    opened = world.open("halfway")
+    world.write(opened, only=lambda place: place == 0)
+    log.shrink(140)
+    log.grow(300, 70)
+    world.write(opened)
+    closed = world.close("halfway", opened)
+    assert ["from offset 140 on" in text for text in closed.voided] == [True]
+    assert closed.rows == 0
+    world.settle()
+    world.check(Counter([*range(140), *range(300, 370)]))
+    check_verified(world)
+
+
 def test_a_ledger_of_an_earlier_release_is_read_on(log: Log, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     from airflow_provider_lakecommit.spark.positions import PartitionReading
 

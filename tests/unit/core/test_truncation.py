@@ -19,6 +19,7 @@ from airflow_provider_lakecommit.core.truncation import (
     known_positions,
     lost_rows,
     newest_positions,
+    outdated,
 )
 from tests.support.story import ORDERS, P0, P1, Story, coverage, ledger
 
@@ -51,6 +52,19 @@ def test_of_each_epoch_the_furthest_position_is_enough() -> None:
 def test_a_partition_that_is_not_read_is_not_asked_for() -> None:
     gone = SourcePartition("orders", 0, "made anew since")
     assert in_doubt([(gone, at(10, 3))], {P0: mark(5)}) == []
+
+
+def test_readings_under_several_epochs_may_be_of_several_logs() -> None:
+    assert outdated([(P0, at(10, 3)), (P0, at(20, 3)), (P1, at(5, 0))]) == []
+    places = [(P0, at(10, 3)), (P0, at(20, 3)), (P0, at(30, 4)), (P0, at(40, 5)), (P1, at(5, 0))]
+    assert outdated(places) == [(P0, at(20, 3)), (P0, at(30, 4))]
+
+
+def test_a_truncation_concerns_what_was_read_of_that_epoch_and_before_it_behind_its_end() -> None:
+    found = Truncation(partition=P0, position=at(50, 3), end=40)
+    assert [found.concerns(P0, at(o, e)) for o, e in ((50, 3), (45, 2), (40, 3), (60, 4))] == [True, True, False, False]
+    assert not found.concerns(P1, at(50, 3))
+    assert replace(found, end=None).concerns(P0, at(1, 1))
 
 
 def known() -> LandingState:
