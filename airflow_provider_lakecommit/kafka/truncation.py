@@ -72,20 +72,20 @@ def diverged(
     if not left:
         return out
     trouble, deadline = LastError(kafka.get("error_cb")), time.monotonic() + timeout
-    consumer: Consumer = made(Consumer, kafka, trouble, **_SMALL, **_OURS)
-    try:
-        while left:
-            # One position of each partition at a time.
-            now: Places = {}
-            for p, at in left:
-                now.setdefault((p.topic, p.partition), (p, at))
-            left = [place for place in left if place not in now.values()]
+    while left:
+        # One position of each partition at a time, and each time a consumer that has not heard of another one.
+        now: Places = {}
+        for p, at in left:
+            now.setdefault((p.topic, p.partition), (p, at))
+        left = [place for place in left if place not in now.values()]
+        consumer: Consumer = made(Consumer, kafka, trouble, **_SMALL, **_OURS)
+        try:
             out += _round(consumer, now, deadline)
-            if now:
-                doing = f"asking for the leader epochs of {', '.join(f'{t}[{n}]' for t, n in sorted(now)[:4])}"
-                raise unreachable(SourceUnavailableError, doing, kafka, trouble, timeout)
-    finally:
-        consumer.close()
+        finally:
+            consumer.close()
+        if now:
+            doing = f"asking for the leader epochs of {', '.join(f'{t}[{n}]' for t, n in sorted(now)[:4])}"
+            raise unreachable(SourceUnavailableError, doing, kafka, trouble, timeout)
     return out
 
 
@@ -96,8 +96,6 @@ def _round(consumer: Consumer, open_: Places, deadline: float) -> list[Truncatio
         TopicPartition(topic, n, at.offset, leader_epoch=at.leader_epoch) for (topic, n), (_, at) in open_.items()
     ]
     consumer.assign(places)
-    # Else those stay paused that an earlier round was done with.
-    consumer.resume(places)
     while open_ and time.monotonic() < deadline:
         try:
             message = consumer.poll(POLL_SECONDS)

@@ -130,7 +130,8 @@ def report_from_json(v: Mapping[str, Any]) -> SliceReport:
     """:raises WireError: when the value is damaged"""
     try:
         spans: tuple[Span, ...] = spans_from_json(v["spans"])
-        positions = [_position(p) for p in v.get("positions") or [None] * len(spans)]
+        told = v.get("positions") or [None] * len(spans)
+        positions = [_position(p, s) for p, s in zip(told, spans, strict=True)]
         return SliceReport(
             slice_id=UUID(v["slice"]),
             attempt=UUID(v["attempt"]),
@@ -156,11 +157,13 @@ def _position_to_json(p: ReadPosition | None) -> list[int] | None:
     return None if p is None else [p.offset, p.leader_epoch]
 
 
-def _position(value: Any) -> ReadPosition | None:
+def _position(value: Any, span: Span) -> ReadPosition | None:
+    """One that is not of its span says nothing."""
     if value is None:
         return None
     offset, epoch = map(number, value)
-    return ReadPosition(offset=offset, leader_epoch=epoch)
+    within = span.range.start < offset <= span.range.end and epoch >= 0
+    return ReadPosition(offset=offset, leader_epoch=epoch) if within else None
 
 
 def _reason(value: Any) -> str | None:

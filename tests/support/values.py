@@ -80,13 +80,15 @@ _PLAIN_SECTIONS = st.builds(
 def sections(draw: st.DrawFn) -> LedgerSection:
     """With the covered ranges dealt out to some rules, and some to none; of some partitions leader epochs are known."""
     section = draw(_PLAIN_SECTIONS)
+    rules = draw(st.sampled_from([("",), ("one",), ("one", "two"), ("", "one")]))
     judged: dict[str, Coverage] = {}
-    for p, r in section.covered.items():
-        if rules := draw(st.sampled_from(["", "one", "two"])):
-            judged[rules] = judged.get(rules, Coverage()) | Coverage.of([(p, r)])
-    read = draw(st.sets(st.sampled_from(sorted(section.covered.parts)))) if section.covered else ()
+    for n, (p, r) in enumerate(section.covered.items()):
+        if of := rules[n % len(rules)]:
+            judged[of] = judged.get(of, Coverage()) | Coverage.of([(p, r)])
+    behind = draw(st.sampled_from([None, 0, 1]))
     positions = {
-        p: ReadPosition(offset=draw(st.integers(0, section.end(p))), leader_epoch=draw(st.integers(0, 9))) for p in read
+        p: ReadPosition(offset=max(0, section.end(p) - (behind or 0)), leader_epoch=p.partition)
+        for p in (() if behind is None else section.covered.parts)
     }
     return replace(section, judged=judged, positions=positions)
 
@@ -143,6 +145,9 @@ def plans(draw: st.DrawFn) -> Plan:
         reason=draw(st.none() | TEXT),
         refused=draw(st.none() | st.sampled_from(RefusalState)),
         vended=draw(st.dictionaries(TEXT, st.booleans(), max_size=2)),
+        positions=draw(
+            st.dictionaries(PARTITIONS, st.builds(ReadPosition, offset=COUNT, leader_epoch=COUNT), max_size=2)
+        ),
     )
 
 
