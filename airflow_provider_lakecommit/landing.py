@@ -46,6 +46,8 @@ __all__ = [
 DEFAULT_CONTROL_TOPIC = "control-lakecommit"
 METADATA_COLUMNS = ("kafka_topic", "kafka_partition", "kafka_offset", "kafka_timestamp", "kafka_key")
 """Columns filled from the record itself under ``metadata_columns`` (string, int, long, timestamptz, binary)."""
+_DECODING = ("format", "timestamps", "encodings", "unknown_fields", "metadata_columns")
+"""Fields that decide what becomes of a record."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,12 +191,16 @@ class Landing:
     @property
     def spec_version(self) -> str:
         """Hash of what changes the rows; fields at their default are left out."""
-        shaping = (
-            *("table", "format", "timestamps", "encodings"),
-            *("unknown_fields", "dead_letter_table", "metadata_columns"),
-        )
+        return self._hash("table", "dead_letter_table", *_DECODING)
+
+    @property
+    def decoding(self) -> str:
+        """Hash of what decides, with the data table's columns, whether a record becomes rows or a reject."""
+        return self._hash(*_DECODING)
+
+    def _hash(self, *keys: str) -> str:
         defaults = {f.name: f.default for f in dataclasses.fields(self)}
-        values = {k: getattr(self, k) for k in shaping}
+        values = {k: getattr(self, k) for k in keys}
         shown = {k: dict(v) if isinstance(v, Mapping) else v for k, v in values.items() if v and v != defaults[k]}
         return hashlib.sha256(json.dumps(shown, sort_keys=True).encode()).hexdigest()[:16]
 

@@ -14,7 +14,7 @@ Failure story: :mod:`airflow_provider_lakecommit.committer.swap`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
@@ -27,8 +27,10 @@ from airflow_provider_lakecommit.committer.ledger import LedgerState, read_ledge
 from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
 from airflow_provider_lakecommit.committer.summary import Account, LogPoint, SnapshotKind, SnapshotRecord
 from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap, ledger_change
-from airflow_provider_lakecommit.core.model import LIVE, ControlPosition, LedgerSection, token
-from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.core.model import LIVE, ControlPosition, LedgerSection, ReadPosition, token
+from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
+from airflow_provider_lakecommit.core.rules import merged
+from airflow_provider_lakecommit.core.truncation import newest_positions
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 
@@ -150,7 +152,7 @@ def _change(
         control_end=request.control_end,
         extra=request.extra,
     )
-    sections = _replaced(state.sections, _next(request, section, added, whole=not judgement.refused))
+    sections = _replaced(state.sections, _next(request, section, chosen, whole=not judgement.refused))
     return ledger_change(
         request.table, state, record, sections, judgement, files=tuple(f for s in chosen for f in s.files)
     )
@@ -160,14 +162,22 @@ def _token(request: AppendRequest, metadata: TableMetadata, judgement: AppendDec
     return token(request.commit_id, metadata.table_uuid, (s.slice_id for s in judgement.accepted))
 
 
-def _next(request: AppendRequest, section: LedgerSection, added: Coverage, *, whole: bool) -> LedgerSection:
+def _next(
+    request: AppendRequest, section: LedgerSection, chosen: Sequence[StagedSlice], *, whole: bool
+) -> LedgerSection:
     return replace(
         section,
-        covered=section.covered | added,
+        covered=section.covered | Coverage.of(item for s in chosen for item in s.coverage.items()),
+        judged=merged(section.judged, ((s.rules, s.coverage) for s in chosen)),
+        positions=newest_positions((*section.positions.items(), *_read(chosen))),
         control=request.control if request.control and whole else section.control,
         record_bytes=section.record_bytes if request.record_bytes is None else request.record_bytes,
         spec_version=request.spec_version or section.spec_version,
     )
+
+
+def _read(chosen: Iterable[StagedSlice]) -> Iterator[tuple[SourcePartition, ReadPosition]]:
+    return ((r.span.partition, r.position) for s in chosen for r in s.spans if r.position is not None)
 
 
 def _replaced(sections: Iterable[LedgerSection], new: LedgerSection) -> tuple[LedgerSection, ...]:

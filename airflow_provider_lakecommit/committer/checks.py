@@ -35,7 +35,9 @@ __all__ = ["AppendDecision", "Grounds", "Refused", "StagedSlice", "judge"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedSlice:
-    """A reported slice with its files for one table, written there under ``schema_id`` and ``spec_id``."""
+    """A reported slice with its files for one table, written there under ``schema_id`` and ``spec_id``, and judged by
+    ``rules``.
+    """
 
     slice_id: UUID
     attempt: UUID
@@ -46,6 +48,7 @@ class StagedSlice:
     rows: int
     schema_id: int
     spec_id: int
+    rules: str = ""
 
     @classmethod
     def of(cls, report: SliceReport, table: str, files: Iterable[DataFile]) -> StagedSlice:
@@ -66,6 +69,7 @@ class StagedSlice:
             rows=share.rows,
             schema_id=share.schema_id,
             spec_id=share.spec_id,
+            rules=report.rules,
         )
 
     @property

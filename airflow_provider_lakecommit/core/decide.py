@@ -12,13 +12,13 @@ window is planned, and how large a one, is for :mod:`~airflow_provider_lakecommi
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from uuid import UUID
 
 from airflow_provider_lakecommit.core.admission import Admit, Refuse, Terms, admit
-from airflow_provider_lakecommit.core.model import Plan, TableTarget, window_id
+from airflow_provider_lakecommit.core.model import Plan, ReadPosition, Slice, TableTarget, window_id
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
 from airflow_provider_lakecommit.core.planning import (
     Chosen,
@@ -32,6 +32,7 @@ from airflow_provider_lakecommit.core.planning import (
 )
 from airflow_provider_lakecommit.core.pressure import only_holes, pressure_of
 from airflow_provider_lakecommit.core.state import LandingState
+from airflow_provider_lakecommit.core.truncation import known_positions
 
 __all__ = ["PlanInputs", "abandoned", "decide_plan", "empty_plan", "free_slot"]
 
@@ -107,6 +108,7 @@ def _window(
         left=len(missing) - sum(len(s) for s in kept),
         reason=None if kept else _why_nothing(landing_state, missing.notes),
         vended=given.vended if kept else {},
+        positions=_positions(landing_state, kept),
     )
     cut_off = (f"{len(slices) - most} slices are left: {most} of {len(slices)} are admitted",) if slices[most:] else ()
     return plan, cut_off
@@ -149,6 +151,12 @@ def _most_records(limits: WindowLimits, admitted: Admit, missing: int) -> int | 
     """Records of a window, by the landing and by its admission."""
     share = None if admitted.share == 1 else max(1, math.ceil(missing * admitted.share))
     return min((n for n in (limits.max_records, admitted.records, share) if n is not None), default=None)
+
+
+def _positions(landing_state: LandingState, slices: Iterable[Slice]) -> dict[SourcePartition, ReadPosition]:
+    """Where a slice goes on right behind what was read before."""
+    begins = {(s.partition, s.range.start) for one in slices for s in one.spans}
+    return {p: at for p, at in known_positions(landing_state) if (p, at.offset) in begins}
 
 
 def _ends(given: PlanInputs) -> dict[SourcePartition, int]:

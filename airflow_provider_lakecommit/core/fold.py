@@ -5,7 +5,8 @@ Contract: :func:`fold` is a function of the entries in log order, the ledgers an
 log and the same ledgers gets the same :class:`LandingState`. Cooperation is not needed: a complete report is
 *accepted*, per table, if its epoch is current and its ranges are disjoint from the ledger and from what was accepted
 before it; otherwise it is *redundant*. This one rule serves retries, replicas, zombies and speculative tasks. A slice
-of several partitions is not accepted while a blocked range of one of them would keep the others waiting.
+of several partitions is not accepted while a blocked range of one of them would keep the others waiting, nor one for a
+table whose ranges another table of the landing has by other rules (:mod:`~airflow_provider_lakecommit.core.rules`).
 
 Invariants: per table, accepted slices are disjoint from each other and from the ledger; the claims of open cycles are
 disjoint from each other at the time each was made; clocks only end claims, that is they only ever allow extra work.
@@ -34,6 +35,7 @@ from airflow_provider_lakecommit.core.log import (
 )
 from airflow_provider_lakecommit.core.model import SliceReport
 from airflow_provider_lakecommit.core.offsets import NOTHING, Coverage, RangeSet, SourcePartition
+from airflow_provider_lakecommit.core.rules import UNKNOWN, otherwise
 from airflow_provider_lakecommit.core.state import (
     AcceptedSlice,
     Blocked,
@@ -72,6 +74,7 @@ class _Folding:
         self.taken: dict[str, dict[SourcePartition, RangeSet]] = {
             t.table: dict((t.section.covered | t.others).parts) for t in ledgers
         }
+        self.rules: dict[str, set[str]] = {t.table: set() for t in ledgers}
         self.cycles: dict[UUID, CycleState] = {}
         self.files: dict[UUID, list[SliceFiles]] = {}
         self.accepted: dict[str, list[AcceptedSlice]] = {t.table: [] for t in ledgers}
@@ -203,6 +206,7 @@ class _Folding:
             reason = self.objection(whole, name)
             if reason is None:
                 self.accepted[name].append(whole)
+                self.rules[name].add(report.rules)
                 self.add(name, report.coverage)
             else:
                 self.redundant.append(Redundant(slice=whole, table=name, reason=reason))
@@ -225,7 +229,18 @@ class _Folding:
             return "its ranges are in the ledger or accepted already"
         if (p := self.held_by(s, table)) is not None:
             return f"it is held by the blocked range of {p}"
-        return None
+        others = ((t, self.judged_otherwise(s, t)) for t in self.ledgers if t != table)
+        return next((f"{t} has {ranges} by other rules" for t, ranges in others if ranges), None)
+
+    def judged_otherwise(self, s: AcceptedSlice, table: str) -> Coverage:
+        """What of a slice a table has, or has accepted, by rules that are known to be others."""
+        rules = s.report.rules
+        found = otherwise(self.ledgers[table].judged, s.coverage, rules)
+        if rules != UNKNOWN and self.rules[table] - {rules, UNKNOWN}:
+            for a in self.accepted[table]:
+                if a.report.rules not in (rules, UNKNOWN):
+                    found = found | (a.coverage & s.coverage)
+        return found
 
     def add(self, table: str, coverage: Coverage) -> None:
         taken = self.taken[table]

@@ -24,6 +24,7 @@ __all__ = [
     "Cycle",
     "LedgerSection",
     "Plan",
+    "ReadPosition",
     "RefusalState",
     "Slice",
     "SliceCost",
@@ -172,13 +173,21 @@ class RefusalState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReadPosition:
+    """An offset up to which a partition was read, and the leader epoch of the last record before it."""
+
+    offset: int
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """What a cycle sets out to do. Without slices it says why in ``reason``; ``refused`` is the state that kept it from
     planning a window, whatever there was to read.
 
     ``ends`` are the last stable offsets as they were asked for at ``asked_at``, also where the plan stops before them.
     ``vended`` are the tables with which the catalog handed out storage properties, and whether keys are among them:
-    their writers need fresh ones.
+    their writers need fresh ones. ``positions`` are how far the partitions were read before, where this plan goes on.
     """
 
     landing: str
@@ -193,6 +202,7 @@ class Plan:
     reason: str | None = None
     refused: RefusalState | None = None
     vended: Mapping[str, bool] = field(default_factory=dict)
+    positions: Mapping[SourcePartition, ReadPosition] = field(default_factory=dict)
 
     @property
     def coverage(self) -> Coverage:
@@ -256,10 +266,13 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpanReport:
-    """A span that was read to its end (consumer position), with its accounting."""
+    """A span that was read to its end (consumer position), with its accounting. ``position`` is where the newest record
+    ended whose leader epoch is known; reports of earlier releases have none.
+    """
 
     span: Span
     counts: Counts
+    position: ReadPosition | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -293,7 +306,8 @@ class SliceCost:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceReport:
     """One attempt's report on one slice: finished (``tables`` and ``spans``), or ``blocked``/``failed`` with the reason
-    and no tables. ``bytes`` are those of the record values; reports of earlier releases have no ``cost``.
+    and no tables. ``bytes`` are those of the record values, ``rules`` those by which rows and rejects were told apart
+    (:mod:`~airflow_provider_lakecommit.core.rules`); reports of earlier releases have no ``cost`` and no ``rules``.
     """
 
     slice_id: UUID
@@ -307,6 +321,7 @@ class SliceReport:
     blocked: str | None = None
     failed: str | None = None
     cost: SliceCost | None = None
+    rules: str = ""
 
     @property
     def coverage(self) -> Coverage:
@@ -334,7 +349,10 @@ class ControlPosition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerSection:
-    """What one lane of one landing has in one table. ``starts`` is the first offset of the lane per partition."""
+    """What one lane of one landing has in one table. ``starts`` is the first offset of the lane per partition.
+    ``judged`` says by which rules the covered ranges were judged, as far as it is known; ``positions`` under which
+    leader epochs partitions were last read.
+    """
 
     landing: str
     lane: str
@@ -345,6 +363,8 @@ class LedgerSection:
     covered: Coverage
     control: ControlPosition
     record_bytes: int = 0
+    judged: Mapping[str, Coverage] = field(default_factory=dict)
+    positions: Mapping[SourcePartition, ReadPosition] = field(default_factory=dict)
 
     def end(self, p: SourcePartition) -> int:
         """Ledger end: the next offset this table needs of ``p``. A partition that is newer than its topic's origin

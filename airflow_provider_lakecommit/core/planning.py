@@ -46,11 +46,12 @@ _WHOLE = 1 << 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watermark:
-    """Borders of a source partition: log start, last stable offset, high watermark."""
+    """Borders of a source partition: log start, last stable offset, high watermark; and its leader's epoch, if told."""
 
     start: int
     stable: int
     high: int
+    leader_epoch: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,8 +2,10 @@
 """Where a table goes on after a person's word on its source partitions: `lakecommit ledger init`.
 
 Contract: :func:`restart` is a function of its arguments. A partition that is named goes forward to what was stated,
-never back over offsets that the table has; only where its log has become shorter than the ledger does a stated offset
-lead back, because the offsets that the ledger has beyond it are other records now. A partition that is not named stays
+never back over offsets that the table has; only where its log has become shorter than the ledger, or is another one
+from some offset on (:mod:`~airflow_provider_lakecommit.core.truncation`), does a stated offset lead back, because the
+offsets that the ledger has beyond it are other records now. It leads back no further than to where the log differs, if
+that is known. A partition that is not named stays
 where it is, whatever the source has lost of it: that is reported by the next plan, under its own name. So does what the
 table has of topics that the landing does not read now. The result of a word, given again, is the same.
 
@@ -15,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet, SourcePartition
@@ -60,6 +63,7 @@ def restart(
     *,
     passed: Coverage,
     firsts: Mapping[SourcePartition, int],
+    diverged: Mapping[SourcePartition, int] = MappingProxyType({}),
 ) -> Restart:
     """The ledger of one table by a person's word.
 
@@ -67,19 +71,21 @@ def restart(
     :param section: the table's ledger as it is
     :param passed: what the table has no rows of, by the log, and its ledger does not say yet
     :param firsts: where a partition begins that neither the ledger nor the word knows
+    :param diverged: from where a log has other records than those that were read of it
     """
     now = {p.topic: p.topic_id for p in marks}
     starts: dict[SourcePartition, int] = {}
     untold: list[SourcePartition] = []
     ranges: dict[str, Ranges] = {"covered": {}, "given_up": {}, "back": {}, "removed": {}, "behind": {}}
-    known = set() if section is None else {(p.topic, p.topic_id) for p in section.starts}
+    topics = set() if section is None else {(p.topic, p.topic_id) for p in section.starts}
     if section is not None:
         starts = {p: o for p, o in section.starts.items() if now.get(p.topic, p.topic_id) == p.topic_id}
         ranges["covered"] = {p: s for p, s in section.covered.parts.items() if p.topic not in now}
     for p, mark in sorted(marks.items()):
         said = word.offsets.get(p)
-        if section is not None and (p.topic, p.topic_id) in known:
-            goal = _known(starts, ranges, p, mark, said, section, passed[p], back=word.back)
+        if section is not None and (p.topic, p.topic_id) in topics:
+            known = _Known(p=p, mark=mark, section=section, passed=passed[p], differs=diverged.get(p), back=word.back)
+            goal = _goes_on(starts, ranges, known, said)
         elif said is not None or p in firsts:
             goal = starts[p] = firsts[p] if said is None else said
         else:
@@ -91,29 +97,40 @@ def restart(
     return Restart(starts=starts, untold=tuple(untold), **made)
 
 
-def _known(
-    starts: dict[SourcePartition, int],
-    out: Mapping[str, Ranges],
-    p: SourcePartition,
-    mark: Watermark,
-    said: int | None,
-    section: LedgerSection,
-    passed: RangeSet,
-    *,
-    back: bool,
-) -> int:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
+    """A partition of which the ledger tells; ``differs`` is from where its log is another one."""
+
+    p: SourcePartition
+    mark: Watermark
+    section: LedgerSection
+    passed: RangeSet
+    differs: int | None
+    back: bool
+
+    def back_to(self, said: int, end: int) -> int | None:
+        """Where a word leads back to, if it does. Where the log differs is known to be behind no row of it."""
+        if self.differs:
+            return max(said, self.differs) if max(said, self.differs) < end else None
+        shorter = end > self.mark.high or self.differs is not None
+        return said if said < end and shorter and self.back else None
+
+
+def _goes_on(starts: dict[SourcePartition, int], out: Mapping[str, Ranges], known: _Known, said: int | None) -> int:
     """A partition of which the ledger tells; returns where it goes on. One newer than its topic's origin is at 0."""
+    p, section = known.p, known.section
     first = section.starts.get(p, 0)
-    end = (section.covered[p] | passed).reach(first)
-    if said is not None and said < end and end > mark.high and back:
-        out["back"][p] = RangeSet.of((said, end))
+    end = (section.covered[p] | known.passed).reach(first)
+    if said is not None and (to := known.back_to(said, end)) is not None:
+        out["back"][p] = RangeSet.of((to, end))
         if p in starts:
-            starts[p] = min(first, said)
-        out["covered"][p] = RangeSet.of((min(first, said), said))
-        return said
+            starts[p] = min(first, to)
+        out["covered"][p] = RangeSet.of((min(first, to), to))
+        return to
     goal = end if said is None else max(end, said)
-    if said is not None and back:
+    if said is not None and known.back:
         out["behind"][p] = RangeSet.of((min(said, end), end))
-    out["given_up"][p] = RangeSet.of((end, goal)) - section.covered[p]
+    unread = min(end, end if said is None or known.differs is None else known.differs)
+    out["given_up"][p] = RangeSet.of((unread, end)) | (RangeSet.of((end, goal)) - section.covered[p])
     out["covered"][p] = section.covered[p] | RangeSet.of((first, goal))
     return goal

@@ -31,12 +31,15 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableLedger:
-    """What the fold needs of one table: our section, and what all other landings and lanes have in the same table."""
+    """What the fold needs of one table: our section, and what all other landings and lanes have in the same table.
+    ``judged`` says of all of that by which rules it was judged, as far as it is known.
+    """
 
     table: str
     uuid: UUID
     section: LedgerSection
     others: Coverage = field(default_factory=Coverage)
+    judged: Mapping[str, Coverage] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from pyiceberg.table import Table
 
@@ -30,10 +31,11 @@ from airflow_provider_lakecommit.committer.ledger_updates import (
 )
 from airflow_provider_lakecommit.committer.summary import SnapshotKind
 from airflow_provider_lakecommit.core.log import TablePublished
-from airflow_provider_lakecommit.core.model import ControlPosition, LedgerSection
+from airflow_provider_lakecommit.core.model import ControlPosition, LedgerSection, ReadPosition
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
 from airflow_provider_lakecommit.core.planning import Watermark
 from airflow_provider_lakecommit.core.routing import Role
+from airflow_provider_lakecommit.core.rules import judged_in
 from airflow_provider_lakecommit.core.state import AcceptedSlice, TableLedger
 from airflow_provider_lakecommit.core.voiding import irreplaceable, losses, losses_text
 from airflow_provider_lakecommit.cycle.session import BEYOND, LandingSession
@@ -89,10 +91,12 @@ def new_section(
     control: ControlPosition,
     *,
     before: LedgerSection | None = None,
+    positions: Mapping[SourcePartition, ReadPosition] = MappingProxyType({}),
 ) -> LedgerSection:
     """A section of this lane under a new epoch.
 
-    :param before: the section that it stands in for: its estimates are kept
+    :param before: the section that it stands in for: its estimates are kept, and by which rules ranges were judged
+    :param positions: of it that still hold
     """
     return LedgerSection(
         landing=session.landing.name,
@@ -104,6 +108,8 @@ def new_section(
         covered=covered,
         control=control,
         record_bytes=before.record_bytes if before else 0,
+        judged=judged_in(before.judged, covered) if before else {},
+        positions=dict(positions),
     )
 
 

@@ -20,12 +20,13 @@ from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState
 from airflow_provider_lakecommit.committer.ledger_updates import OtherSections, change_section, set_section
 from airflow_provider_lakecommit.committer.summary import SnapshotKind
 from airflow_provider_lakecommit.core.decisions import Decision
-from airflow_provider_lakecommit.core.model import LedgerSection
+from airflow_provider_lakecommit.core.model import LedgerSection, ReadPosition
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
 from airflow_provider_lakecommit.core.planning import Watermark
 from airflow_provider_lakecommit.core.restart import Restart, StatedOffsets, restart
 from airflow_provider_lakecommit.core.settle import passed_by_all
 from airflow_provider_lakecommit.core.state import AcceptedSlice
+from airflow_provider_lakecommit.core.truncation import first_offsets_of, in_doubt
 from airflow_provider_lakecommit.core.voiding import Rescued, irreplaceable, losses, losses_text, rescued
 from airflow_provider_lakecommit.cycle.drain import drain
 from airflow_provider_lakecommit.cycle.epochs import first_offsets, new_section, origin_position
@@ -99,6 +100,7 @@ class _Setting:
     old: LedgerSection | None
     passed: Coverage
     firsts: Mapping[SourcePartition, int]
+    diverged: Mapping[SourcePartition, int]
     pending: tuple[AcceptedSlice, ...]
     publishable: bool
 
@@ -107,9 +109,17 @@ class _Setting:
         same = section is not None and self.old is not None and section.epoch == self.old.epoch
         passed = self.passed if same else Coverage()
         here = section if section is not None and section.cluster_id == self.source.cluster_id else None
-        found = restart(self.word, self.source.partitions, here, passed=passed, firsts=self.firsts)
+        found = restart(
+            self.word, self.source.partitions, here, passed=passed, firsts=self.firsts, diverged=self.diverged
+        )
         _check(self.name, found, self.source.partitions)
         return found
+
+    def positions(self, section: LedgerSection | None, found: Restart) -> dict[SourcePartition, ReadPosition]:
+        """Those that a word leaves as they are: what it says of a log that is another one is taken for it."""
+        said = self.diverged.keys() & self.word.offsets.keys() | found.back.parts.keys()
+        known = section.positions if section and section.cluster_id == self.source.cluster_id else {}
+        return {p: at for p, at in known.items() if p not in said and p in self.source.partitions}
 
     @property
     def rescued(self) -> Rescued:
@@ -162,6 +172,7 @@ def ledger_init(
     :param decision: who says it, for the tables' history
     :raises SourceError: an offset is stated for a partition that the topic lacks, that is past the end of the log, or
         that the source has removed
+    :raises SourceUnavailableError: the brokers do not say whether their logs are those that were read
     :raises LedgerError: partitions are not named, and no ledger tells of them; or what is reported would be lost
     :raises TableError: a table is missing and may not be made, or cannot take the rows
     :raises CatalogError: the catalog is away
@@ -190,6 +201,7 @@ def _look(session: LandingSession, start: Start) -> dict[str, _Setting]:
     states = {name: ledger_state(session, name) for name in session.landing.tables}
     state = known_state(session, states)
     passed = passed_by_all(state) if state and _in_order(session, states) else {}
+    diverged = _diverged(session, source, states)
     settings: dict[str, _Setting] = {}
     data: Restart | None = None
     for name, ledger in states.items():
@@ -205,6 +217,7 @@ def _look(session: LandingSession, start: Start) -> dict[str, _Setting]:
             old=old,
             passed=passed.get(name, Coverage()),
             firsts=firsts,
+            diverged=diverged,
             pending=state.accepted.get(name, ()) if state else (),
             publishable=ledger is not None and ledger.newest,
         )
@@ -265,8 +278,12 @@ def _set(
         found = setting.restart(now)
         if agreed and (more := (found.given_up | found.back) - agreed.given_up(name)):
             raise LedgerError(f"{name}: by now this would give up {more} too, which was not shown: look again")
-        made.append((new_section(session, setting.source, found.starts, found.covered, control, before=now), found))
-        return made[-1][0]
+        positions = setting.positions(now, found)
+        section = new_section(
+            session, setting.source, found.starts, found.covered, control, before=now, positions=positions
+        )
+        made.append((section, found))
+        return section
 
     branch, landing = session.landing.branch, session.landing.name
     set_section(session.tables, name, landing, session.lane, make, branch=branch, others=others, decision=decision)
@@ -296,6 +313,15 @@ def _word(partitions: Mapping[SourcePartition, Watermark], start: Start) -> Stat
     ]:
         raise SourceError(f"{'; '.join(beyond)}: nothing is changed; state offsets that the log has, or `latest`")
     return StatedOffsets(offsets={known[place]: offset for place, offset in start.items()})
+
+
+def _diverged(
+    session: LandingSession, source: SourceState, states: Mapping[str, LedgerState | None]
+) -> dict[SourcePartition, int]:
+    """From where the logs hold other records than those that the tables have of them."""
+    sections = (s.section(session.landing.name, session.lane) for s in states.values() if s is not None)
+    places = [item for s in sections if s and s.cluster_id == source.cluster_id for item in s.positions.items()]
+    return first_offsets_of(session.source.diverged(in_doubt(places, source.partitions)))
 
 
 def _in_order(session: LandingSession, states: Mapping[str, LedgerState | None]) -> bool:

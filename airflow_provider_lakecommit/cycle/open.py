@@ -28,6 +28,7 @@ from airflow_provider_lakecommit.core.model import Cycle, Plan
 from airflow_provider_lakecommit.core.planning import WindowLimits, find_missing, worth_a_look
 from airflow_provider_lakecommit.core.state import LandingState
 from airflow_provider_lakecommit.cycle.epochs import SpecWaits
+from airflow_provider_lakecommit.cycle.fates import check_fates
 from airflow_provider_lakecommit.cycle.headroom import ask, plan_lines, plan_threshold
 from airflow_provider_lakecommit.cycle.prepare import Prepared, prepare
 from airflow_provider_lakecommit.cycle.results import CycleTicket, Opened
@@ -35,6 +36,7 @@ from airflow_provider_lakecommit.cycle.resume import FoundCycle, look_back, seen
 from airflow_provider_lakecommit.cycle.secrets import vended_of
 from airflow_provider_lakecommit.cycle.session import FoldedLog, LandingSession, RunIdentity, cycle_id_of
 from airflow_provider_lakecommit.cycle.targets import check_unless_filled
+from airflow_provider_lakecommit.cycle.truncation import check_logs
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError, ControlTopicError, FencedError
 from airflow_provider_lakecommit.kafka.sample import sizes
 from airflow_provider_lakecommit.kafka.source_topic import SourceState
@@ -56,10 +58,10 @@ def open_cycle(
     :param retry: look through the whole log for this run's cycle first; without it, one that is over and that no ledger
         needs any more is not found, and is opened anew under its id
     :param release: tells which open cycles are of dead processes, so that their claims end
-    :raises SourceError: offsets are abandoned, the topic is another one
+    :raises SourceError: offsets are abandoned, the topic is another one, or its log is not what was read
     :raises SourceUnavailableError: the source brokers do not answer
     :raises TableError: a table is missing or cannot take the rows
-    :raises LedgerError: a ledger needs a person
+    :raises LedgerError: a ledger needs a person, or a range cannot be read for one table alone
     :raises ControlTopicError: the control topic cannot be read or written
     """
     commit_id = cycle_id_of(session, run)
@@ -158,7 +160,9 @@ def _decide(
     """Read what the decision depends on, and decide."""
     landing, now = session.landing, session.now()
     check_unless_filled(landing, prepared.targets, folded.state)
+    check_logs(session, folded.state, source)
     missing = find_missing(folded.state, source.partitions, folded.state.claims(now, released))
+    check_fates(session, prepared, folded.state, missing)
     limits = WindowLimits(
         groups=landing.groups or 1,
         slice_records=landing.slice_records,

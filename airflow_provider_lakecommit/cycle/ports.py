@@ -17,7 +17,9 @@ from datetime import datetime
 from typing import Protocol
 
 from airflow_provider_lakecommit.core.headroom import Retention
+from airflow_provider_lakecommit.core.model import ReadPosition
 from airflow_provider_lakecommit.core.offsets import SourcePartition
+from airflow_provider_lakecommit.core.truncation import Truncation
 from airflow_provider_lakecommit.kafka.control_log import ControlLog, ControlRecord, ControlTopicInfo
 from airflow_provider_lakecommit.kafka.control_writer import Record
 from airflow_provider_lakecommit.kafka.source_topic import First, SourceState
@@ -54,4 +56,5 @@ class SourcePort(Protocol):
     def ask_first_since(
         self, times: Iterable[tuple[SourcePartition, datetime]]
     ) -> Callable[[float], list[tuple[SourcePartition, datetime, First]]]: ...
+    def diverged(self, places: Iterable[tuple[SourcePartition, ReadPosition]]) -> list[Truncation]: ...
     def close(self) -> None: ...

@@ -24,6 +24,7 @@ from airflow_provider_lakecommit.committer.ledger import LedgerState, read_ledge
 from airflow_provider_lakecommit.core.log import SliceReported
 from airflow_provider_lakecommit.core.model import LedgerSection, TableTarget
 from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.core.rules import merged
 from airflow_provider_lakecommit.core.state import TableLedger
 from airflow_provider_lakecommit.cycle.epochs import (
     first_offsets,
@@ -194,7 +195,9 @@ def table_ledger(session: LandingSession, name: str, state: LedgerState) -> Tabl
     :raises LedgerError: there is no section of this lane
     """
     others = state.covered(exclude=(session.landing.name, session.lane))
-    return TableLedger(table=name, uuid=state.table_uuid, section=own_section(state, session), others=others)
+    judged = merged({}, (item for s in state.sections for item in s.judged.items()))
+    section = own_section(state, session)
+    return TableLedger(table=name, uuid=state.table_uuid, section=section, others=others, judged=judged)
 
 
 def _check_alone(session: LandingSession, name: str, state: LedgerState, source: SourceState) -> None:

@@ -31,12 +31,14 @@ from airflow_provider_lakecommit.committer.summary import Account, SnapshotRecor
 from airflow_provider_lakecommit.core.log import CycleClosed, Directives
 from airflow_provider_lakecommit.core.model import ControlPosition, LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.core.rules import UNKNOWN
 from airflow_provider_lakecommit.core.settle import chunks, settle
 from airflow_provider_lakecommit.core.state import AcceptedSlice, CycleState
 from airflow_provider_lakecommit.cycle.prepare import PreparedTable, prepared_table
 from airflow_provider_lakecommit.cycle.refusals import Refusals
 from airflow_provider_lakecommit.cycle.results import CycleTicket, PublishedSnapshot
 from airflow_provider_lakecommit.cycle.session import FoldedLog, LandingSession
+from airflow_provider_lakecommit.cycle.truncation import truncated
 from airflow_provider_lakecommit.exceptions import LakecommitError, TableError
 from airflow_provider_lakecommit.iceberg.data_files import to_pyiceberg
 from airflow_provider_lakecommit.wire.events import DataWritten, decode
@@ -72,6 +74,7 @@ class TablePublisher:
         self._refusals = Refusals(session=self.session, table=self.table.name, voided=voided)
         published.extend(self._announced_before(folded))
         folded = self._announce_forgotten(folded, published)
+        self._void_truncated(folded, voided)
         while True:
             chunk = self._next_chunk(folded)
             if not chunk:
@@ -134,6 +137,12 @@ class TablePublisher:
 
     # -- what is settled ------------------------------------------------------------------------------------------
 
+    def _void_truncated(self, folded: FoldedLog, voided: dict[UUID, str]) -> None:
+        for attempt, reason in truncated(self.session, folded.state, self.table.name).items():
+            if attempt not in voided:
+                voided[attempt] = f"slice of {reason}; its range is read again"
+                self.session.log(f"{self.table.name}: voided {voided[attempt]}")
+
     def _next_chunk(self, folded: FoldedLog) -> tuple[AcceptedSlice, ...]:
         accepted = self._refusals.of(folded.state.accepted[self.table.name])
         settlement = settle(accepted, self.table.ledger.section)
@@ -146,10 +155,12 @@ class TablePublisher:
 
     def _stale(self, folded: FoldedLog, ready: Sequence[AcceptedSlice]) -> bool:
         """Has a table without rows been behind for so long that it is brought forward? Where a spec change voids, it
-        never is: what is behind then would be judged anew. Nor where the log was cut, as a new epoch waits for it.
+        never is, nor while the rules change by which records are judged: what is behind then would be judged anew. Nor
+        where the log was cut, as a new epoch waits for it.
         """
-        low = self.table.ledger.section.control.low
-        if self.session.landing.on_spec_change == "void" or (low is not None and folded.begin.offset > low):
+        low, rules = self.table.ledger.section.control.low, {s.report.rules for s in ready} - {UNKNOWN}
+        cut = low is not None and folded.begin.offset > low
+        if self.session.landing.on_spec_change == "void" or cut or len(rules) > 1:
             return True
         oldest = min(ready, key=lambda s: s.offset)
         cycles = sum(isinstance(e, CycleClosed) and e.offset > oldest.offset for e in folded.entries)

@@ -9,6 +9,10 @@ expired). Nothing is compared with the source, which forgets.
 Checked per landing snapshot: every ledger can be read; no section is dropped, loses ranges or changes without a word;
 the ranges that a snapshot says it adds are exactly what its ledger gained; ledgers have no hole and no overlap; the
 records add up to the ranges; rows equal the record counts of the files; no token and no file path comes twice.
+
+Checked between the tables of a landing, on what both have, wherever each of them ends: of each range as many records
+are dead letters as the data table says were rejected, and both judged it by the same rules, unless none was rejected.
+What a person said, or what was expired, is accounted for by nobody; that is a note where it hides a reject.
 """
 
 from __future__ import annotations
@@ -19,11 +23,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import combinations, product
 
-from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord
+from airflow_provider_lakecommit.committer.summary import Account, SnapshotKind, SnapshotRecord
 from airflow_provider_lakecommit.core.formats import ONE_ROW_EACH
 from airflow_provider_lakecommit.core.model import Counts, LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet
 from airflow_provider_lakecommit.core.routing import Role
+from airflow_provider_lakecommit.core.rules import Judged, merged, otherwise
+from airflow_provider_lakecommit.cycle.accounts import LedgerChange, RangeAccounts, RangeTotals, blocks_of, pieces_of
 from airflow_provider_lakecommit.landing import Landing
 
 __all__ = [
@@ -131,7 +137,7 @@ def check_landing(landing: Landing, histories: Iterable[TableHistory]) -> list[F
         one_each = role is Role.DEAD_LETTERS or landing.format in ONE_ROW_EACH
         found += (f for h in some for f in _rows_of_records(landing.name, h, FATES[role], one_each=one_each))
     for data, dead in product(tables[Role.ROWS], tables[Role.DEAD_LETTERS]):
-        found += _between(landing, data, dead)
+        found += _fates(landing.name, data, dead)
     return found
 
 
@@ -175,24 +181,51 @@ def _rows_of_records(landing: str, history: TableHistory, fate: str, *, one_each
             yield _wrong(history.table, s, f"{s.record.rows} rows for {records} {fate} records")
 
 
-def _between(landing: Landing, data: TableHistory, dead: TableHistory) -> Iterator[Finding]:
-    """Where both tables hold the same offsets since the same start, they must account for them alike."""
-    if not (data.whole and dead.whole and _ledger(data, landing.name) and _same_ledger(data, dead, landing.name)):
-        return
-    ours, theirs = totals(data, landing.name), totals(dead, landing.name)
-    if ours.counts.rejected != theirs.rows:
-        text = f"{theirs.rows} rows, while {ours.counts.rejected} records of {data.table} were rejected"
-        yield Finding(level=Severity.WRONG, table=dead.table, text=text)
+def _fates(landing: str, data: TableHistory, dead: TableHistory) -> Iterator[Finding]:
+    """Each record that the data table has no row of is in the other one, and no other record."""
+    rejects = Coverage()
+    for block in blocks_of(_pieces(data, landing), _pieces(dead, landing)):
+        if block.ours is None or block.ours.rejected or block.theirs is None or block.theirs.rejected:
+            rejects |= Coverage({block.partition: RangeSet.of(block.range)})
+        if (said := _fate(block, data.table, dead.table)) is not None:
+            yield Finding(level=said[0], table=dead.table, text=said[1])
+    ours, theirs = (_judged(history, landing) for history in (data, dead))
+    for rules, ranges in theirs.items():
+        if anew := otherwise(ours, ranges, rules) & rejects:
+            text = f"{anew} was judged by other rules than in {data.table}: a record may be in both, or in neither"
+            yield Finding(level=Severity.WRONG, table=dead.table, text=text)
 
 
-def _ledger(history: TableHistory, landing: str) -> dict[str, LedgerSection]:
+def _fate(block: RangeTotals, data: str, dead: str) -> tuple[Severity, str] | None:
+    """What is to be said of a range."""
+    ours, theirs = block.ours, block.theirs
+    if ours is None or ours.rejected == (0 if theirs is None else theirs.rejected):
+        return None
+    if theirs is None:
+        text = f"of {block} it does not account for all, and {ours.rejected} records of {data} were rejected there"
+        return Severity.NOTE, f"{text}: it is behind, or a person said that it has them"
+    text = f"of {block} it has {theirs.rejected} rows, while {ours.rejected} records of {data} were rejected"
+    if theirs.skipped > ours.skipped:
+        return Severity.NOTE, f"{text}: a person gave up {theirs.skipped} offsets"
+    return Severity.WRONG, f"{text}: a record is in both tables, or in neither"
+
+
+def _pieces(history: TableHistory, landing: str) -> RangeAccounts:
+    had, steps = Coverage(), []
+    for s in history.snapshots:
+        mine = (section for (name, _), section in s.sections.items() if name == landing)
+        has = Coverage.of(item for section in mine for item in section.covered.items())
+        own = s.record.landing == landing
+        ranges, account = (s.record.ranges, s.record.accounting) if own else (Coverage(), Account())
+        steps.append(LedgerChange(had=had, has=has, ranges=ranges, account=account))
+        had = has
+    return pieces_of(steps)
+
+
+def _judged(history: TableHistory, landing: str) -> Judged:
+    """By the newest ledger."""
     last = history.snapshots[-1].sections if history.snapshots else {}
-    return {lane: section for (name, lane), section in last.items() if name == landing}
-
-
-def _same_ledger(one: TableHistory, other: TableHistory, landing: str) -> bool:
-    here, there = _ledger(one, landing), _ledger(other, landing)
-    return {k: (s.starts, s.covered) for k, s in here.items()} == {k: (s.starts, s.covered) for k, s in there.items()}
+    return merged({}, (item for (name, _), s in last.items() if name == landing for item in s.judged.items()))
 
 
 def check_table(history: TableHistory) -> Iterator[Finding]:

@@ -78,6 +78,16 @@ class ClusterAdmin(AdminRequests):
 
         :raises StaleTopicError: one of them is not, or not yet, known
         """
+        return {place: offset for place, (offset, _) in self._borders(places, edge).items()}
+
+    def ends(self, places: Iterable[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, int | None]]:
+        """The high watermark of each partition, and its leader's epoch, where the broker tells it.
+
+        :raises StaleTopicError: one of them is not, or not yet, known
+        """
+        return self._borders(places, Edge.HIGH)
+
+    def _borders(self, places: Iterable[tuple[str, int]], edge: Edge) -> dict[tuple[str, int], tuple[int, int | None]]:
         level = IsolationLevel.READ_UNCOMMITTED if edge is Edge.HIGH else IsolationLevel.READ_COMMITTED
         which = OffsetSpec.earliest if edge is Edge.START else OffsetSpec.latest
         spec = which()  # type: ignore[no-untyped-call]
@@ -176,11 +186,13 @@ class ClusterAdmin(AdminRequests):
         ids = tuple(sorted(partition.id for partition in described.partitions))
         return TopicFacts(name=name, topic_id=topic_id_text(described.topic_id), partitions=ids)
 
-    def _offset(self, place: TopicPartition, edge: Edge, answer: Any) -> int:
+    def _offset(self, place: TopicPartition, edge: Edge, answer: Any) -> tuple[int, int | None]:
         where = f"{place.topic}[{place.partition}]"
         if isinstance(answer, KafkaError) and answer.code() in _STALE:
             raise StaleTopicError(f"{where}: {answer.str()}")
-        return int(self._granted(f"asking for the {edge.value} of {where}", answer).offset)
+        found = self._granted(f"asking for the {edge.value} of {where}", answer)
+        epoch = found.leader_epoch
+        return int(found.offset), None if epoch is None or epoch < 0 else int(epoch)
 
 
 def _listed(names: Iterable[str]) -> str:

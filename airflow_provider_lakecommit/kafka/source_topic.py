@@ -20,12 +20,15 @@ from datetime import UTC, datetime
 from typing import Any, Self
 
 from airflow_provider_lakecommit.core.headroom import Retention
+from airflow_provider_lakecommit.core.model import ReadPosition
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.core.planning import Watermark
+from airflow_provider_lakecommit.core.truncation import Truncation
 from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailableError
 from airflow_provider_lakecommit.kafka.admin import ClusterAdmin, Edge, TopicFacts
 from airflow_provider_lakecommit.kafka.admin_requests import PendingAnswers, StaleTopicError
 from airflow_provider_lakecommit.kafka.config import bootstrap_servers
+from airflow_provider_lakecommit.kafka.truncation import diverged
 
 __all__ = ["SourceState", "SourceTopics"]
 
@@ -58,6 +61,7 @@ class SourceTopics:
         self._topics = topics
         self._settings: PendingAnswers[str, dict[str, str]] | None = None
         self._asked_at = 0.0
+        self._timeout = timeout
         self._admin = ClusterAdmin(
             config,
             timeout=timeout,
@@ -125,6 +129,13 @@ class SourceTopics:
 
         return answers
 
+    def diverged(self, places: Iterable[tuple[SourcePartition, ReadPosition]]) -> list[Truncation]:
+        """The positions at which the logs hold other records than those that were read.
+
+        :raises SourceUnavailableError: the brokers did not say in time
+        """
+        return diverged(self._config, places, self._timeout)
+
     def close(self) -> None:
         self._admin.close()
         self._settings = None
@@ -155,12 +166,13 @@ class SourceTopics:
         # In this order, since each of them only grows: so no answer can contradict an earlier one.
         start = self._admin.offsets(places, Edge.START)
         stable = self._admin.offsets(places, Edge.STABLE)
-        high = self._admin.offsets(places, Edge.HIGH)
+        ends = self._admin.ends(places)
         return {
             SourcePartition(facts.name, partition, facts.topic_id): Watermark(
                 start=start[facts.name, partition],
                 stable=stable[facts.name, partition],
-                high=high[facts.name, partition],
+                high=ends[facts.name, partition][0],
+                leader_epoch=ends[facts.name, partition][1],
             )
             for facts in topics
             for partition in facts.partitions

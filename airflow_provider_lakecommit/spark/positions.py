@@ -15,7 +15,7 @@ from typing import Any
 
 from confluent_kafka import Message
 
-from airflow_provider_lakecommit.core.model import Span
+from airflow_provider_lakecommit.core.model import ReadPosition, Span
 from airflow_provider_lakecommit.spark.chunks import Run
 
 __all__ = ["Partition", "PartitionReading", "offset_of", "partition_of", "rounds", "stretches"]
@@ -25,11 +25,12 @@ Partition = tuple[str, int]
 
 @dataclass(slots=True, kw_only=True)
 class PartitionReading:
-    """How far a span is."""
+    """How far a span is. ``seen`` is where the newest record in it ended whose leader epoch is known."""
 
     index: int
     span: Span
     position: int
+    seen: ReadPosition | None = None
 
     @property
     def done(self) -> bool:
@@ -47,7 +48,16 @@ class PartitionReading:
         self.position = min(offset_of(messages[end - 1]) + 1, limit)
         if offset_of(messages[end - 1]) >= limit:
             end = bisect_left(messages, limit, start, end, key=offset_of)
-        return Run(self.index, start, end) if start < end else None
+        if start == end:
+            return None
+        self.see(offset_of(messages[end - 1]) + 1, messages[end - 1].leader_epoch())
+        return Run(self.index, start, end)
+
+    def see(self, offset: int, leader_epoch: int | None) -> None:
+        """A record, or a mark of a transaction, that ends at this offset; those behind the span are not of it."""
+        known = self.span.range.start if self.seen is None else self.seen.offset
+        if leader_epoch is not None and leader_epoch >= 0 and known < offset <= self.span.range.end:
+            self.seen = ReadPosition(offset=offset, leader_epoch=leader_epoch)
 
 
 def rounds(spans: Sequence[Span]) -> Iterator[list[PartitionReading]]:

@@ -22,14 +22,16 @@ import gc
 import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from airflow_provider_lakecommit.core.model import Span
+from airflow_provider_lakecommit.core.model import ReadPosition, Span
+from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailableError
+from airflow_provider_lakecommit.kafka.truncation import is_truncation
 from airflow_provider_lakecommit.spark.chunks import Chunk, bounded, chunk_of
 from airflow_provider_lakecommit.spark.positions import (
     Partition,
@@ -87,6 +89,8 @@ class SliceReader:
     :param read_timeout: seconds without any progress after which the source counts as unavailable
     :param ask_seconds: how long the brokers may take to describe topics and partitions
     :param should_stop: asked between polls; when true the iteration ends early and :attr:`stopped` says so
+    :param known: how far partitions were read before: where a span goes on from there, the leader has to confirm it
+    :ivar seen: of each span that is read, by its place, where its newest record of a known leader epoch ended
     """
 
     def __init__(
@@ -99,8 +103,11 @@ class SliceReader:
         read_timeout: float = READ_TIMEOUT,
         ask_seconds: float = ASK_SECONDS,
         should_stop: Callable[[], bool] = lambda: False,
+        known: Mapping[SourcePartition, ReadPosition] = MappingProxyType({}),
     ) -> None:
         self._spans = spans
+        self._known = known
+        self.seen: dict[int, ReadPosition] = {}
         self._batch_records = batch_records
         self._batch_bytes = batch_bytes
         self._read_timeout = read_timeout
@@ -142,7 +149,7 @@ class SliceReader:
         open_: dict[Partition, PartitionReading] = {
             (r.span.partition.topic, r.span.partition.partition): r for r in readings
         }
-        self._consumer.assign([TopicPartition(t, p, r.position) for (t, p), r in open_.items()])
+        self._consumer.assign([self._place(r) for r in open_.values()])
         alive = time.monotonic()
         while open_:
             if self._should_stop():
@@ -161,6 +168,13 @@ class SliceReader:
             if now - alive > self._read_timeout:
                 raise self._unavailable(next(iter(open_.values())))
         self._consumer.unassign()
+
+    def _place(self, reading: PartitionReading) -> TopicPartition:
+        partition = reading.span.partition
+        known = self._known.get(partition)
+        if known is None or known.offset != reading.position:
+            return TopicPartition(partition.topic, partition.partition, reading.position)
+        return TopicPartition(partition.topic, partition.partition, reading.position, leader_epoch=known.leader_epoch)
 
     def _poll(self, readings: Any) -> list[Message]:
         left = sum(r.span.range.end - r.position for r in readings)
@@ -194,11 +208,14 @@ class SliceReader:
             reading = open_[at.topic, at.partition]
             if at.offset != OFFSET_INVALID:
                 reading.position = max(reading.position, at.offset)
+                reading.see(at.offset, at.leader_epoch)
 
     def _drop_done(self, open_: dict[Partition, PartitionReading]) -> None:
         done = [key for key, r in open_.items() if r.done]
         for key in done:
-            del open_[key]
+            reading = open_.pop(key)
+            if reading.seen is not None:
+                self.seen[reading.index] = reading.seen
         if done and open_:
             self._consumer.incremental_unassign([TopicPartition(t, p) for t, p in done])
 
@@ -217,7 +234,7 @@ class SliceReader:
             self._remember(error)
         elif code == KafkaError._PARTITION_EOF:
             self._at_end_of_log(reading, offset_of(event))
-        elif code == KafkaError._AUTO_OFFSET_RESET:
+        elif code == KafkaError._AUTO_OFFSET_RESET or is_truncation(error):
             raise self._out_of_range(reading, error)
         else:
             self._remember(error)
@@ -234,6 +251,11 @@ class SliceReader:
             )
 
     def _out_of_range(self, reading: PartitionReading, error: KafkaError) -> SourceError:
+        if is_truncation(error):
+            return SourceError(
+                f"{reading.span} cannot be read: the partition's log is another one than that which was read up to "
+                f"{reading.position} ({error.str()}); the next plan says from where on, and how to go on"
+            )
         low, stable = self._watermarks(reading)
         if reading.position < low:
             last = min(low, reading.span.range.end) - 1

@@ -31,7 +31,16 @@ from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.core.accounting import add_names, spans_problem
 from airflow_provider_lakecommit.core.budgets import over_budget
-from airflow_provider_lakecommit.core.model import Counts, Slice, SliceCost, Span, SpanReport, TableTarget
+from airflow_provider_lakecommit.core.model import (
+    Counts,
+    ReadPosition,
+    Slice,
+    SliceCost,
+    Span,
+    SpanReport,
+    TableTarget,
+)
+from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.core.routing import Role, route
 from airflow_provider_lakecommit.exceptions import AccountingError, LakecommitError, TableError
 from airflow_provider_lakecommit.formats.decoder import Decoded, Decoder, decoder_for
@@ -59,13 +68,14 @@ class SliceWork:
     """What to do. ``attempt`` names the files.
 
     ``targets`` holds the tables of ``slice.tables``, and in any case the data table: its schema decides what is
-    rejected, also where only the dead letters of a span are missing.
+    rejected, also where only the dead letters of a span are missing. ``known`` is how far partitions were read before.
     """
 
     landing: Landing
     slice: Slice
     targets: tuple[TableTarget, ...]
     attempt: UUID
+    known: Mapping[SourcePartition, ReadPosition] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,11 +171,13 @@ class _SliceRun:
         self, kafka: Mapping[str, Any], progress: Callable[[str], None], should_stop: Callable[[], bool]
     ) -> SliceOutcome:
         try:
-            with closing(self._decoder), SliceReader(kafka, self._work.slice.spans, should_stop=should_stop) as reader:
+            work = self._work
+            made = SliceReader(kafka, work.slice.spans, should_stop=should_stop, known=work.known)
+            with closing(self._decoder), made as reader:
                 self._consume(reader, progress)
             if reader.stopped:
-                raise SliceStopped(f"slice {self._work.slice} was told to stop; it is read again by the next attempt")
-            return self._outcome()
+                raise SliceStopped(f"slice {work.slice} was told to stop; it is read again by the next attempt")
+            return self._outcome(reader.seen)
         except BaseException:
             self._abort()
             raise
@@ -247,9 +259,10 @@ class _SliceRun:
             return over_budget(rejected, sum(self._totals.records), self._budget)
         return None
 
-    def _outcome(self) -> SliceOutcome:
+    def _outcome(self, seen: Mapping[int, ReadPosition]) -> SliceOutcome:
         totals = self._totals
-        spans = tuple(map(_report, self._work.slice.spans, totals.records, totals.counts))
+        reports = map(_report, self._work.slice.spans, totals.records, totals.counts)
+        spans = tuple(replace(r, position=seen.get(n)) for n, r in enumerate(reports))
         blocked = self._blocked() or over_budget(totals.rejected, sum(totals.records), self._budget)
         files: dict[str, list[DataFile]] = {}
         if not blocked and self._landing.dead_letter_table is None:

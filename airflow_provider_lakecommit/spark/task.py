@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 from airflow_provider_lakecommit.core.model import Counts, Slice, SliceReport, SpanReport
+from airflow_provider_lakecommit.core.rules import rules_of
 from airflow_provider_lakecommit.exceptions import CatalogError, FencedError, LakecommitError, Terminal
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, SliceStatus, WindowJob
 from airflow_provider_lakecommit.spark.report import report_records
@@ -73,7 +74,13 @@ def _run(job: WindowJob, secrets: Secrets, index: int, work: Slice) -> SliceResu
         writer.open()
         try:
             outcome = run_slice(
-                SliceWork(landing=job.landing, slice=work, targets=job.plan.targets, attempt=attempt),
+                SliceWork(
+                    landing=job.landing,
+                    slice=work,
+                    targets=job.plan.targets,
+                    attempt=attempt,
+                    known=job.plan.positions,
+                ),
                 secrets.kafka,
                 secrets.io_of,
                 progress=_log,
@@ -117,6 +124,7 @@ def _send(
         bytes=finished.bytes if finished else 0,
         ignored_fields=finished.ignored_fields if finished else {},
         cost=finished.cost if finished else None,
+        rules=rules_of(job.landing.decoding, _data_schema(job)) if finished else "",
         blocked=outcome.blocked if outcome else None,
         failed=failed,
     )
@@ -131,6 +139,11 @@ def _send(
         at=datetime.now(UTC),
     )
     writer.send([(r.key, r.value, r.headers) for r in records])
+
+
+def _data_schema(job: WindowJob) -> str:
+    """Of the table whose columns decide what is rejected."""
+    return next(t.schema for t in job.plan.targets if t.table == job.landing.table)
 
 
 def _log(text: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from airflow_provider_lakecommit.core.model import Span
+from airflow_provider_lakecommit.core.model import ReadPosition, Span
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
 from airflow_provider_lakecommit.exceptions import WireError
 from airflow_provider_lakecommit.wire.envelope import DAMAGE, number, text
@@ -18,6 +18,8 @@ __all__ = [
     "coverage_to_json",
     "offsets_from_json",
     "offsets_to_json",
+    "positions_from_json",
+    "positions_to_json",
     "spans_from_json",
     "spans_to_json",
 ]
@@ -74,6 +76,21 @@ def offsets_from_json(values: Any) -> dict[SourcePartition, int]:
         return {p: number(v) for p, v in _partitions(values)}
     except TypeError as e:
         raise WireError(f"offsets are damaged: {e}") from e
+
+
+def positions_to_json(positions: Mapping[SourcePartition, ReadPosition]) -> list[Any]:
+    """Offsets, then leader epochs."""
+    offsets = {p: at.offset for p, at in positions.items()}
+    return [offsets_to_json(offsets), offsets_to_json({p: at.leader_epoch for p, at in positions.items()})]
+
+
+def positions_from_json(values: Any) -> dict[SourcePartition, ReadPosition]:
+    """:raises WireError: when the value is damaged"""
+    try:
+        offsets, epochs = map(offsets_from_json, values)
+        return {p: ReadPosition(offset=offsets[p], leader_epoch=epoch) for p, epoch in epochs.items()}
+    except (LookupError, TypeError, ValueError) as e:
+        raise WireError(f"positions are damaged: {type(e).__name__} {e}") from e
 
 
 def spans_to_json(spans: Iterable[Span]) -> list[Any]:

@@ -18,6 +18,7 @@ from airflow_provider_lakecommit.core.model import (
     Budget,
     Counts,
     Cycle,
+    ReadPosition,
     SliceCost,
     SliceReport,
     Span,
@@ -106,8 +107,11 @@ def directives_from_json(v: Mapping[str, Any]) -> Directives:
 
 
 def report_to_json(r: SliceReport) -> dict[str, Any]:
-    cost = {} if r.cost is None else {"cost": _cost_to_json(r.cost)}
-    return cost | {
+    rare: dict[str, Any] = {} if r.cost is None else {"cost": _cost_to_json(r.cost)}
+    rare |= {"rules": r.rules} if r.rules else {}
+    if any(s.position for s in r.spans):
+        rare["positions"] = [_position_to_json(s.position) for s in sorted(r.spans, key=lambda s: s.span)]
+    return rare | {
         "slice": str(r.slice_id),
         "attempt": str(r.attempt),
         "window": str(r.window_id),
@@ -126,21 +130,40 @@ def report_from_json(v: Mapping[str, Any]) -> SliceReport:
     """:raises WireError: when the value is damaged"""
     try:
         spans: tuple[Span, ...] = spans_from_json(v["spans"])
+        told = v.get("positions") or [None] * len(spans)
+        positions = [_position(p, s) for p, s in zip(told, spans, strict=True)]
         return SliceReport(
             slice_id=UUID(v["slice"]),
             attempt=UUID(v["attempt"]),
             window_id=UUID(v["window"]),
             spec_version=text(v["spec"]),
-            spans=tuple(SpanReport(span=s, counts=_counts(c)) for s, c in zip(spans, v["counts"], strict=True)),
+            spans=tuple(
+                SpanReport(span=s, counts=_counts(c), position=p)
+                for s, c, p in zip(spans, v["counts"], positions, strict=True)
+            ),
             tables=tuple(_table(t) for t in v["tables"]),
             bytes=number(v["bytes"]),
             ignored_fields={text(k): number(n) for k, n in v["ignored_fields"].items()},
             blocked=_reason(v["blocked"]),
             failed=_reason(v["failed"]),
             cost=None if v.get("cost") is None else _cost(v["cost"]),
+            rules=text(v.get("rules", "")),
         )
     except DAMAGE as e:
         raise WireError(f"a slice report is damaged: {type(e).__name__} {e}") from e
+
+
+def _position_to_json(p: ReadPosition | None) -> list[int] | None:
+    return None if p is None else [p.offset, p.leader_epoch]
+
+
+def _position(value: Any, span: Span) -> ReadPosition | None:
+    """One that is not of its span says nothing."""
+    if value is None:
+        return None
+    offset, epoch = map(number, value)
+    within = span.range.start < offset <= span.range.end and epoch >= 0
+    return ReadPosition(offset=offset, leader_epoch=epoch) if within else None
 
 
 def _reason(value: Any) -> str | None:

@@ -5,15 +5,22 @@ table.
 Contract: readable JSON while small, compressed above 8 kB, refused above 64 kB (a summary is part of every metadata
 file). ``topic`` of the control position is kept for people; ids decide. Later versions may add keys; readers take the
 version before their own.
+
+``judged`` and ``positions`` are what a reader can do without: a ledger that has no room for them goes without, and
+then nothing is known of its rules and leader epochs. The newest rules stand without their ranges, for all that is
+covered and not of other rules; a position without its distance from the ledger's end is there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from airflow_provider_lakecommit.core.model import ControlPosition, LedgerSection
+from airflow_provider_lakecommit.core.model import ControlPosition, LedgerSection, ReadPosition
+from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
+from airflow_provider_lakecommit.core.rules import UNKNOWN, judged_in, unjudged
 from airflow_provider_lakecommit.exceptions import WireError
 from airflow_provider_lakecommit.wire.coverage import (
     coverage_from_json,
@@ -26,12 +33,24 @@ from airflow_provider_lakecommit.wire.envelope import DAMAGE, number, pack, text
 __all__ = ["LEDGER_LIMIT", "decode_ledger", "encode_ledger"]
 
 LEDGER_LIMIT = 64_000
+_OPTIONAL = frozenset({"judged", "positions"})
+"""Keys that a ledger without room for them goes without."""
 
 
 def encode_ledger(sections: Sequence[LedgerSection]) -> str:
     """:raises WireError: above :data:`LEDGER_LIMIT`"""
+    told = [_section_to_json(s) for s in sorted(sections, key=lambda s: (s.landing, s.lane))]
+    try:
+        return _packed(told)
+    except WireError:
+        if not any(s.keys() & _OPTIONAL for s in told):
+            raise
+        return _packed([{k: v for k, v in s.items() if k not in _OPTIONAL} for s in told])
+
+
+def _packed(sections: list[dict[str, Any]]) -> str:
     return pack(
-        {"sections": [_section_to_json(s) for s in sorted(sections, key=lambda s: (s.landing, s.lane))]},
+        {"sections": sections},
         what="the ledger of the table",
         limit=LEDGER_LIMIT,
         remedy="land fewer topic partitions or fewer landings into one table",
@@ -49,7 +68,9 @@ def decode_ledger(packed: str) -> tuple[LedgerSection, ...]:
 
 def _section_to_json(s: LedgerSection) -> dict[str, Any]:
     c = s.control
-    return {
+    rare: dict[str, Any] = {"judged": _judged_to_json(s)} if s.judged else {}
+    rare |= {"positions": _positions_to_json(s)} if s.positions else {}
+    return rare | {
         "landing": s.landing,
         "lane": s.lane,
         "cluster": s.cluster_id,
@@ -71,14 +92,16 @@ def _section_to_json(s: LedgerSection) -> dict[str, Any]:
 
 def _section_from_json(s: dict[str, Any]) -> LedgerSection:
     c = s["control"]
-    return LedgerSection(
+    covered = coverage_from_json(s["covered"])
+    section = LedgerSection(
         landing=text(s["landing"]),
         lane=text(s["lane"]),
         cluster_id=text(s["cluster"]),
         epoch=UUID(s["epoch"]),
         spec_version=text(s["spec"]),
         starts=offsets_from_json(s["starts"]),
-        covered=coverage_from_json(s["covered"]),
+        covered=covered,
+        judged=_judged_from_json(s.get("judged", ()), covered),
         record_bytes=number(s["record_bytes"]),
         control=ControlPosition(
             cluster_id=text(c["cluster"]),
@@ -89,3 +112,35 @@ def _section_from_json(s: dict[str, Any]) -> LedgerSection:
             low=None if c["low"] is None else number(c["low"]),
         ),
     )
+    return replace(section, positions=_positions_from_json(s.get("positions", ([], [])), section))
+
+
+def _judged_to_json(s: LedgerSection) -> list[Any]:
+    """Rules with their ranges, oldest first; the last ones have the rest."""
+    *older, newest = s.judged
+    told = [[rules, coverage_to_json(s.judged[rules])] for rules in older]
+    if of_none := unjudged(s.judged, s.covered):
+        told.insert(0, [UNKNOWN, coverage_to_json(of_none)])
+    return [*told, [newest, None]]
+
+
+def _judged_from_json(values: Any, covered: Coverage) -> dict[str, Coverage]:
+    """Only of what is covered, and nothing twice: a text that says more is taken for what it says first."""
+    known: dict[str, Coverage] = {}
+    for rules, ranges in values:
+        of = covered if ranges is None else coverage_from_json(ranges) & covered
+        known[text(rules)] = known.get(rules, Coverage()) | unjudged(known, of)
+    known.pop(UNKNOWN, None)
+    return judged_in(known, covered)
+
+
+def _positions_to_json(s: LedgerSection) -> list[Any]:
+    """Leader epochs, and how far before the end of the ledger their records end, where they do."""
+    behind = {p: s.end(p) - at.offset for p, at in s.positions.items()}
+    epochs = offsets_to_json({p: at.leader_epoch for p, at in s.positions.items()})
+    return [epochs, offsets_to_json({p: n for p, n in behind.items() if n})]
+
+
+def _positions_from_json(values: Any, s: LedgerSection) -> dict[SourcePartition, ReadPosition]:
+    epochs, behind = map(offsets_from_json, values)
+    return {p: ReadPosition(offset=s.end(p) - behind.get(p, 0), leader_epoch=epoch) for p, epoch in epochs.items()}

@@ -17,6 +17,8 @@ from airflow_provider_lakecommit.exceptions import WireError
 from airflow_provider_lakecommit.wire.coverage import (
     offsets_from_json,
     offsets_to_json,
+    positions_from_json,
+    positions_to_json,
     spans_from_json,
     spans_to_json,
 )
@@ -58,6 +60,7 @@ def budget_from_json(values: Any) -> Budget | None:
 def plan_to_json(plan: Plan) -> dict[str, Any]:
     rare: dict[str, Any] = {} if plan.refused is None else {"held": str(plan.refused), "refusal": plan.refused.name}
     rare |= {"vended": dict(plan.vended)} if plan.vended else {}
+    rare |= {"positions": positions_to_json(plan.positions)} if plan.positions else {}
     return rare | {
         "landing": plan.landing,
         "lane": plan.lane,
@@ -89,6 +92,7 @@ def plan_from_json(values: dict[str, Any]) -> Plan:
             reason=None if values["reason"] is None else text(values["reason"]),
             refused=refusal_from_json(values),
             vended={text(t): keys is True for t, keys in values.get("vended", {}).items()},
+            positions=positions_from_json(values.get("positions", ([], []))),
         )
     except DAMAGE as e:
         raise WireError(f"a plan is damaged: {type(e).__name__} {e}") from e

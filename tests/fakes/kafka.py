@@ -14,8 +14,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from airflow_provider_lakecommit.core.headroom import Retention
+from airflow_provider_lakecommit.core.model import ReadPosition
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.core.planning import Watermark
+from airflow_provider_lakecommit.core.truncation import Truncation
 from airflow_provider_lakecommit.exceptions import ControlTopicError, FencedError, SourceError
 from airflow_provider_lakecommit.kafka.control_log import ControlLog, ControlRecord, ControlTopicInfo
 from airflow_provider_lakecommit.kafka.control_topic import partition_of
@@ -155,12 +157,19 @@ class FakeSource:
     kept: dict[str, Retention] = field(default_factory=dict)
     first_since: Callable[[SourcePartition, datetime], First] = lambda _p, _t: None
     asked: list[tuple[SourcePartition, datetime]] = field(default_factory=list)
+    epochs: dict[SourcePartition, list[int]] = field(default_factory=dict)
+    """Where the records of each leader epoch begin, from epoch 0 on."""
 
     def watermarks(self, *, missing_ok: bool = False) -> SourceState:
         if self.missing and not missing_ok:
             raise SourceError(f"topic {', '.join(self.missing)} does not exist")
         partitions = {
-            p: Watermark(start=self.starts.get(p, 0), stable=end, high=end + self.held_up.get(p, 0))
+            p: Watermark(
+                start=self.starts.get(p, 0),
+                stable=end,
+                high=end + self.held_up.get(p, 0),
+                leader_epoch=len(self.epochs.get(p, [0])) - 1,
+            )
             for p, end in self.ends.items()
         }
         return SourceState(
@@ -178,5 +187,14 @@ class FakeSource:
         wanted = list(times)
         self.asked += wanted
         return lambda _: [(p, t, self.first_since(p, t)) for p, t in wanted]
+
+    def diverged(self, places: Iterable[tuple[SourcePartition, ReadPosition]]) -> list[Truncation]:
+        found = [Truncation(partition=p, position=at, end=self._end(p, at.leader_epoch)) for p, at in places]
+        return [d for d in found if d.end is None or d.end < d.position.offset]
+
+    def _end(self, p: SourcePartition, epoch: int) -> int | None:
+        """Where the records of a leader epoch end."""
+        begins = [*self.epochs.get(p, [0]), self.ends[p] + self.held_up.get(p, 0)]
+        return begins[epoch + 1] if epoch + 1 < len(begins) else None
 
     def close(self) -> None: ...

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_lakecommit.core.model import ReadPosition
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.cycle.ports import ControlPort, SourcePort
 from airflow_provider_lakecommit.cycle.session import BEYOND
@@ -42,6 +43,21 @@ def source(request: pytest.FixtureRequest) -> Iterator[SourcePort]:
     produce(topic, ["a", "b", "c"], 0)
     with SourceTopics({"bootstrap.servers": request.getfixturevalue("bootstrap")}, (topic,)) as opened:
         yield opened
+
+
+def test_a_position_holds_if_the_log_has_its_leader_epoch_up_to_there(source: SourcePort) -> None:
+    (one, mark), _ = sorted(source.watermarks().partitions.items())
+    assert (mark.high, mark.leader_epoch) == (3, 0)
+
+    def ends(*positions: tuple[int, int]) -> list[tuple[int, int | None]]:
+        found = source.diverged([(one, ReadPosition(offset=o, leader_epoch=epoch)) for o, epoch in positions])
+        return [(t.position.offset, t.end) for t in found]
+
+    assert ends() == []
+    assert ends((3, 0)) == ends((2, 0)) == []
+    assert ends((5, 0)) == [(5, 3)]
+    assert ends((3, 7)) == [(3, None)]
+    assert ends((5, 0), (3, 0), (4, 7)) == [(5, 3), (4, None)]
 
 
 def test_a_transaction_is_read_back_whole_and_its_marker_has_an_offset(control: ControlPort) -> None:

@@ -141,6 +141,7 @@ def report_of(
     files: Mapping[str, int] | None = None,
     blocked: str | None = None,
     failed: str | None = None,
+    rules: str = "",
 ) -> SliceReport:
     """A report as a writer makes it: everything landed, one file per table unless ``files`` says otherwise."""
     whole = blocked is None and failed is None
@@ -166,6 +167,7 @@ def report_of(
         ),
         blocked=blocked,
         failed=failed,
+        rules=rules,
     )
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from copy import deepcopy
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,6 +21,7 @@ from airflow_provider_lakecommit.core.model import (
     Cycle,
     LedgerSection,
     Plan,
+    ReadPosition,
     RefusalState,
     Slice,
     SliceCost,
@@ -60,7 +62,7 @@ POSITIONS = st.builds(
     read_from=COUNT,
     low=st.none() | COUNT,
 )
-SECTIONS = st.builds(
+_PLAIN_SECTIONS = st.builds(
     LedgerSection,
     landing=TEXT,
     lane=TEXT,
@@ -72,6 +74,26 @@ SECTIONS = st.builds(
     control=POSITIONS,
     record_bytes=COUNT,
 )
+
+
+@st.composite
+def sections(draw: st.DrawFn) -> LedgerSection:
+    """With the covered ranges dealt out to some rules, and some to none; of some partitions leader epochs are known."""
+    section = draw(_PLAIN_SECTIONS)
+    rules = draw(st.sampled_from([("",), ("one",), ("one", "two"), ("", "one")]))
+    judged: dict[str, Coverage] = {}
+    for n, (p, r) in enumerate(section.covered.items()):
+        if of := rules[n % len(rules)]:
+            judged[of] = judged.get(of, Coverage()) | Coverage.of([(p, r)])
+    behind = draw(st.sampled_from([None, 0, 1]))
+    positions = {
+        p: ReadPosition(offset=max(0, section.end(p) - (behind or 0)), leader_epoch=p.partition)
+        for p in (() if behind is None else section.covered.parts)
+    }
+    return replace(section, judged=judged, positions=positions)
+
+
+SECTIONS = sections()
 TARGETS = st.builds(
     TableTarget,
     table=TEXT,
@@ -123,6 +145,9 @@ def plans(draw: st.DrawFn) -> Plan:
         reason=draw(st.none() | TEXT),
         refused=draw(st.none() | st.sampled_from(RefusalState)),
         vended=draw(st.dictionaries(TEXT, st.booleans(), max_size=2)),
+        positions=draw(
+            st.dictionaries(PARTITIONS, st.builds(ReadPosition, offset=COUNT, leader_epoch=COUNT), max_size=2)
+        ),
     )
 
 
@@ -140,6 +165,7 @@ def reports(draw: st.DrawFn) -> SliceReport:
         blocked=draw(st.none() | TEXT),
         failed=draw(st.none() | TEXT),
         cost=draw(st.none() | COSTS),
+        rules=draw(st.sampled_from(["", "rules"])),
     )
 
 

@@ -246,9 +246,71 @@ def test_tables_at_the_same_end_must_agree_on_what_was_rejected() -> None:
     )
 
 
-def test_tables_at_different_ends_are_not_compared() -> None:
+def test_a_dead_letter_table_that_is_behind_is_told_and_not_wrong() -> None:
     behind = history(ORIGIN, table="shop.dead")
-    assert texts(check_landing(LANDING, [data(3), behind])) == ""
+    (found,) = check_landing(LANDING, [data(3), behind])
+    assert found.level is Severity.NOTE
+    assert "3 records of shop.orders were rejected there: it is behind" in found.text
+    assert texts(check_landing(LANDING, [data(0), behind])) == ""
+
+
+def longer(of: TableHistory, rejected: int, rows: int, end: int = 20) -> TableHistory:
+    """With another snapshot, up to an end."""
+    had = of.snapshots[-1].sections["orders", "live"].covered
+    account = Account({P0: Counts(landed=end - 10 - rejected, rejected=rejected)})
+    one = snapshot(3, had | cover((P0, 10, end)), cover((P0, 10, end)), account=account, rows=rows)
+    return replace(of, snapshots=(*of.snapshots, one), head=())
+
+
+def test_tables_at_different_ends_are_compared_on_what_both_have() -> None:
+    found = check_landing(LANDING, [longer(data(3), 0, 10), dead(4, 4)])
+    assert "of orders[0] [0, 10) it has 4 rows, while 3 records of shop.orders were rejected" in texts(found)
+    assert {f.level for f in found} == {Severity.WRONG}
+    assert texts(check_landing(LANDING, [longer(data(3), 0, 10), dead(3, 3)])) == ""
+
+
+def test_differences_of_two_ranges_do_not_cancel_out() -> None:
+    ours, theirs = longer(data(3), 1, 9), longer(dead(1, 1), 3, 3)
+    found = texts(check_landing(LANDING, [ours, theirs]))
+    assert "[0, 10) it has 1 rows, while 3" in found
+    assert "[10, 20) it has 3 rows, while 1" in found
+
+
+def judged(of: TableHistory, **rules: Coverage) -> TableHistory:
+    last = of.snapshots[-1]
+    sections = {key: replace(one, judged=rules) for key, one in last.sections.items()}
+    return replace(of, snapshots=(*of.snapshots[:-1], replace(last, sections=sections)))
+
+
+def test_rejects_that_both_tables_tell_apart_by_other_rules_are_wrong_though_they_are_as_many() -> None:
+    whole = cover((P0, 0, 10))
+    (found,) = check_landing(LANDING, [judged(data(3), one=whole), judged(dead(3, 3), two=whole)])
+    assert (found.level, found.table) == (Severity.WRONG, "shop.dead")
+    assert "orders[0] [0, 10) was judged by other rules than in shop.orders" in found.text
+
+
+def test_other_rules_that_reject_nothing_are_nothing_wrong() -> None:
+    whole = cover((P0, 0, 10))
+    assert texts(check_landing(LANDING, [judged(data(0), one=whole), judged(dead(0, 0), two=whole)])) == ""
+    assert texts(check_landing(LANDING, [judged(data(3), one=whole), judged(dead(3, 3), one=whole)])) == ""
+    assert texts(check_landing(LANDING, [judged(data(3), one=whole), dead(3, 3)])) == "", "of an earlier release"
+
+
+def test_what_a_person_said_of_dead_letters_is_told_and_not_wrong() -> None:
+    said = history(ORIGIN, snapshot(2, cover((P0, 0, 10)), kind=SnapshotKind.INIT), table="shop.dead")
+    (found,) = check_landing(LANDING, [data(3), said])
+    assert found.level is Severity.NOTE
+    assert "or a person said that it has them" in found.text
+
+
+def test_dead_letters_that_a_person_gave_up_are_told_and_not_wrong() -> None:
+    given_up = Account({P0: Counts(skipped=10)})
+    skipped = history(
+        ORIGIN, snapshot(2, cover((P0, 0, 10)), cover((P0, 0, 10)), account=given_up, rows=0), table="shop.dead"
+    )
+    (found,) = check_landing(LANDING, [data(3), skipped])
+    assert found.level is Severity.NOTE
+    assert "a person gave up 10 offsets" in found.text
 
 
 def test_a_hole_is_judged_from_where_the_lane_starts() -> None:

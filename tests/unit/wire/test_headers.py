@@ -15,6 +15,7 @@ from airflow_provider_lakecommit.core.log import Directives
 from airflow_provider_lakecommit.core.model import (
     Counts,
     Cycle,
+    ReadPosition,
     SliceCost,
     SliceReport,
     Span,
@@ -91,6 +92,26 @@ def test_a_report_of_before_is_read_without_a_cost_and_written_the_same() -> Non
     assert values is not None
     assert report_from_json(values["report"]) == REPORT
     assert packed(REPORT) == WITHOUT_COST
+
+
+def read_back(position: ReadPosition) -> ReadPosition | None:
+    (span,) = REPORT.spans
+    told = report_to_json(replace(REPORT, spans=(replace(span, position=position),), rules="r"))
+    found = report_from_json(told)
+    assert found.rules == "r"
+    return found.spans[0].position
+
+
+def test_a_position_of_the_span_survives() -> None:
+    assert [read_back(ReadPosition(offset=o, leader_epoch=2)) for o in (4, 10)] == [
+        ReadPosition(offset=4, leader_epoch=2),
+        ReadPosition(offset=10, leader_epoch=2),
+    ]
+
+
+@pytest.mark.parametrize(("offset", "epoch"), [(3, 2), (11, 2), (10, -1)], ids=["before", "behind", "no epoch"])
+def test_a_position_that_is_not_of_its_span_says_nothing(offset: int, epoch: int) -> None:
+    assert read_back(ReadPosition(offset=offset, leader_epoch=epoch)) is None
 
 
 def test_a_report_with_a_cost_says_all_else_as_a_reader_of_before_expects_it() -> None:

@@ -4,14 +4,16 @@
 from __future__ import annotations
 
 import json
+import random
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_lakecommit.core.model import ControlPosition, LedgerSection
-from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet, SourcePartition
+from airflow_provider_lakecommit.core.model import ControlPosition, LedgerSection, ReadPosition
+from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
 from airflow_provider_lakecommit.exceptions import WireError
 from airflow_provider_lakecommit.wire.envelope import COMPRESS_ABOVE
 from airflow_provider_lakecommit.wire.ledger import LEDGER_LIMIT, decode_ledger, encode_ledger
@@ -66,6 +68,32 @@ def test_over_the_limit_names_the_remedy() -> None:
     scattered = [section(40, holes=900 + n, landing=str(n)) for n in range(40)]
     with pytest.raises(WireError, match=rf"the limit is {LEDGER_LIMIT}: land fewer topic partitions or fewer landings"):
         encode_ledger(scattered)
+
+
+def told(partitions: int) -> LedgerSection:
+    """With all that a ledger can do without, and hardly to be compressed."""
+    plain, dice = section(partitions), random.Random(1)
+    cuts = {p: dice.randrange(10**9) for p in plain.starts}
+    judged = {
+        "old": Coverage({p: RangeSet.of((0, cut)) for p, cut in cuts.items()}),
+        "new": Coverage({p: RangeSet.of((cut, 1_000_000_007)) for p, cut in cuts.items()}),
+    }
+    positions = {p: ReadPosition(offset=cut, leader_epoch=cut % 1000) for p, cut in cuts.items()}
+    return replace(plain, judged=judged, positions=positions)
+
+
+def test_rules_and_leader_epochs_survive() -> None:
+    assert decode_ledger(encode_ledger([told(50)])) == (told(50),)
+
+
+def test_a_ledger_without_room_for_rules_and_leader_epochs_goes_without() -> None:
+    large = told(4000)
+    assert decode_ledger(encode_ledger([large])) == (replace(large, judged={}, positions={}),)
+
+
+def test_ranges_of_no_known_rules_stay_so() -> None:
+    some = replace(section(1), judged={"new": Coverage.of([(next(iter(section(1).starts)), OffsetRange(5, 9))])})
+    assert decode_ledger(encode_ledger([some])) == (some,)
 
 
 def test_a_key_of_a_later_release_is_passed_over() -> None:

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the history of a table says of each range: the accounting of the snapshot that landed it.
+
+Contract: pure. :func:`pieces_of` follows the ledger of a landing through the snapshots of one table: a piece is what
+one snapshot added to a partition, with its counts. Nothing is known of what a person said (``ledger init`` and
+``attest``), of what was landed before the oldest snapshot that is left, and of what is left of a piece that a ledger
+gave back. :func:`blocks_of` lays the pieces of two tables side by side: the smallest ranges at whose borders pieces of
+both begin or end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from airflow_provider_lakecommit.committer.summary import Account
+from airflow_provider_lakecommit.core.model import Counts
+from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
+
+__all__ = ["LedgerChange", "RangeAccount", "RangeAccounts", "RangeTotals", "blocks_of", "pieces_of"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerChange:
+    """One snapshot: what the landing had before and has after it, and what the snapshot accounts for."""
+
+    had: Coverage
+    has: Coverage
+    ranges: Coverage
+    account: Account
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RangeAccount:
+    """A range that one snapshot landed; ``counts`` is ``None`` where nothing is known of it."""
+
+    range: OffsetRange
+    counts: Counts | None
+
+
+RangeAccounts = dict[SourcePartition, list[RangeAccount]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RangeTotals:
+    """A range as two tables have it; ``None``: not all of it, or nothing is known of a part."""
+
+    partition: SourcePartition
+    range: OffsetRange
+    ours: Counts | None
+    theirs: Counts | None
+
+    def __str__(self) -> str:
+        return f"{self.partition} {self.range}"
+
+
+def pieces_of(steps: Iterable[LedgerChange]) -> RangeAccounts:
+    """Per partition in order of offsets, none overlapping another."""
+    out: RangeAccounts = {}
+    for n, step in enumerate(steps):
+        before = step.had if n else Coverage()
+        for p in {*before.parts, *step.has.parts}:
+            kept = _without(out.get(p, []), step.had[p] - step.has[p])
+            new = step.has[p] - before[p]
+            known = new & step.ranges[p]
+            kept += [RangeAccount(range=r, counts=None) for r in new - known]
+            # The counts of a snapshot are of all its ranges together.
+            counts = step.account.parts.get(p) if known == step.ranges[p] and len(known.ranges) == 1 else None
+            kept += [RangeAccount(range=r, counts=counts) for r in known]
+            out[p] = sorted(kept, key=lambda piece: piece.range)
+    return out
+
+
+def _without(pieces: Iterable[RangeAccount], lost: RangeSet) -> list[RangeAccount]:
+    """What is left of a piece has no counts of its own."""
+    out: list[RangeAccount] = []
+    for piece in pieces:
+        rest = RangeSet.of(piece.range) - lost
+        out += [piece] if rest.covers(piece.range) else [RangeAccount(range=r, counts=None) for r in rest]
+    return out
+
+
+def blocks_of(ours: RangeAccounts, theirs: RangeAccounts) -> Iterator[RangeTotals]:
+    """The blocks of every partition of ours, in order."""
+    for p in sorted(ours):
+        here, there = ours[p], theirs.get(p, [])
+        both = _borders(here) & _borders(there) if there else set[int]()
+        ends = sorted({here[0].range.start, *both, here[-1].range.end})
+        for start, end in pairwise(ends):
+            wanted = OffsetRange(start, end)
+            yield RangeTotals(partition=p, range=wanted, ours=_sum(here, wanted), theirs=_sum(there, wanted))
+
+
+def _borders(pieces: Iterable[RangeAccount]) -> set[int]:
+    return {offset for piece in pieces for offset in (piece.range.start, piece.range.end)}
+
+
+def _sum(pieces: Sequence[RangeAccount], wanted: OffsetRange) -> Counts | None:
+    inside = [p for p in pieces if wanted.start <= p.range.start and p.range.end <= wanted.end]
+    counts = [p.counts for p in inside if p.counts is not None]
+    if len(counts) < len(inside) or sum(len(p.range) for p in inside) < len(wanted):
+        return None
+    return sum(counts, Counts())

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Asking brokers whether their logs still hold what was read of them (KIP-320).
+
+Contract: :func:`diverged` gives the positions that do not hold, and where the log's records of their leader epoch end.
+librdkafka asks the leader (OffsetForLeaderEpoch) before it fetches from a position that comes with an epoch; whatever
+arrives from there, a record or the end of the partition, says that the position holds. Nothing is committed to a
+consumer group.
+
+Failure story: no answer within the time is a :class:`SourceUnavailableError`, never "all is well". An offset that
+retention has removed is not judged here.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from airflow_provider_lakecommit.core.model import ReadPosition
+from airflow_provider_lakecommit.core.offsets import SourcePartition
+from airflow_provider_lakecommit.core.truncation import Truncation
+from airflow_provider_lakecommit.exceptions import SourceUnavailableError
+from airflow_provider_lakecommit.kafka.config import LastError, made, unreachable
+
+__all__ = ["diverged", "end_of_epoch", "is_truncation"]
+
+POLL_SECONDS = 0.1
+_OURS: dict[str, Any] = {
+    "group.id": "lakecommit-truncation",
+    "auto.offset.reset": "error",
+    "enable.auto.commit": False,
+    "enable.partition.eof": True,
+    # Also a record of a transaction that is open says that the position holds.
+    "isolation.level": "read_uncommitted",
+}
+_SMALL: dict[str, Any] = {
+    "max.partition.fetch.bytes": 1024,
+    "queued.min.messages": 1,
+    "queued.max.messages.kbytes": 64,
+    "fetch.wait.max.ms": 10,
+}
+# It says so in words only, under the code of every offset that cannot be reset.
+_TRUNCATION = str(KafkaError(KafkaError._LOG_TRUNCATION).str())
+_END = re.compile(r"broker end offset is (-?\d+)")
+
+Places = dict[tuple[str, int], tuple[SourcePartition, ReadPosition]]
+
+
+def is_truncation(error: KafkaError) -> bool:
+    """Does the leader say that its log has other records at a position?"""
+    refused = error.code() == KafkaError._AUTO_OFFSET_RESET
+    return error.code() == KafkaError._LOG_TRUNCATION or (refused and _TRUNCATION in error.str())
+
+
+def end_of_epoch(error: KafkaError) -> int | None:
+    """Where the log's records of a position's leader epoch end, if it knows one as old."""
+    found = _END.search(error.str())
+    return int(found[1]) if found and int(found[1]) >= 0 else None
+
+
+def diverged(
+    kafka: Mapping[str, Any], places: Iterable[tuple[SourcePartition, ReadPosition]], timeout: float
+) -> list[Truncation]:
+    """The positions that do not hold.
+
+    :raises SourceUnavailableError: not all were answered in time
+    """
+    left, out = list(places), list[Truncation]()
+    if not left:
+        return out
+    trouble, deadline = LastError(kafka.get("error_cb")), time.monotonic() + timeout
+    while left:
+        # One position of each partition at a time, and each time a consumer that has not heard of another one.
+        now: Places = {}
+        for p, at in left:
+            now.setdefault((p.topic, p.partition), (p, at))
+        left = [place for place in left if place not in now.values()]
+        consumer: Consumer = made(Consumer, kafka, trouble, **_SMALL, **_OURS)
+        try:
+            out += _round(consumer, now, deadline)
+        finally:
+            consumer.close()
+        if now:
+            doing = f"asking for the leader epochs of {', '.join(f'{t}[{n}]' for t, n in sorted(now)[:4])}"
+            raise unreachable(SourceUnavailableError, doing, kafka, trouble, timeout)
+    return out
+
+
+def _round(consumer: Consumer, open_: Places, deadline: float) -> list[Truncation]:
+    """Removes what is answered."""
+    out: list[Truncation] = []
+    places = [
+        TopicPartition(topic, n, at.offset, leader_epoch=at.leader_epoch) for (topic, n), (_, at) in open_.items()
+    ]
+    consumer.assign(places)
+    while open_ and time.monotonic() < deadline:
+        try:
+            message = consumer.poll(POLL_SECONDS)
+        except KafkaException:
+            continue
+        if message is None or (message.topic() or "", message.partition() or 0) not in open_:
+            continue
+        key = message.topic() or "", message.partition() or 0
+        answered, found = _answer(message, *open_[key])
+        if answered:
+            out += [found] if found else []
+            del open_[key]
+            consumer.pause([TopicPartition(*key)])
+    return out
+
+
+def _answer(message: Message, p: SourcePartition, at: ReadPosition) -> tuple[bool, Truncation | None]:
+    """Whether it is one, and what it says."""
+    error = message.error()
+    if error is None or error.code() == KafkaError._PARTITION_EOF:
+        return True, None
+    if is_truncation(error):
+        return True, Truncation(partition=p, position=at, end=end_of_epoch(error))
+    return error.code() == KafkaError._AUTO_OFFSET_RESET, None

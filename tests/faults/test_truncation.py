@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A source log that loses its end and grows again: other records stand where some were landed.
+
+The broker is killed and its newest records are cut off its segment, as an unclean election does; it starts under
+another leader epoch, and other records come. Nothing of them is passed over in silence.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from airflow_provider_lakecommit.core.model import LIVE, LedgerSection, ReadPosition
+from airflow_provider_lakecommit.core.offsets import SourcePartition
+from airflow_provider_lakecommit.cycle.prepare import ledger_state
+from airflow_provider_lakecommit.cycle.repair import ledger_init
+from airflow_provider_lakecommit.exceptions import SourceError
+from airflow_provider_lakecommit.kafka.source_topic import SourceTopics
+from dev.servers.kafka import Broker
+from tests.fixtures.kafka import Sender, create_topic, unique
+from tests.support.messes import CREATE, TABLE
+from tests.support.steps import check_verified
+from tests.support.world import World, records
+
+pytestmark = pytest.mark.faults
+
+BATCH = 10
+DEAD = "shop.dead"
+
+
+@pytest.fixture(scope="module")
+def own_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A broker to be killed, so that the session's broker is left alone."""
+    with Broker(tmp_path_factory.mktemp("own-kafka")) as running:
+        yield running
+
+
+class Log:
+    """One partition on a broker of its own, in a person's hands."""
+
+    def __init__(self, broker: Broker, topic: str) -> None:
+        self.broker, self.topic = broker, topic
+        self.sender = Sender(broker.bootstrap)
+
+    def grow(self, first: int, count: int, **options: object) -> None:
+        """In batches, at whose borders it can be cut."""
+        for n in range(first, first + count, BATCH):
+            self.sender.produce(self.topic, records(n, min(BATCH, first + count - n)), 0, **options)
+
+    def shrink(self, to: int) -> None:
+        """The records from this offset on are lost."""
+        self.broker.kill()
+        folder = self.broker.directory / "data" / f"{self.topic}-0"
+        segment = folder / f"{0:020}.log"
+        data, at = segment.read_bytes(), 0
+        while at < len(data):
+            base, length = struct.unpack_from(">qi", data, at)
+            if base >= to:
+                break
+            at += 12 + length
+        segment.write_bytes(data[:at])
+        for index in folder.glob("*index"):
+            index.unlink()
+        self.broker.start()
+        self.sender = Sender(self.broker.bootstrap)
+
+    def restart(self) -> None:
+        self.broker.restart()
+        self.sender = Sender(self.broker.bootstrap)
+
+
+@pytest.fixture
+def log(own_broker: Broker) -> Log:
+    own_broker.start()
+    topic = unique("log")
+    create_topic(AdminClient({"bootstrap.servers": own_broker.bootstrap}), topic, 1)
+    return Log(own_broker, topic)
+
+
+@pytest.fixture
+def world(log: Log, make_world: Callable[..., World]) -> World:
+    """The landing of a log. Its control topic is on the same broker, and is left alone."""
+    made = make_world(topics=log.topic, create=CREATE, table=TABLE, dead_letter_table=DEAD, slice_records=100)
+    landing = replace(made.landing, control_topic=unique("control"))
+    return replace(made, landing=landing, kafka={"bootstrap.servers": log.broker.bootstrap})
+
+
+def section(world: World, table: str = TABLE) -> LedgerSection:
+    with world.session() as session:
+        state = ledger_state(session, table)
+    found = state.section(world.landing.name, LIVE) if state else None
+    assert found is not None
+    return found
+
+
+def position(world: World) -> ReadPosition:
+    (found,) = section(world).positions.values()
+    return found
+
+
+def init(world: World, **stated: object) -> None:
+    start = stated["start"] if "start" in stated else {(world.landing.topics, 0): stated["at"]}
+    with world.session() as session:
+        ledger_init(session, start)  # type: ignore[arg-type]
+
+
+def refusal(world: World) -> str:
+    with pytest.raises(SourceError) as refused:
+        world.settle()
+    return str(refused.value)
+
+
+def test_a_log_that_shrank_and_grew_again_is_named_and_goes_on_from_where_it_differs(log: Log, world: World) -> None:
+    log.grow(0, 100)
+    world.run()
+    assert position(world).offset == 100
+    log.shrink(90)
+    log.grow(200, 30)
+    told = refusal(world)
+    assert re.search(rf"{log.topic}\[0\] was read up to 100 under leader epoch \d+, and is another log from", told)
+    assert "from offset 90 on" in told
+    assert f"{TABLE} has rows of {log.topic}[0] [90, 100)" in told
+    word = re.search(r"--from (\S+):0=(\d+)`", told)
+    assert word is not None
+    assert (word[1], int(word[2])) == (log.topic, 90)
+    init(world, at=90)
+    world.settle()
+    world.check(Counter([*range(100), *range(200, 230)]))
+    assert section(world).end(SourcePartition(log.topic, 0, _topic_id(world))) == 120
+    check_verified(world)
+
+
+def _topic_id(world: World) -> str:
+    return next(iter(section(world).starts)).topic_id
+
+
+@pytest.mark.parametrize("start", ["earliest", "below"])
+def test_a_word_leads_back_no_further_than_to_where_the_log_differs(log: Log, world: World, start: str) -> None:
+    log.grow(0, 100)
+    world.run()
+    log.shrink(80)
+    log.grow(200, 40)
+    refusal(world)
+    init(world, **({"start": "earliest"} if start == "earliest" else {"at": 30}))
+    world.settle()
+    world.check(Counter([*range(100), *range(200, 240)]))
+    check_verified(world)
+
+
+def test_a_word_may_give_up_what_stands_where_rows_were_landed(log: Log, world: World) -> None:
+    log.grow(0, 100)
+    world.run()
+    log.shrink(90)
+    log.grow(200, 30)
+    refusal(world)
+    init(world, start="latest")
+    assert any("gives up" in line and "[90, 120)" in line for line in world.lines)
+    log.grow(300, 10)
+    world.settle()
+    world.check(Counter([*range(100), *range(300, 310)]))
+    check_verified(world)
+
+
+def test_a_log_that_only_shrank_is_named_with_the_offset(log: Log, world: World) -> None:
+    log.grow(0, 100)
+    world.run()
+    log.shrink(90)
+    assert "from offset 90 on" in refusal(world)
+    init(world, at=90)
+    log.grow(200, 10)
+    world.settle()
+    world.check(Counter([*range(100), *range(200, 210)]))
+    check_verified(world)
+
+
+def test_another_leader_of_the_same_log_is_no_truncation(log: Log, world: World) -> None:
+    log.grow(0, 100)
+    world.run()
+    before = position(world)
+    log.restart()
+    world.settle()
+    log.grow(100, 20, transactional=True)
+    world.settle()
+    world.check(Counter(range(120)))
+    after = position(world)
+    assert after.leader_epoch > before.leader_epoch
+    with SourceTopics(world.kafka, (log.topic,)) as source:
+        (mark,) = source.watermarks().partitions.values()
+    assert (after.offset, after.leader_epoch) == (mark.stable, mark.leader_epoch), "behind the transaction's mark"
+    log.restart()
+    log.grow(120, 10)
+    world.settle()
+    world.check(Counter(range(130)))
+    check_verified(world)
+
+
+def test_slices_that_wait_are_of_the_log_too(log: Log, world: World) -> None:
+    log.grow(0, 50)
+    world.run()
+    log.grow(50, 50)
+    world.write(world.open("pending"))
+    log.shrink(90)
+    log.grow(200, 30)
+    told = refusal(world)
+    assert "was read up to 100" in told
+    assert "from offset 90 on" in told
+    init(world, at=50)
+    world.settle()
+    world.check(Counter([*range(90), *range(200, 230)]))
+    check_verified(world)
+
+
+def test_a_log_that_differs_between_plan_and_read_is_not_read(log: Log, world: World) -> None:
+    log.grow(0, 100)
+    world.run()
+    log.grow(100, 20)
+    opened = world.open("planned")
+    log.shrink(90)
+    log.grow(200, 40)
+    (result,) = world.write(opened)
+    assert result.status == "failed"
+    assert "another one than that which was read up to 100" in result.detail
+    refusal(world)
+    init(world, at=90)
+    world.settle()
+    world.check(Counter([*range(100), *range(200, 240)]))
+    check_verified(world)
+
+
+def test_slices_of_two_logs_are_not_published_together(log: Log, world: World) -> None:
+    """The log loses its end between two slices of one window."""
+    world.landing = replace(world.landing, slice_records=50)
+    log.grow(0, 100)
+    world.run()
+    log.grow(100, 100)
+    opened = world.open("halfway")
+    world.write(opened, only=lambda place: place == 0)
+    log.shrink(140)
+    log.grow(300, 70)
+    world.write(opened)
+    closed = world.close("halfway", opened)
+    assert ["from offset 140 on" in text for text in closed.voided] == [True]
+    assert closed.rows == 0
+    world.settle()
+    world.check(Counter([*range(140), *range(300, 370)]))
+    check_verified(world)
+
+
+def test_a_ledger_of_an_earlier_release_is_read_on(log: Log, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow_provider_lakecommit.spark.positions import PartitionReading
+
+    with monkeypatch.context() as earlier:
+        earlier.setattr(PartitionReading, "see", lambda *_: None)
+        log.grow(0, 20)
+        world.run()
+    assert section(world).positions == {}
+    log.restart()
+    log.grow(20, 10)
+    world.settle()
+    assert position(world).offset == 30
+    world.check(Counter(range(30)))

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""By which rules records are judged, and that no range is read for one table by others than another table's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from airflow_provider_lakecommit.core.fates import RefusedRange, other_rules
+from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.core.planning import Missing
+from airflow_provider_lakecommit.core.rules import MOST_RULES, UNKNOWN, judged_in, merged, otherwise, rules_of, unjudged
+from airflow_provider_lakecommit.core.state import TableLedger
+from tests.support.story import ORDERS, P0, Story, coverage, ledger
+
+DEAD = "shop.dead"
+TABLES = (ORDERS, DEAD)
+OLD, NOW = "old", "now"
+
+
+def field(name: str, **stated: Any) -> dict[str, Any]:
+    return {"id": 1, "name": name, "type": "long", "required": False, **stated}
+
+
+def schema(*fields: dict[str, Any], **stated: Any) -> str:
+    return json.dumps({"type": "struct", "schema-id": 0, "fields": list(fields), **stated})
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        schema(field("a", id=7), **{"schema-id": 3, "identifier-field-ids": [7]}),
+        schema(field("a", doc="said of it")),
+    ],
+    ids=["ids", "comment"],
+)
+def test_what_decides_nothing_is_not_in_the_rules(other: str) -> None:
+    assert rules_of("d", other) == rules_of("d", schema(field("a")))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        rules_of("d", schema(field("b"))),
+        rules_of("d", schema(field("a", type="int"))),
+        rules_of("d", schema(field("a", required=True))),
+        rules_of("d", schema(field("a"), field("b"))),
+        rules_of("e", schema(field("a"))),
+        rules_of("d", schema(field("a", type={"type": "list", "element-id": 2, "element": "long"}))),
+    ],
+    ids=["name", "type", "required", "one more", "decoding", "nested"],
+)
+def test_what_decides_the_fate_of_a_record_is_in_the_rules(other: str) -> None:
+    assert other != rules_of("d", schema(field("a")))
+
+
+def test_columns_within_columns_are_told_apart() -> None:
+    def of(element: str) -> str:
+        return rules_of("d", schema(field("a", type={"type": "list", "element-id": 2, "element": element})))
+
+    assert of("long") != of("int")
+
+
+def test_what_is_known_of_ranges() -> None:
+    known = merged({}, [(OLD, coverage([(P0, 0, 10)])), (UNKNOWN, coverage([(P0, 10, 15)]))])
+    known = merged(known, [(NOW, coverage([(P0, 15, 20)])), (NOW, coverage([(P0, 20, 25)]))])
+    assert known == {OLD: coverage([(P0, 0, 10)]), NOW: coverage([(P0, 15, 25)])}
+    asked = coverage([(P0, 5, 30)])
+    assert judged_in(known, asked) == {OLD: coverage([(P0, 5, 10)]), NOW: coverage([(P0, 15, 25)])}
+    assert unjudged(known, asked) == coverage([(P0, 10, 15), (P0, 25, 30)])
+    assert otherwise(known, asked, NOW) == coverage([(P0, 5, 10)])
+    assert otherwise(known, asked, UNKNOWN) == Coverage(), "nobody knows whether they are others"
+
+
+def test_the_oldest_rules_are_forgotten() -> None:
+    known: Mapping[str, Coverage] = {}
+    for n in range(MOST_RULES + 3):
+        known = merged(known, [(str(n), coverage([(P0, n, n + 1)]))])
+    assert list(known) == [str(n) for n in range(3, MOST_RULES + 3)]
+
+
+def judged(of: TableLedger, **rules: Coverage) -> TableLedger:
+    return replace(of, judged=rules)
+
+
+ALONE = Missing(ranges={(DEAD,): coverage([(P0, 10, 40)])})
+
+
+@pytest.mark.parametrize(
+    ("of_data", "alike", "found"),
+    [
+        ({NOW: coverage([(P0, 0, 40)])}, (), None),
+        ({OLD: coverage([(P0, 0, 40)])}, (), [(P0, 10, 40)]),
+        ({OLD: coverage([(P0, 0, 20)]), NOW: coverage([(P0, 20, 40)])}, (), [(P0, 10, 20)]),
+        ({OLD: coverage([(P0, 0, 10)]), NOW: coverage([(P0, 10, 40)])}, (), None),
+        ({}, (), [(P0, 10, 40)]),
+        ({}, (ORDERS,), None),
+        ({OLD: coverage([(P0, 0, 20)])}, (ORDERS,), [(P0, 10, 20)]),
+        ({NOW: coverage([(P0, 0, 20)])}, (), [(P0, 20, 40)]),
+    ],
+)
+def test_a_range_is_not_read_alone_by_other_rules(
+    of_data: dict[str, Coverage], alike: tuple[str, ...], found: list[Any] | None
+) -> None:
+    data = judged(ledger(ORDERS, [(P0, 0, 40)]), **of_data)
+    state = Story().landing_state(data, ledger(DEAD, [(P0, 0, 10)]))
+    told = other_rules(state, ALONE, NOW, alike)
+    assert told == (() if found is None else (RefusedRange(tables=(DEAD,), holder=ORDERS, ranges=coverage(found)),))
+
+
+def test_what_another_table_has_accepted_counts_as_what_it_has() -> None:
+    story = Story()
+    story.opens("a", [[(P0, 0, 10)], [(P0, 10, 40)]], tables=(ORDERS,))
+    story.reports("a", [(P0, 0, 10)], rules=NOW)
+    story.reports("a", [(P0, 10, 40)], rules=OLD)
+    state = story.landing_state(ledger(ORDERS), ledger(DEAD))
+    missing = Missing(ranges={(DEAD,): coverage([(P0, 0, 50)])})
+    assert [one.ranges for one in other_rules(state, missing, NOW)] == [coverage([(P0, 10, 40)])]
+
+
+def test_what_all_tables_lack_is_read_by_any_rules() -> None:
+    state = Story().landing_state(judged(ledger(ORDERS, [(P0, 0, 40)]), old=coverage([(P0, 0, 40)])), ledger(DEAD))
+    assert other_rules(state, Missing(ranges={TABLES: coverage([(P0, 40, 90)])}), NOW) == ()
+
+
+def reported_twice(first: str, second: str) -> dict[str, list[str]]:
+    """A slice for both tables whose epoch is over for the dead letters, and then one for these alone; what each table
+    accepted, by its rules.
+    """
+    story = Story()
+    story.opens("a", [[(P0, 0, 10)]], tables=(ORDERS,))
+    story.reports("a", [(P0, 0, 10)], rules=first)
+    story.opens("b", [[(P0, 0, 10)]], tables=(DEAD,))
+    story.reports("b", [(P0, 0, 10)], rules=second)
+    state = story.landing_state(ledger(ORDERS), ledger(DEAD))
+    return {t: [a.report.rules for a in accepted] for t, accepted in state.accepted.items()}
+
+
+def test_a_report_by_other_rules_than_those_of_another_table_is_redundant() -> None:
+    assert reported_twice(OLD, NOW) == {ORDERS: [OLD], DEAD: []}
+    assert reported_twice(OLD, OLD) == {ORDERS: [OLD], DEAD: [OLD]}
+
+
+def test_reports_of_earlier_releases_say_no_rules_and_are_taken() -> None:
+    assert reported_twice(UNKNOWN, NOW) == {ORDERS: [UNKNOWN], DEAD: [NOW]}
+    assert reported_twice(OLD, UNKNOWN) == {ORDERS: [OLD], DEAD: [UNKNOWN]}
+
+
+def test_a_report_by_other_rules_than_those_of_another_tables_ledger_is_redundant() -> None:
+    story = Story()
+    story.opens("a", [[(P0, 0, 10)]], tables=(DEAD,))
+    story.reports("a", [(P0, 0, 10)], rules=NOW)
+    data = judged(ledger(ORDERS, [(P0, 0, 10)]), old=coverage([(P0, 0, 10)]))
+    state = story.landing_state(data, ledger(DEAD))
+    assert state.accepted[DEAD] == ()
+    assert [r.reason for r in state.redundant] == [f"{ORDERS} has {coverage([(P0, 0, 10)])} by other rules"]
