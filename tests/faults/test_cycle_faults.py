@@ -23,6 +23,7 @@ from airflow_provider_lakecommit.cycle.repair import ledger_init, unblock
 from airflow_provider_lakecommit.cycle.status import read_status
 from airflow_provider_lakecommit.exceptions import CatalogError, LedgerError, SourceError, TableError
 from tests.fixtures.kafka import Sender, add_partitions
+from tests.support.steps import check_verified
 from tests.support.world import World, race, records
 
 Make = Callable[..., World]
@@ -216,6 +217,26 @@ def test_a_range_over_its_budget_blocks_its_partition_only_until_it_is_unblocked
     produce(topic, records(20, 5), partition=0)
     world.settle()
     world.check(Counter(range(10, 25)))
+
+
+@pytest.mark.parametrize("dead", [None, "shop.dead"])
+def test_only_the_bad_records_of_a_blocked_range_are_given_up(
+    make_world: Make, produce: Produce, dead: str | None
+) -> None:
+    world = make_world(partitions=1, dead_letter_table=dead, dead_letter_max_records=1)
+    topic = world.landing.topics
+    produce(topic, [*records(0, 10), ("x", "no json"), ("x", "nor this"), *records(10, 10)])
+    assert len(world.run().blocked) == 1
+    with world.session() as session:
+        done = unblock(session, skip=True, only_bad=True)
+    assert done["read_again"] == {f"{topic}[0]": [[0, 22]]}
+    world.settle()
+    world.check(Counter(range(20)))
+    with world.session() as session:
+        newest = next(landing_snapshots(session.tables.load(world.landing.table).metadata)).accounting.total
+    assert (newest.landed, newest.skipped, newest.rejected) == ((20, 2, 0) if dead is None else (20, 0, 2))
+    assert dead is None or len(world.rows(dead)) == 2
+    check_verified(world)
 
 
 def test_a_preview_before_the_first_run_plans_without_making_a_table(make_world: Make, produce: Produce) -> None:
