@@ -298,8 +298,9 @@ def test_other_rules_that_reject_nothing_are_nothing_wrong() -> None:
 
 def test_what_a_person_said_of_dead_letters_is_told_and_not_wrong() -> None:
     said = history(ORIGIN, snapshot(2, cover((P0, 0, 10)), kind=SnapshotKind.INIT), table="shop.dead")
-    (found,) = check_landing(LANDING, [data(3), said])
-    assert found.level is Severity.NOTE
+    named, found = check_landing(LANDING, [data(3), said])
+    assert "a person set the ledger" in named.text
+    assert {named.level, found.level} == {Severity.NOTE}
     assert "or a person said that it has them" in found.text
 
 
