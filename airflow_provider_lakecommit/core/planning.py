@@ -46,12 +46,14 @@ _WHOLE = 1 << 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watermark:
-    """Borders of a source partition: log start, last stable offset, high watermark; and its leader's epoch, if told."""
+    """Borders of a source partition: log start, last stable offset, high watermark; and its leader's epoch, if told,
+    which is no border.
+    """
 
     start: int
     stable: int
     high: int
-    leader_epoch: int | None = None
+    leader_epoch: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

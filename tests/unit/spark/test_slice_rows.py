@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any
 from urllib.parse import urlparse
 from uuid import uuid4
@@ -16,7 +16,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
 
 from airflow_provider_lakecommit.core.formats import FORMATS
-from airflow_provider_lakecommit.core.model import Counts, Slice, Span
+from airflow_provider_lakecommit.core.model import Counts, ReadPosition, Slice, Span
 from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
 from airflow_provider_lakecommit.exceptions import AccountingError
 from airflow_provider_lakecommit.formats.decoder import Decoded, Refusal, Reject
@@ -66,6 +66,7 @@ class Reader:
 
     stopped = False
     chunks: Sequence[Any] = ()
+    seen: Mapping[int, ReadPosition] = MappingProxyType({1: ReadPosition(offset=4, leader_epoch=3)})
 
     def __init__(self, *_: object, **__: object) -> None: ...
 
@@ -129,6 +130,7 @@ def test_records_are_accounted_for_by_what_became_of_them_and_rows_are_a_sum_of_
         Counts(landed=3, rejected=1, filtered=3, gaps=1),
         Counts(landed=2, rejected=1, filtered=1),
     ]
+    assert [s.position for s in outcome.spans] == [None, ReadPosition(offset=4, leader_epoch=3)]
     assert outcome.rows == {TABLE: 10, DEAD: 2}
     assert outcome.blocked is None
     assert LineDecoder.closed == closed + 1
