@@ -7,6 +7,10 @@ log and the same ledgers gets the same :class:`LandingState`. Cooperation is not
 before it; otherwise it is *redundant*. This one rule serves retries, replicas, zombies and speculative tasks. A slice
 of several partitions is not accepted while a blocked range of one of them would keep the others waiting.
 
+Nobody is believed for being in the log. A report counts only for a slice that a plan in the log set out to do
+(:mod:`~airflow_provider_lakecommit.core.planned`), an attempt reports once, and a record that comes again, word for
+word, says nothing the second time. A COMMIT_COMPLETE of a cycle that the log does not hold ends no row of failures.
+
 Invariants: per table, accepted slices are disjoint from each other and from the ledger; the claims of open cycles are
 disjoint from each other at the time each was made; clocks only end claims, that is they only ever allow extra work.
 
@@ -34,6 +38,7 @@ from airflow_provider_lakecommit.core.log import (
 )
 from airflow_provider_lakecommit.core.model import SliceReport
 from airflow_provider_lakecommit.core.offsets import NOTHING, Coverage, RangeSet, SourcePartition
+from airflow_provider_lakecommit.core.planned import not_planned
 from airflow_provider_lakecommit.core.state import (
     AcceptedSlice,
     Blocked,
@@ -42,6 +47,7 @@ from airflow_provider_lakecommit.core.state import (
     LandingState,
     Redundant,
     TableLedger,
+    granted,
 )
 
 __all__ = ["FAILURES_TO_BLOCK", "fold"]
@@ -84,9 +90,16 @@ class _Folding:
         self.evidence: list[tuple[Coverage, int]] = []
         self.raised_at: list[int] = []
         self.announced: set[UUID] = set()
+        self.events: set[UUID] = set()
+        self.attempts: set[UUID] = set()
+        self.landed = _common([t.section.covered | t.others for t in ledgers])
         self.failing: dict[UUID, FailedCycle] = {}
 
     def take(self, entry: Entry) -> None:
+        if entry.event is not None:
+            if entry.event in self.events:
+                return
+            self.events.add(entry.event)
         match entry:
             case CycleOpened():
                 self.opened(entry)
@@ -108,14 +121,17 @@ class _Folding:
         self.apply(e.directives, e.offset)
         wanted = e.plan.coverage
         earlier = [c for c in self.cycles.values() if c.live(e.at) and c.claim.overlaps(wanted)]
+        claim = wanted - Coverage.of(item for c in earlier for item in c.claim.items())
         self.cycles[e.commit_id] = CycleState(
             offset=e.offset,
             since=min([e.offset, *(c.since for c in earlier)]),
             at=e.at,
             cycle=e.cycle,
             plan=e.plan,
-            claim=wanted - Coverage.of(item for c in earlier for item in c.claim.items()),
+            claim=claim,
             deadline=e.at + self.timeout,
+            # What all tables have is done, also where the log that told so is cut off.
+            finished=frozenset(s.slice_id for s in granted(e.plan, claim) if not s.coverage - self.landed),
         )
 
     def commit_failed(self, e: CommitFailed) -> None:
@@ -127,12 +143,31 @@ class _Folding:
     def reported(self, e: SliceReported) -> None:
         report = e.report
         files = self.files.pop(report.attempt, [])
-        if report.blocked is not None:
+        if report.attempt in self.attempts:
+            return
+        self.attempts.add(report.attempt)
+        if (reason := self.unasked(e, report)) is not None:
+            self.turn_down(e, report, files, reason)
+        elif report.blocked is not None:
             self.over_budget(e, report)
         elif report.failed is not None:
             self.slice_failed(e, report)
         else:
             self.judge(e, report, files)
+
+    def unasked(self, e: SliceReported, report: SliceReport) -> str | None:
+        """Why a report is not of a slice that was planned, or ``None``. Of one that was not done nothing is published,
+        so that it may outlive its plan.
+        """
+        cycle = self.cycles.get(e.commit_id)
+        if cycle is not None:
+            return not_planned(report, cycle.plan, Coverage.of(i for b in self.blocked for i in b.coverage.items()))
+        done = report.blocked is None and report.failed is None
+        return "the plan of its cycle is not in the control log" if done else None
+
+    def turn_down(self, e: SliceReported, report: SliceReport, files: list[SliceFiles], reason: str) -> None:
+        whole = self.whole(e, report, files)
+        self.redundant += [Redundant(slice=whole, table=t, reason=reason) for t in self.ledgers if report.table(t)]
 
     def over_budget(self, e: SliceReported, report: SliceReport) -> None:
         if self.raised_since(e.commit_id, report.coverage):
@@ -191,14 +226,20 @@ class _Folding:
                 return p
         return None
 
-    def judge(self, e: SliceReported, report: SliceReport, files: list[SliceFiles]) -> None:
-        whole = AcceptedSlice(
+    def whole(self, e: SliceReported, report: SliceReport, files: list[SliceFiles]) -> AcceptedSlice:
+        """A report with its files. It needs the log from its plan on, and is as old as that."""
+        cycle = self.cycles.get(e.commit_id)
+        plan = [] if cycle is None else [cycle]
+        return AcceptedSlice(
             report=report,
             commit_id=e.commit_id,
-            offset=min([e.offset, *(f.offset for f in files)]),
-            at=e.at,
+            offset=min([e.offset, *(f.offset for f in files), *(c.offset for c in plan)]),
+            at=min([e.at, *(c.plan.asked_at for c in plan)]),
             files={t.table: tuple(f.value for f in files if f.table == t.table) for t in report.tables},
         )
+
+    def judge(self, e: SliceReported, report: SliceReport, files: list[SliceFiles]) -> None:
+        whole = self.whole(e, report, files)
         for name in [t.table for t in report.tables if t.table in self.ledgers]:
             reason = self.objection(whole, name)
             if reason is None:
@@ -236,8 +277,9 @@ class _Folding:
 
     def closed(self, e: CycleClosed) -> None:
         self.apply(e.directives, e.offset)
-        self.failing = {}
         own = self.cycles.get(e.commit_id)
+        if own is not None and not own.complete:
+            self.failing = {}
         if own is not None:
             closed_at = e.offset if own.closed_at is None else own.closed_at
             self.cycles[e.commit_id] = replace(own, closed_at=closed_at, complete=True)

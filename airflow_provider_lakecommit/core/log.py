@@ -50,9 +50,12 @@ class Directives:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
+    """``event`` is the id that its sender gave the record: a copy of it, by whom ever, has the same one."""
+
     offset: int
     at: datetime
     commit_id: UUID
+    event: UUID | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,6 +32,7 @@ from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.core.settle import chunks, settle
 from airflow_provider_lakecommit.core.state import AcceptedSlice, CycleState
 from airflow_provider_lakecommit.cycle.prepare import PreparedTable, prepared_table
+from airflow_provider_lakecommit.cycle.reported import hidden_record, report_problem
 from airflow_provider_lakecommit.cycle.results import CycleTicket, PublishedSnapshot
 from airflow_provider_lakecommit.cycle.session import FoldedLog, LandingSession
 from airflow_provider_lakecommit.exceptions import LakecommitError, TableError
@@ -44,6 +45,8 @@ __all__ = ["TablePublisher", "published_before", "snapshot_of"]
 CARRY_CYCLES = 100
 """Cycles after which a table without rows is brought forward."""
 CARRY_AGE = timedelta(days=7)
+LOOK_AT_EMPTY = 1_000_000
+"""Offsets of pending slices without a row that a commit looks at, where nobody signs."""
 CHECK_AGE = timedelta(hours=12)
 """Files of slices older than this are checked to exist before they are appended. Orphan clean-up spares files of the
 last day; a slice's report is younger than its first file, and clocks differ, so half of that.
@@ -66,6 +69,7 @@ class TablePublisher:
         """
         published.extend(self._announced_before(folded))
         folded = self._announce_forgotten(folded, published)
+        self._look_at_empty(folded, voided)
         while True:
             chunk = self._next_chunk(folded, voided)
             if not chunk:
@@ -127,6 +131,25 @@ class TablePublisher:
 
     # -- what is settled ------------------------------------------------------------------------------------------
 
+    def _look_at_empty(self, folded: FoldedLog, voided: dict[UUID, str]) -> None:
+        """Slices without a row are published rarely: what is wrong with one is not to be hidden until then."""
+        if self.session.signed or self.table.name != self.session.landing.table:
+            return
+        left = LOOK_AT_EMPTY
+        for a in folded.state.accepted[self.table.name]:
+            left -= 0 if a.file_count(self.table.name) else sum(len(s.span) for s in a.report.spans)
+            if a.file_count(self.table.name) or left < 0:
+                continue
+            session, told = self.session, a.report
+            problem = report_problem(session.landing, self.table.table, self.table.name, told, ())
+            if problem := problem or hidden_record(session.source, session.landing, told):
+                self._void(a, problem, voided)
+
+    def _void(self, accepted: AcceptedSlice, problem: str, voided: dict[UUID, str]) -> None:
+        reason = f"slice {accepted.report.slice_id} ({accepted.coverage}): {problem}; its range is read again"
+        voided[accepted.report.attempt] = reason
+        self.session.log(f"{self.table.name}: voided {reason}")
+
     def _next_chunk(self, folded: FoldedLog, voided: dict[UUID, str]) -> tuple[AcceptedSlice, ...]:
         accepted = [a for a in folded.state.accepted[self.table.name] if a.report.attempt not in voided]
         settlement = settle(accepted, self.table.ledger.section)
@@ -157,9 +180,7 @@ class TablePublisher:
             try:
                 files = self._files(accepted)
             except TableError as e:
-                reason = f"slice {accepted.report.slice_id} ({accepted.coverage}): {e}; its range is read again"
-                voided[accepted.report.attempt] = reason
-                self.session.log(f"{self.table.name}: voided {reason}")
+                self._void(accepted, str(e), voided)
                 return ()
             out.append(StagedSlice.of(accepted.report, self.table.name, files))
         return tuple(out)
@@ -181,6 +202,12 @@ class TablePublisher:
                     f"partition spec {report.spec_id} or schema {report.schema_id} is not of the table any more"
                 )
             files += to_pyiceberg(payload.data_files or (), payload.partition_fields, spec=spec, schema=schema)
+        landing, told = self.session.landing, accepted.report
+        problem = report_problem(landing, self.table.table, self.table.name, told, files)
+        if not problem and self.table.name == landing.table and not self.session.signed:
+            problem = hidden_record(self.session.source, landing, told)
+        if problem:
+            raise TableError(problem)
         if self.session.now() - accepted.at > CHECK_AGE:
             io = self.table.table.io
             if gone := next((f.file_path for f in files if not io.new_input(f.file_path).exists()), None):

@@ -27,6 +27,7 @@ from airflow_provider_lakecommit.cycle.publish import snapshots_of
 from airflow_provider_lakecommit.cycle.results import Closed, CycleTicket, Opened, PublishedSnapshot
 from airflow_provider_lakecommit.cycle.session import FoldedLog, LandingSession, RunIdentity, cycle_id_of
 from airflow_provider_lakecommit.cycle.write import read_entries
+from airflow_provider_lakecommit.wire.plan import plan_digest
 
 __all__ = [
     "EarlierCycles",
@@ -116,6 +117,7 @@ def ticket_of(session: LandingSession, state: CycleState, partition: int, read_f
         slot=state.cycle.slot,
         partition=partition,
         read_from=read_from,
+        plan=plan_digest(state.plan),
     )
 
 

@@ -31,6 +31,7 @@ from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
 from airflow_provider_lakecommit.kafka.source_topic import SourceTopics
 from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.signing import SigningKeys
 from airflow_provider_lakecommit.wire.records import Outgoing, Sender
 
 __all__ = ["BEYOND", "FoldedLog", "LandingSession", "RunIdentity", "TableKey", "cycle_id_of"]
@@ -135,6 +136,11 @@ class LandingSession:
     def key(self, table: str) -> TableKey:
         """The name of a table for its turns."""
         return TableKey(catalog=self.place or self.landing.iceberg_conn_id, table=table)
+
+    @property
+    def signed(self) -> bool:
+        """Is no control record of this landing believed that is not signed?"""
+        return SigningKeys.of(self.kafka) is not None
 
     def close(self) -> None:
         """Let go of all connections, from any thread, also twice."""

@@ -7,20 +7,23 @@ value has an empty one. Times are those of the record, in UTC, to the millisecon
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from confluent_kafka import Message
 
-__all__ = ["ControlLog", "ControlRecord", "ControlTopicInfo", "control_record"]
+from airflow_provider_lakecommit.signing import Place, SigningKeys
+from airflow_provider_lakecommit.wire.headers import HEADER
+
+__all__ = ["ControlLog", "ControlRecord", "ControlTopicInfo", "checked", "control_record"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlRecord:
-    """One record of the control topic, not decoded."""
+    """One record of the control topic, not decoded. ``doubt`` says why one with our header is not believed."""
 
     partition: int
     offset: int
@@ -28,6 +31,7 @@ class ControlRecord:
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes], ...]
+    doubt: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +73,17 @@ def control_record(message: Message) -> ControlRecord:
         value=message.value(),
         headers=tuple((name, _bytes(value)) for name, value in _pairs(message)),
     )
+
+
+def checked(record: ControlRecord, keys: SigningKeys | None, topic: str, where: ControlTopicInfo) -> ControlRecord:
+    """A record with what speaks against believing it. Those of others are not signed, and nothing is asked of them."""
+    if keys is None or not any(name == HEADER for name, _ in record.headers):
+        return record
+    if not keys.needed(where.topic_id, record.partition, record.offset):
+        return record
+    place = Place(cluster_id=where.cluster_id, topic=topic, partition=record.partition)
+    doubt = keys.doubt(place, record.key, record.value, record.headers)
+    return record if doubt is None else replace(record, doubt=f"{topic} {record.partition}@{record.offset}: {doubt}")
 
 
 def _pairs(message: Message) -> list[tuple[str, Any]]:

@@ -32,6 +32,8 @@ TICK_SECONDS = 5.0
 """At the latest after which there is a state, changed or not: who came later waits for it, and so do deadlines."""
 TELLING = frozenset({EventKind.START, EventKind.COMPLETED})
 """Events after which there is a state at once. There are many of the others, and they change no cycle."""
+REMEMBERED = 256
+"""Events of a group, of those that tell, that are known again."""
 AT_ONCE = 0.5
 RETRY_SECONDS = 2.0
 SETTLE_SECONDS = 5.0
@@ -91,9 +93,13 @@ class _Fold:
         self._place = place
         self._only = only
         self._groups: dict[str, State] = {}
+        self._told: dict[str, dict[int, None]] = {}
 
     def take(self, record: ControlRecord) -> bool:
-        """Is it worth telling at once?"""
+        """Is it worth telling at once? What cannot be believed was not seen, nor is the same record seen again."""
+        if record.doubt is not None:
+            return False
+        ours = any(key == HEADER for key, _ in record.headers)
         found = seen_of(
             record.value,
             key=record.key,
@@ -106,10 +112,22 @@ class _Fold:
             return False
         name, seen = found
         state = self._groups.get(name, State())
-        if not state.landing and any(key == HEADER for key, _ in record.headers):
+        if (state.landing and not ours) or (ours and seen.kind in TELLING and not self._is_new(name, record)):
+            return False
+        if not state.landing and ours:
             state = state._replace(landing=True)
         self._groups[name] = observe(state, seen, _LANDINGS if state.landing else _CONNECTORS)
         return seen.kind in TELLING
+
+    def _is_new(self, group: str, record: ControlRecord) -> bool:
+        """A landing says nothing twice in the same words: each of its events has an id of its own."""
+        known, words = self._told.setdefault(group, {}), hash(record.value)
+        if words in known:
+            return False
+        known[words] = None
+        if len(known) > REMEMBERED:
+            del known[next(iter(known))]
+        return True
 
     def groups(self) -> Mapping[str, State]:
         return dict(self._groups)

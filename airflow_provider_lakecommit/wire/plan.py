@@ -7,6 +7,8 @@ No secret is ever part of a plan. Times are UTC ISO 8601 text with microseconds.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -26,6 +28,7 @@ __all__ = [
     "MAX_SLICES",
     "budget_from_json",
     "budget_to_json",
+    "plan_digest",
     "plan_from_json",
     "plan_to_json",
     "refusal_from_json",
@@ -104,6 +107,11 @@ def refusal_from_json(plan: Mapping[str, Any]) -> RefusalState | None:
     by_text: dict[str, RefusalState] = {str(state): state for state in RefusalState}
     found = None if name is None else RefusalState.__members__.get(text(name))
     return found or by_text.get("" if held is None else text(held), RefusalState.OTHER)
+
+
+def plan_digest(plan: Plan) -> str:
+    """What names all of a plan: two plans with the same digest are the same plan."""
+    return hashlib.sha256(json.dumps(plan_to_json(plan), sort_keys=True).encode()).hexdigest()
 
 
 def _slice_to_json(s: Slice) -> list[Any]:
