@@ -11,16 +11,20 @@ Invariants: per table, accepted slices are disjoint from each other and from the
 disjoint from each other at the time each was made; clocks only end claims, that is they only ever allow extra work.
 
 Failure story: entries lost at the head of the log (retention) can only make reports incomplete, and an incomplete
-report is redundant: its range is planned again. Nothing is accepted that the log does not hold whole.
+report is redundant: its range is planned again. Nothing is accepted that the log does not hold whole. A record that
+cannot be read, and a report that contradicts itself, is named and passed over: whatever it was about is planned again,
+and no other record is held up by it.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
 
+from airflow_provider_lakecommit.core.accounting import report_problem
 from airflow_provider_lakecommit.core.log import (
     CommitFailed,
     CycleClosed,
@@ -31,6 +35,7 @@ from airflow_provider_lakecommit.core.log import (
     SliceFiles,
     SliceReported,
     TablePublished,
+    Unreadable,
 )
 from airflow_provider_lakecommit.core.model import SliceReport
 from airflow_provider_lakecommit.core.offsets import NOTHING, Coverage, RangeSet, SourcePartition
@@ -40,14 +45,17 @@ from airflow_provider_lakecommit.core.state import (
     CycleState,
     FailedCycle,
     LandingState,
+    Quarantined,
     Redundant,
     TableLedger,
 )
 
-__all__ = ["FAILURES_TO_BLOCK", "fold"]
+__all__ = ["FAILURES_TO_BLOCK", "MOST_QUARANTINED", "fold"]
 
 FAILURES_TO_BLOCK = 3
 """A range whose slices reported a failure in this many cycles is blocked by name."""
+MOST_QUARANTINED = 20
+"""Records that were passed over are named up to this many, the newest ones; the others are counted."""
 
 
 def fold(entries: Iterable[Entry], ledgers: Sequence[TableLedger], completion_timeout: timedelta) -> LandingState:
@@ -85,6 +93,8 @@ class _Folding:
         self.raised_at: list[int] = []
         self.announced: set[UUID] = set()
         self.failing: dict[UUID, FailedCycle] = {}
+        self.quarantined: deque[Quarantined] = deque(maxlen=MOST_QUARANTINED)
+        self.quarantined_count = 0
 
     def take(self, entry: Entry) -> None:
         match entry:
@@ -101,6 +111,12 @@ class _Folding:
                 self.apply(entry.directives, entry.offset)
             case CycleClosed():
                 self.closed(entry)
+            case Unreadable():
+                self.set_aside(entry, entry.reason)
+
+    def set_aside(self, e: Entry, reason: str) -> None:
+        self.quarantined.append(Quarantined(offset=e.offset, at=e.at, reason=reason))
+        self.quarantined_count += 1
 
     def opened(self, e: CycleOpened) -> None:
         if e.commit_id in self.cycles:
@@ -127,7 +143,10 @@ class _Folding:
     def reported(self, e: SliceReported) -> None:
         report = e.report
         files = self.files.pop(report.attempt, [])
-        if report.blocked is not None:
+        cycle = self.cycles.get(e.commit_id)
+        if wrong := report_problem(report, cycle.plan.ends if cycle else {}):
+            self.contradiction(e, report, wrong, files)
+        elif report.blocked is not None:
             self.over_budget(e, report)
         elif report.failed is not None:
             self.slice_failed(e, report)
@@ -192,13 +211,7 @@ class _Folding:
         return None
 
     def judge(self, e: SliceReported, report: SliceReport, files: list[SliceFiles]) -> None:
-        whole = AcceptedSlice(
-            report=report,
-            commit_id=e.commit_id,
-            offset=min([e.offset, *(f.offset for f in files)]),
-            at=e.at,
-            files={t.table: tuple(f.value for f in files if f.table == t.table) for t in report.tables},
-        )
+        whole = _whole(e, report, files)
         for name in [t.table for t in report.tables if t.table in self.ledgers]:
             reason = self.objection(whole, name)
             if reason is None:
@@ -208,6 +221,12 @@ class _Folding:
                 self.redundant.append(Redundant(slice=whole, table=name, reason=reason))
         if (c := self.cycles.get(e.commit_id)) is not None:
             self.cycles[e.commit_id] = replace(c, finished=c.finished | {report.slice_id})
+
+    def contradiction(self, e: SliceReported, report: SliceReport, wrong: str, files: list[SliceFiles]) -> None:
+        """What it is about counts as not reported, so it is planned again."""
+        self.set_aside(e, f"the report of slice {report.slice_id} contradicts itself: {wrong}")
+        named = dict.fromkeys(t.table for t in report.tables if t.table in self.ledgers)
+        self.redundant += [Redundant(slice=_whole(e, report, files), table=name, reason=wrong) for name in named]
 
     def objection(self, s: AcceptedSlice, table: str) -> str | None:
         """Why a report is not taken for a table, or ``None``."""
@@ -289,7 +308,19 @@ class _Folding:
             evidence=tuple(at for c, at in self.evidence if c - landed),
             announced=frozenset(self.announced),
             failing=tuple(self.failing.values()),
+            quarantined=tuple(self.quarantined),
+            quarantined_count=self.quarantined_count,
         )
+
+
+def _whole(e: SliceReported, report: SliceReport, files: Sequence[SliceFiles]) -> AcceptedSlice:
+    return AcceptedSlice(
+        report=report,
+        commit_id=e.commit_id,
+        offset=min([e.offset, *(f.offset for f in files)]),
+        at=e.at,
+        files={t.table: tuple(f.value for f in files if f.table == t.table) for t in report.tables},
+    )
 
 
 def _common(coverages: Sequence[Coverage]) -> Coverage:
