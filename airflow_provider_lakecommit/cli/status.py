@@ -56,6 +56,9 @@ def _text(found: Status) -> Iterable[str]:
         yield f"  {found.shortest.partition}: {found.shortest}"
     yield from (_cycle(c, c.live(found.at)) for c in found.cycles)
     yield from (f"  blocked {b}; `lakecommit unblock` says how to go on" for b in found.blocked)
+    if found.quarantined_count:
+        yield f"  WARNING: {found.quarantined_count} records of the control topic are passed over, the newest are"
+    yield from (f"    {q}" for q in found.quarantined)
 
 
 def _table(t: TableStatus) -> Iterable[str]:

@@ -15,16 +15,20 @@ Invariants: per table, accepted slices are disjoint from each other and from the
 disjoint from each other at the time each was made; clocks only end claims, that is they only ever allow extra work.
 
 Failure story: entries lost at the head of the log (retention) can only make reports incomplete, and an incomplete
-report is redundant: its range is planned again. Nothing is accepted that the log does not hold whole.
+report is redundant: its range is planned again. Nothing is accepted that the log does not hold whole. A record that
+cannot be read, and a report that contradicts itself, is named and passed over: whatever it was about is planned again,
+and no other record is held up by it.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
 
+from airflow_provider_lakecommit.core.accounting import report_problem
 from airflow_provider_lakecommit.core.log import (
     CommitFailed,
     CycleClosed,
@@ -35,6 +39,7 @@ from airflow_provider_lakecommit.core.log import (
     SliceFiles,
     SliceReported,
     TablePublished,
+    Unreadable,
 )
 from airflow_provider_lakecommit.core.model import SliceReport
 from airflow_provider_lakecommit.core.offsets import NOTHING, Coverage, RangeSet, SourcePartition
@@ -45,15 +50,18 @@ from airflow_provider_lakecommit.core.state import (
     CycleState,
     FailedCycle,
     LandingState,
+    Quarantined,
     Redundant,
     TableLedger,
     granted,
 )
 
-__all__ = ["FAILURES_TO_BLOCK", "fold"]
+__all__ = ["FAILURES_TO_BLOCK", "MOST_QUARANTINED", "fold"]
 
 FAILURES_TO_BLOCK = 3
 """A range whose slices reported a failure in this many cycles is blocked by name."""
+MOST_QUARANTINED = 20
+"""Records that were passed over are named up to this many, the newest ones; the others are counted."""
 
 
 def fold(entries: Iterable[Entry], ledgers: Sequence[TableLedger], completion_timeout: timedelta) -> LandingState:
@@ -94,6 +102,8 @@ class _Folding:
         self.attempts: set[UUID] = set()
         self.landed = _common([t.section.covered | t.others for t in ledgers])
         self.failing: dict[UUID, FailedCycle] = {}
+        self.quarantined: deque[Quarantined] = deque(maxlen=MOST_QUARANTINED)
+        self.quarantined_count = 0
 
     def take(self, entry: Entry) -> None:
         if entry.event is not None:
@@ -114,6 +124,12 @@ class _Folding:
                 self.apply(entry.directives, entry.offset)
             case CycleClosed():
                 self.closed(entry)
+            case Unreadable():
+                self.set_aside(entry, entry.reason)
+
+    def set_aside(self, e: Entry, reason: str) -> None:
+        self.quarantined.append(Quarantined(offset=e.offset, at=e.at, reason=reason))
+        self.quarantined_count += 1
 
     def opened(self, e: CycleOpened) -> None:
         if e.commit_id in self.cycles:
@@ -146,7 +162,10 @@ class _Folding:
         if report.attempt in self.attempts:
             return
         self.attempts.add(report.attempt)
-        if (reason := self.unasked(e, report)) is not None:
+        cycle = self.cycles.get(e.commit_id)
+        if wrong := report_problem(report, cycle.plan.ends if cycle else {}):
+            self.contradiction(e, report, wrong, files)
+        elif (reason := self.unasked(e, report)) is not None:
             self.turn_down(e, report, files, reason)
         elif report.blocked is not None:
             self.over_budget(e, report)
@@ -167,6 +186,8 @@ class _Folding:
 
     def turn_down(self, e: SliceReported, report: SliceReport, files: list[SliceFiles], reason: str) -> None:
         whole = self.whole(e, report, files)
+        if e.commit_id in self.cycles:
+            self.set_aside(e, f"the report of slice {report.slice_id} was not asked for: {reason}")
         self.redundant += [Redundant(slice=whole, table=t, reason=reason) for t in self.ledgers if report.table(t)]
 
     def over_budget(self, e: SliceReported, report: SliceReport) -> None:
@@ -250,6 +271,12 @@ class _Folding:
         if (c := self.cycles.get(e.commit_id)) is not None:
             self.cycles[e.commit_id] = replace(c, finished=c.finished | {report.slice_id})
 
+    def contradiction(self, e: SliceReported, report: SliceReport, wrong: str, files: list[SliceFiles]) -> None:
+        """What it is about counts as not reported, so it is planned again."""
+        self.set_aside(e, f"the report of slice {report.slice_id} contradicts itself: {wrong}")
+        named = dict.fromkeys(t.table for t in report.tables if t.table in self.ledgers)
+        self.redundant += [Redundant(slice=self.whole(e, report, files), table=name, reason=wrong) for name in named]
+
     def objection(self, s: AcceptedSlice, table: str) -> str | None:
         """Why a report is not taken for a table, or ``None``."""
         of, ledger = s.report.table(table), self.ledgers[table]
@@ -331,6 +358,8 @@ class _Folding:
             evidence=tuple(at for c, at in self.evidence if c - landed),
             announced=frozenset(self.announced),
             failing=tuple(self.failing.values()),
+            quarantined=tuple(self.quarantined),
+            quarantined_count=self.quarantined_count,
         )
 
 

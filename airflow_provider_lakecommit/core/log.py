@@ -25,6 +25,7 @@ __all__ = [
     "SliceFiles",
     "SliceReported",
     "TablePublished",
+    "Unreadable",
 ]
 
 
@@ -105,6 +106,13 @@ class TablePublished(Entry):
     token: UUID
     coverage: Coverage
     directives: Directives = field(default_factory=Directives)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unreadable(Entry):
+    """A record that claims to be one of these and is not, by its bytes or by what it says: nothing is taken from it."""
+
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,8 @@ from datetime import timedelta
 from uuid import UUID
 
 from pyiceberg.manifest import DataFile
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
@@ -37,6 +39,7 @@ from airflow_provider_lakecommit.cycle.results import CycleTicket, PublishedSnap
 from airflow_provider_lakecommit.cycle.session import FoldedLog, LandingSession
 from airflow_provider_lakecommit.exceptions import LakecommitError, TableError
 from airflow_provider_lakecommit.iceberg.data_files import to_pyiceberg
+from airflow_provider_lakecommit.wire.envelope import DAMAGE
 from airflow_provider_lakecommit.wire.events import DataWritten, decode
 from airflow_provider_lakecommit.wire.records import table_reference
 
@@ -193,15 +196,14 @@ class TablePublisher:
         metadata, report = self.table.table.metadata, accepted.report.table(self.table.name)
         files: list[DataFile] = []
         for value in accepted.files[self.table.name]:
-            payload = decode(value).payload
-            if not isinstance(payload, DataWritten) or report is None:
-                raise TableError("its file list is no DATA_WRITTEN")
+            if report is None:
+                raise TableError("its report does not tell of this table")
             spec, schema = metadata.specs().get(report.spec_id), metadata.schema_by_id(report.schema_id)
             if spec is None or schema is None:
                 raise TableError(
                     f"partition spec {report.spec_id} or schema {report.schema_id} is not of the table any more"
                 )
-            files += to_pyiceberg(payload.data_files or (), payload.partition_fields, spec=spec, schema=schema)
+            files += _announced(value, spec, schema)
         landing, told = self.session.landing, accepted.report
         problem = report_problem(landing, self.table.table, self.table.name, told, files)
         if not problem and self.table.name == landing.table and not self.session.signed:
@@ -297,6 +299,20 @@ class TablePublisher:
                 branch=self.session.landing.branch,
                 control_end=replace(folded.begin, offset=folded.end),
             )
+
+
+def _announced(value: bytes, spec: PartitionSpec, schema: Schema) -> list[DataFile]:
+    """The files of one DATA_WRITTEN.
+
+    :raises TableError: it is none, or its files are none of this table
+    """
+    try:
+        payload = decode(value).payload
+        if not isinstance(payload, DataWritten):
+            raise TableError("its file list is no DATA_WRITTEN")
+        return to_pyiceberg(payload.data_files or (), payload.partition_fields, spec=spec, schema=schema)
+    except DAMAGE as e:
+        raise TableError(f"its file list in the control topic cannot be read: {e}") from e
 
 
 def published_before(

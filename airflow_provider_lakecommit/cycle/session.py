@@ -176,9 +176,12 @@ class LandingSession:
             else self.control.read(partition, start, until=until)
         )
         entries = (*(since.entries if since else ()), *read_entries(log.records, self.landing.name, self.lane))
+        state = fold(entries, ledgers, self.landing.completion_timeout)
+        if state.quarantined_count > (since.state.quarantined_count if since else 0):
+            self._warn(state, partition)
         return FoldedLog(
             ledgers=tuple(ledgers),
-            state=fold(entries, ledgers, self.landing.completion_timeout),
+            state=state,
             entries=entries,
             partition=partition,
             read_from=read_from,
@@ -186,6 +189,13 @@ class LandingSession:
             if since
             else LogPoint(topic_id=log.topic_id, partition=partition, offset=max(read_from, log.begin)),
             end=log.end,
+        )
+
+    def _warn(self, state: LandingState, partition: int) -> None:
+        self.log(
+            f"WARNING: {state.quarantined_count} records of {self.control.name} cannot be read and are passed over, "
+            f"what they were about is planned again (`lakecommit status` lists them); the newest is "
+            f"{state.quarantined[-1].told(partition)}"
         )
 
     def all_entries(self) -> Iterator[tuple[int, tuple[Entry, ...]]]:

@@ -28,9 +28,8 @@ from airflow_provider_lakecommit.exceptions import ControlTopicError, SparkJobEr
 from airflow_provider_lakecommit.kafka.control_log import ControlLog, ControlRecord
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.spark.job import SliceResult, WindowJob
-from airflow_provider_lakecommit.wire.errors import UnbelievedError
 from airflow_provider_lakecommit.wire.plan import plan_digest
-from airflow_provider_lakecommit.wire.records import read_entry
+from airflow_provider_lakecommit.wire.quarantine import entry_of
 
 __all__ = ["JobOutcome", "group_job", "group_result", "read_decided", "read_entries", "run_group"]
 
@@ -39,16 +38,9 @@ JobOutcome = Sequence[SliceResult] | SparkJobError
 
 
 def read_entries(records: Iterable[ControlRecord], landing: str, lane: str) -> tuple[Entry, ...]:
-    """The entries of a landing's lane among control records."""
-    found = (_believed(r, landing, lane) for r in records)
+    """The entries of a landing's lane among control records, and those that cannot be read."""
+    found = (entry_of(r, landing, lane) for r in records)
     return tuple(e for e in found if e is not None)
-
-
-def _believed(record: ControlRecord, landing: str, lane: str) -> Entry | None:
-    try:
-        return read_entry(record, landing, lane)
-    except UnbelievedError:
-        return None
 
 
 def read_decided(control: ControlPort, partition: int, start: int) -> ControlLog:

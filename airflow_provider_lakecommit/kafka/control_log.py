@@ -2,23 +2,32 @@
 """What is read of the control topic: records as they are on the wire, and one look at a partition's log.
 
 Contract: nothing is decoded here. A record's headers keep their order and their repetitions; a header without a
-value has an empty one. Times are those of the record, in UTC, to the millisecond.
+value has an empty one. Times are those of the record, in UTC, to the millisecond; one beyond any calendar becomes the
+latest that can be reckoned with.
+
+Failure story: names of headers are bytes to Kafka and text to the client. A record with a name that is no text has one
+header, :data:`~airflow_provider_lakecommit.wire.headers.DAMAGED_HEADERS`, for all of them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from operator import methodcaller
 from typing import Any
 
 from confluent_kafka import Message
 
 from airflow_provider_lakecommit.signing import Place, SigningKeys
-from airflow_provider_lakecommit.wire.headers import HEADER
+from airflow_provider_lakecommit.wire.headers import DAMAGED_HEADERS, HEADER
 
 __all__ = ["ControlLog", "ControlRecord", "ControlTopicInfo", "checked", "control_record"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# The client gives a name that is no text as nothing at all, beside an error that the interpreter does not look for
+# after a plain call. After this one it does, and what was given is let go of before anybody touches it.
+_headers = methodcaller("headers")
+_LATEST_MS = int(datetime(9000, 1, 1, tzinfo=UTC).timestamp() * 1000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +77,7 @@ def control_record(message: Message) -> ControlRecord:
     return ControlRecord(
         partition=message.partition() or 0,
         offset=message.offset() or 0,
-        timestamp=_EPOCH + timedelta(milliseconds=max(milliseconds, 0)),
+        timestamp=_EPOCH + timedelta(milliseconds=min(max(milliseconds, 0), _LATEST_MS)),
         key=message.key(),
         value=message.value(),
         headers=tuple((name, _bytes(value)) for name, value in _pairs(message)),
@@ -87,7 +96,10 @@ def checked(record: ControlRecord, keys: SigningKeys | None, topic: str, where: 
 
 
 def _pairs(message: Message) -> list[tuple[str, Any]]:
-    headers = message.headers()
+    try:
+        headers = _headers(message)
+    except (SystemError, UnicodeDecodeError) as e:
+        return [(DAMAGED_HEADERS, str(e.__cause__ or e))]
     return list(headers.items()) if isinstance(headers, dict) else list(headers or ())
 
 

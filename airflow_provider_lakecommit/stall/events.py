@@ -9,6 +9,7 @@ cannot be read, is nothing that an observer may stumble over: it is ``None``.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import sha256
 from typing import Any
 
 from airflow_provider_lakecommit.core.offsets import Coverage
@@ -30,6 +31,10 @@ from airflow_provider_lakecommit.wire.events import (
 from airflow_provider_lakecommit.wire.plan import refusal_from_json, time_from_json
 
 __all__ = ["seen_of"]
+
+GROUP_LENGTH = 1000
+"""A group with a longer name is nobody's; what is remembered of each group is bounded."""
+KEY_LENGTH = 200
 
 _KINDS = {
     int(PayloadType.START_COMMIT): EventKind.START,
@@ -62,10 +67,11 @@ def seen_of(
     try:
         number, micros, who, commit = glance(value)
         name = group if group is not None and who == group.encode() else who.decode()
-        if group is not None and name != group:
+        if (group is not None and name != group) or len(name) > GROUP_LENGTH:
             return None
         kind = _KINDS[number]
-        seen = Seen(kind, micros / 1e6 if at is None else at, commit, key)
+        sender = key if key is None or len(key) <= KEY_LENGTH else sha256(key).digest()
+        seen = Seen(kind, micros / 1e6 if at is None else at, commit, sender)
         header = h.find(headers) if headers else None
         if header is not None:
             seen = _ours(seen, header, completion_timeout)

@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from math import inf
 from typing import Any
 from uuid import UUID
 
@@ -22,7 +23,7 @@ from airflow_provider_lakecommit.wire.coverage import (
     spans_from_json,
     spans_to_json,
 )
-from airflow_provider_lakecommit.wire.envelope import DAMAGE, number, text
+from airflow_provider_lakecommit.wire.envelope import DAMAGE, count, text
 
 __all__ = [
     "MAX_SLICES",
@@ -47,7 +48,11 @@ def time_to_json(t: datetime) -> str:
 
 
 def time_from_json(value: str) -> datetime:
-    return datetime.fromisoformat(value).astimezone(UTC)
+    """:raises ValueError: it is no time, or of no zone"""
+    found = datetime.fromisoformat(value)
+    if found.tzinfo is None:
+        raise ValueError(f"{value!r:.80} has no time zone")
+    return found.astimezone(UTC)
 
 
 def budget_to_json(b: Budget | None) -> list[Any] | None:
@@ -55,7 +60,12 @@ def budget_to_json(b: Budget | None) -> list[Any] | None:
 
 
 def budget_from_json(values: Any) -> Budget | None:
-    return None if values is None else Budget(max_records=number(values[0]), max_ratio=float(values[1]))
+    if values is None:
+        return None
+    ratio = values[1]
+    if not isinstance(ratio, int | float) or isinstance(ratio, bool) or not 0 <= ratio < inf:
+        raise ValueError(f"{ratio!r:.80} is no ratio")
+    return Budget(max_records=count(values[0]), max_ratio=float(ratio))
 
 
 def plan_to_json(plan: Plan) -> dict[str, Any]:
@@ -88,7 +98,7 @@ def plan_from_json(values: dict[str, Any]) -> Plan:
             targets=tuple(_target_from_json(t) for t in values["targets"]),
             ends=offsets_from_json(values["ends"]),
             asked_at=time_from_json(values["asked_at"]),
-            left=number(values["left"]),
+            left=count(values["left"]),
             reason=None if values["reason"] is None else text(values["reason"]),
             refused=refusal_from_json(values),
             vended={text(t): keys is True for t, keys in values.get("vended", {}).items()},
@@ -123,7 +133,7 @@ def _slice_from_json(values: list[Any], window: UUID) -> Slice:
     spans, tables = spans_from_json(ranges), tuple(text(t) for t in names)
     return Slice(
         slice_id=slice_id(window, spans, tables),
-        group=number(group),
+        group=count(group),
         spans=spans,
         tables=tables,
         budget=budget_from_json(budget),
@@ -152,11 +162,11 @@ def _target_from_json(v: dict[str, Any]) -> TableTarget:
         uuid=UUID(v["uuid"]),
         location=text(v["location"]),
         schema=text(v["schema"]),
-        schema_id=number(v["schema_id"]),
+        schema_id=count(v["schema_id"]),
         spec=text(v["spec"]),
-        spec_id=number(v["spec_id"]),
+        spec_id=count(v["spec_id"]),
         properties={text(k): text(p) for k, p in v["properties"].items()},
-        format_version=number(v["format_version"]),
+        format_version=count(v["format_version"]),
         epoch=UUID(v["epoch"]),
         sort_order=text(v.get("sort_order", "")),
     )

@@ -34,7 +34,7 @@ from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.exceptions import WireError
 from airflow_provider_lakecommit.wire import headers as h
 from airflow_provider_lakecommit.wire.coverage import coverage_from_json, coverage_to_json
-from airflow_provider_lakecommit.wire.envelope import DAMAGE, number, text
+from airflow_provider_lakecommit.wire.envelope import DAMAGE, count, text
 from airflow_provider_lakecommit.wire.errors import UnbelievedError
 from airflow_provider_lakecommit.wire.events import (
     CommitComplete,
@@ -247,7 +247,7 @@ def _entry(record: LogRecord, about: EventHead, v: dict[str, Any]) -> Entry | No
                 at=at,
                 commit_id=commit_id,
                 table=text(v["table"]),
-                snapshot_id=number(v["snapshot"]),
+                snapshot_id=count(v["snapshot"]),
                 token=UUID(v["token"]),
                 coverage=coverage_from_json(v["ranges"]),
                 directives=h.directives_from_json(v),
