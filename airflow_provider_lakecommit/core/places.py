@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from urllib.parse import unquote
 from uuid import UUID
 
@@ -28,6 +29,8 @@ _SAME = {"s3a": "s3", "s3n": "s3", "abfss": "abfs", "wasbs": "wasb", "": "file"}
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?=/)")
 _ROOTS = ("write.data.path", "write.object-storage.path", "write.folder-storage.path")
 _NO_PART_OF_A_PATH = re.compile(r"[\x00-\x1f\x7f\\?#]")
+_HASH = re.compile(r"[01]+-")
+LEAST_DIGITS = 5
 _ENCODED_TIMES = 3
 """How often a step is decoded to see whether it goes up."""
 
@@ -49,7 +52,7 @@ def place_problem(path: str, roots: Iterable[str]) -> str | None:
     below = next((rest for root in roots if (rest := _below(scheme, whole, root)) is not None), None)
     if below is None:
         return f"file {path} does not lie where the table has its data"
-    if not below or below.endswith("/") or _NO_PART_OF_A_PATH.search(below) or any(map(_goes_up, below.split("/"))):
+    if not below or below.endswith("/") or _NO_PART_OF_A_PATH.search(below) or _leads_up(below):
         return f"file {path} has no plain path below the table's location"
     return None
 
@@ -59,17 +62,24 @@ def name_problem(path: str, attempt: UUID) -> str | None:
 
     An object store's layout without folders for partitions puts its hash before the name.
     """
-    name = path.rsplit("/", 1)[-1]
-    if re.fullmatch(rf"(?:[01]+-)?{attempt}-\d{{5,}}\.parquet", name):
+    given, _, number = path.rsplit("/", 1)[-1].removesuffix(".parquet").rpartition("-")
+    numbered = path.endswith(".parquet") and len(number) >= LEAST_DIGITS and number.isascii() and number.isdigit()
+    own = str(attempt)
+    if numbered and (given == own or (given.endswith(f"-{own}") and _HASH.fullmatch(given, 0, len(given) - len(own)))):
         return None
     return f"file {path} was not written by attempt {attempt}"
 
 
 def _below(scheme: str, whole: str, root: str) -> str | None:
     """What of a path is behind a folder, if it is in it."""
+    of, folder = _folder(root)
+    return whole[len(folder) :] if scheme == of and whole.startswith(folder) else None
+
+
+@lru_cache(maxsize=256)
+def _folder(root: str) -> tuple[str, str]:
     of, folder = _place(root)
-    prefix = f"{folder.rstrip('/')}/"
-    return whole[len(prefix) :] if scheme == of and whole.startswith(prefix) else None
+    return of, f"{folder.rstrip('/')}/"
 
 
 def _place(path: str) -> tuple[str, str]:
@@ -82,10 +92,13 @@ def _place(path: str) -> tuple[str, str]:
     return kind, f"/{rest.lstrip('/')}" if kind == "file" else rest
 
 
-def _goes_up(step: str) -> bool:
+def _leads_up(below: str) -> bool:
     """A value of a partition may hold anything, dots and encoded slashes among it: only a whole step is one up."""
     for _ in range(_ENCODED_TIMES):
-        if step in (".", ".."):
+        if "/." in f"/{below}" and not {".", ".."}.isdisjoint(below.split("/")):
             return True
-        step = unquote(step)
-    return step in (".", "..")
+        if "%" not in below:
+            return False
+        # Step by step, so that an encoded slash stays within its step.
+        below = "/".join(unquote(step).replace("/", "_") for step in below.split("/"))
+    return not {".", ".."}.isdisjoint(below.split("/"))

@@ -85,6 +85,7 @@ class Status:
     warnings: tuple[str, ...] = ()
     quarantined: tuple[str, ...] = ()
     quarantined_count: int = 0
+    signed: bool = False
 
     @property
     def lag(self) -> int:
@@ -135,6 +136,7 @@ def read_status(session: LandingSession, every: timedelta | None = None) -> Stat
         warnings=warnings(headroom, threshold),
         quarantined=tuple(q.told(folded.partition) for q in landing_state.quarantined) if folded else (),
         quarantined_count=landing_state.quarantined_count,
+        signed=session.signed,
     )
 
 
@@ -233,6 +235,7 @@ def to_dict(status: Status) -> dict[str, Any]:
         "blocked": list(status.blocked),
         "missing_topics": list(status.missing_topics),
         "warnings": list(status.warnings),
+        "signed": status.signed,
         "quarantined": {"count": status.quarantined_count, "newest": list(status.quarantined)},
     }
 
