@@ -41,7 +41,7 @@ from airflow_provider_lakecommit.core.log import (
     TablePublished,
     Unreadable,
 )
-from airflow_provider_lakecommit.core.model import SliceReport
+from airflow_provider_lakecommit.core.model import Slice, SliceReport
 from airflow_provider_lakecommit.core.offsets import NOTHING, Coverage, RangeSet, SourcePartition
 from airflow_provider_lakecommit.core.planned import not_planned
 from airflow_provider_lakecommit.core.state import (
@@ -100,6 +100,7 @@ class _Folding:
         self.announced: set[UUID] = set()
         self.events: set[UUID] = set()
         self.attempts: set[UUID] = set()
+        self.planned: dict[UUID, dict[UUID, Slice]] = {}
         self.landed = _common([t.section.covered | t.others for t in ledgers])
         self.failing: dict[UUID, FailedCycle] = {}
         self.quarantined: deque[Quarantined] = deque(maxlen=MOST_QUARANTINED)
@@ -138,6 +139,8 @@ class _Folding:
         wanted = e.plan.coverage
         earlier = [c for c in self.cycles.values() if c.live(e.at) and c.claim.overlaps(wanted)]
         claim = wanted - Coverage.of(item for c in earlier for item in c.claim.items())
+        self.planned[e.commit_id] = {s.slice_id: s for s in e.plan.slices}
+        own = granted(e.plan, claim) if wanted.overlaps(self.landed) else ()
         self.cycles[e.commit_id] = CycleState(
             offset=e.offset,
             since=min([e.offset, *(c.since for c in earlier)]),
@@ -147,7 +150,7 @@ class _Folding:
             claim=claim,
             deadline=e.at + self.timeout,
             # What all tables have is done, also where the log that told so is cut off.
-            finished=frozenset(s.slice_id for s in granted(e.plan, claim) if not s.coverage - self.landed),
+            finished=frozenset(s.slice_id for s in own if not s.coverage - self.landed),
         )
 
     def commit_failed(self, e: CommitFailed) -> None:
@@ -180,7 +183,7 @@ class _Folding:
         """
         cycle = self.cycles.get(e.commit_id)
         if cycle is not None:
-            return not_planned(report, cycle.plan, Coverage.of(i for b in self.blocked for i in b.coverage.items()))
+            return not_planned(report, cycle.plan, self.planned[e.commit_id], (b.coverage for b in self.blocked))
         done = report.blocked is None and report.failed is None
         return "the plan of its cycle is not in the control log" if done else None
 

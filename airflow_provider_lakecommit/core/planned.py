@@ -10,29 +10,42 @@ are skipped, all of them.
 
 from __future__ import annotations
 
-from airflow_provider_lakecommit.core.model import Plan, SliceReport, slice_id
+from collections.abc import Iterable, Mapping, Sequence
+from uuid import UUID
+
+from airflow_provider_lakecommit.core.model import Plan, Slice, SliceReport, Span, slice_id
 from airflow_provider_lakecommit.core.offsets import Coverage
 
 __all__ = ["not_planned"]
 
 
-def not_planned(report: SliceReport, plan: Plan, blocked: Coverage) -> str | None:
+def not_planned(
+    report: SliceReport, plan: Plan, slices: Mapping[UUID, Slice], blocked: Iterable[Coverage]
+) -> str | None:
     """Why a report is not of this plan, or ``None``.
 
+    :param slices: those of the plan, by their ids
     :param blocked: what waits for a person when the report comes
     """
     if not plan.slices:
-        return _not_given_up(report, blocked)
+        return _not_given_up(report, Coverage.of(item for b in blocked for item in b.items()))
     if report.window_id != plan.window_id:
         return f"it is of window {report.window_id}, its cycle planned window {plan.window_id}"
-    coverage, spans = report.coverage, tuple(s.span for s in report.spans)
-    of = next((s for s in plan.slices if not coverage - s.coverage), None)
-    if of is None or slice_id(plan.window_id, spans, of.tables) != report.slice_id:
+    spans = sorted(s.span for s in report.spans)
+    of = slices.get(report.slice_id) or _larger(report, plan, spans)
+    if of is None or (of.slice_id == report.slice_id and sorted(of.spans) != spans):
         return "its cycle planned no such slice"
     targets = {t.table: (t.uuid, t.epoch, t.schema_id, t.spec_id) for t in plan.targets if t.table in of.tables}
     if wrong := [t.table for t in report.tables if targets.get(t.table) != (t.uuid, t.epoch, t.schema_id, t.spec_id)]:
         return f"its cycle planned it otherwise for {', '.join(wrong)}"
     return None
+
+
+def _larger(report: SliceReport, plan: Plan, spans: Sequence[Span]) -> Slice | None:
+    """The slice of which this is what another claim has left."""
+    coverage = report.coverage
+    within = (s for s in plan.slices if not coverage - s.coverage)
+    return next((s for s in within if slice_id(plan.window_id, spans, s.tables) == report.slice_id), None)
 
 
 def _not_given_up(report: SliceReport, blocked: Coverage) -> str | None:

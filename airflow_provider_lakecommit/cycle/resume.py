@@ -98,10 +98,14 @@ def look_back(session: LandingSession, commit_id: UUID) -> FoundCycle | None:
 
 
 def _newest(entries: Sequence[Entry], commit_id: UUID) -> Sequence[Entry]:
-    """The log from where this cycle was opened anew after its end, by a run that was made again under an old id."""
+    """The log from where this cycle was opened anew after its end, by a run that was made again under an old id. A copy
+    of its START opens nothing.
+    """
     begin, ended = 0, False
+    known: set[UUID | None] = {None}
     for place, e in enumerate(entries):
-        if e.commit_id == commit_id:
+        if e.commit_id == commit_id and (e.event is None or e.event not in known):
+            known.add(e.event)
             if ended and isinstance(e, CycleOpened):
                 begin, ended = place, False
             ended = ended or isinstance(e, CycleClosed)
