@@ -34,6 +34,8 @@ TELLING = frozenset({EventKind.START, EventKind.COMPLETED})
 """Events after which there is a state at once. There are many of the others, and they change no cycle."""
 AT_ONCE = 0.5
 RETRY_SECONDS = 2.0
+MOST_GROUPS = 20_000
+"""Groups of one topic that are remembered; whoever makes up more of them is not listened to."""
 SETTLE_SECONDS = 5.0
 """After brokers were away: what was sent meanwhile comes first, so that nobody is taken for silent."""
 
@@ -105,6 +107,8 @@ class _Fold:
         if found is None:
             return False
         name, seen = found
+        if name not in self._groups and len(self._groups) >= MOST_GROUPS:
+            return False
         state = self._groups.get(name, State())
         if not state.landing and any(key == HEADER for key, _ in record.headers):
             state = state._replace(landing=True)
