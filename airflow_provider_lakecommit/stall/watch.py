@@ -36,6 +36,8 @@ REMEMBERED = 256
 """Events of a group, of those that tell, that are known again."""
 AT_ONCE = 0.5
 RETRY_SECONDS = 2.0
+MOST_GROUPS = 20_000
+"""Groups of one topic that are remembered; whoever makes up more of them is not listened to."""
 SETTLE_SECONDS = 5.0
 """After brokers were away: what was sent meanwhile comes first, so that nobody is taken for silent."""
 
@@ -111,6 +113,8 @@ class _Fold:
         if found is None:
             return False
         name, seen = found
+        if name not in self._groups and len(self._groups) >= MOST_GROUPS:
+            return False
         state = self._groups.get(name, State())
         if (state.landing and not ours) or (ours and seen.kind in TELLING and not self._is_new(name, record)):
             return False

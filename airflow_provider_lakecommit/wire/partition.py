@@ -105,6 +105,10 @@ def from_avro(field: PartitionField) -> Callable[[Any], PartitionValue]:
     if field.type.startswith("decimal"):
         scale = _parameters(field)[2]
         return lambda raw: _decimal(int.from_bytes(raw, "big", signed=True), scale)
+    if field.type in _BITS:
+        # On the wire every number may have 64 bits, whatever its type says.
+        fits = _integer(field, _BITS[field.type])
+        return lambda raw: None if raw is None else fits(raw)
     return _as_read
 
 

@@ -27,6 +27,7 @@ from airflow_provider_lakecommit.wire.envelope import DAMAGE, count, text
 
 __all__ = [
     "MAX_SLICES",
+    "YEARS",
     "budget_from_json",
     "budget_to_json",
     "plan_digest",
@@ -37,6 +38,7 @@ __all__ = [
     "time_to_json",
 ]
 
+YEARS = range(1970, 9000)
 MAX_SLICES = 4000
 """Most slices of a window: with them a plan stays well below the limit of a header; the rest is left to the next
 window.
@@ -48,10 +50,10 @@ def time_to_json(t: datetime) -> str:
 
 
 def time_from_json(value: str) -> datetime:
-    """:raises ValueError: it is no time, or of no zone"""
+    """:raises ValueError: it is no time, of no zone, or too close to the ends of the calendar to reckon with"""
     found = datetime.fromisoformat(value)
-    if found.tzinfo is None:
-        raise ValueError(f"{value!r:.80} has no time zone")
+    if found.tzinfo is None or found.year not in YEARS:
+        raise ValueError(f"{value!r:.80} has no time zone, or is of no year from {YEARS[0]} to {YEARS[-1]}")
     return found.astimezone(UTC)
 
 

@@ -46,6 +46,6 @@ def _without_headers(record: LogRecord, landing: str) -> Entry | None:
 
 
 def _unreadable(record: LogRecord, reason: str) -> Unreadable:
-    shown = " ".join(reason.split())
+    shown = "".join(letter if letter.isprintable() else "�" for letter in " ".join(reason.split()))
     short = shown if len(shown) <= REASON_LENGTH else f"{shown[:REASON_LENGTH]}…"
     return Unreadable(offset=record.offset, at=record.timestamp, commit_id=_NOBODY, reason=short)

@@ -18,6 +18,7 @@ from confluent_kafka import Producer
 
 from airflow_provider_lakecommit.cli.control_log import control_log
 from airflow_provider_lakecommit.cli.output import Output
+from airflow_provider_lakecommit.cli.stall import StallOptions, stall
 from airflow_provider_lakecommit.cli.status import _text
 from airflow_provider_lakecommit.cycle.status import Status, read_status
 from airflow_provider_lakecommit.doctor.lake import headroom
@@ -144,10 +145,21 @@ def test_every_reader_passes_over_what_was_made_to_stop_it(make_world: MakeWorld
     ) as backlog:
         assert backlog.look().rows == 0
 
+    for events_clock in (True, False):
+        told = StringIO()
+        options = StallOptions(
+            group=None,
+            rules=StallRules(),
+            events_clock=events_clock,
+            until=None,
+            follow=False,
+            completion_timeout=3600,
+        )
+        stall(world.kafka, world.landing.control_topic_name, Output(as_json=True, out=told), options)
+        assert {json.loads(line)["group"] for line in told.getvalue().splitlines()} >= {group}
+
     shown = StringIO()
-    output = Output(as_json=True)
-    output.send_results_to(shown)
-    control_log(world.kafka, world.landing.control_topic_name, output, group=None)
+    control_log(world.kafka, world.landing.control_topic_name, Output(as_json=True, out=shown), group=None)
     lines = [json.loads(line) for line in shown.getvalue().splitlines()]
     aside = {f"{line['partition']}@{line['offset']}" for line in lines if "quarantined" in line}
     assert {text.partition(": ")[0] for text in status.quarantined} <= aside

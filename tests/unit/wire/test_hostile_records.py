@@ -87,6 +87,13 @@ def test_a_forged_event_ends_in_an_answer_or_the_one_error(name: str) -> None:
         assert found["decode"][0] == "ControlEventError"
 
 
+@pytest.mark.parametrize("story", ["any_novelty", "any_schema", "any_body", "some_bytes_changed", "spliced"])
+def test_no_bytes_crash_a_reader_or_take_its_memory(story: str) -> None:
+    command = [sys.executable, "-m", "tests.unit.wire.fuzz_events", story]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 0, f"exit {done.returncode}: {done.stderr[-3000:]}"
+
+
 @pytest.mark.parametrize("name", hostile.headers())
 def test_a_forged_header_is_passed_over_by_name(name: str) -> None:
     found = read("headers", name)
