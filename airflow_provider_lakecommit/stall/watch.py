@@ -20,20 +20,16 @@ from typing import Any
 from airflow_provider_lakecommit.exceptions import LakecommitError, Terminal
 from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
 from airflow_provider_lakecommit.kafka.control_watch import ControlRecord, ControlWatch
+from airflow_provider_lakecommit.stall.believed import TELLING, Believed, is_ours
 from airflow_provider_lakecommit.stall.events import seen_of
 from airflow_provider_lakecommit.stall.guard import MOST_CYCLES, Guard, Ruling, rule
-from airflow_provider_lakecommit.stall.verdict import EventKind, StallRules, State, observe
-from airflow_provider_lakecommit.wire.headers import HEADER
+from airflow_provider_lakecommit.stall.verdict import StallRules, State, observe
 
 __all__ = ["CommitWatch", "Commits", "WatchedTopic", "commits_of"]
 
 AWAY_SECONDS = 30.0
 TICK_SECONDS = 5.0
 """At the latest after which there is a state, changed or not: who came later waits for it, and so do deadlines."""
-TELLING = frozenset({EventKind.START, EventKind.COMPLETED})
-"""Events after which there is a state at once. There are many of the others, and they change no cycle."""
-REMEMBERED = 256
-"""Events of a group, of those that tell, that are known again."""
 AT_ONCE = 0.5
 RETRY_SECONDS = 2.0
 MOST_GROUPS = 20_000
@@ -95,13 +91,10 @@ class _Fold:
         self._place = place
         self._only = only
         self._groups: dict[str, State] = {}
-        self._told: dict[str, dict[int, None]] = {}
+        self._believed = Believed()
 
     def take(self, record: ControlRecord) -> bool:
-        """Is it worth telling at once? What cannot be believed was not seen, nor is the same record seen again."""
-        if record.doubt is not None:
-            return False
-        ours = any(key == HEADER for key, _ in record.headers)
+        """Is it worth telling at once?"""
         found = seen_of(
             record.value,
             key=record.key,
@@ -116,22 +109,12 @@ class _Fold:
         if name not in self._groups and len(self._groups) >= MOST_GROUPS:
             return False
         state = self._groups.get(name, State())
-        if (state.landing and not ours) or (ours and seen.kind in TELLING and not self._is_new(name, record)):
+        if not self._believed(record, name, seen.kind, landing=state.landing):
             return False
-        if not state.landing and ours:
+        if not state.landing and is_ours(record):
             state = state._replace(landing=True)
         self._groups[name] = observe(state, seen, _LANDINGS if state.landing else _CONNECTORS)
         return seen.kind in TELLING
-
-    def _is_new(self, group: str, record: ControlRecord) -> bool:
-        """A landing says nothing twice in the same words: each of its events has an id of its own."""
-        known, words = self._told.setdefault(group, {}), hash(record.value)
-        if words in known:
-            return False
-        known[words] = None
-        if len(known) > REMEMBERED:
-            del known[next(iter(known))]
-        return True
 
     def groups(self) -> Mapping[str, State]:
         return dict(self._groups)
