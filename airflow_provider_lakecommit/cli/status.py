@@ -56,6 +56,11 @@ def _text(found: Status) -> Iterable[str]:
         yield f"  {found.shortest.partition}: {found.shortest}"
     yield from (_cycle(c, c.live(found.at)) for c in found.cycles)
     yield from (f"  blocked {b}; `lakecommit unblock` says how to go on" for b in found.blocked)
+    if not found.signed:
+        yield "  WARNING: control records are not signed; `lakecommit doctor` says what helps"
+    if found.quarantined_count:
+        yield f"  WARNING: {found.quarantined_count} records of the control topic are passed over, the newest are"
+    yield from (f"    {q}" for q in found.quarantined)
 
 
 def _table(t: TableStatus) -> Iterable[str]:

@@ -151,7 +151,7 @@ def should_carry(state: LedgerState, metadata: TableMetadata, now_ms: int) -> bo
     if state.condition is not Condition.PRESENT or not state.foreign_since:
         return False
     text = metadata.properties.get(_EXPIRY_AGE, "")
-    age = int(text) if text.isdecimal() else _EXPIRY_AGE_DEFAULT_MS
+    age = int(text) if text.isdecimal() and len(text) < 19 else _EXPIRY_AGE_DEFAULT_MS
     return state.foreign_since >= FOREIGN_LIMIT or now_ms - state.at_ms >= age // 4
 
 

@@ -30,7 +30,8 @@ from airflow_provider_lakecommit.wire.coverage import (
     offsets_from_json,
     offsets_to_json,
 )
-from airflow_provider_lakecommit.wire.envelope import pack, unpack
+from airflow_provider_lakecommit.wire.envelope import DAMAGE, count, pack, text, unpack
+from airflow_provider_lakecommit.wire.json_bounds import bounded_json
 from airflow_provider_lakecommit.wire.ledger import LEDGER_LIMIT, decode_ledger, encode_ledger
 
 __all__ = [
@@ -174,14 +175,14 @@ def record_of(snapshot: Snapshot) -> SnapshotRecord | None:
     if not has_ledger(snapshot):
         return None
     found = _properties(snapshot)
-    if not found.get("version", "").isdecimal() or int(found["version"]) > int(_VERSION):
+    if found.get("version") not in ("0", _VERSION):
         raise WireError(
-            f"snapshot {snapshot.snapshot_id} has summary version {found.get('version')!r}, this release reads up to "
-            f"{_VERSION}: upgrade airflow-provider-lakecommit"
+            f"snapshot {snapshot.snapshot_id} has summary version {found.get('version')!r:.40}, this release reads up "
+            f"to {_VERSION}: upgrade airflow-provider-lakecommit"
         )
     try:
         return _record(snapshot, found)
-    except (KeyError, TypeError, ValueError) as e:
+    except DAMAGE as e:
         raise WireError(
             f"the summary of snapshot {snapshot.snapshot_id} is damaged: {type(e).__name__} {e}; "
             "roll the table back to the snapshot before it, or set the ledger with `lakecommit ledger init`"
@@ -190,6 +191,7 @@ def record_of(snapshot: Snapshot) -> SnapshotRecord | None:
 
 def _record(snapshot: Snapshot, found: Mapping[str, str]) -> SnapshotRecord:
     known = {key.removeprefix(PREFIX) for key in _RESERVED}
+    _number(found.get("files", "0"))
     return SnapshotRecord(
         kind=SnapshotKind(found["kind"]),
         branch=found["branch"],
@@ -197,7 +199,7 @@ def _record(snapshot: Snapshot, found: Mapping[str, str]) -> SnapshotRecord:
         lane=found["lane"],
         token=_uuid(found.get("token")),
         commit_id=_uuid(found.get("commit-id")),
-        slices=int(found["slices"]),
+        slices=_number(found["slices"]),
         windows=tuple(UUID(w) for w in found["windows"].split(",")) if "windows" in found else (),
         ranges=coverage_from_json(unpack(found["ranges"], what="the added ranges")["ranges"])
         if "ranges" in found
@@ -205,7 +207,7 @@ def _record(snapshot: Snapshot, found: Mapping[str, str]) -> SnapshotRecord:
         accounting=_account_from_json(unpack(found["accounting"], what="the accounting"))
         if "accounting" in found
         else Account(),
-        rows=int(found["rows"]),
+        rows=_number(found["rows"]),
         spec_version=found.get("spec-version"),
         control_end=_point_from_text(found.get("control-end")),
         extra={key: value for key, value in found.items() if key not in known},
@@ -228,8 +230,12 @@ def _id_to_text(value: UUID | None) -> str | None:
     return None if value is None else str(value)
 
 
-def _uuid(text: str | None) -> UUID | None:
-    return None if text is None else UUID(text)
+def _uuid(told: str | None) -> UUID | None:
+    return None if told is None else UUID(told)
+
+
+def _number(told: str) -> int:
+    return count(int(told))
 
 
 def _account_to_json(account: Account) -> dict[str, Any]:
@@ -250,8 +256,8 @@ def _point_to_text(point: LogPoint | None) -> str | None:
     return json.dumps([point.topic_id, point.partition, point.offset], separators=(",", ":"))
 
 
-def _point_from_text(text: str | None) -> LogPoint | None:
-    if text is None:
+def _point_from_text(told: str | None) -> LogPoint | None:
+    if told is None:
         return None
-    topic_id, partition, offset = json.loads(text)
-    return LogPoint(topic_id=topic_id, partition=partition, offset=offset)
+    topic_id, partition, offset = bounded_json(told, parts=8)
+    return LogPoint(topic_id=text(topic_id), partition=count(partition), offset=count(offset))

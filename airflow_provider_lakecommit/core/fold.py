@@ -7,20 +7,28 @@ log and the same ledgers gets the same :class:`LandingState`. Cooperation is not
 before it; otherwise it is *redundant*. This one rule serves retries, replicas, zombies and speculative tasks. A slice
 of several partitions is not accepted while a blocked range of one of them would keep the others waiting.
 
+Nobody is believed for being in the log. A report counts only for a slice that a plan in the log set out to do
+(:mod:`~airflow_provider_lakecommit.core.planned`), an attempt reports once, and a record that comes again, word for
+word, says nothing the second time. A COMMIT_COMPLETE of a cycle that the log does not hold ends no row of failures.
+
 Invariants: per table, accepted slices are disjoint from each other and from the ledger; the claims of open cycles are
 disjoint from each other at the time each was made; clocks only end claims, that is they only ever allow extra work.
 
 Failure story: entries lost at the head of the log (retention) can only make reports incomplete, and an incomplete
-report is redundant: its range is planned again. Nothing is accepted that the log does not hold whole.
+report is redundant: its range is planned again. Nothing is accepted that the log does not hold whole. A record that
+cannot be read, and a report that contradicts itself, is named and passed over: whatever it was about is planned again,
+and no other record is held up by it.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
 
+from airflow_provider_lakecommit.core.accounting import report_problem
 from airflow_provider_lakecommit.core.log import (
     CommitFailed,
     CycleClosed,
@@ -31,23 +39,29 @@ from airflow_provider_lakecommit.core.log import (
     SliceFiles,
     SliceReported,
     TablePublished,
+    Unreadable,
 )
-from airflow_provider_lakecommit.core.model import SliceReport
+from airflow_provider_lakecommit.core.model import Slice, SliceReport
 from airflow_provider_lakecommit.core.offsets import NOTHING, Coverage, RangeSet, SourcePartition
+from airflow_provider_lakecommit.core.planned import not_planned
 from airflow_provider_lakecommit.core.state import (
     AcceptedSlice,
     Blocked,
     CycleState,
     FailedCycle,
     LandingState,
+    Quarantined,
     Redundant,
     TableLedger,
+    granted,
 )
 
-__all__ = ["FAILURES_TO_BLOCK", "fold"]
+__all__ = ["FAILURES_TO_BLOCK", "MOST_QUARANTINED", "fold"]
 
 FAILURES_TO_BLOCK = 3
 """A range whose slices reported a failure in this many cycles is blocked by name."""
+MOST_QUARANTINED = 20
+"""Records that were passed over are named up to this many, the newest ones; the others are counted."""
 
 
 def fold(entries: Iterable[Entry], ledgers: Sequence[TableLedger], completion_timeout: timedelta) -> LandingState:
@@ -84,9 +98,19 @@ class _Folding:
         self.evidence: list[tuple[Coverage, int]] = []
         self.raised_at: list[int] = []
         self.announced: set[UUID] = set()
+        self.events: set[UUID] = set()
+        self.attempts: set[UUID] = set()
+        self.planned: dict[UUID, dict[UUID, Slice]] = {}
+        self.landed = _common([t.section.covered | t.others for t in ledgers])
         self.failing: dict[UUID, FailedCycle] = {}
+        self.quarantined: deque[Quarantined] = deque(maxlen=MOST_QUARANTINED)
+        self.quarantined_count = 0
 
     def take(self, entry: Entry) -> None:
+        if entry.event is not None:
+            if entry.event in self.events:
+                return
+            self.events.add(entry.event)
         match entry:
             case CycleOpened():
                 self.opened(entry)
@@ -101,6 +125,12 @@ class _Folding:
                 self.apply(entry.directives, entry.offset)
             case CycleClosed():
                 self.closed(entry)
+            case Unreadable():
+                self.set_aside(entry, entry.reason)
+
+    def set_aside(self, e: Entry, reason: str) -> None:
+        self.quarantined.append(Quarantined(offset=e.offset, at=e.at, reason=reason))
+        self.quarantined_count += 1
 
     def opened(self, e: CycleOpened) -> None:
         if e.commit_id in self.cycles:
@@ -108,14 +138,19 @@ class _Folding:
         self.apply(e.directives, e.offset)
         wanted = e.plan.coverage
         earlier = [c for c in self.cycles.values() if c.live(e.at) and c.claim.overlaps(wanted)]
+        claim = wanted - Coverage.of(item for c in earlier for item in c.claim.items())
+        self.planned[e.commit_id] = {s.slice_id: s for s in e.plan.slices}
+        own = granted(e.plan, claim) if wanted.overlaps(self.landed) else ()
         self.cycles[e.commit_id] = CycleState(
             offset=e.offset,
             since=min([e.offset, *(c.since for c in earlier)]),
             at=e.at,
             cycle=e.cycle,
             plan=e.plan,
-            claim=wanted - Coverage.of(item for c in earlier for item in c.claim.items()),
+            claim=claim,
             deadline=e.at + self.timeout,
+            # What all tables have is done, also where the log that told so is cut off.
+            finished=frozenset(s.slice_id for s in own if not s.coverage - self.landed),
         )
 
     def commit_failed(self, e: CommitFailed) -> None:
@@ -127,12 +162,36 @@ class _Folding:
     def reported(self, e: SliceReported) -> None:
         report = e.report
         files = self.files.pop(report.attempt, [])
-        if report.blocked is not None:
+        if report.attempt in self.attempts:
+            return
+        self.attempts.add(report.attempt)
+        cycle = self.cycles.get(e.commit_id)
+        if wrong := report_problem(report, cycle.plan.ends if cycle else {}):
+            self.contradiction(e, report, wrong, files)
+        elif (reason := self.unasked(e, report)) is not None:
+            self.turn_down(e, report, files, reason)
+        elif report.blocked is not None:
             self.over_budget(e, report)
         elif report.failed is not None:
             self.slice_failed(e, report)
         else:
             self.judge(e, report, files)
+
+    def unasked(self, e: SliceReported, report: SliceReport) -> str | None:
+        """Why a report is not of a slice that was planned, or ``None``. Of one that was not done nothing is published,
+        so that it may outlive its plan.
+        """
+        cycle = self.cycles.get(e.commit_id)
+        if cycle is not None:
+            return not_planned(report, cycle.plan, self.planned[e.commit_id], (b.coverage for b in self.blocked))
+        done = report.blocked is None and report.failed is None
+        return "the plan of its cycle is not in the control log" if done else None
+
+    def turn_down(self, e: SliceReported, report: SliceReport, files: list[SliceFiles], reason: str) -> None:
+        whole = self.whole(e, report, files)
+        if e.commit_id in self.cycles:
+            self.set_aside(e, f"the report of slice {report.slice_id} was not asked for: {reason}")
+        self.redundant += [Redundant(slice=whole, table=t, reason=reason) for t in self.ledgers if report.table(t)]
 
     def over_budget(self, e: SliceReported, report: SliceReport) -> None:
         if self.raised_since(e.commit_id, report.coverage):
@@ -191,14 +250,20 @@ class _Folding:
                 return p
         return None
 
-    def judge(self, e: SliceReported, report: SliceReport, files: list[SliceFiles]) -> None:
-        whole = AcceptedSlice(
+    def whole(self, e: SliceReported, report: SliceReport, files: list[SliceFiles]) -> AcceptedSlice:
+        """A report with its files. It needs the log from its plan on, and is as old as that."""
+        cycle = self.cycles.get(e.commit_id)
+        plan = [] if cycle is None else [cycle]
+        return AcceptedSlice(
             report=report,
             commit_id=e.commit_id,
-            offset=min([e.offset, *(f.offset for f in files)]),
-            at=e.at,
+            offset=min([e.offset, *(f.offset for f in files), *(c.offset for c in plan)]),
+            at=min([e.at, *(c.plan.asked_at for c in plan)]),
             files={t.table: tuple(f.value for f in files if f.table == t.table) for t in report.tables},
         )
+
+    def judge(self, e: SliceReported, report: SliceReport, files: list[SliceFiles]) -> None:
+        whole = self.whole(e, report, files)
         for name in [t.table for t in report.tables if t.table in self.ledgers]:
             reason = self.objection(whole, name)
             if reason is None:
@@ -208,6 +273,12 @@ class _Folding:
                 self.redundant.append(Redundant(slice=whole, table=name, reason=reason))
         if (c := self.cycles.get(e.commit_id)) is not None:
             self.cycles[e.commit_id] = replace(c, finished=c.finished | {report.slice_id})
+
+    def contradiction(self, e: SliceReported, report: SliceReport, wrong: str, files: list[SliceFiles]) -> None:
+        """What it is about counts as not reported, so it is planned again."""
+        self.set_aside(e, f"the report of slice {report.slice_id} contradicts itself: {wrong}")
+        named = dict.fromkeys(t.table for t in report.tables if t.table in self.ledgers)
+        self.redundant += [Redundant(slice=self.whole(e, report, files), table=name, reason=wrong) for name in named]
 
     def objection(self, s: AcceptedSlice, table: str) -> str | None:
         """Why a report is not taken for a table, or ``None``."""
@@ -236,8 +307,9 @@ class _Folding:
 
     def closed(self, e: CycleClosed) -> None:
         self.apply(e.directives, e.offset)
-        self.failing = {}
         own = self.cycles.get(e.commit_id)
+        if own is not None and not own.complete:
+            self.failing = {}
         if own is not None:
             closed_at = e.offset if own.closed_at is None else own.closed_at
             self.cycles[e.commit_id] = replace(own, closed_at=closed_at, complete=True)
@@ -289,6 +361,8 @@ class _Folding:
             evidence=tuple(at for c, at in self.evidence if c - landed),
             announced=frozenset(self.announced),
             failing=tuple(self.failing.values()),
+            quarantined=tuple(self.quarantined),
+            quarantined_count=self.quarantined_count,
         )
 
 

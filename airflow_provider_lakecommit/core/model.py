@@ -8,6 +8,7 @@ never hold an attempt number, so that a retry or a replica of the same work has 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -32,8 +33,10 @@ __all__ = [
     "SpanReport",
     "TableReport",
     "TableTarget",
+    "attempt_id",
     "cycle_id",
     "group_id",
+    "is_attempt_at",
     "slice_id",
     "token",
     "window_id",
@@ -41,6 +44,8 @@ __all__ = [
 
 LIVE = "live"
 _NAMESPACE = UUID("5c0a6d9e-7a3c-5f0e-9f55-1a4e0c0fd3b1")
+_NONCE, _TELLS = 6, 8
+"""Random bytes of an attempt's id, and the version by which those ids are known that tell their slice."""
 
 
 def group_id(landing: str) -> str:
@@ -82,6 +87,22 @@ def window_id(landing: str, lane: str, spec_version: str, epochs: Mapping[str, U
 def slice_id(window: UUID, spans: Iterable[Span], tables: Iterable[str]) -> UUID:
     """Identity of a slice within its window."""
     return uuid5(window, "\x1f".join(("slice", ",".join(sorted(tables)), _spans_text(spans))))
+
+
+def attempt_id(of: UUID, random: UUID) -> UUID:
+    """Name of one attempt at a slice, and of the files that it makes: random, and made for this slice alone, so that no
+    report can pass these files off as those of other offsets.
+    """
+    nonce = random.bytes[:_NONCE]
+    digest = hashlib.sha256(b"attempt\x1f" + of.bytes + nonce).digest()
+    raw = bytearray(nonce + digest[: 16 - _NONCE])
+    raw[6], raw[8] = raw[6] & 0x0F | 0x80, raw[8] & 0x3F | 0x80
+    return UUID(bytes=bytes(raw))
+
+
+def is_attempt_at(attempt: UUID, of: UUID) -> bool | None:
+    """Was this attempt made at that slice? ``None``: it is of a release whose attempts do not tell."""
+    return attempt == attempt_id(of, attempt) if attempt.version == _TELLS else None
 
 
 def token(commit_id: UUID, table_uuid: UUID, slice_ids: Iterable[UUID]) -> UUID:

@@ -23,6 +23,7 @@ __all__ = [
     "CycleState",
     "FailedCycle",
     "LandingState",
+    "Quarantined",
     "Redundant",
     "TableLedger",
     "granted",
@@ -115,6 +116,19 @@ class Blocked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Quarantined:
+    """A record of the log that was passed over, because it cannot be read or contradicts itself."""
+
+    offset: int
+    at: datetime
+    reason: str
+
+    def told(self, partition: int) -> str:
+        """For people, who find the record by its place in the control topic."""
+        return f"{partition}@{self.offset}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FailedCycle:
     """A cycle whose newest commit attempt failed, for these tables; for all of the landing, where none is named.
     ``window`` tells whether it had planned something.
@@ -141,6 +155,7 @@ class LandingState:
     ``recut`` are ranges whose slice of several ranges was over budget: each is tried alone before one is blocked.
     ``evidence`` are the log offsets of failures, recuts and raised budgets of ranges that some ledger still lacks.
     ``failing`` are the cycles whose commits failed since the last COMMIT_COMPLETE, in order of their first failure.
+    ``quarantined`` are the newest of the records that were passed over, ``quarantined_count`` is how many there are.
     """
 
     ledgers: Mapping[str, TableLedger]
@@ -153,6 +168,8 @@ class LandingState:
     evidence: tuple[int, ...]
     announced: frozenset[UUID]
     failing: tuple[FailedCycle, ...] = ()
+    quarantined: tuple[Quarantined, ...] = ()
+    quarantined_count: int = 0
 
     def failed_in_a_row(self, table: str) -> tuple[FailedCycle, ...]:
         """The newest cycles whose commits all failed for this table."""

@@ -34,7 +34,7 @@ from airflow_provider_lakecommit.cycle.results import CycleTicket, Opened
 from airflow_provider_lakecommit.cycle.resume import FoundCycle, look_back, seen, ticket_of
 from airflow_provider_lakecommit.cycle.secrets import vended_of
 from airflow_provider_lakecommit.cycle.session import FoldedLog, LandingSession, RunIdentity, cycle_id_of
-from airflow_provider_lakecommit.cycle.targets import check_unless_filled
+from airflow_provider_lakecommit.cycle.targets import check_unless_filled, contradiction
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError, ControlTopicError, FencedError
 from airflow_provider_lakecommit.kafka.sample import sizes
 from airflow_provider_lakecommit.kafka.source_topic import SourceState
@@ -67,6 +67,7 @@ def open_cycle(
     source = session.source.watermarks()
     session.control.ensure()
     past = look_back(session, commit_id) if retry else None
+    foreign: set[UUID] = set()
     for _ in range(MAX_RACES):
         try:
             prepared = prepare(session, source)
@@ -74,15 +75,41 @@ def open_cycle(
             return _opened_without_tables(session, run, e, past, release)
         folded = session.read_state(prepared.ledgers)
         if (before := seen(session, folded, commit_id) or past) is not None:
-            return before.opened(session, folded.state)
-        released = abandoned(folded.state, _dead(folded.state, release))
+            if not _is_foreign(session, prepared, before):
+                return before.opened(session, folded.state)
+            foreign.add(commit_id)
+            run, past = replace(run, number=run.number + 1), None
+            commit_id = cycle_id_of(session, run)
+            continue
+        released = abandoned(folded.state, _dead(folded.state, release) | foreign)
         plan, explain = _decide(session, prepared, folded, source, released)
         headroom = ask(session, folded.state, source, plan_threshold(session, folded))
         after = _start(session, run, folded, plan, released)
-        if after is not None:
+        # A plan that got in between the look and the START is for the next look to judge.
+        if after is not None and after.state.cycles[commit_id].plan == plan:
             explain = (*explain, *plan_lines(session, headroom))
             return replace(_just_opened(session, after, commit_id), explain=explain)
     raise _fenced(session)
+
+
+def _is_foreign(session: LandingSession, prepared: Prepared, found: FoundCycle) -> bool:
+    """Do the tables contradict the plan of an open cycle? Then somebody else sent it, or a table was made anew since.
+    Nothing is written by it, and the run goes on as a further cycle.
+    """
+    tables = {t.name: t.table for t in prepared.tables}
+    if found.state.over or (what := contradiction(found.state.plan, tables)) is None:
+        return False
+    where = f"offset {found.state.offset} of {session.control.name}[{found.ticket.partition}]"
+    session.log(
+        f"the plan of cycle {found.state.cycle.commit_id} at {where} is not followed: {what}; what it claims is free. "
+        "See who else writes to that topic"
+    )
+    return True
+
+
+def _not_held(opened: Opened) -> Opened:
+    """A plan that was found while no table could be read: whoever writes by it holds it against the tables first."""
+    return replace(opened, ticket=replace(opened.ticket, plan=""))
 
 
 def preview(session: LandingSession) -> Opened:
@@ -116,7 +143,7 @@ def start_without_tables(
     for _ in range(MAX_RACES):
         folded = session.read_state(())
         if (before := seen(session, folded, commit_id)) is not None:
-            return before.opened(session, None)
+            return _not_held(before.opened(session, None))
         released = abandoned(folded.state, _dead(folded.state, release))
         after = _start(session, run, folded, empty_plan(session, why), released)
         if after is not None:
@@ -132,7 +159,7 @@ def _opened_without_tables(
     if past is not None:
         if not waits:
             session.log(f"the catalog is away, what this run planned before is all that is known: {error}")
-        return past.opened(session, None)
+        return _not_held(past.opened(session, None))
     session.log(f"{'' if waits else 'the catalog is away, '}the cycle opens with an empty plan: {error}")
     why = spec_waits(error.table, str(error)) if isinstance(error, SpecWaits) else catalog_away(error)
     return start_without_tables(session, run, why, release)

@@ -17,6 +17,7 @@ from datetime import datetime
 from typing import Protocol
 
 from airflow_provider_lakecommit.core.headroom import Retention
+from airflow_provider_lakecommit.core.model import Span
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.kafka.control_log import ControlLog, ControlRecord, ControlTopicInfo
 from airflow_provider_lakecommit.kafka.control_writer import Record
@@ -54,4 +55,5 @@ class SourcePort(Protocol):
     def ask_first_since(
         self, times: Iterable[tuple[SourcePartition, datetime]]
     ) -> Callable[[float], list[tuple[SourcePartition, datetime, First]]]: ...
+    def first_value(self, span: Span) -> int | None: ...
     def close(self) -> None: ...

@@ -18,6 +18,8 @@ from datetime import timedelta
 from uuid import UUID
 
 from pyiceberg.manifest import DataFile
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
@@ -32,10 +34,12 @@ from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.core.settle import chunks, settle
 from airflow_provider_lakecommit.core.state import AcceptedSlice, CycleState
 from airflow_provider_lakecommit.cycle.prepare import PreparedTable, prepared_table
+from airflow_provider_lakecommit.cycle.reported import hidden_record, report_problem
 from airflow_provider_lakecommit.cycle.results import CycleTicket, PublishedSnapshot
 from airflow_provider_lakecommit.cycle.session import FoldedLog, LandingSession
 from airflow_provider_lakecommit.exceptions import LakecommitError, TableError
 from airflow_provider_lakecommit.iceberg.data_files import to_pyiceberg
+from airflow_provider_lakecommit.wire.envelope import DAMAGE
 from airflow_provider_lakecommit.wire.events import DataWritten, decode
 from airflow_provider_lakecommit.wire.records import table_reference
 
@@ -44,6 +48,8 @@ __all__ = ["TablePublisher", "published_before", "snapshot_of"]
 CARRY_CYCLES = 100
 """Cycles after which a table without rows is brought forward."""
 CARRY_AGE = timedelta(days=7)
+LOOK_AT_EMPTY = 1_000_000
+"""Offsets of pending slices without a row that a commit looks at, where nobody signs."""
 CHECK_AGE = timedelta(hours=12)
 """Files of slices older than this are checked to exist before they are appended. Orphan clean-up spares files of the
 last day; a slice's report is younger than its first file, and clocks differ, so half of that.
@@ -66,6 +72,7 @@ class TablePublisher:
         """
         published.extend(self._announced_before(folded))
         folded = self._announce_forgotten(folded, published)
+        self._look_at_empty(folded, voided)
         while True:
             chunk = self._next_chunk(folded, voided)
             if not chunk:
@@ -127,6 +134,25 @@ class TablePublisher:
 
     # -- what is settled ------------------------------------------------------------------------------------------
 
+    def _look_at_empty(self, folded: FoldedLog, voided: dict[UUID, str]) -> None:
+        """Slices without a row are published rarely: what is wrong with one is not to be hidden until then."""
+        if self.session.signed or self.table.name != self.session.landing.table:
+            return
+        left = LOOK_AT_EMPTY
+        for a in folded.state.accepted[self.table.name]:
+            left -= 0 if a.file_count(self.table.name) else sum(len(s.span) for s in a.report.spans)
+            if a.file_count(self.table.name) or left < 0:
+                continue
+            session, told = self.session, a.report
+            problem = report_problem(session.landing, self.table.table, self.table.name, told, ())
+            if problem := problem or hidden_record(session.source, session.landing, told):
+                self._void(a, problem, voided)
+
+    def _void(self, accepted: AcceptedSlice, problem: str, voided: dict[UUID, str]) -> None:
+        reason = f"slice {accepted.report.slice_id} ({accepted.coverage}): {problem}; its range is read again"
+        voided[accepted.report.attempt] = reason
+        self.session.log(f"{self.table.name}: voided {reason}")
+
     def _next_chunk(self, folded: FoldedLog, voided: dict[UUID, str]) -> tuple[AcceptedSlice, ...]:
         accepted = [a for a in folded.state.accepted[self.table.name] if a.report.attempt not in voided]
         settlement = settle(accepted, self.table.ledger.section)
@@ -157,9 +183,7 @@ class TablePublisher:
             try:
                 files = self._files(accepted)
             except TableError as e:
-                reason = f"slice {accepted.report.slice_id} ({accepted.coverage}): {e}; its range is read again"
-                voided[accepted.report.attempt] = reason
-                self.session.log(f"{self.table.name}: voided {reason}")
+                self._void(accepted, str(e), voided)
                 return ()
             out.append(StagedSlice.of(accepted.report, self.table.name, files))
         return tuple(out)
@@ -172,15 +196,20 @@ class TablePublisher:
         metadata, report = self.table.table.metadata, accepted.report.table(self.table.name)
         files: list[DataFile] = []
         for value in accepted.files[self.table.name]:
-            payload = decode(value).payload
-            if not isinstance(payload, DataWritten) or report is None:
-                raise TableError("its file list is no DATA_WRITTEN")
+            if report is None:
+                raise TableError("its report does not tell of this table")
             spec, schema = metadata.specs().get(report.spec_id), metadata.schema_by_id(report.schema_id)
             if spec is None or schema is None:
                 raise TableError(
                     f"partition spec {report.spec_id} or schema {report.schema_id} is not of the table any more"
                 )
-            files += to_pyiceberg(payload.data_files or (), payload.partition_fields, spec=spec, schema=schema)
+            files += _announced(value, spec, schema)
+        landing, told = self.session.landing, accepted.report
+        problem = report_problem(landing, self.table.table, self.table.name, told, files)
+        if not problem and self.table.name == landing.table and not self.session.signed:
+            problem = hidden_record(self.session.source, landing, told)
+        if problem:
+            raise TableError(problem)
         if self.session.now() - accepted.at > CHECK_AGE:
             io = self.table.table.io
             if gone := next((f.file_path for f in files if not io.new_input(f.file_path).exists()), None):
@@ -270,6 +299,20 @@ class TablePublisher:
                 branch=self.session.landing.branch,
                 control_end=replace(folded.begin, offset=folded.end),
             )
+
+
+def _announced(value: bytes, spec: PartitionSpec, schema: Schema) -> list[DataFile]:
+    """The files of one DATA_WRITTEN.
+
+    :raises TableError: it is none, or its files are none of this table
+    """
+    try:
+        payload = decode(value).payload
+        if not isinstance(payload, DataWritten):
+            raise TableError("its file list is no DATA_WRITTEN")
+        return to_pyiceberg(payload.data_files or (), payload.partition_fields, spec=spec, schema=schema)
+    except DAMAGE as e:
+        raise TableError(f"its file list in the control topic cannot be read: {e}") from e
 
 
 def published_before(

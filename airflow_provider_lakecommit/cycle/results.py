@@ -25,7 +25,11 @@ SHOWN = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CycleTicket:
-    """Where a cycle is in the control log: all that a later task of the same run needs to find it."""
+    """Where a cycle is in the control log: all that a later task of the same run needs to find it, and to know it.
+
+    ``plan`` is the digest of the plan that the plan task made, or found and held against the catalog: a plan in the log
+    is that of the cycle only if it has this digest. It is empty in tickets of earlier releases.
+    """
 
     landing: str
     lane: str
@@ -33,9 +37,11 @@ class CycleTicket:
     slot: int
     partition: int
     read_from: int
+    plan: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "commit_id": str(self.commit_id)}
+        values = {**asdict(self), "commit_id": str(self.commit_id)}
+        return values if self.plan else {k: v for k, v in values.items() if k != "plan"}
 
     @classmethod
     def from_dict(cls, v: Mapping[str, Any]) -> CycleTicket:
@@ -46,6 +52,7 @@ class CycleTicket:
             slot=v["slot"],
             partition=v["partition"],
             read_from=v["read_from"],
+            plan=v.get("plan", ""),
         )
 
 

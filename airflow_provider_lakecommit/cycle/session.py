@@ -31,6 +31,7 @@ from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
 from airflow_provider_lakecommit.kafka.source_topic import SourceTopics
 from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.signing import SigningKeys
 from airflow_provider_lakecommit.wire.records import Outgoing, Sender
 
 __all__ = ["BEYOND", "FoldedLog", "LandingSession", "RunIdentity", "TableKey", "cycle_id_of"]
@@ -136,6 +137,11 @@ class LandingSession:
         """The name of a table for its turns."""
         return TableKey(catalog=self.place or self.landing.iceberg_conn_id, table=table)
 
+    @property
+    def signed(self) -> bool:
+        """Is no control record of this landing believed that is not signed?"""
+        return SigningKeys.of(self.kafka) is not None
+
     def close(self) -> None:
         """Let go of all connections, from any thread, also twice."""
         self._closed = True
@@ -170,9 +176,12 @@ class LandingSession:
             else self.control.read(partition, start, until=until)
         )
         entries = (*(since.entries if since else ()), *read_entries(log.records, self.landing.name, self.lane))
+        state = fold(entries, ledgers, self.landing.completion_timeout)
+        if state.quarantined_count > (since.state.quarantined_count if since else 0):
+            self._warn(state, partition)
         return FoldedLog(
             ledgers=tuple(ledgers),
-            state=fold(entries, ledgers, self.landing.completion_timeout),
+            state=state,
             entries=entries,
             partition=partition,
             read_from=read_from,
@@ -180,6 +189,13 @@ class LandingSession:
             if since
             else LogPoint(topic_id=log.topic_id, partition=partition, offset=max(read_from, log.begin)),
             end=log.end,
+        )
+
+    def _warn(self, state: LandingState, partition: int) -> None:
+        self.log(
+            f"WARNING: {state.quarantined_count} records of {self.control.name} cannot be read and are passed over, "
+            f"what they were about is planned again (`lakecommit status` lists them); the newest is "
+            f"{state.quarantined[-1].told(partition)}"
         )
 
     def all_entries(self) -> Iterator[tuple[int, tuple[Entry, ...]]]:

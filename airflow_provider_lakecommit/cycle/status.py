@@ -69,7 +69,9 @@ class PartitionStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """All of it. ``cycles`` have no COMMIT_COMPLETE yet, or others have overtaken them."""
+    """All of it. ``cycles`` have no COMMIT_COMPLETE yet, or others have overtaken them. ``quarantined`` are the newest
+    of the control records that are passed over, each with its ``partition@offset``.
+    """
 
     landing: str
     at: datetime
@@ -81,6 +83,9 @@ class Status:
     missing_topics: tuple[str, ...] = ()
     shortest: Headroom | None = None
     warnings: tuple[str, ...] = ()
+    quarantined: tuple[str, ...] = ()
+    quarantined_count: int = 0
+    signed: bool = False
 
     @property
     def lag(self) -> int:
@@ -129,6 +134,9 @@ def read_status(session: LandingSession, every: timedelta | None = None) -> Stat
         missing_topics=source.missing_topics,
         shortest=next(iter(headroom), None),
         warnings=warnings(headroom, threshold),
+        quarantined=tuple(q.told(folded.partition) for q in landing_state.quarantined) if folded else (),
+        quarantined_count=landing_state.quarantined_count,
+        signed=session.signed,
     )
 
 
@@ -227,6 +235,8 @@ def to_dict(status: Status) -> dict[str, Any]:
         "blocked": list(status.blocked),
         "missing_topics": list(status.missing_topics),
         "warnings": list(status.warnings),
+        "signed": status.signed,
+        "quarantined": {"count": status.quarantined_count, "newest": list(status.quarantined)},
     }
 
 

@@ -137,6 +137,12 @@ def headroom(session: LandingSession, every: timedelta | None) -> Iterable[Check
         seen = f"{status.shortest.partition}: {status.shortest}" if status.shortest else "everything is landed"
         yield ok(check, seen)
     yield from (warn("blocked", text, "`lakecommit unblock SPEC --raise N` or `--skip`") for text in status.blocked)
+    if status.quarantined_count:
+        yield warn(
+            "control records",
+            f"{status.quarantined_count} are passed over, the newest is {status.quarantined[-1]}",
+            "`lakecommit control-log` shows what it holds; see who may write to the control topic",
+        )
     gone = [p for p in status.partitions if p.kept is not None and p.kept < 0]
     yield from (
         fail(

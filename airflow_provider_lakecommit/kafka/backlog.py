@@ -22,7 +22,7 @@ from airflow_provider_lakecommit.kafka.config import LastError, made
 from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
 from airflow_provider_lakecommit.kafka.control_watch import ControlWatch
 from airflow_provider_lakecommit.kafka.source_topic import SourceTopics
-from airflow_provider_lakecommit.wire.records import read_entry
+from airflow_provider_lakecommit.wire.quarantine import entry_of
 
 __all__ = ["BacklogWatch"]
 
@@ -84,7 +84,7 @@ class BacklogWatch:
         while True:
             batch = self._log.poll()
             for record in batch.records:
-                entry = read_entry(record, self._landing, LIVE)
+                entry = entry_of(record, self._landing, LIVE)
                 if entry is not None:
                     self._planned = planned_after(self._planned, entry)
             if batch.caught_up and not batch.records:

@@ -2,25 +2,37 @@
 """What is read of the control topic: records as they are on the wire, and one look at a partition's log.
 
 Contract: nothing is decoded here. A record's headers keep their order and their repetitions; a header without a
-value has an empty one. Times are those of the record, in UTC, to the millisecond.
+value has an empty one. Times are those of the record, in UTC, to the millisecond; one beyond any calendar becomes the
+latest that can be reckoned with.
+
+Failure story: names of headers are bytes to Kafka and text to the client. A record with a name that is no text has one
+header, :data:`~airflow_provider_lakecommit.wire.headers.DAMAGED_HEADERS`, for all of them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from operator import methodcaller
 from typing import Any
 
 from confluent_kafka import Message
 
-__all__ = ["ControlLog", "ControlRecord", "ControlTopicInfo", "control_record"]
+from airflow_provider_lakecommit.signing import Place, SigningKeys
+from airflow_provider_lakecommit.wire.headers import DAMAGED_HEADERS, HEADER
+
+__all__ = ["ControlLog", "ControlRecord", "ControlTopicInfo", "checked", "control_record"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# The client gives a name that is no text as nothing at all, beside an error that the interpreter does not look for
+# after a plain call. After this one it does, and what was given is let go of before anybody touches it.
+_headers = methodcaller("headers")
+_LATEST_MS = int(datetime(9000, 1, 1, tzinfo=UTC).timestamp() * 1000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlRecord:
-    """One record of the control topic, not decoded."""
+    """One record of the control topic, not decoded. ``doubt`` says why one with our header is not believed."""
 
     partition: int
     offset: int
@@ -28,6 +40,7 @@ class ControlRecord:
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes], ...]
+    doubt: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,15 +77,29 @@ def control_record(message: Message) -> ControlRecord:
     return ControlRecord(
         partition=message.partition() or 0,
         offset=message.offset() or 0,
-        timestamp=_EPOCH + timedelta(milliseconds=max(milliseconds, 0)),
+        timestamp=_EPOCH + timedelta(milliseconds=min(max(milliseconds, 0), _LATEST_MS)),
         key=message.key(),
         value=message.value(),
         headers=tuple((name, _bytes(value)) for name, value in _pairs(message)),
     )
 
 
+def checked(record: ControlRecord, keys: SigningKeys | None, topic: str, where: ControlTopicInfo) -> ControlRecord:
+    """A record with what speaks against believing it. Those of others are not signed, and nothing is asked of them."""
+    if keys is None or not any(name == HEADER for name, _ in record.headers):
+        return record
+    if not keys.needed(where.topic_id, record.partition, record.offset):
+        return record
+    place = Place(cluster_id=where.cluster_id, topic=topic, partition=record.partition)
+    doubt = keys.doubt(place, record.key, record.value, record.headers)
+    return record if doubt is None else replace(record, doubt=f"{topic} {record.partition}@{record.offset}: {doubt}")
+
+
 def _pairs(message: Message) -> list[tuple[str, Any]]:
-    headers = message.headers()
+    try:
+        headers = _headers(message)
+    except (SystemError, UnicodeDecodeError) as e:
+        return [(DAMAGED_HEADERS, str(e.__cause__ or e))]
     return list(headers.items()) if isinstance(headers, dict) else list(headers or ())
 
 

@@ -30,6 +30,7 @@ from confluent_kafka.admin import AdminClient
 
 from airflow_provider_lakecommit.core.model import Span
 from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailableError
+from airflow_provider_lakecommit.signing import PREFIX
 from airflow_provider_lakecommit.spark.chunks import Chunk, bounded, chunk_of
 from airflow_provider_lakecommit.spark.positions import (
     Partition,
@@ -112,7 +113,8 @@ class SliceReader:
         self._last_error: str | None = None
         self._too_large: str | None = None
         self._record_bytes = batch_bytes / FIRST_BATCH
-        shared = {**kafka, "error_cb": self._remember, "logger": log}
+        theirs = {k: v for k, v in kafka.items() if not k.startswith(PREFIX)}
+        shared = {**theirs, "error_cb": self._remember, "logger": log}
         self._admin = AdminClient({k: v for k, v in shared.items() if k not in _OURS and k not in _DEFAULTS})
         self._consumer = Consumer({**_DEFAULTS, **shared, **_OURS})
 

@@ -151,7 +151,12 @@ class _SliceRun:
         self._schema = Schema.model_validate_json(targets[work.landing.table].schema)
         self._decoder = _decoder(work.landing, self._schema)
         self._writers = {
-            name: FanoutWriter(targets[name], file_io(targets[name], io_of(name)), work.attempt)
+            name: FanoutWriter(
+                targets[name],
+                file_io(targets[name], io_of(name)),
+                work.attempt,
+                providers=work.landing.location_providers,
+            )
             for name in work.slice.tables
         }
         self._totals = _Totals([0] * len(work.slice.spans), [Counts()] * len(work.slice.spans))

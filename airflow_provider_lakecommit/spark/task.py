@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
-from airflow_provider_lakecommit.core.model import Counts, Slice, SliceReport, SpanReport
+from airflow_provider_lakecommit.core.model import Counts, Slice, SliceReport, SpanReport, attempt_id
 from airflow_provider_lakecommit.exceptions import CatalogError, FencedError, LakecommitError, Terminal
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, SliceStatus, WindowJob
 from airflow_provider_lakecommit.spark.report import report_records
@@ -63,7 +63,7 @@ def _run(job: WindowJob, secrets: Secrets, index: int, work: Slice) -> SliceResu
     from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
     from airflow_provider_lakecommit.spark.slices import SliceWork, run_slice
 
-    attempt, began = uuid4(), time.monotonic()
+    attempt, began = attempt_id(work.slice_id, uuid4()), time.monotonic()
     if expired := secrets.expired(work.tables, time.time()):
         raise _Expired(f"{expired}, before this slice was begun: {FRESH_KEYS}")
     with (

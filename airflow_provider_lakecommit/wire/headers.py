@@ -31,10 +31,11 @@ from airflow_provider_lakecommit.wire.coverage import (
     spans_from_json,
     spans_to_json,
 )
-from airflow_provider_lakecommit.wire.envelope import DAMAGE, number, pack, text, unpack
+from airflow_provider_lakecommit.wire.envelope import DAMAGE, count, pack, text, unpack
 from airflow_provider_lakecommit.wire.plan import budget_from_json, budget_to_json
 
 __all__ = [
+    "DAMAGED_HEADERS",
     "HEADER",
     "HEADER_LIMIT",
     "cycle_from_json",
@@ -49,6 +50,8 @@ __all__ = [
 
 HEADER = "lakecommit"
 HEADER_LIMIT = 256 << 10
+DAMAGED_HEADERS = "lakecommit-damaged-headers"
+"""What a record bears in place of headers that the client cannot give."""
 
 
 def header(values: Mapping[str, Any], what: str) -> list[tuple[str, bytes]]:
@@ -66,7 +69,7 @@ def find(headers: Iterable[tuple[str, bytes]]) -> dict[str, Any] | None:
     :raises WireError: when it is damaged or of a later version
     """
     packed = next((v or b"" for k, v in headers if k == HEADER), None)
-    return None if packed is None else unpack(packed, what="a control record's header")
+    return None if packed is None else unpack(packed, what="a control record's header", limit=HEADER_LIMIT)
 
 
 def cycle_to_json(c: Cycle) -> dict[str, Any]:
@@ -78,8 +81,8 @@ def cycle_from_json(v: Mapping[str, Any]) -> Cycle:
         commit_id=UUID(v["commit_id"]),
         dag=text(v["dag"]),
         run=text(v["run"]),
-        number=number(v["n"]),
-        slot=number(v["slot"]),
+        number=count(v["n"]),
+        slot=count(v["slot"]),
     )
 
 
@@ -133,8 +136,8 @@ def report_from_json(v: Mapping[str, Any]) -> SliceReport:
             spec_version=text(v["spec"]),
             spans=tuple(SpanReport(span=s, counts=_counts(c)) for s, c in zip(spans, v["counts"], strict=True)),
             tables=tuple(_table(t) for t in v["tables"]),
-            bytes=number(v["bytes"]),
-            ignored_fields={text(k): number(n) for k, n in v["ignored_fields"].items()},
+            bytes=count(v["bytes"]),
+            ignored_fields={text(k): count(n) for k, n in v["ignored_fields"].items()},
             blocked=_reason(v["blocked"]),
             failed=_reason(v["failed"]),
             cost=None if v.get("cost") is None else _cost(v["cost"]),
@@ -153,7 +156,7 @@ def _cost_to_json(c: SliceCost) -> list[int]:
 
 
 def _cost(values: list[int]) -> SliceCost:
-    read, decode, write, written = map(number, values)
+    read, decode, write, written = map(count, values)
     return SliceCost(read_seconds=read / 1000, decode_seconds=decode / 1000, write_seconds=write / 1000, bytes=written)
 
 
@@ -162,7 +165,7 @@ def _counts_to_json(c: Counts) -> list[int]:
 
 
 def _counts(values: list[int]) -> Counts:
-    landed, rejected, filtered, gaps, skipped = map(number, values)
+    landed, rejected, filtered, gaps, skipped = map(count, values)
     return Counts(landed=landed, rejected=rejected, filtered=filtered, gaps=gaps, skipped=skipped)
 
 
@@ -172,7 +175,7 @@ def _table_to_json(t: TableReport) -> list[Any]:
 
 def _table(v: list[Any]) -> TableReport:
     table, uuid, epoch, *numbers = v
-    schema_id, spec_id, events, files, rows = map(number, numbers)
+    schema_id, spec_id, events, files, rows = map(count, numbers)
     return TableReport(
         table=text(table),
         uuid=UUID(uuid),

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from airflow_provider_lakecommit.core.headroom import Retention
+from airflow_provider_lakecommit.core.model import Span
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.core.planning import Watermark
 from airflow_provider_lakecommit.exceptions import ControlTopicError, FencedError, SourceError
@@ -155,6 +156,7 @@ class FakeSource:
     kept: dict[str, Retention] = field(default_factory=dict)
     first_since: Callable[[SourcePartition, datetime], First] = lambda _p, _t: None
     asked: list[tuple[SourcePartition, datetime]] = field(default_factory=list)
+    values: Callable[[Span], int | None] = lambda _: None
 
     def watermarks(self, *, missing_ok: bool = False) -> SourceState:
         if self.missing and not missing_ok:
@@ -166,6 +168,9 @@ class FakeSource:
         return SourceState(
             cluster_id=self.cluster_id, asked_at=self.clock(), partitions=partitions, missing_topics=self.missing
         )
+
+    def first_value(self, span: Span) -> int | None:
+        return self.values(span)
 
     def ask_retention(self) -> None: ...
 

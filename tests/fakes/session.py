@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from airflow_provider_lakecommit.core.log import Directives
-from airflow_provider_lakecommit.core.model import Counts, Slice, SliceReport, SpanReport
+from airflow_provider_lakecommit.core.model import Counts, Slice, SliceReport, SpanReport, attempt_id
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.cycle.close import close_cycle
 from airflow_provider_lakecommit.cycle.open import open_cycle
@@ -84,8 +84,10 @@ class FakeLanding:
         return [self._report(opened, s, files, problem) for s in opened.slices if only(s)]
 
     def _report(self, opened: Opened, work: Slice, files: bool, problem: Mapping[str, str]) -> UUID:
-        sender, attempt = self.session.sender("write", opened.ticket.commit_id), uuid4()
-        spans = tuple(SpanReport(span=s, counts=Counts(landed=len(s))) for s in work.spans)
+        sender, attempt = self.session.sender("write", opened.ticket.commit_id), attempt_id(work.slice_id, uuid4())
+        spans = tuple(
+            SpanReport(span=s, counts=Counts(landed=len(s)) if files else Counts(filtered=len(s))) for s in work.spans
+        )
         report = SliceReport(
             slice_id=work.slice_id,
             attempt=attempt,
@@ -97,7 +99,8 @@ class FakeLanding:
             blocked=problem.get("blocked"),
             failed=problem.get("failed"),
         )
-        written = [data_file(f"file://{self.path}/{attempt}.parquet", len(work))] if files and not problem else []
+        place = {t.table: t.location for t in opened.plan.targets}[DATA]
+        written = [data_file(f"{place}/data/{attempt}-00000.parquet", len(work))] if files and not problem else []
         records = report_records(
             sender,
             catalog="fake",

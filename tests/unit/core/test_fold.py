@@ -3,14 +3,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
 
 import pytest
 
-from airflow_provider_lakecommit.core.fold import FAILURES_TO_BLOCK
-from airflow_provider_lakecommit.core.log import Directives, Raised
-from airflow_provider_lakecommit.core.model import Budget
+from airflow_provider_lakecommit.core.fold import FAILURES_TO_BLOCK, fold
+from airflow_provider_lakecommit.core.log import Directives, Entry, Raised, SliceReported
+from airflow_provider_lakecommit.core.model import Budget, Counts, SpanReport
 from airflow_provider_lakecommit.core.state import LandingState, TableLedger, granted
 from tests.support.story import (
     DEAD,
@@ -23,6 +24,7 @@ from tests.support.story import (
     Story,
     coverage,
     ledger,
+    report_of,
     spans,
 )
 
@@ -37,6 +39,10 @@ def accepted(landing_state: LandingState, table: str = ORDERS) -> list[UUID]:
 
 def reasons(landing_state: LandingState) -> list[str]:
     return [r.reason for r in landing_state.redundant]
+
+
+def filtered(ranges: Ranges) -> tuple[SpanReport, ...]:
+    return tuple(SpanReport(span=s, counts=Counts(filtered=len(s))) for s in spans(ranges))
 
 
 class TestAcceptance:
@@ -123,11 +129,14 @@ class TestAcceptance:
         assert accepted(landing_state, DEAD) == [attempt]
         assert landing_state.accepted[DEAD][0].file_count(DEAD) == 0
 
-    def test_a_report_of_a_cycle_that_the_log_does_not_hold_is_accepted(self) -> None:
+    def test_a_report_of_a_cycle_that_the_log_does_not_hold_is_not_accepted(self) -> None:
+        """Nobody can tell whether it was asked for. A log that is read for a slice is read from its plan on."""
         story = Story()
         story.opens("a", [A])
-        attempt = story.reports("a", A)
-        assert accepted(story.landing_state(since=1)) == [attempt]
+        story.reports("a", A)
+        assert accepted(story.landing_state(since=1)) == []
+        assert reasons(story.landing_state(since=1)) == ["the plan of its cycle is not in the control log"]
+        assert story.landing_state().low() == 0
 
     def test_a_report_after_its_cycle_was_closed_is_accepted(self) -> None:
         story = Story()
@@ -142,6 +151,146 @@ class TestAcceptance:
         story.reports("a", A)
         story.reports("a", B, failed="x")
         assert story.landing_state() == story.landing_state()
+
+
+class TestNotAskedFor:
+    """Reports that no plan in the log set out to make."""
+
+    @staticmethod
+    def told(**changes: object) -> LandingState:
+        story = Story()
+        story.opens("a", [A, B])
+        story.reports("a", A)
+        last = story.entries[-1]
+        assert isinstance(last, SliceReported)
+        story.entries[-1] = replace(last, report=replace(last.report, **changes))  # type: ignore[arg-type]
+        return story.landing_state()
+
+    @pytest.mark.parametrize(
+        ("changes", "reason"),
+        [
+            ({"window_id": UUID(int=8)}, "it is of window"),
+            ({"slice_id": UUID(int=8)}, "its cycle planned no such slice"),
+            ({"spans": filtered(A) * 2}, "its spans overlap each other"),
+            ({"spans": filtered([(P0, 0, 20)])}, "planned no such slice"),
+            ({"spans": filtered([(P1, 0, 10)])}, "planned no such slice"),
+        ],
+        ids=["window", "slice", "span twice", "more than planned", "another partition"],
+    )
+    def test_a_report_of_something_else_is_redundant(self, changes: dict[str, object], reason: str) -> None:
+        landing_state = self.told(**changes)
+        assert accepted(landing_state) == []
+        assert reason in reasons(landing_state)[0]
+        (state,) = landing_state.cycles.values()
+        assert state.finished == frozenset()
+
+    @pytest.mark.parametrize("what", ["uuid", "epoch", "schema_id", "spec_id", "table"])
+    def test_a_report_for_another_table_or_another_state_of_it_is_redundant(self, what: str) -> None:
+        story = Story()
+        story.opens("a", [A])
+        story.reports("a", A)
+        last = story.entries[-1]
+        assert isinstance(last, SliceReported)
+        other: dict[str, object] = {
+            "uuid": UUID(int=9),
+            "epoch": VOID_EPOCH,
+            "schema_id": 7,
+            "spec_id": 7,
+            "table": DEAD,
+        }
+        of = replace(last.report.tables[0], **{what: other[what]})  # type: ignore[arg-type]
+        story.entries[-1] = replace(last, report=replace(last.report, tables=(of,)))
+        landing_state = story.landing_state(*BOTH)
+        assert accepted(landing_state) == accepted(landing_state, DEAD) == []
+        assert f"its cycle planned it otherwise for {of.table}" in reasons(landing_state)
+
+    def test_an_attempt_reports_once(self) -> None:
+        story = Story()
+        story.opens("a", [A, B])
+        attempt = story.reports("a", A)
+        story.reports("a", B)
+        last = story.entries[-1]
+        assert isinstance(last, SliceReported)
+        story.entries[-1] = replace(last, report=replace(last.report, attempt=attempt))
+        assert accepted(story.landing_state()) == [attempt]
+
+    def test_what_a_person_gave_up_was_blocked_and_is_skipped_whole(self) -> None:
+        story = Story()
+        story.opens("a", [A])
+        story.reports("a", A, blocked="too many")
+        blocked = story.offset
+        story.opens("hand")
+        cut = story.slice("a", A)
+        for n, (ranges, counts) in enumerate(
+            [
+                (A, Counts(filtered=10)),
+                (B, Counts(skipped=10)),
+                (A, Counts(skipped=9, landed=1)),
+                (A, Counts(skipped=10)),
+            ]
+        ):
+            report = replace(
+                report_of(cut, attempt=UUID(int=90 + n), files={}),
+                spans=tuple(SpanReport(span=s, counts=counts) for s in spans(ranges)),
+            )
+            entry = SliceReported(offset=story.offset, at=story.now, commit_id=story.id("hand"), report=report)
+            story.entries.append(entry)
+        landing_state = story.landing_state()
+        assert accepted(landing_state) == [UUID(int=93)]
+        assert {r.reason for r in landing_state.redundant} == {
+            "its cycle planned nothing, and no blocked range is given up by it"
+        }
+        assert landing_state.blocked == ()
+        assert story.landing_state(since=blocked).accepted[ORDERS] == ()
+
+
+class TestAgain:
+    """Records that are copied, word for word, and appended again by whoever may write."""
+
+    @staticmethod
+    def with_ids(story: Story) -> list[Entry]:
+        return [replace(e, event=UUID(int=1000 + e.offset)) for e in story.entries]
+
+    def test_a_copy_of_any_record_changes_nothing(self) -> None:
+        story = Story()
+        story.opens("a", [A])
+        story.reports("a", A)
+        story.fails_to_commit("a")
+        story.opens("b", [B], log=Directives(released=(story.id("a"),)))
+        attempt = story.reports("b", B)
+        story.publishes("a", log=Directives(voided=(attempt,)))
+        story.fails_to_commit("b", log=RAISE_A)
+        story.closes("a")
+        entries = self.with_ids(story)
+        before = fold(entries, (ledger(),), TIMEOUT)
+        for copied in entries:
+            again = replace(copied, offset=len(entries), at=story.now + TIMEOUT)
+            assert fold([*entries, again], (ledger(),), TIMEOUT) == before
+        copies = [replace(e, offset=len(entries) + n) for n, e in enumerate(entries)]
+        assert fold([*entries, *copies], (ledger(),), TIMEOUT) == before
+
+    def test_a_voided_attempt_stays_void(self) -> None:
+        story = Story()
+        story.opens("a", [A])
+        attempt = story.reports("a", A)
+        story.closes("a", log=Directives(voided=(attempt,)))
+        copies = [replace(e, offset=story.offset + n) for n, e in enumerate(story.entries[1:3])]
+        assert accepted(fold([*story.entries, *copies], (ledger(),), TIMEOUT)) == []
+
+    def test_a_start_of_long_ago_holds_nothing_up(self) -> None:
+        story = Story()
+        story.opens("old", [A])
+        landing_state = story.landing_state(ledger(covered=A))
+        assert [c.unfinished for c in landing_state.open_cycles()] == [()]
+
+    def test_a_complete_of_long_ago_ends_no_row_of_failures(self) -> None:
+        story = Story()
+        story.opens("old")
+        story.opens("a", [A])
+        story.fails_to_commit("a")
+        story.closes("old")
+        assert len(story.landing_state(since=1).failing) == 1
+        assert story.landing_state().failing == ()
 
 
 class TestVoid:
@@ -579,14 +728,15 @@ class TestLow:
         story.opens("a", [A])
         story.reports("a", A)
         story.closes("a")
-        assert story.landing_state().low() == 1
+        # From its plan on, without which nobody could tell that it was asked for.
+        assert story.landing_state().low() == 0
 
     def test_a_slice_that_one_table_lacks_is_needed(self) -> None:
         story = Story()
         story.opens("a", [A], tables=(ORDERS, DEAD))
         story.reports("a", A)
         story.closes("a")
-        assert story.landing_state(ledger(ORDERS, covered=A), ledger(DEAD)).low() == 1
+        assert story.landing_state(ledger(ORDERS, covered=A), ledger(DEAD)).low() == 0
 
     def test_an_open_cycle_needs_its_start_unless_it_is_the_one_that_asks(self) -> None:
         story = Story()
@@ -600,7 +750,7 @@ class TestLow:
         attempt = story.reports("a", A)
         story.closes("a")
         landing_state = story.landing_state(*BOTH)
-        assert landing_state.low(landed={(ORDERS, attempt)}) == 1
+        assert landing_state.low(landed={(ORDERS, attempt)}) == 0
         assert landing_state.low(landed={(ORDERS, attempt), (DEAD, attempt)}) is None
 
     def test_reading_from_low_accepts_the_same(self) -> None:

@@ -18,6 +18,7 @@ from airflow_provider_lakecommit.engines.base import EarlierWorkError
 from airflow_provider_lakecommit.exceptions import ControlTopicError, SparkJobError
 from airflow_provider_lakecommit.kafka.control_log import ControlLog
 from airflow_provider_lakecommit.spark.job import SliceResult, WindowJob
+from airflow_provider_lakecommit.wire.plan import plan_digest
 from airflow_provider_lakecommit.wire.records import Outgoing
 from tests.fakes.kafka import FakeControl
 from tests.fakes.session import P0, FakeLanding
@@ -99,10 +100,10 @@ def test_of_two_plans_that_raced_the_later_one_does_what_the_earlier_did_not_cla
     opened = landing.open()
     window, commit_id = opened.plan, uuid4()
     whole = replace(window.slices[0], spans=(Span(P0, OffsetRange(15, 25)),))
-    later = replace(opened.ticket, commit_id=commit_id, slot=1)
     cycle = Cycle(commit_id=commit_id, dag="dag", run="b", number=0, slot=1)
     sender = landing.session.sender("plan", commit_id)
     plan = replace(window, slices=(*window.slices, whole))
+    later = replace(opened.ticket, commit_id=commit_id, slot=1, plan=plan_digest(plan))
     landing.send(later.partition, [sender.opened(uuid4(), landing.clock(), cycle, plan, Directives())])
     job = job_of(landing, replace(ticket_of(opened), cycle=later))
     assert job is not None
