@@ -2,20 +2,20 @@
 """What is read of the control topic: records as they are on the wire, and one look at a partition's log.
 
 Contract: nothing is decoded here. A record's headers keep their order and their repetitions; a header without a
-value has an empty one. Times are those of the record, in UTC, to the millisecond.
+value has an empty one; headers that the client cannot tell are none, so that the record is nobody's. Times are those of
+the record, in UTC, to the millisecond; one that no calendar has is the nearest that can be compared.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from datetime import datetime
 
 from confluent_kafka import Message
 
-__all__ = ["ControlLog", "ControlRecord", "ControlTopicInfo", "control_record"]
+from airflow_provider_lakecommit.kafka.record import bounded_time, headers_of
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+__all__ = ["ControlLog", "ControlRecord", "ControlTopicInfo", "control_record"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,17 +64,8 @@ def control_record(message: Message) -> ControlRecord:
     return ControlRecord(
         partition=message.partition() or 0,
         offset=message.offset() or 0,
-        timestamp=_EPOCH + timedelta(milliseconds=max(milliseconds, 0)),
+        timestamp=bounded_time(milliseconds),
         key=message.key(),
         value=message.value(),
-        headers=tuple((name, _bytes(value)) for name, value in _pairs(message)),
+        headers=tuple((name, value or b"") for name, value in headers_of(message) or ()),
     )
-
-
-def _pairs(message: Message) -> list[tuple[str, Any]]:
-    headers = message.headers()
-    return list(headers.items()) if isinstance(headers, dict) else list(headers or ())
-
-
-def _bytes(value: Any) -> bytes:
-    return value.encode() if isinstance(value, str) else bytes(value or b"")
