@@ -220,12 +220,20 @@ class SliceReader:
             error, reading = event.error(), open_.get(partition_of(event))
             if error is None or reading is None or error.code() not in DAMAGE:
                 continue
-            end, same = reading.span.range.end, partition_of(event)
+            same, end = partition_of(event), reading.span.range.end
             others = [(i, offset_of(m)) for i, m in enumerate(polled) if m.error() is None and partition_of(m) == same]
-            reached = max((o + 1 for i, o in others if i < place), default=0)
-            position = max(reading.position, reached, min(offset_of(event), end))
-            if position < end and next((o for i, o in others if i > place), -1) != position:
-                raise Damage(self._consumer, reading.span).found(position, error.str())
+            position = max([reading.position, *(o + 1 for i, o in others if i < place)])
+            behind = next((o for i, o in others if i > place), None)
+            if behind is None:
+                # It has passed control records before the damage, too.
+                position = max(position, self._position(same))
+            if position < end and behind != position:
+                start = max(position, offset_of(event)) if offset_of(event) < end else position
+                raise Damage(self._consumer, reading.span).found(start, error.str())
+
+    def _position(self, key: Partition) -> int:
+        (at,) = self._consumer.position([TopicPartition(*key)])
+        return 0 if at.offset == OFFSET_INVALID else int(at.offset)
 
     def _heed(self, event: Message, open_: Mapping[Partition, PartitionReading]) -> None:
         """An event in place of a record: the end of a partition, or an error."""
@@ -242,7 +250,10 @@ class SliceReader:
         elif code == KafkaError._PARTITION_EOF:
             self._at_end_of_log(reading, offset_of(event))
         elif code == KafkaError._AUTO_OFFSET_RESET:
-            raise self._out_of_range(reading, error)
+            # A client that was led astray by damage behind the span asks for wrong offsets.
+            reading.position = max(reading.position, self._position(partition_of(event)))
+            if not reading.done:
+                raise self._out_of_range(reading, error)
         else:
             self._remember(error)
 

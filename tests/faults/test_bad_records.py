@@ -225,6 +225,26 @@ def test_records_that_are_larger_than_the_client_takes_are_blocked_alone(
     check_verified(world)
 
 
+def test_a_damaged_batch_between_transactions_is_blocked_alone(
+    make_world: MakeWorld, broker: Broker, produce: Produce
+) -> None:
+    world = make_world(partitions=2, slice_records=400)
+    topic = str(world.landing.topics)
+    for first in (0, 10, 20):
+        produce(topic, records(first, 10), 0, transactional=True)
+    at, first, end = batches(broker.directory, topic)[2]
+    assert (first, end) == (11, 20)
+    flip(broker.directory, topic, at + 61 + 30)
+    for _ in range(FAILURES_TO_BLOCK):
+        world.run()
+        world.check(Counter(range(10)))
+    assert blocked(world) == [(0, 11, 21)]
+    skip(world)
+    world.settle()
+    world.check(Counter([*range(10), *range(20, 30)]))
+    check_verified(world)
+
+
 def test_damage_that_is_mended_is_read_again(make_world: MakeWorld, broker: Broker) -> None:
     world = make_world(partitions=2, slice_records=400)
     topic = str(world.landing.topics)
