@@ -5,7 +5,7 @@ Contract: :func:`fold` is a function of the entries in log order, the ledgers an
 log and the same ledgers gets the same :class:`LandingState`. Cooperation is not needed: a complete report is
 *accepted*, per table, if its epoch is current and its ranges are disjoint from the ledger and from what was accepted
 before it; otherwise it is *redundant*. This one rule serves retries, replicas, zombies and speculative tasks. A slice
-of several partitions is not accepted while a blocked range of one of them would keep the others waiting.
+of several partitions is not accepted while a blocked or failing range of one of them would keep the others waiting.
 
 Nobody is believed for being in the log. A report counts only for a slice that a plan in the log set out to do
 (:mod:`~airflow_provider_lakecommit.core.planned`), an attempt reports once, and a record that comes again, word for
@@ -59,7 +59,7 @@ from airflow_provider_lakecommit.core.state import (
 __all__ = ["FAILURES_TO_BLOCK", "MOST_QUARANTINED", "fold"]
 
 FAILURES_TO_BLOCK = 3
-"""A range whose slices reported a failure in this many cycles is blocked by name."""
+"""A range whose slices reported a failure in this many cycles is blocked by name, once one of these was its alone."""
 MOST_QUARANTINED = 20
 """Records that were passed over are named up to this many, the newest ones; the others are counted."""
 
@@ -216,8 +216,10 @@ class _Folding:
             self.failures[k] = self.failures[k] | (self.failures[k - 1] & report.coverage)
         self.failures[0] = self.failures[0] | report.coverage
         self.evidence.append((report.coverage, e.offset))
-        if often := self.failures[-1] & report.coverage:
+        # What several ranges have failed together tells of none of them.
+        if len(report.spans) == 1 and (often := self.failures[-1] & report.coverage):
             self.block(often, f"failed in {FAILURES_TO_BLOCK} cycles: {report.failed}", e)
+        self.disentangle()
 
     def block(self, coverage: Coverage, reason: str, e: SliceReported) -> None:
         if new := coverage - Coverage.of(item for b in self.blocked for item in b.coverage.items()):
@@ -231,19 +233,20 @@ class _Folding:
             self.unblock(_common([Coverage(dict(t)) for t in self.taken.values()]))
 
     def disentangle(self) -> None:
-        """Slices of several partitions that a block keeps from being published are given up, so that their other
-        partitions go on.
+        """Slices of several partitions that a block, or a range that fails, keeps from being published are given up, so
+        that their other partitions go on.
         """
         for table, slices in self.accepted.items():
             for s in [s for s in slices if self.held_by(s, table)]:
                 self.give_up(s, table, f"it is held by the blocked range of {self.held_by(s, table)}")
 
     def held_by(self, s: AcceptedSlice, table: str) -> SourcePartition | None:
-        """The partition in which a slice of several stands behind a blocked range that the table lacks."""
+        """The partition in which a slice of several stands behind a blocked or failing range that the table lacks."""
         parts = s.coverage.parts
-        if len(parts) < 2 or not self.blocked:
+        if len(parts) < 2 or not (self.blocked or self.failures[0]):
             return None
         blocked = Coverage.of(item for b in self.blocked for item in b.coverage.items())
+        blocked = blocked | (self.failures[0] - s.coverage)
         for p, ranges in parts.items():
             lacking = blocked[p] - self.taken[table].get(p, NOTHING)
             if lacking and lacking.ranges[0].start < ranges.ranges[-1].end:
@@ -272,7 +275,10 @@ class _Folding:
             else:
                 self.redundant.append(Redundant(slice=whole, table=name, reason=reason))
         if (c := self.cycles.get(e.commit_id)) is not None:
-            self.cycles[e.commit_id] = replace(c, finished=c.finished | {report.slice_id})
+            part = Coverage() if report.slice_id in self.planned[e.commit_id] else report.coverage
+            self.cycles[e.commit_id] = replace(
+                c, finished=c.finished | {report.slice_id}, in_parts=c.in_parts | part if part else c.in_parts
+            )
 
     def contradiction(self, e: SliceReported, report: SliceReport, wrong: str, files: list[SliceFiles]) -> None:
         """What it is about counts as not reported, so it is planned again."""
@@ -358,6 +364,7 @@ class _Folding:
             blocked=tuple(self.blocked),
             raised=tuple(self.raised),
             recut=self.recut - done,
+            failed=self.failures[0] - done,
             evidence=tuple(at for c, at in self.evidence if c - landed),
             announced=frozenset(self.announced),
             failing=tuple(self.failing.values()),

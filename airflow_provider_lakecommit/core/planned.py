@@ -42,7 +42,7 @@ def not_planned(
 
 
 def _larger(report: SliceReport, plan: Plan, spans: Sequence[Span]) -> Slice | None:
-    """The slice of which this is what another claim has left."""
+    """The slice of which this is a part: what another claim has left, or what could be done."""
     coverage = report.coverage
     within = (s for s in plan.slices if not coverage - s.coverage)
     return next((s for s in within if slice_id(plan.window_id, spans, s.tables) == report.slice_id), None)

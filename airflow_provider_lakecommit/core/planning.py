@@ -274,15 +274,17 @@ def cut(
     spec_version: str,
 ) -> tuple[Slice, ...]:
     """Cut the chosen ranges into slices by group: full ones, and small rests packed together. They come oldest first:
-    by what their partitions have before them in this window, so that any head of them leaves the newest.
+    by what their partitions have before them in this window, so that any head of them leaves the newest. A partition
+    that has a range to be tried alone shares no slice: others would wait for that range.
     """
     whole = Coverage.of((s.partition, s.range) for s in chosen.spans)
     window = window_of(chosen, landing_state, landing=landing, lane=lane, spec_version=spec_version)
     out: list[tuple[int, Slice]] = []
     for tables, coverage in sorted(chosen.ranges.items()):
         raised = Coverage.of(item for r in landing_state.raised for item in r.coverage.items())
-        alone = coverage & (landing_state.recut | raised)
-        for group, spans in _pack(coverage - alone, limits, alone):
+        troubled = Coverage({p: s for p, s in coverage.parts.items() if landing_state.suspects[p]})
+        alone = (coverage & (landing_state.suspects | raised)) | troubled
+        for group, spans in _pack(coverage - alone, limits, _apart(alone, landing_state.suspects)):
             out.append(
                 (
                     max(_before(s, whole) // limits.per_slice(s.partition) for s in spans),
@@ -324,7 +326,15 @@ class _Bin:
         self.weight += weight
 
 
-def _pack(coverage: Coverage, limits: WindowLimits, alone: Coverage) -> Iterable[tuple[int, tuple[Span, ...]]]:
+def _apart(coverage: Coverage, suspects: Coverage) -> Iterable[tuple[SourcePartition, OffsetRange]]:
+    """The ranges, those that are suspected by themselves."""
+    for some in (coverage & suspects, coverage - suspects):
+        yield from some.items()
+
+
+def _pack(
+    coverage: Coverage, limits: WindowLimits, alone: Iterable[tuple[SourcePartition, OffsetRange]]
+) -> Iterable[tuple[int, tuple[Span, ...]]]:
     """Group and spans of every slice."""
     rests: dict[int, list[_Bin]] = {}
     for p, r in coverage.items():
@@ -342,7 +352,7 @@ def _pack(coverage: Coverage, limits: WindowLimits, alone: Coverage) -> Iterable
     for group, bins in rests.items():
         for b in bins:
             yield group, tuple(sorted(b.spans))
-    for p, r in alone.items():
+    for p, r in alone:
         size = limits.per_slice(p)
         for start in range(r.start, r.end, size):
             yield p.partition % limits.groups, (Span(p, OffsetRange(start, min(r.end, start + size))),)

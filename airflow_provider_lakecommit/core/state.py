@@ -14,7 +14,7 @@ from datetime import datetime
 from uuid import UUID
 
 from airflow_provider_lakecommit.core.log import CommitFailed, Raised
-from airflow_provider_lakecommit.core.model import Cycle, LedgerSection, Plan, Slice, SliceReport, slice_id
+from airflow_provider_lakecommit.core.model import Cycle, LedgerSection, Plan, Slice, SliceReport, Span, slice_id
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet
 
 __all__ = [
@@ -44,6 +44,7 @@ class TableLedger:
 class CycleState:
     """One cycle as the log tells it. ``claim`` is what its plan got after earlier live claims; ``closed_at`` is a log
     offset. ``since`` is the smallest log offset that decides the claim: whoever reads from there gets the same one.
+    ``in_parts`` is what was reported of slices that were not done as they were planned.
     """
 
     offset: int
@@ -55,6 +56,7 @@ class CycleState:
     deadline: datetime
     failed: Mapping[str, str] = field(default_factory=dict)
     finished: frozenset[UUID] = frozenset()
+    in_parts: Coverage = field(default_factory=Coverage)
     closed_at: int | None = None
     complete: bool = False
     released: bool = False
@@ -62,6 +64,16 @@ class CycleState:
     def live(self, now: datetime) -> bool:
         """Does the claim still hold others off?"""
         return self.closed_at is None and not self.released and now < self.deadline
+
+    def left_of(self, s: Slice) -> Slice | None:
+        """What of a slice is not reported, under an id of its own if that is a part; ``None``: nothing."""
+        if s.slice_id in self.finished:
+            return None
+        left = s.coverage - self.in_parts if self.in_parts else s.coverage
+        if left == s.coverage:
+            return s
+        spans = tuple(Span(p, r) for p, r in left.items())
+        return replace(s, spans=spans, slice_id=slice_id(self.plan.window_id, spans, s.tables)) if spans else None
 
     @property
     def over(self) -> bool:
@@ -71,7 +83,7 @@ class CycleState:
     @property
     def unfinished(self) -> tuple[Slice, ...]:
         """Slices that were granted and have no report that was taken."""
-        return tuple(s for s in granted(self.plan, self.claim) if s.slice_id not in self.finished)
+        return tuple(s for s in granted(self.plan, self.claim) if self.left_of(s) is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +165,7 @@ class LandingState:
     """The state of a landing: the ledgers and the log, folded.
 
     ``recut`` are ranges whose slice of several ranges was over budget: each is tried alone before one is blocked.
+    ``failed`` are ranges whose slices reported a failure; they are tried alone too.
     ``evidence`` are the log offsets of failures, recuts and raised budgets of ranges that some ledger still lacks.
     ``failing`` are the cycles whose commits failed since the last COMMIT_COMPLETE, in order of their first failure.
     ``quarantined`` are the newest of the records that were passed over, ``quarantined_count`` is how many there are.
@@ -170,6 +183,12 @@ class LandingState:
     failing: tuple[FailedCycle, ...] = ()
     quarantined: tuple[Quarantined, ...] = ()
     quarantined_count: int = 0
+    failed: Coverage = field(default_factory=Coverage)
+
+    @property
+    def suspects(self) -> Coverage:
+        """What is to be tried alone."""
+        return self.recut | self.failed
 
     def failed_in_a_row(self, table: str) -> tuple[FailedCycle, ...]:
         """The newest cycles whose commits all failed for this table."""

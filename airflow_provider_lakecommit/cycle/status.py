@@ -16,12 +16,12 @@ from typing import Any
 
 from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState
 from airflow_provider_lakecommit.core.fold import fold
-from airflow_provider_lakecommit.core.headroom import Headroom, interval_of, threshold_of
+from airflow_provider_lakecommit.core.headroom import Headroom, threshold_of
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.core.planning import Watermark
 from airflow_provider_lakecommit.core.settle import passed_ends, settle, valid_through
 from airflow_provider_lakecommit.core.state import AcceptedSlice, CycleState, LandingState, TableLedger
-from airflow_provider_lakecommit.cycle.headroom import ask, sharpened, warnings
+from airflow_provider_lakecommit.cycle.headroom import looked_at, plan_threshold, warnings
 from airflow_provider_lakecommit.cycle.prepare import ledger_state, table_ledger
 from airflow_provider_lakecommit.cycle.session import FoldedLog, LandingSession
 from airflow_provider_lakecommit.exceptions import ControlTopicError
@@ -113,11 +113,11 @@ def read_status(session: LandingSession, every: timedelta | None = None) -> Stat
     source = session.source.watermarks(missing_ok=True)
     folded = _look(session, ledgers)
     landing_state = folded.state if folded else fold((), (), session.landing.completion_timeout)
-    threshold = threshold_of(
-        session.landing.completion_timeout, every or (interval_of(folded.entries) if folded else None)
-    )
-    asked = ask(session, landing_state, source, threshold, timeout=HEADROOM_SECONDS).found(HEADROOM_SECONDS)
-    headroom = sharpened(session, asked, seconds=HEADROOM_SECONDS)
+    if every is None and folded is not None:
+        threshold = plan_threshold(session, folded)
+    else:
+        threshold = threshold_of(session.landing.completion_timeout, every)
+    headroom = looked_at(session, landing_state, source, threshold, HEADROOM_SECONDS)
     left = {h.partition: h for h in headroom}
     by_name = {t.table: t for t in ledgers}
     reached = [passed_ends(t, landing_state.accepted[t.table], source.partitions) for t in ledgers]

@@ -78,7 +78,7 @@ def group_job(
     if not ticket.cycle.plan:
         _hold_against_tables(landing, state, load)
     share = _share(state, ticket.group)
-    left = [(place, s) for place, s in enumerate(share) if s.slice_id not in state.finished]
+    left = [(place, rest) for place, s in enumerate(share) if (rest := state.left_of(s)) is not None]
     if not left:
         return None
     return WindowJob(
@@ -121,10 +121,11 @@ def group_result(landing: Landing, control: ControlPort, ticket: GroupTicket) ->
     """
     state, landing_state = _look(landing, control, ticket.cycle)
     share = _share(state, ticket.group)
-    done = [s for s in share if s.slice_id in state.finished]
+    done = [s for s in share if state.left_of(s) is None]
     blocked = tuple(str(b) for b in landing_state.blocked if any(b.coverage.overlaps(s.coverage) for s in share))
     held = landing_state.blocked_coverage | landing_state.recut
-    left = tuple(s for s in share if s.slice_id not in state.finished and not held.overlaps(s.coverage))
+    rest = [rest for s in share if (rest := state.left_of(s)) is not None]
+    left = tuple(s for s in rest if not held.overlaps(s.coverage))
     return GroupResult(done=len(done), saved_records=sum(len(s) for s in done), left=left, blocked=blocked)
 
 

@@ -3,31 +3,25 @@
 
 Contract: nothing is decoded here. A record's headers keep their order and their repetitions; a header without a
 value has an empty one. Times are those of the record, in UTC, to the millisecond; one beyond any calendar becomes the
-latest that can be reckoned with.
+nearest that can be reckoned with.
 
-Failure story: names of headers are bytes to Kafka and text to the client. A record with a name that is no text has one
-header, :data:`~airflow_provider_lakecommit.wire.headers.DAMAGED_HEADERS`, for all of them.
+Failure story: names of headers are bytes to Kafka and text to the client. A record with a name that is no text, or whose
+headers the client cannot tell, has one header, :data:`~airflow_provider_lakecommit.wire.headers.DAMAGED_HEADERS`, for
+all of them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
-from operator import methodcaller
-from typing import Any
+from datetime import datetime
 
 from confluent_kafka import Message
 
+from airflow_provider_lakecommit.kafka.record import UNREADABLE_NAME, bounded_time, headers_of
 from airflow_provider_lakecommit.signing import Place, SigningKeys
 from airflow_provider_lakecommit.wire.headers import DAMAGED_HEADERS, HEADER
 
 __all__ = ["ControlLog", "ControlRecord", "ControlTopicInfo", "checked", "control_record"]
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# The client gives a name that is no text as nothing at all, beside an error that the interpreter does not look for
-# after a plain call. After this one it does, and what was given is let go of before anybody touches it.
-_headers = methodcaller("headers")
-_LATEST_MS = int(datetime(9000, 1, 1, tzinfo=UTC).timestamp() * 1000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,10 +71,10 @@ def control_record(message: Message) -> ControlRecord:
     return ControlRecord(
         partition=message.partition() or 0,
         offset=message.offset() or 0,
-        timestamp=_EPOCH + timedelta(milliseconds=min(max(milliseconds, 0), _LATEST_MS)),
+        timestamp=bounded_time(milliseconds),
         key=message.key(),
         value=message.value(),
-        headers=tuple((name, _bytes(value)) for name, value in _pairs(message)),
+        headers=_headers(message),
     )
 
 
@@ -95,13 +89,8 @@ def checked(record: ControlRecord, keys: SigningKeys | None, topic: str, where: 
     return record if doubt is None else replace(record, doubt=f"{topic} {record.partition}@{record.offset}: {doubt}")
 
 
-def _pairs(message: Message) -> list[tuple[str, Any]]:
-    try:
-        headers = _headers(message)
-    except (SystemError, UnicodeDecodeError) as e:
-        return [(DAMAGED_HEADERS, str(e.__cause__ or e))]
-    return list(headers.items()) if isinstance(headers, dict) else list(headers or ())
-
-
-def _bytes(value: Any) -> bytes:
-    return value.encode() if isinstance(value, str) else bytes(value or b"")
+def _headers(message: Message) -> tuple[tuple[str, bytes], ...]:
+    found = headers_of(message)
+    if found is None or any(name == UNREADABLE_NAME for name, _ in found):
+        return ((DAMAGED_HEADERS, b""),)
+    return tuple((name, value or b"") for name, value in found)

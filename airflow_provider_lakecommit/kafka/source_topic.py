@@ -28,6 +28,7 @@ from airflow_provider_lakecommit.kafka.admin import ClusterAdmin, Edge, TopicFac
 from airflow_provider_lakecommit.kafka.admin_requests import PendingAnswers, StaleTopicError
 from airflow_provider_lakecommit.kafka.config import bootstrap_servers
 from airflow_provider_lakecommit.kafka.partition_tail import PartitionTail
+from airflow_provider_lakecommit.kafka.record import bounded_time
 
 __all__ = ["SourceState", "SourceTopics"]
 
@@ -194,4 +195,4 @@ class SourceTopics:
 
 
 def _first(found: tuple[int, int] | None) -> First:
-    return None if found is None else (found[0], datetime.fromtimestamp(found[1] / 1000, UTC))
+    return None if found is None else (found[0], bounded_time(found[1]))

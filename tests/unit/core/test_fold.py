@@ -543,6 +543,51 @@ class TestFailures:
         fail(story, "c", [(P0, 8, 20)])
         assert story.landing_state().blocked_coverage == coverage([(P0, 8, 10)])
 
+    def test_what_several_ranges_failed_together_blocks_none_of_them_and_counts_for_the_one_that_fails_alone(
+        self,
+    ) -> None:
+        story, together = Story(), [*A, (P1, 0, 5)]
+        fail(story, "abc", together)
+        assert story.landing_state().blocked == ()
+        assert story.landing_state().suspects == coverage(together)
+        fail(story, "d", A)
+        assert story.landing_state().blocked_coverage == coverage(A)
+
+    def test_a_slice_that_was_done_in_parts_is_finished_but_for_what_failed(self) -> None:
+        story = Story()
+        story.opens("a", [[*A, (P1, 0, 5)]])
+        story.reports("a", [(P0, 0, 4), (P1, 0, 5)])
+        story.reports("a", [(P0, 6, 10)])
+        story.reports("a", [(P0, 4, 6)], failed="boom")
+        (left,) = story.landing_state().cycles[story.id("a")].unfinished
+        assert left.spans == spans([*A, (P1, 0, 5)])
+        rest = story.landing_state().cycles[story.id("a")].left_of(left)
+        assert rest is not None
+        assert rest.spans == spans([(P0, 4, 6)])
+        assert rest.slice_id == story.slice("a", [(P0, 4, 6)]).slice_id
+        story.reports("a", [(P0, 4, 6)])
+        assert story.landing_state().cycles[story.id("a")].unfinished == ()
+        assert story.landing_state().failed == coverage([])
+
+    @pytest.mark.parametrize("first", ["failure", "slice"])
+    def test_a_range_that_fails_holds_up_no_partition_that_shares_a_slice_behind_it(self, first: str) -> None:
+        story, behind = Story(), [(P0, 10, 15), (P1, 0, 5)]
+        story.opens("a", [A, behind])
+        if first == "slice":
+            story.reports("a", behind)
+        story.reports("a", A, failed="boom")
+        if first == "failure":
+            story.reports("a", behind)
+        assert accepted(story.landing_state()) == []
+        assert "held by the blocked range" in reasons(story.landing_state())[0]
+
+    def test_a_slice_that_has_what_failed_before_is_accepted(self) -> None:
+        story, together = Story(), [*A, (P1, 0, 5)]
+        story.opens("a", [together])
+        story.reports("a", together, failed="boom")
+        attempt = story.reports("a", together)
+        assert accepted(story.landing_state()) == [attempt]
+
     def test_a_success_begins_the_count_anew(self) -> None:
         story = Story()
         fail(story, "ab")

@@ -317,6 +317,23 @@ class TestCut:
         assert mean_size(found, {P0: 10, P1: 70}) == 25
         assert mean_size(found, {}) == 0
 
+    def test_what_failed_is_tried_alone_and_shares_no_slice_with_what_follows_or_with_others(self) -> None:
+        story = Story()
+        story.opens("a", [[(P0, 4, 6), (P1, 0, 3)]])
+        story.reports("a", [(P0, 4, 6)], failed="boom")
+        slices = cut_of(
+            chosen_of([(P0, 4, 6), (P0, 8, 9), (P1, 0, 3), (P2, 0, 3)]),
+            WindowLimits(slice_records=10),
+            story.landing_state(),
+        )
+        assert {s.spans for s in slices} == {
+            spans([(P0, 4, 6)]),
+            spans([(P0, 8, 9)]),
+            spans([(P1, 0, 3), (P2, 0, 3)]),
+        }
+        (whole,) = cut_of(chosen_of([(P1, 0, 9)]), WindowLimits(slice_records=10), story.landing_state())
+        assert whole.spans == spans([(P1, 0, 9)])
+
     def test_what_was_over_budget_together_is_tried_alone(self) -> None:
         both: Ranges = [(P0, 0, 3), (P1, 0, 3)]
         slices = cut_of(chosen_of([*both, (P2, 0, 3)]), WindowLimits(slice_records=10), over_budget(both))
