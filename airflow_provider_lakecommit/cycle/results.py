@@ -25,7 +25,9 @@ SHOWN = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CycleTicket:
-    """Where a cycle is in the control log: all that a later task of the same run needs to find it."""
+    """Where a cycle is in the control log: all that a later task of the same run needs to find it, and what its
+    transactional ids are made of.
+    """
 
     landing: str
     lane: str
@@ -33,9 +35,11 @@ class CycleTicket:
     slot: int
     partition: int
     read_from: int
+    deployment: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "commit_id": str(self.commit_id)}
+        out = {**asdict(self), "commit_id": str(self.commit_id)}
+        return out if self.deployment else {key: value for key, value in out.items() if key != "deployment"}
 
     @classmethod
     def from_dict(cls, v: Mapping[str, Any]) -> CycleTicket:
@@ -46,6 +50,7 @@ class CycleTicket:
             slot=v["slot"],
             partition=v["partition"],
             read_from=v["read_from"],
+            deployment=v.get("deployment", ""),
         )
 
 

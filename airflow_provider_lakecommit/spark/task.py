@@ -3,10 +3,12 @@
 
 Failure story: a slice that fails never fails the job, the other slices go on. A failure that the same slice would have
 again (damaged plan, wrong schema) is reported as such and counted; one that may pass (broker away, storage away) is
-only returned to the driver. A task that was fenced by a newer attempt of the same slice ends ``superseded``. Files are
-left in place whenever the outcome of their report is unknown. Storage keys that a catalog handed out may expire while a
-job runs: slices that are not begun by then are not begun, those in hand may fail, and each says so; all of them are for
-the next attempt, which has other keys.
+only returned to the driver. A task that was fenced by another attempt of the same slice (a retry, Spark's speculative
+copy) looks in the log: where nobody has reported the slice and its cycle is open, it takes the id back and reports
+itself, so that a copy never makes work vanish, whichever of them Spark ends then; it ends ``superseded`` only where its
+cycle is over. Files are left in place whenever the outcome of their report is unknown. Storage keys that a catalog
+handed out may expire while a job runs: slices that are not begun by then are not begun, those in hand may fail, and
+each says so; all of them are for the next attempt, which has other keys.
 """
 
 from __future__ import annotations
@@ -20,12 +22,13 @@ from uuid import UUID, uuid4
 
 from airflow_provider_lakecommit.core.model import Counts, Slice, SliceReport, SpanReport
 from airflow_provider_lakecommit.exceptions import CatalogError, FencedError, LakecommitError, Terminal
+from airflow_provider_lakecommit.spark.fenced import send_report
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, SliceStatus, WindowJob
 from airflow_provider_lakecommit.spark.report import report_records
 from airflow_provider_lakecommit.wire.records import Sender
 
 if TYPE_CHECKING:
-    from airflow_provider_lakecommit.kafka.control_topic import ControlWriter
+    from airflow_provider_lakecommit.kafka.control_topic import Record
     from airflow_provider_lakecommit.spark.slices import SliceOutcome
 
 __all__ = ["run_task"]
@@ -70,6 +73,11 @@ def _run(job: WindowJob, secrets: Secrets, index: int, work: Slice) -> SliceResu
         ControlTopic(job.control_topic, secrets.kafka) as control,
         control.writer(job.transactional_id(index), job.control_partition) as writer,
     ):
+
+        def tell(outcome: SliceOutcome | None, failed: str | None) -> SliceResult | None:
+            records = _records(job, work, attempt, outcome, failed)
+            return send_report(control, job, work, attempt, lambda: writer.send(records))
+
         writer.open()
         try:
             outcome = run_slice(
@@ -82,9 +90,10 @@ def _run(job: WindowJob, secrets: Secrets, index: int, work: Slice) -> SliceResu
         except LakecommitError as e:
             if not isinstance(e, Terminal):
                 raise
-            _send(writer, job, work, attempt, None, failed=secrets.without(f"{type(e).__name__}: {e}"))
-            return SliceResult(slice=str(work), status=SliceStatus.FAILED, detail=secrets.without(str(e)))
-        _send(writer, job, work, attempt, outcome)
+            told = tell(None, secrets.without(f"{type(e).__name__}: {e}"))
+            return told or SliceResult(slice=str(work), status=SliceStatus.FAILED, detail=secrets.without(str(e)))
+        if (told := tell(outcome, None)) is not None:
+            return told
         if outcome.blocked is not None:
             return SliceResult(slice=str(work), status=SliceStatus.BLOCKED, detail=outcome.blocked)
     return SliceResult(
@@ -97,15 +106,10 @@ def _run(job: WindowJob, secrets: Secrets, index: int, work: Slice) -> SliceResu
     )
 
 
-def _send(
-    writer: ControlWriter,
-    job: WindowJob,
-    work: Slice,
-    attempt: UUID,
-    outcome: SliceOutcome | None,
-    failed: str | None = None,
-) -> None:
-    """Report the slice; of one that is blocked or failed nothing but that is reported."""
+def _records(
+    job: WindowJob, work: Slice, attempt: UUID, outcome: SliceOutcome | None, failed: str | None
+) -> list[Record]:
+    """The report of the slice; of one that is blocked or failed nothing but that is reported."""
     finished = None if outcome is None or outcome.blocked is not None else outcome
     report = SliceReport(
         slice_id=work.slice_id,
@@ -130,7 +134,7 @@ def _send(
         new_id=uuid4,
         at=datetime.now(UTC),
     )
-    writer.send([(r.key, r.value, r.headers) for r in records])
+    return [(r.key, r.value, r.headers) for r in records]
 
 
 def _log(text: str) -> None:
