@@ -91,16 +91,18 @@ def carry_forward(
     *,
     branch: str = MAIN_BRANCH,
     control: ControlPosition | None = None,
+    was: ControlPosition | None = None,
     control_end: LogPoint | None = None,
     retry_policy: RetryPolicy | None = None,
 ) -> LedgerState:
     """Repeat the ledger in a snapshot at the head, with a new control position of one section if given.
 
+    :param was: the position that the new one was made from: where another one stands by now, that one stays
     :raises LedgerError: there is no such section, or the ledger is gone, or its rollback was not dealt with
     """
 
     def moved(section: LedgerSection) -> LedgerSection:
-        return replace(section, control=control or section.control)
+        return section if was not in (None, section.control) else replace(section, control=control or section.control)
 
     kind = SnapshotKind.CARRY
     return change_section(

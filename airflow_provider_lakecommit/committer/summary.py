@@ -39,6 +39,7 @@ __all__ = [
     "SnapshotKind",
     "SnapshotRecord",
     "has_ledger",
+    "ledger_share",
     "record_of",
     "sections_of",
     "to_summary",
@@ -156,6 +157,11 @@ def to_summary(record: SnapshotRecord, sections: Iterable[LedgerSection]) -> dic
 def has_ledger(snapshot: Snapshot) -> bool:
     """Whether it is a landing's own snapshot."""
     return snapshot.summary is not None and _LEDGER in snapshot.summary.additional_properties
+
+
+def ledger_share(snapshot: Snapshot) -> float:
+    """How much of the room that a ledger may take is taken."""
+    return len(_properties(snapshot)["ledger"]) / LEDGER_LIMIT
 
 
 def sections_of(snapshot: Snapshot) -> tuple[LedgerSection, ...]:

@@ -8,7 +8,8 @@ before it; otherwise it is *redundant*. This one rule serves retries, replicas, 
 of several partitions is not accepted while a blocked range of one of them would keep the others waiting.
 
 Invariants: per table, accepted slices are disjoint from each other and from the ledger; the claims of open cycles are
-disjoint from each other at the time each was made; clocks only end claims, that is they only ever allow extra work.
+disjoint from each other at the time each was made, their slots always; clocks only end claims, that is they only ever
+allow extra work.
 
 Failure story: entries lost at the head of the log (retention) can only make reports incomplete, and an incomplete
 report is redundant: its range is planned again. Nothing is accepted that the log does not hold whole.
@@ -18,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from airflow_provider_lakecommit.core.log import (
@@ -32,7 +33,7 @@ from airflow_provider_lakecommit.core.log import (
     SliceReported,
     TablePublished,
 )
-from airflow_provider_lakecommit.core.model import SliceReport
+from airflow_provider_lakecommit.core.model import Cycle, SliceReport
 from airflow_provider_lakecommit.core.offsets import NOTHING, Coverage, RangeSet, SourcePartition
 from airflow_provider_lakecommit.core.state import (
     AcceptedSlice,
@@ -57,10 +58,19 @@ def fold(entries: Iterable[Entry], ledgers: Sequence[TableLedger], completion_ti
     :param ledgers: of every table of the landing, as just read from the tables
     :param completion_timeout: how long a claim lives from its START
     """
-    folding = _Folding(ledgers, completion_timeout)
-    for entry in entries:
+    folding, log = _Folding(ledgers, completion_timeout), tuple(entries)
+    for entry, seen in zip(log, _times_of_sight(log), strict=True):
+        folding.seen = seen
         folding.take(entry)
     return folding.state()
+
+
+def _times_of_sight(log: Sequence[Entry]) -> list[datetime | None]:
+    """For each entry the earliest time of the later ones: by then it stood in the log, if one clock was right."""
+    seen: list[datetime | None] = [None]
+    for later in reversed(log[1:]):
+        seen.append(later.at if seen[-1] is None else min(later.at, seen[-1]))
+    return seen[::-1] if log else []
 
 
 class _Folding:
@@ -85,6 +95,7 @@ class _Folding:
         self.raised_at: list[int] = []
         self.announced: set[UUID] = set()
         self.failing: dict[UUID, FailedCycle] = {}
+        self.seen: datetime | None = None
 
     def take(self, entry: Entry) -> None:
         match entry:
@@ -108,15 +119,27 @@ class _Folding:
         self.apply(e.directives, e.offset)
         wanted = e.plan.coverage
         earlier = [c for c in self.cycles.values() if c.live(e.at) and c.claim.overlaps(wanted)]
+        slot, holders = self.slot_of(e.cycle)
         self.cycles[e.commit_id] = CycleState(
             offset=e.offset,
-            since=min([e.offset, *(c.since for c in earlier)]),
+            since=min([e.offset, *(c.since for c in (*earlier, *holders))]),
             at=e.at,
-            cycle=e.cycle,
+            cycle=replace(e.cycle, slot=slot),
             plan=e.plan,
             claim=wanted - Coverage.of(item for c in earlier for item in c.claim.items()),
-            deadline=e.at + self.timeout,
+            timeout=self.timeout,
+            seen=self.seen,
         )
+
+    def slot_of(self, cycle: Cycle) -> tuple[int, tuple[CycleState, ...]]:
+        """The slot that a cycle is granted, and the cycles that kept it from the one it wished for: of planners that
+        did not see each other's STARTs the first has it, so that no transactional id is of two open cycles.
+        """
+        holders = tuple(c for c in self.cycles.values() if not c.over)
+        used = {c.cycle.slot for c in holders}
+        if cycle.slot not in used:
+            return cycle.slot, ()
+        return next(n for n in range(len(used) + 1) if n not in used), holders
 
     def commit_failed(self, e: CommitFailed) -> None:
         if (c := self.cycles.get(e.commit_id)) is not None:
@@ -197,6 +220,7 @@ class _Folding:
             commit_id=e.commit_id,
             offset=min([e.offset, *(f.offset for f in files)]),
             at=e.at,
+            seen=self.seen,
             files={t.table: tuple(f.value for f in files if f.table == t.table) for t in report.tables},
         )
         for name in [t.table for t in report.tables if t.table in self.ledgers]:
@@ -243,7 +267,7 @@ class _Folding:
             self.cycles[e.commit_id] = replace(own, closed_at=closed_at, complete=True)
         opened = e.offset if own is None else own.offset
         for commit_id, c in self.cycles.items():
-            if c.closed_at is None and c.offset < opened and (e.at >= c.deadline or c.released or not c.unfinished):
+            if c.closed_at is None and c.offset < opened and (e.at >= c.ends(e.at) or c.released or not c.unfinished):
                 self.cycles[commit_id] = replace(c, closed_at=e.offset)
 
     def apply(self, d: Directives, offset: int) -> None:

@@ -81,6 +81,7 @@ class Status:
     missing_topics: tuple[str, ...] = ()
     shortest: Headroom | None = None
     warnings: tuple[str, ...] = ()
+    crowded: tuple[str, ...] = ()
 
     @property
     def lag(self) -> int:
@@ -129,6 +130,7 @@ def read_status(session: LandingSession, every: timedelta | None = None) -> Stat
         missing_topics=source.missing_topics,
         shortest=next(iter(headroom), None),
         warnings=warnings(headroom, threshold),
+        crowded=tuple(f"{name}: {state.crowding}" for name, state in states if state and state.crowding),
     )
 
 
@@ -223,10 +225,10 @@ def to_dict(status: Status) -> dict[str, Any]:
             }
             for p in status.partitions
         ],
-        "cycles": [_cycle_to_dict(c, c.live(status.at)) for c in status.cycles],
+        "cycles": [_cycle_to_dict(c, status.at) for c in status.cycles],
         "blocked": list(status.blocked),
         "missing_topics": list(status.missing_topics),
-        "warnings": list(status.warnings),
+        "warnings": [*status.warnings, *status.crowded],
     }
 
 
@@ -257,14 +259,14 @@ def _table_to_dict(t: TableStatus) -> dict[str, Any]:
     }
 
 
-def _cycle_to_dict(state: CycleState, live: bool) -> dict[str, Any]:
+def _cycle_to_dict(state: CycleState, now: datetime) -> dict[str, Any]:
     return {
         "commit_id": str(state.cycle.commit_id),
         "dag": state.cycle.dag,
         "run": state.cycle.run,
         "opened_at": state.at.isoformat(),
-        "deadline": state.deadline.isoformat(),
-        "live": live,
+        "deadline": state.ends(now).isoformat(),
+        "live": state.live(now),
         "released": state.released,
         "claim": str(state.claim),
         "unfinished": len(state.unfinished),

@@ -16,6 +16,9 @@ from confluent_kafka import Message
 __all__ = ["ControlLog", "ControlRecord", "ControlTopicInfo", "control_record"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LATEST = datetime(9000, 1, 1, tzinfo=UTC)
+"""A time that a producer stated may be any number: beyond this it is this."""
+_LATEST_MS = (_LATEST - _EPOCH) // timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +67,7 @@ def control_record(message: Message) -> ControlRecord:
     return ControlRecord(
         partition=message.partition() or 0,
         offset=message.offset() or 0,
-        timestamp=_EPOCH + timedelta(milliseconds=max(milliseconds, 0)),
+        timestamp=_EPOCH + timedelta(milliseconds=min(max(milliseconds, 0), _LATEST_MS)),
         key=message.key(),
         value=message.value(),
         headers=tuple((name, _bytes(value)) for name, value in _pairs(message)),
