@@ -34,12 +34,14 @@ from airflow_provider_lakecommit.wire.envelope import pack, unpack
 from airflow_provider_lakecommit.wire.ledger import LEDGER_LIMIT, decode_ledger, encode_ledger
 
 __all__ = [
+    "PRUNED",
     "Account",
     "LogPoint",
     "SnapshotKind",
     "SnapshotRecord",
     "has_ledger",
     "ledger_share",
+    "pruned_sections",
     "record_of",
     "sections_of",
     "to_summary",
@@ -124,6 +126,15 @@ class SnapshotRecord:
     snapshot_id: int = 0
     parent_id: int | None = None
     at: datetime = _UNSET
+
+
+PRUNED = "pruned"
+"""Extra key of a snapshot that took out of some sections what is gone: these, as a JSON list of names and lanes."""
+
+
+def pruned_sections(record: SnapshotRecord) -> set[tuple[str, str]]:
+    """The sections that a person had pruned in this snapshot."""
+    return {(landing, lane) for landing, lane in json.loads(record.extra.get(PRUNED, "[]"))}
 
 
 def to_summary(record: SnapshotRecord, sections: Iterable[LedgerSection]) -> dict[str, str]:
