@@ -35,11 +35,14 @@ from airflow_provider_lakecommit.wire.json_bounds import bounded_json
 from airflow_provider_lakecommit.wire.ledger import LEDGER_LIMIT, decode_ledger, encode_ledger
 
 __all__ = [
+    "PRUNED",
     "Account",
     "LogPoint",
     "SnapshotKind",
     "SnapshotRecord",
     "has_ledger",
+    "ledger_share",
+    "pruned_sections",
     "record_of",
     "sections_of",
     "to_summary",
@@ -126,6 +129,15 @@ class SnapshotRecord:
     at: datetime = _UNSET
 
 
+PRUNED = "pruned"
+"""Extra key of a snapshot that took out of some sections what is gone: these, as a JSON list of names and lanes."""
+
+
+def pruned_sections(record: SnapshotRecord) -> set[tuple[str, str]]:
+    """The sections that a person had pruned in this snapshot."""
+    return {(landing, lane) for landing, lane in json.loads(record.extra.get(PRUNED, "[]"))}
+
+
 def to_summary(record: SnapshotRecord, sections: Iterable[LedgerSection]) -> dict[str, str]:
     """The summary properties of a wanted snapshot; keys without a value are left out.
 
@@ -157,6 +169,11 @@ def to_summary(record: SnapshotRecord, sections: Iterable[LedgerSection]) -> dic
 def has_ledger(snapshot: Snapshot) -> bool:
     """Whether it is a landing's own snapshot."""
     return snapshot.summary is not None and _LEDGER in snapshot.summary.additional_properties
+
+
+def ledger_share(snapshot: Snapshot) -> float:
+    """How much of the room that a ledger may take is taken."""
+    return len(_properties(snapshot)["ledger"]) / LEDGER_LIMIT
 
 
 def sections_of(snapshot: Snapshot) -> tuple[LedgerSection, ...]:

@@ -12,7 +12,8 @@ Nobody is believed for being in the log. A report counts only for a slice that a
 word, says nothing the second time. A COMMIT_COMPLETE of a cycle that the log does not hold ends no row of failures.
 
 Invariants: per table, accepted slices are disjoint from each other and from the ledger; the claims of open cycles are
-disjoint from each other at the time each was made; clocks only end claims, that is they only ever allow extra work.
+disjoint from each other at the time each was made, their slots always; clocks only end claims, that is they only ever
+allow extra work.
 
 Failure story: entries lost at the head of the log (retention) can only make reports incomplete, and an incomplete
 report is redundant: its range is planned again. Nothing is accepted that the log does not hold whole. A record that
@@ -25,7 +26,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from airflow_provider_lakecommit.core.accounting import report_problem
@@ -41,7 +42,7 @@ from airflow_provider_lakecommit.core.log import (
     TablePublished,
     Unreadable,
 )
-from airflow_provider_lakecommit.core.model import Slice, SliceReport
+from airflow_provider_lakecommit.core.model import Cycle, Slice, SliceReport
 from airflow_provider_lakecommit.core.offsets import NOTHING, Coverage, RangeSet, SourcePartition
 from airflow_provider_lakecommit.core.planned import not_planned
 from airflow_provider_lakecommit.core.state import (
@@ -71,10 +72,21 @@ def fold(entries: Iterable[Entry], ledgers: Sequence[TableLedger], completion_ti
     :param ledgers: of every table of the landing, as just read from the tables
     :param completion_timeout: how long a claim lives from its START
     """
-    folding = _Folding(ledgers, completion_timeout)
-    for entry in entries:
+    folding, log = _Folding(ledgers, completion_timeout), tuple(entries)
+    for entry, seen in zip(log, _times_of_sight(log), strict=True):
+        folding.seen = seen
         folding.take(entry)
     return folding.state()
+
+
+def _times_of_sight(log: Sequence[Entry]) -> list[datetime | None]:
+    """For each entry the earliest time of the later ones: by then it stood in the log, if one clock was right."""
+    seen: list[datetime | None] = [None]
+    for later in reversed(log[1:]):
+        # The time of a record that nobody reads is as little believed as the rest of it.
+        told = seen[-1] if isinstance(later, Unreadable) else later.at
+        seen.append(told if seen[-1] is None or told is None else min(told, seen[-1]))
+    return seen[::-1] if log else []
 
 
 class _Folding:
@@ -105,6 +117,7 @@ class _Folding:
         self.failing: dict[UUID, FailedCycle] = {}
         self.quarantined: deque[Quarantined] = deque(maxlen=MOST_QUARANTINED)
         self.quarantined_count = 0
+        self.seen: datetime | None = None
 
     def take(self, entry: Entry) -> None:
         if entry.event is not None:
@@ -141,17 +154,29 @@ class _Folding:
         claim = wanted - Coverage.of(item for c in earlier for item in c.claim.items())
         self.planned[e.commit_id] = {s.slice_id: s for s in e.plan.slices}
         own = granted(e.plan, claim) if wanted.overlaps(self.landed) else ()
+        slot, holders = self.slot_of(e.cycle)
         self.cycles[e.commit_id] = CycleState(
             offset=e.offset,
-            since=min([e.offset, *(c.since for c in earlier)]),
+            since=min([e.offset, *(c.since for c in (*earlier, *holders))]),
             at=e.at,
-            cycle=e.cycle,
+            cycle=replace(e.cycle, slot=slot),
             plan=e.plan,
             claim=claim,
-            deadline=e.at + self.timeout,
+            timeout=self.timeout,
+            seen=self.seen,
             # What all tables have is done, also where the log that told so is cut off.
             finished=frozenset(s.slice_id for s in own if not s.coverage - self.landed),
         )
+
+    def slot_of(self, cycle: Cycle) -> tuple[int, tuple[CycleState, ...]]:
+        """The slot that a cycle is granted, and the cycles that kept it from the one it wished for: of planners that
+        did not see each other's STARTs the first has it, so that no transactional id is of two open cycles.
+        """
+        holders = tuple(c for c in self.cycles.values() if not c.over)
+        used = {c.cycle.slot for c in holders}
+        if cycle.slot not in used:
+            return cycle.slot, ()
+        return next(n for n in range(len(used) + 1) if n not in used), holders
 
     def commit_failed(self, e: CommitFailed) -> None:
         if (c := self.cycles.get(e.commit_id)) is not None:
@@ -262,6 +287,7 @@ class _Folding:
             commit_id=e.commit_id,
             offset=min([e.offset, *(f.offset for f in files), *(c.offset for c in plan)]),
             at=min([e.at, *(c.plan.asked_at for c in plan)]),
+            seen=self.seen,
             files={t.table: tuple(f.value for f in files if f.table == t.table) for t in report.tables},
         )
 
@@ -321,7 +347,7 @@ class _Folding:
             self.cycles[e.commit_id] = replace(own, closed_at=closed_at, complete=True)
         opened = e.offset if own is None else own.offset
         for commit_id, c in self.cycles.items():
-            if c.closed_at is None and c.offset < opened and (e.at >= c.deadline or c.released or not c.unfinished):
+            if c.closed_at is None and c.offset < opened and (e.at >= c.ends(e.at) or c.released or not c.unfinished):
                 self.cycles[commit_id] = replace(c, closed_at=e.offset)
 
     def apply(self, d: Directives, offset: int) -> None:

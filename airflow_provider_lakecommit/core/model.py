@@ -39,6 +39,7 @@ __all__ = [
     "is_attempt_at",
     "slice_id",
     "token",
+    "transactional_id",
     "window_id",
 ]
 
@@ -108,6 +109,17 @@ def is_attempt_at(attempt: UUID, of: UUID) -> bool | None:
 def token(commit_id: UUID, table_uuid: UUID, slice_ids: Iterable[UUID]) -> UUID:
     """Name of the snapshot that publishes these slices in this table: it is announced once."""
     return uuid5(commit_id, f"{table_uuid}\x1f" + ",".join(sorted(str(s) for s in slice_ids)))
+
+
+def transactional_id(landing: str, lane: str, deployment: str, slot: int, role: str) -> str:
+    """Of the bounded pool of one landing's lane in one deployment: whoever opens it shuts out who had it before.
+
+    Another deployment's landing of the same name has other ids. ``@`` is in no landing's name, so that
+    ``lakecommit-<landing>-@`` is a prefix of this landing's ids alone. Without a deployment they are as they were
+    before ids had one.
+    """
+    whose = f"@{deployment}-" if deployment else ""
+    return f"lakecommit-{landing}-{whose}{lane}-{slot}-{role}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,7 +248,8 @@ class Plan:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cycle:
     """Who runs a commit cycle. ``number`` counts the cycles of one run, ``slot`` bounds the pool of transactional
-    ids.
+    ids: wished for in its START, granted by the fold. ``deployment`` is part of those ids; cycles that earlier releases
+    opened have none.
     """
 
     commit_id: UUID
@@ -244,6 +257,7 @@ class Cycle:
     run: str
     number: int
     slot: int
+    deployment: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

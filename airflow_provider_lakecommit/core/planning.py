@@ -82,10 +82,13 @@ class WindowLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Missing:
-    """Missing ranges by the tables that lack them, and per partition why the window cannot go further."""
+    """Missing ranges by the tables that lack them, and per partition why the window cannot go further. ``gone`` is what
+    a table beside the data table lacks and the source has removed.
+    """
 
     ranges: Mapping[tuple[str, ...], Coverage]
     notes: Mapping[SourcePartition, str] = field(default_factory=dict)
+    gone: Mapping[str, Coverage] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return sum(len(c) for c in self.ranges.values())
@@ -112,13 +115,15 @@ class Chosen:
 def find_missing(
     landing_state: LandingState, watermarks: Mapping[SourcePartition, Watermark], claims: Coverage
 ) -> Missing:
-    """All missing ranges.
+    """All missing ranges. What the first table, which has the data, holds already stops nothing: a table beside it that
+    lacks it, where the source has removed it too, waits for a person by itself.
 
     :raises SourceError: offsets below the log start are needed, the topic was made anew, or the log ends before the
         ledger
     """
     _check_topics(landing_state, watermarks)
     blocked, per_table, notes, gone = landing_state.blocked_coverage, {}, {}, []
+    landed, left_behind = _landed_data(landing_state), dict[str, Coverage]()
     for table, ledger in landing_state.ledgers.items():
         accepted = landing_state.accepted_coverage(table)
         missing: dict[SourcePartition, RangeSet] = {}
@@ -135,15 +140,24 @@ def find_missing(
                     f"the high watermark is {mark.high}"
                 )
             wanted = RangeSet.of((begin, max(begin, end))) - _in_table(ledger, p) - accepted[p] - claims[p]
-            gone += [f"{p} {r} of {table}" for r in wanted & RangeSet.of((0, mark.start))]
-            missing[p] = wanted
+            removed = wanted & RangeSet.of((0, mark.start))
+            if behind := Coverage({p: removed & landed[p]}):
+                left_behind[table] = left_behind.get(table, Coverage()) | behind
+            gone += [f"{p} {r} of {table}" for r in removed - landed[p]]
+            missing[p] = wanted - (removed & landed[p])
         per_table[table] = Coverage(missing)
     if gone:
         raise SourceError(
             f"offsets that are not landed were removed from the source by its retention: {', '.join(gone)}; "
             f"to go on without them: `lakecommit ledger init --from earliest`"
         )
-    return Missing(ranges=_by_tables(per_table), notes=notes)
+    return Missing(ranges=_by_tables(per_table), notes=notes, gone=left_behind)
+
+
+def _landed_data(landing_state: LandingState) -> Coverage:
+    """What the data table has; it is the first one."""
+    data = next(iter(landing_state.ledgers.values()), None)
+    return Coverage() if data is None else data.section.covered | data.others
 
 
 def worth_a_look(missing: Coverage, limits: WindowLimits) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from airflow_provider_lakecommit.core.log import CommitFailed, Raised
@@ -45,6 +45,8 @@ class CycleState:
     """One cycle as the log tells it. ``claim`` is what its plan got after earlier live claims; ``closed_at`` is a log
     offset. ``since`` is the smallest log offset that decides the claim: whoever reads from there gets the same one.
     ``in_parts`` is what was reported of slices that were not done as they were planned.
+    ``at`` is the time of its START by whoever sent it, ``seen`` the earliest time of a later record: by then the START
+    was there, whatever its own time says.
     """
 
     offset: int
@@ -53,7 +55,8 @@ class CycleState:
     cycle: Cycle
     plan: Plan
     claim: Coverage
-    deadline: datetime
+    timeout: timedelta
+    seen: datetime | None = field(default=None, compare=False)
     failed: Mapping[str, str] = field(default_factory=dict)
     finished: frozenset[UUID] = frozenset()
     in_parts: Coverage = field(default_factory=Coverage)
@@ -61,9 +64,16 @@ class CycleState:
     complete: bool = False
     released: bool = False
 
+    def ends(self, now: datetime) -> datetime:
+        """When the claim ends at the latest. A START from the future tells no time: then that of its first sight
+        counts, so that a clock that is years ahead holds a claim no longer than one that is right.
+        """
+        began = self.at if self.at <= now else min(now, self.seen or now)
+        return began + self.timeout
+
     def live(self, now: datetime) -> bool:
         """Does the claim still hold others off?"""
-        return self.closed_at is None and not self.released and now < self.deadline
+        return self.closed_at is None and not self.released and now < self.ends(now)
 
     def left_of(self, s: Slice) -> Slice | None:
         """What of a slice is not reported, under an id of its own if that is a part; ``None``: nothing."""
@@ -88,13 +98,24 @@ class CycleState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceptedSlice:
-    """A whole report with the bytes of its files per table. ``offset`` is the smallest log offset that it needs."""
+    """A whole report with the bytes of its files per table. ``offset`` is the smallest log offset that it needs;
+    ``seen`` the earliest time that a later record of the log tells, ``None`` for the newest one.
+    """
 
     report: SliceReport
     commit_id: UUID
     offset: int
     at: datetime
     files: Mapping[str, tuple[bytes, ...]]
+    seen: datetime | None = field(default=None, compare=False)
+
+    def age(self, now: datetime) -> timedelta:
+        """How long ago it was reported; by its first sight where its own time is in the future."""
+        return now - (self.at if self.at <= now else min(now, self.seen or now))
+
+    def young(self, now: datetime, age: timedelta) -> bool:
+        """Was it reported within this time, by all that the log tells? A time in the future tells nothing."""
+        return timedelta(0) <= now - min(self.at, self.seen or self.at) <= age
 
     @property
     def coverage(self) -> Coverage:

@@ -11,7 +11,8 @@ commit can drain what is pending.
 
 Failure story: with the catalog away the cycle still opens, with an empty plan, so that the failure is counted; a source
 that is away or has lost offsets raises and opens nothing. A planner that is fenced (another one took the same slot)
-looks again and takes the next slot.
+looks again and takes the next slot. Two that have sent their STARTs one after the other, each without seeing the other
+one's, have wished for one slot: the log's order decides, and the later one is granted the next.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ def open_cycle(
         after = _start(session, run, folded, plan, released)
         # A plan that got in between the look and the START is for the next look to judge.
         if after is not None and after.state.cycles[commit_id].plan == plan:
-            explain = (*explain, *plan_lines(session, headroom))
+            explain = (*explain, *_crowded(session, prepared), *plan_lines(session, headroom))
             return replace(_just_opened(session, after, commit_id), explain=explain)
     raise _fenced(session)
 
@@ -120,7 +121,8 @@ def preview(session: LandingSession) -> Opened:
     prepared = prepare(session, source, dry=True)
     folded = session.read_state(prepared.ledgers)
     headroom = ask(session, folded.state, source, plan_threshold(session, folded))
-    plan, explain = _decide(session, prepared, folded, source, abandoned(folded.state, ()))
+    plan, lines = _decide(session, prepared, folded, source, abandoned(folded.state, ()))
+    explain = (*lines, *_crowded(session, prepared), *plan_lines(session, headroom))
     ticket = CycleTicket(
         landing=session.landing.name,
         lane=session.lane,
@@ -129,7 +131,7 @@ def preview(session: LandingSession) -> Opened:
         partition=folded.partition,
         read_from=folded.read_from,
     )
-    return Opened(ticket=ticket, plan=plan, slices=plan.slices, explain=(*explain, *plan_lines(session, headroom)))
+    return Opened(ticket=ticket, plan=plan, slices=plan.slices, explain=explain)
 
 
 def start_without_tables(
@@ -165,6 +167,14 @@ def _opened_without_tables(
     return start_without_tables(session, run, why, release)
 
 
+def _crowded(session: LandingSession, prepared: Prepared) -> tuple[str, ...]:
+    """What the ledgers' room calls for, also said to whoever looks at no plan."""
+    lines = tuple(f"{t.name}: {t.state.crowding}" for t in prepared.tables if t.state.crowding)
+    for line in lines:
+        session.log(f"warning: {line}")
+    return lines
+
+
 def _fenced(session: LandingSession) -> ControlTopicError:
     return ControlTopicError(
         f"landing {session.landing.name}: fenced {MAX_RACES} times while opening a cycle; try again"
@@ -186,6 +196,11 @@ def _decide(
     landing, now = session.landing, session.now()
     check_unless_filled(landing, prepared.targets, folded.state)
     missing = find_missing(folded.state, source.partitions, folded.state.claims(now, released))
+    for table, behind in missing.gone.items():
+        session.log(
+            f"{table} lacks {behind}, which {landing.table} has and the source has removed: what is newer waits behind "
+            "it there; to go on without it: `lakecommit ledger init SPEC --from earliest`"
+        )
     limits = WindowLimits(
         groups=landing.groups or 1,
         slice_records=landing.slice_records,
@@ -232,6 +247,7 @@ def new_cycle(
         run=run.run_id,
         number=run.number,
         slot=free_slot(landing_state, released),
+        deployment=run.deployment,
     )
 
 
@@ -251,11 +267,11 @@ def _start(
 def send_start(session: LandingSession, partition: int, cycle: Cycle, plan: Plan, directives: Directives) -> int:
     """Send the START_COMMIT; returns its offset."""
     start = session.sender("plan", cycle.commit_id).opened(session.new_id(), session.now(), cycle, plan, directives)
-    return session.send("plan", cycle.slot, partition, [start])
+    return session.send("plan", cycle, partition, [start])
 
 
 def _just_opened(session: LandingSession, folded: FoldedLog, commit_id: UUID) -> Opened:
     """As the log has it now, where the START stands."""
     state = folded.state.cycles[commit_id]
-    found = FoundCycle(state=state, ticket=ticket_of(session, state, folded.partition, folded.read_from))
+    found = FoundCycle(state=state, ticket=ticket_of(session, state, folded.partition, state.since))
     return Opened(ticket=found.ticket, plan=found.state.plan, slices=found.granted, explain=())

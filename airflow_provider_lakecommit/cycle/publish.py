@@ -25,7 +25,12 @@ from pyiceberg.table.metadata import TableMetadata
 
 from airflow_provider_lakecommit.committer.append import AppendRequest, PublishOutcome, publish
 from airflow_provider_lakecommit.committer.checks import StagedSlice
-from airflow_provider_lakecommit.committer.ledger import landing_snapshots, should_carry, unannounced
+from airflow_provider_lakecommit.committer.ledger import (
+    expiry_age_ms,
+    landing_snapshots,
+    should_carry,
+    unannounced,
+)
 from airflow_provider_lakecommit.committer.ledger_updates import carry_forward
 from airflow_provider_lakecommit.committer.summary import Account, SnapshotRecord
 from airflow_provider_lakecommit.core.log import CycleClosed, Directives
@@ -48,6 +53,10 @@ __all__ = ["TablePublisher", "published_before", "snapshot_of"]
 CARRY_CYCLES = 100
 """Cycles after which a table without rows is brought forward."""
 CARRY_AGE = timedelta(days=7)
+"""At the latest; and when a quarter of the time is over for which the control topic keeps what the table lacks."""
+CARRY_PART = 4
+MOVE_AFTER = 10_000
+"""Offsets of the control log, by whatever landings of its partition, after which a ledger's position is moved."""
 LOOK_AT_EMPTY = 1_000_000
 """Offsets of pending slices without a row that a commit looks at, where nobody signs."""
 CHECK_AGE = timedelta(hours=12)
@@ -174,7 +183,15 @@ class TablePublisher:
             return True
         oldest = min(ready, key=lambda s: s.offset)
         cycles = sum(isinstance(e, CycleClosed) and e.offset > oldest.offset for e in folded.entries)
-        return cycles >= CARRY_CYCLES or self.session.now() - oldest.at >= CARRY_AGE
+        if cycles >= CARRY_CYCLES or folded.end - oldest.offset >= MOVE_AFTER:
+            return True
+        return oldest.age(self.session.now()) >= self._carry_age()
+
+    def _carry_age(self) -> timedelta:
+        """Before the log or the owner's maintenance of the table can have removed what the ledger relies on."""
+        expiry = expiry_age_ms(self.table.table.metadata)
+        kept = (self.session.control.kept_for(), timedelta(milliseconds=expiry) if expiry else None)
+        return min([CARRY_AGE, *(k / CARRY_PART for k in kept if k)])
 
     def _staged(self, chunk: Sequence[AcceptedSlice], voided: dict[UUID, str]) -> tuple[StagedSlice, ...]:
         """The chunk with its files, or nothing if one of it had to be voided: then the chunk is chosen anew."""
@@ -210,7 +227,7 @@ class TablePublisher:
             problem = hidden_record(self.session.source, landing, told)
         if problem:
             raise TableError(problem)
-        if self.session.now() - accepted.at > CHECK_AGE:
+        if not accepted.young(self.session.now(), CHECK_AGE):
             io = self.table.table.io
             if gone := next((f.file_path for f in files if not io.new_input(f.file_path).exists()), None):
                 raise TableError(f"its file {gone} was removed by somebody")
@@ -276,7 +293,7 @@ class TablePublisher:
             coverage=found.coverage,
             directives=Directives(voided=tuple(voided)),
         )
-        self.session.send("commit", self.ticket.slot, folded.partition, [record])
+        self.session.send("commit", self.ticket, folded.partition, [record])
 
     def _go_on(self, outcome: PublishOutcome) -> None:
         """With the table as the commit left it."""
@@ -289,16 +306,28 @@ class TablePublisher:
         return self.session.read_state(ledgers, since=folded)
 
     def _carry(self, folded: FoldedLog) -> None:
-        now_ms = int(self.session.now().timestamp() * 1000)
-        if should_carry(self.table.state, self.table.table.metadata, now_ms):
+        now_ms, position = int(self.session.now().timestamp() * 1000), self._moved(folded)
+        if position is not None or should_carry(self.table.state, self.table.table.metadata, now_ms):
             carry_forward(
                 self.session.tables,
                 self.table.name,
                 self.session.landing.name,
                 self.session.lane,
                 branch=self.session.landing.branch,
+                control=position,
+                was=self.table.ledger.section.control,
                 control_end=replace(folded.begin, offset=folded.end),
             )
+
+    def _moved(self, folded: FoldedLog) -> ControlPosition | None:
+        """The next position of a ledger that got no rows while others filled the log: so an idle landing reads, too, no
+        more of a partition than what came since.
+        """
+        section = self.table.ledger.section
+        if not self.whole or section.control.partition != folded.partition:
+            return None
+        position = self._position(folded, (), section)
+        return position if position.read_from - section.control.read_from >= MOVE_AFTER else None
 
 
 def _announced(value: bytes, spec: PartitionSpec, schema: Schema) -> list[DataFile]:

@@ -237,7 +237,7 @@ def unblock(
     closed = session.sender("commit", cycle.commit_id).closed(
         session.new_id(), session.now(), None, Directives(raised=raised)
     )
-    session.send("commit", cycle.slot, folded.partition, [closed])
+    session.send("commit", cycle, folded.partition, [closed])
     session.log(f"{'given up' if skip else 'to be read again'}: {coverage}")
     return {"unblocked": {str(p): [[r.start, r.end] for r in s] for p, s in coverage.parts.items()}, "skipped": skip}
 
@@ -264,7 +264,7 @@ def _give_up(session: LandingSession, prepared: Prepared, folded: FoldedLog, cov
             tables=tuple(_untouched(t) for t in prepared.targets),
         )
         records.append(sender.reported(session.new_id(), session.now(), report))
-    session.send("skip", cycle.slot, folded.partition, records)
+    session.send("skip", cycle, folded.partition, records)
 
 
 def _untouched(t: TableTarget) -> TableReport:

@@ -25,7 +25,8 @@ SHOWN = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CycleTicket:
-    """Where a cycle is in the control log: all that a later task of the same run needs to find it, and to know it.
+    """Where a cycle is in the control log: all that a later task of the same run needs to find it, and to know it, and
+    what its transactional ids are made of.
 
     ``plan`` is the digest of the plan that the plan task made, or found and held against the catalog: a plan in the log
     is that of the cycle only if it has this digest. It is empty in tickets of earlier releases.
@@ -38,10 +39,11 @@ class CycleTicket:
     partition: int
     read_from: int
     plan: str = ""
+    deployment: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        values = {**asdict(self), "commit_id": str(self.commit_id)}
-        return values if self.plan else {k: v for k, v in values.items() if k != "plan"}
+        out = {**asdict(self), "commit_id": str(self.commit_id)}
+        return {key: value for key, value in out.items() if value or key not in ("plan", "deployment")}
 
     @classmethod
     def from_dict(cls, v: Mapping[str, Any]) -> CycleTicket:
@@ -53,6 +55,7 @@ class CycleTicket:
             partition=v["partition"],
             read_from=v["read_from"],
             plan=v.get("plan", ""),
+            deployment=v.get("deployment", ""),
         )
 
 

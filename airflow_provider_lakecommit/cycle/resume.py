@@ -74,7 +74,7 @@ def seen(session: LandingSession, folded: FoldedLog, commit_id: UUID) -> FoundCy
     return (
         None
         if state is None
-        else FoundCycle(state=state, ticket=ticket_of(session, state, folded.partition, folded.read_from))
+        else FoundCycle(state=state, ticket=ticket_of(session, state, folded.partition, state.since))
     )
 
 
@@ -122,6 +122,7 @@ def ticket_of(session: LandingSession, state: CycleState, partition: int, read_f
         partition=partition,
         read_from=read_from,
         plan=plan_digest(state.plan),
+        deployment=state.cycle.deployment,
     )
 
 

@@ -22,9 +22,10 @@ from uuid import UUID, uuid4
 from airflow_provider_lakecommit.committer.summary import LogPoint
 from airflow_provider_lakecommit.core.fold import fold
 from airflow_provider_lakecommit.core.log import Entry
-from airflow_provider_lakecommit.core.model import LIVE, cycle_id
+from airflow_provider_lakecommit.core.model import LIVE, Cycle, cycle_id, transactional_id
 from airflow_provider_lakecommit.core.state import LandingState, TableLedger
 from airflow_provider_lakecommit.cycle.ports import ControlPort, SourcePort
+from airflow_provider_lakecommit.cycle.results import CycleTicket
 from airflow_provider_lakecommit.cycle.write import read_decided, read_entries
 from airflow_provider_lakecommit.exceptions import ClosedError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
@@ -211,14 +212,15 @@ class LandingSession:
         borders = self.control.read(partition, BEYOND)
         return partition, max(borders.begin, borders.end - WITHOUT_LEDGER)
 
-    def send(self, role: str, slot: int, partition: int, records: Sequence[Outgoing]) -> int:
-        """One transaction under the bounded id of this role and slot; returns the offset of its last record.
+    def send(self, role: str, whose: Cycle | CycleTicket, partition: int, records: Sequence[Outgoing]) -> int:
+        """One transaction under the bounded id of this role and the cycle's slot; returns the offset of its last
+        record.
 
         :raises FencedError: a newer attempt of the same role and slot took over
         """
-        transactional_id = f"lakecommit-{self.landing.name}-{self.lane}-{slot}-{role}"
+        name = transactional_id(self.landing.name, self.lane, whose.deployment, whose.slot, role)
         # Two writers at once under one id would shut out each other.
-        with self._sending, self.control.writer(transactional_id, partition) as writer:
+        with self._sending, self.control.writer(name, partition) as writer:
             if self._closed:
                 raise ClosedError(f"landing {self.landing.name} was let go of: the next attempt says what is to say")
             return writer.send([(r.key, r.value, r.headers) for r in records])[-1]

@@ -86,6 +86,7 @@ class Status:
     quarantined: tuple[str, ...] = ()
     quarantined_count: int = 0
     signed: bool = False
+    crowded: tuple[str, ...] = ()
 
     @property
     def lag(self) -> int:
@@ -137,6 +138,7 @@ def read_status(session: LandingSession, every: timedelta | None = None) -> Stat
         quarantined=tuple(q.told(folded.partition) for q in landing_state.quarantined) if folded else (),
         quarantined_count=landing_state.quarantined_count,
         signed=session.signed,
+        crowded=tuple(f"{name}: {state.crowding}" for name, state in states if state and state.crowding),
     )
 
 
@@ -231,10 +233,10 @@ def to_dict(status: Status) -> dict[str, Any]:
             }
             for p in status.partitions
         ],
-        "cycles": [_cycle_to_dict(c, c.live(status.at)) for c in status.cycles],
+        "cycles": [_cycle_to_dict(c, status.at) for c in status.cycles],
         "blocked": list(status.blocked),
         "missing_topics": list(status.missing_topics),
-        "warnings": list(status.warnings),
+        "warnings": [*status.warnings, *status.crowded],
         "signed": status.signed,
         "quarantined": {"count": status.quarantined_count, "newest": list(status.quarantined)},
     }
@@ -267,14 +269,14 @@ def _table_to_dict(t: TableStatus) -> dict[str, Any]:
     }
 
 
-def _cycle_to_dict(state: CycleState, live: bool) -> dict[str, Any]:
+def _cycle_to_dict(state: CycleState, now: datetime) -> dict[str, Any]:
     return {
         "commit_id": str(state.cycle.commit_id),
         "dag": state.cycle.dag,
         "run": state.cycle.run,
         "opened_at": state.at.isoformat(),
-        "deadline": state.deadline.isoformat(),
-        "live": live,
+        "deadline": state.ends(now).isoformat(),
+        "live": state.live(now),
         "released": state.released,
         "claim": str(state.claim),
         "unfinished": len(state.unfinished),

@@ -88,6 +88,8 @@ def group_job(
         places=tuple(place for place, _ in left),
         commit_id=ticket.cycle.commit_id,
         slot=ticket.cycle.slot,
+        deployment=ticket.cycle.deployment,
+        read_from=ticket.cycle.read_from,
         catalog=catalog_name,
         control_topic=control.name,
         control_partition=ticket.cycle.partition,

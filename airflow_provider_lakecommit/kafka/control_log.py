@@ -5,9 +5,9 @@ Contract: nothing is decoded here. A record's headers keep their order and their
 value has an empty one. Times are those of the record, in UTC, to the millisecond; one beyond any calendar becomes the
 nearest that can be reckoned with.
 
-Failure story: names of headers are bytes to Kafka and text to the client. A record with a name that is no text, or whose
-headers the client cannot tell, has one header, :data:`~airflow_provider_lakecommit.wire.headers.DAMAGED_HEADERS`, for
-all of them.
+Failure story: names of headers are bytes to Kafka and text to the client. A record with a name that is no text, or with
+headers that the client cannot tell, has one header for all of them:
+:data:`~airflow_provider_lakecommit.wire.headers.DAMAGED_HEADERS`.
 """
 
 from __future__ import annotations

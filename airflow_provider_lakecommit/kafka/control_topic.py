@@ -23,10 +23,12 @@ import time
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any, Self
 
 from confluent_kafka import KafkaError
 
+from airflow_provider_lakecommit.core.headroom import Retention
 from airflow_provider_lakecommit.exceptions import ClosedError, ControlTopicError
 from airflow_provider_lakecommit.kafka.admin import ClusterAdmin, Edge, TopicFacts
 from airflow_provider_lakecommit.kafka.admin_requests import StaleTopicError
@@ -59,6 +61,8 @@ TOPIC_SETTINGS: Mapping[str, str] = {
     # Records of one role share a key: compaction would delete all but the newest.
     "cleanup.policy": "delete",
     "retention.ms": str(30 * 24 * 3600 * 1000),
+    # The broker's clock, so that no sender's tells how long a claim lasts or a record is kept.
+    "message.timestamp.type": "LogAppendTime",
 }
 PARTITIONS = 6
 LOOK_SECONDS = 0.02
@@ -87,6 +91,7 @@ class ControlTopic:
         )
         self._tails: dict[int, tuple[str, PartitionTail]] = {}
         self._lock = threading.RLock()
+        self._settings: Mapping[str, str] | None = None
         self._closed = False
 
     # -- the topic ----------------------------------------------------------------------------------------------------
@@ -123,6 +128,15 @@ class ControlTopic:
     def partition_for(self, group_id: str) -> int:
         """The partition of a group, as long as the topic keeps its number of partitions."""
         return partition_of(group_id, self.describe().partitions)
+
+    def kept_for(self) -> timedelta | None:
+        """How long its records are kept, as asked for once; ``None`` for ever, or where the settings may not be
+        read.
+        """
+        with self._alone():
+            if self._settings is None:
+                self._settings = self._admin.settings(self.name) or {}
+            return Retention.of(self._settings).time if self._settings else None
 
     # -- reading ------------------------------------------------------------------------------------------------------
 

@@ -5,10 +5,12 @@ Failure story: a slice that fails never fails the job, the other slices go on. A
 again (a damaged batch, an exception in handling records, a wrong schema) is reported as such and counted, for the
 smallest range that has it: the slice is done in :mod:`~airflow_provider_lakecommit.spark.parts` then, each reported by
 itself. One that may pass (broker away, storage away; :func:`~airflow_provider_lakecommit.spark.failures.passes`) is
-only returned to the driver. A task that was fenced by a newer attempt of the same slice ends ``superseded``. Files are
-left in place whenever the outcome of their report is unknown. Storage keys that a catalog handed out may expire while a
-job runs: slices that are not begun by then are not begun, those in hand may fail, and each says so; all of them are for
-the next attempt, which has other keys.
+only returned to the driver. A task that was fenced by another attempt of the same slice (a retry, Spark's speculative
+copy) looks in the log: where nobody has reported the slice, or the part, and its cycle is open, it takes the id back and
+reports itself, so that a copy never makes work vanish, whichever of them Spark ends then; it ends ``superseded`` only
+where its cycle is over. Files are left in place whenever the outcome of their report is unknown. Storage keys that a
+catalog handed out may expire while a job runs: slices that are not begun by then are not begun, those in hand may fail,
+and each says so; all of them are for the next attempt, which has other keys.
 """
 
 from __future__ import annotations
@@ -31,12 +33,13 @@ from airflow_provider_lakecommit.core.model import (
     slice_id,
 )
 from airflow_provider_lakecommit.exceptions import CatalogError, FencedError, LakecommitError, RecordsError
+from airflow_provider_lakecommit.spark.fenced import send_report
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, SliceStatus, WindowJob
 from airflow_provider_lakecommit.spark.report import report_records
-from airflow_provider_lakecommit.wire.records import Outgoing, Sender
+from airflow_provider_lakecommit.wire.records import Sender
 
 if TYPE_CHECKING:
-    from airflow_provider_lakecommit.kafka.control_topic import ControlWriter
+    from airflow_provider_lakecommit.kafka.control_topic import ControlTopic, ControlWriter, Record
     from airflow_provider_lakecommit.spark.slices import SliceOutcome
 
 __all__ = ["run_task"]
@@ -48,6 +51,7 @@ FRESH_KEYS = (
 """What helps against keys that do not hold for as long as a window takes."""
 
 
+_WORST_FIRST = (SliceStatus.FAILED, SliceStatus.BLOCKED, SliceStatus.REPORTED, SliceStatus.DONE)
 MOST_REASON = 2000
 """Characters of a failure that the control log is told."""
 
@@ -86,7 +90,7 @@ def _run(job: WindowJob, secrets: Secrets, index: int, work: Slice) -> SliceResu
         control.writer(job.transactional_id(index), job.control_partition) as writer,
     ):
         writer.open()
-        doing = _Doing(job, secrets, work, writer)
+        doing = _Doing(job, secrets, work, control, writer)
         try:
             doing.attempt(work.spans)
         except Exception as e:
@@ -101,11 +105,15 @@ def _run(job: WindowJob, secrets: Secrets, index: int, work: Slice) -> SliceResu
 class _Doing:
     """One task's work on its slice: attempts at it or at parts of it, each reported as soon as its end is known."""
 
-    def __init__(self, job: WindowJob, secrets: Secrets, work: Slice, writer: ControlWriter) -> None:
-        self._job, self._secrets, self._work, self._writer = job, secrets, work, writer
+    def __init__(
+        self, job: WindowJob, secrets: Secrets, work: Slice, control: ControlTopic, writer: ControlWriter
+    ) -> None:
+        self._job, self._secrets, self._work = job, secrets, work
+        self._control, self._writer = control, writer
         self._began = time.monotonic()
         self._outcomes: list[SliceOutcome] = []
         self._failures: list[str] = []
+        self._told: list[SliceResult] = []
 
     def attempt(self, spans: tuple[Span, ...]) -> None:
         """Read, decode, write and report these ranges of the slice.
@@ -130,24 +138,31 @@ class _Doing:
             if isinstance(e, LakecommitError) or passes(e):
                 raise
             raise RecordsError(f"{part}: {type(e).__name__}: {e}") from e
-        self._send(records)
-        self._outcomes.append(outcome)
+        if self._send(part, attempt, records):
+            self._outcomes.append(outcome)
 
     def failed(self, spans: tuple[Span, ...], error: Exception) -> None:
         """Tell the control log that these ranges cannot be done."""
         part, reason = self._part(spans), self._secrets.without(f"{type(error).__name__}: {error}")
-        self._send(_records(self._job, part, attempt_id(part.slice_id, uuid4()), None, failed=reason))
-        self._failures.append(f"{part}: {reason}" if spans != self._work.spans else self._secrets.without(str(error)))
+        attempt = attempt_id(part.slice_id, uuid4())
+        if self._send(part, attempt, _records(self._job, part, attempt, None, failed=reason)):
+            whole = spans == self._work.spans
+            self._failures.append(self._secrets.without(str(error)) if whole else f"{part}: {reason}")
 
     def result(self) -> SliceResult:
         """How the slice ended, by what was reported of it."""
         done = [o for o in self._outcomes if o.blocked is None]
         blocked = [o.blocked for o in self._outcomes if o.blocked is not None]
-        status = SliceStatus.FAILED if self._failures else SliceStatus.BLOCKED if blocked else SliceStatus.DONE
+        ends = {
+            *(r.status for r in self._told),
+            *(SliceStatus.FAILED for _ in self._failures),
+            *(SliceStatus.BLOCKED for _ in blocked),
+            *(SliceStatus.DONE for _ in done),
+        }
         return SliceResult(
             slice=str(self._work),
-            status=status,
-            detail="; ".join([*self._failures, *blocked]),
+            status=next(s for s in _WORST_FIRST if s in ends),
+            detail="; ".join([*self._failures, *blocked, *(r.detail for r in self._told)]),
             records=sum(s.counts.landed + s.counts.rejected + s.counts.filtered for o in done for s in o.spans),
             rows=sum(sum(o.rows.values()) for o in done),
             seconds=time.monotonic() - self._began,
@@ -159,13 +174,21 @@ class _Doing:
         own = slice_id(self._job.plan.window_id, spans, self._work.tables)
         return replace(self._work, spans=spans, slice_id=own)
 
-    def _send(self, records: list[Outgoing]) -> None:
-        self._writer.send([(r.key, r.value, r.headers) for r in records])
+    def _send(self, part: Slice, attempt: UUID, records: list[Record]) -> bool:
+        """Is it this report that tells of the part? What another attempt told of it is kept.
+
+        :raises FencedError: nothing is wanted of the slice any more
+        """
+        told = send_report(self._control, self._job, part, attempt, lambda: self._writer.send(records))
+        if told is not None and told.status is SliceStatus.SUPERSEDED:
+            raise FencedError(told.detail)
+        self._told += [] if told is None else [told]
+        return told is None
 
 
 def _records(
     job: WindowJob, work: Slice, attempt: UUID, outcome: SliceOutcome | None, failed: str | None = None
-) -> list[Outgoing]:
+) -> list[Record]:
     """The report of a slice; of one that is blocked or failed nothing but that is reported."""
     finished = None if outcome is None or outcome.blocked is not None else outcome
     report = SliceReport(
@@ -196,6 +219,7 @@ def _records(
         new_id=uuid4,
         at=datetime.now(UTC),
     )
+    return [(r.key, r.value, r.headers) for r in records]
 
 
 def _trace(error: Exception) -> str:

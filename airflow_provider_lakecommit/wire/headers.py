@@ -73,7 +73,8 @@ def find(headers: Iterable[tuple[str, bytes]]) -> dict[str, Any] | None:
 
 
 def cycle_to_json(c: Cycle) -> dict[str, Any]:
-    return {"commit_id": str(c.commit_id), "dag": c.dag, "run": c.run, "n": c.number, "slot": c.slot}
+    out = {"commit_id": str(c.commit_id), "dag": c.dag, "run": c.run, "n": c.number, "slot": c.slot}
+    return {**out, "deployment": c.deployment} if c.deployment else out
 
 
 def cycle_from_json(v: Mapping[str, Any]) -> Cycle:
@@ -83,6 +84,7 @@ def cycle_from_json(v: Mapping[str, Any]) -> Cycle:
         run=text(v["run"]),
         number=count(v["n"]),
         slot=count(v["slot"]),
+        deployment=text(v.get("deployment", "")),
     )
 
 

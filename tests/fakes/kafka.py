@@ -53,6 +53,7 @@ class FakeControl:
     topic_id: str = "control-1"
     clock: Callable[[], datetime] = field(default_factory=Clock)
     away: Exception | None = None
+    kept: timedelta | None = None
     before_send: Callable[[str], None] = lambda _: None
     logs: dict[int, list[ControlRecord | None]] = field(default_factory=dict)
     begins: dict[int, int] = field(default_factory=dict)
@@ -68,6 +69,9 @@ class FakeControl:
 
     def partition_for(self, group_id: str) -> int:
         return partition_of(group_id, self.describe().partitions)
+
+    def kept_for(self) -> timedelta | None:
+        return self.kept
 
     def read(self, partition: int, start: int | None = None, *, until: int | None = None) -> ControlLog:
         self._check()

@@ -179,6 +179,8 @@ class Story:
         self.plans: dict[str, Plan] = {}
         self._attempts = count(1)
         self._late = timedelta(0)
+        self.told: datetime | None = None
+        """What a sender's wrong clock says of the entries that follow, while it is set."""
 
     @property
     def offset(self) -> int:
@@ -195,10 +197,16 @@ class Story:
         return cycle_id("d", "orders", LIVE, "dag", run, 0)
 
     def opens(
-        self, run: str, slices: Iterable[Ranges] = (), *, log: Directives | None = None, **of_plan: object
+        self,
+        run: str,
+        slices: Iterable[Ranges] = (),
+        *,
+        log: Directives | None = None,
+        slot: int = 0,
+        **of_plan: object,
     ) -> None:
         self.plans[run] = plan(slices, **of_plan)  # type: ignore[arg-type]
-        cycle = Cycle(commit_id=self.id(run), dag="dag", run=run, number=0, slot=0)
+        cycle = Cycle(commit_id=self.id(run), dag="dag", run=run, number=0, slot=slot)
         self._log(CycleOpened, run, cycle=cycle, plan=self.plans[run], directives=log or Directives())
 
     def reports(self, run: str, ranges: Ranges, *, drop_files: bool = False, **of_report: object) -> UUID:
@@ -244,4 +252,4 @@ class Story:
         return fold([e for e in self.entries if e.offset >= since], ledgers or (ledger(),), TIMEOUT)
 
     def _log(self, kind: type[Entry], run: str, **values: object) -> None:
-        self.entries.append(kind(offset=self.offset, at=self.now, commit_id=self.id(run), **values))  # type: ignore[arg-type]
+        self.entries.append(kind(offset=self.offset, at=self.told or self.now, commit_id=self.id(run), **values))  # type: ignore[arg-type]

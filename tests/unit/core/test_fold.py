@@ -15,6 +15,7 @@ from airflow_provider_lakecommit.core.model import Budget, Counts, SpanReport
 from airflow_provider_lakecommit.core.state import LandingState, TableLedger, granted
 from tests.support.story import (
     DEAD,
+    NOON,
     ORDERS,
     P0,
     P1,
@@ -810,3 +811,106 @@ class TestLow:
         assert low is not None
         assert low > 0
         assert story.landing_state(ledger(covered=A), since=low).accepted == whole.accepted
+
+
+class TestSlots:
+    """Planners that did not see each other's STARTs wish for one slot; the log's order decides."""
+
+    def slots(self, story: Story, since: int = 0) -> dict[str, int]:
+        return {c.cycle.run: c.cycle.slot for c in story.landing_state(since=since).cycles.values()}
+
+    def test_the_first_has_it_and_the_others_take_the_next(self) -> None:
+        story = Story()
+        for run in "abc":
+            story.opens(run, [A])
+        assert self.slots(story) == {"a": 0, "b": 1, "c": 2}
+
+    def test_a_wish_that_nobody_holds_is_granted(self) -> None:
+        story = Story()
+        story.opens("a", [A])
+        story.opens("b", [B], slot=1)
+        story.opens("c", slot=1)
+        assert self.slots(story) == {"a": 0, "b": 1, "c": 2}
+
+    @pytest.mark.parametrize("end", ["closed", "released"])
+    def test_the_slot_of_a_cycle_that_is_over_is_free_so_that_its_zombies_are_fenced(self, end: str) -> None:
+        story = Story()
+        story.opens("a", [A])
+        if end == "closed":
+            story.closes("a")
+            story.opens("b", [A])
+        else:
+            story.opens("b", [A], log=Directives(released=(story.id("a"),)))
+        assert self.slots(story) == {"a": 0, "b": 0}
+
+    def test_whoever_reads_from_where_a_ledger_says_grants_the_same(self) -> None:
+        story = Story()
+        story.opens("a", [A])
+        story.opens("b", [B])
+        state = story.landing_state().cycles[story.id("b")]
+        assert state.since == 0
+        assert self.slots(story, since=state.since) == self.slots(story)
+
+    def test_who_was_kept_from_nothing_needs_nothing_before_its_own_start(self) -> None:
+        story = Story()
+        story.opens("a", [A])
+        story.opens("b", [B], slot=1)
+        assert story.landing_state().cycles[story.id("b")].since == 1
+
+
+class TestWrongClocks:
+    """A record's time is told by whoever sent it."""
+
+    LATE = NOON.replace(year=2100)
+
+    def story(self) -> Story:
+        story = Story()
+        story.told = self.LATE
+        story.opens("a", [A])
+        story.told = None
+        return story
+
+    def claims(self, story: Story, passed: timedelta = timedelta(0)) -> bool:
+        return bool(story.landing_state().claims(story.now + passed))
+
+    def test_a_start_from_the_future_holds_its_claim_as_long_as_any_other(self) -> None:
+        story = self.story()
+        story.opens("b")
+        assert self.claims(story, TIMEOUT - timedelta(seconds=5))
+        assert not self.claims(story, TIMEOUT)
+
+    def test_until_somebody_else_has_said_anything_it_is_as_if_it_began_now(self) -> None:
+        story = self.story()
+        assert self.claims(story, 5 * TIMEOUT)
+        assert story.landing_state().cycles[story.id("a")].ends(story.now) == story.now + TIMEOUT
+
+    def test_its_cycle_is_closed_by_a_later_one_when_its_time_is_over(self) -> None:
+        story = self.story()
+        story.opens("b", slot=1)
+        story.passes(TIMEOUT)
+        story.opens("c", slot=2)
+        story.closes("c")
+        assert story.landing_state().open_cycles() == []
+
+    def test_a_clock_that_is_behind_ends_no_claim_of_one_that_is_right(self) -> None:
+        story = Story()
+        story.opens("a", [A])
+        story.told = NOON.replace(year=1990)
+        story.opens("b")
+        story.told = None
+        assert self.claims(story, TIMEOUT - timedelta(seconds=5))
+        assert not self.claims(story, TIMEOUT)
+
+    def test_a_slice_from_the_future_is_as_old_as_the_log_after_it(self) -> None:
+        story = Story()
+        story.opens("a", [A])
+        story.told = self.LATE
+        story.reports("a", A)
+        story.told = None
+        day = timedelta(days=1)
+        (newest,) = story.landing_state().accepted[ORDERS]
+        assert not newest.young(story.now, day)
+        story.opens("b")
+        (known,) = story.landing_state().accepted[ORDERS]
+        assert not known.young(story.now + 2 * day, day)
+        assert known.age(story.now + 2 * day) > day
