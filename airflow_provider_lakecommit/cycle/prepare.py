@@ -213,7 +213,7 @@ def _check_cluster(session: LandingSession, source: SourceState, tables: Iterabl
         if t.ledger.section.cluster_id != source.cluster_id:
             raise SourceError(
                 f"{t.name} holds offsets of Kafka cluster {t.ledger.section.cluster_id}, "
-                f"landing {session.landing.name} now reads cluster {source.cluster_id}: point it back; where its topics "
-                f"were copied, give the offsets where it is to go on (`lakecommit ledger init --from TOPIC:0=OFFSET,…`); "
-                f"`--from earliest` reads all there is, also what the table holds"
+                f"landing {session.landing.name} now reads cluster {source.cluster_id}: point it back; where its "
+                f"topics were copied, give the offsets where it is to go on "
+                f"(`lakecommit ledger init --from TOPIC:0=OFFSET,…`); `--from earliest` reads all there is, also what the table holds"
             )

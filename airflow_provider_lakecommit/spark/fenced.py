@@ -4,8 +4,9 @@ copy that Spark started beside it.
 
 Contract: :func:`send_report` returns when the control log holds a report of the slice, this attempt's or another one's,
 or when the cycle is over, so that none is wanted. A slice that was done in parts is reported when all of it is. Who was
-fenced asks the log; as long as that does not tell of the slice it takes the transactional id back. So none of them ends in success before the slice is reported, whichever is ended first;
-more than one report costs files only (the first in the log is accepted).
+fenced asks the log; as long as that does not tell of the slice it takes the transactional id back. So none of them ends
+in success before the slice is reported, whichever is ended first; more than one report costs files only (the first in
+the log is accepted).
 
 Failure story: a log that cannot be read is an error, as is an id that is taken over again and again: the slice is for
 the next attempt then. A record that cannot be read is of no concern here: it is passed over.

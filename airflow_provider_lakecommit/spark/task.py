@@ -6,9 +6,9 @@ again (a damaged batch, an exception in handling records, a wrong schema) is rep
 smallest range that has it: the slice is done in :mod:`~airflow_provider_lakecommit.spark.parts` then, each reported by
 itself. One that may pass (broker away, storage away; :func:`~airflow_provider_lakecommit.spark.failures.passes`) is
 only returned to the driver. A task that was fenced by another attempt of the same slice (a retry, Spark's speculative
-copy) looks in the log: where nobody has reported the slice, or the part, and its cycle is open, it takes the id back and
-reports itself, so that a copy never makes work vanish, whichever of them Spark ends then; it ends ``superseded`` only
-where its cycle is over. Files are left in place whenever the outcome of their report is unknown. Storage keys that a
+copy) looks in the log: where nobody has reported the slice, or the part, and its cycle is open, it takes the id back
+and reports itself, so that a copy never makes work vanish, whichever of them Spark ends then; it ends ``superseded``
+only where its cycle is over. Files are left in place whenever the outcome of their report is unknown. Storage keys that a
 catalog handed out may expire while a job runs: slices that are not begun by then are not begun, those in hand may fail,
 and each says so; all of them are for the next attempt, which has other keys.
 """
@@ -204,14 +204,9 @@ def _records(
         blocked=outcome.blocked if outcome else None,
         failed=None if failed is None else failed[:MOST_REASON],
     )
-    return report_records(
-        Sender(
-            landing=job.plan.landing,
-            lane=job.plan.lane,
-            role="write",
-            commit_id=job.commit_id,
-            form=job.landing.control_events,
-        ),
+    form = job.landing.control_events
+    records = report_records(
+        Sender(landing=job.plan.landing, lane=job.plan.lane, role="write", commit_id=job.commit_id, form=form),
         catalog=job.catalog,
         targets={t.table: t for t in job.plan.targets if finished and t.table in work.tables},
         files=finished.files if finished else {},
