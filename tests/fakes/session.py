@@ -78,15 +78,24 @@ class FakeLanding:
         return self.close(run, opened)
 
     def report(
-        self, opened: Opened, only: Callable[[Slice], bool] = lambda _: True, *, files: bool = True, **problem: str
+        self,
+        opened: Opened,
+        only: Callable[[Slice], bool] = lambda _: True,
+        *,
+        files: bool = True,
+        landed: bool | None = None,
+        **problem: str,
     ) -> list[UUID]:
-        """As the tasks of the opened slices do: a row per offset in one file; with ``blocked`` or ``failed``, none."""
-        return [self._report(opened, s, files, problem) for s in opened.slices if only(s)]
+        """As the tasks of the opened slices do: a row per offset in one file; with ``blocked`` or ``failed``, none.
+        Without files all is filtered, unless it is said to have ``landed``.
+        """
+        rows = files if landed is None else landed
+        return [self._report(opened, s, files, rows, problem) for s in opened.slices if only(s)]
 
-    def _report(self, opened: Opened, work: Slice, files: bool, problem: Mapping[str, str]) -> UUID:
+    def _report(self, opened: Opened, work: Slice, files: bool, landed: bool, problem: Mapping[str, str]) -> UUID:
         sender, attempt = self.session.sender("write", opened.ticket.commit_id), attempt_id(work.slice_id, uuid4())
         spans = tuple(
-            SpanReport(span=s, counts=Counts(landed=len(s)) if files else Counts(filtered=len(s))) for s in work.spans
+            SpanReport(span=s, counts=Counts(landed=len(s)) if landed else Counts(filtered=len(s))) for s in work.spans
         )
         report = SliceReport(
             slice_id=work.slice_id,

@@ -181,3 +181,21 @@ def test_a_report_of_another_epoch_is_never_published(landing: FakeLanding) -> N
     landing.report(again)
     assert landing.close("b", again).rows == 30
     assert len([s for s in landing.snapshots() if int(s.get("added-records", 0))]) == 1
+
+
+def test_a_slice_that_hides_a_record_is_voided_and_its_range_read_again(landing: FakeLanding) -> None:
+    opened = landing.open()
+    landing.report(opened, files=False)
+    landing.source.values = lambda span: span.range.start + 3 if span.partition == P0 else None
+    closed = landing.close(opened=opened)
+    assert len(closed.voided) == 2
+    assert all("there is one at offset" in reason for reason in closed.voided)
+    assert {s.spans[0].partition for s in landing.open("b").slices} == {P0}
+
+
+def test_a_slice_without_files_that_says_it_landed_something_is_voided(landing: FakeLanding) -> None:
+    opened = landing.open()
+    landing.report(opened, only=lambda s: s.spans[0].partition == P1, files=False, landed=True)
+    closed = landing.close(opened=opened)
+    (reason,) = closed.voided
+    assert "its report says 0 rows for 10 landed records; its range is read again" in reason
