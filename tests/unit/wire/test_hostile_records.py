@@ -74,6 +74,8 @@ def read(kind: str, name: str) -> dict[str, Any]:
         [sys.executable, "-c", PROGRAM, kind, name, str(CAP)], capture_output=True, text=True, check=False, timeout=120
     )
     assert done.returncode == 0, f"exit {done.returncode}: {done.stderr[-2000:]}"
+    # What ran into the cap, and was caught there, would have taken all of a machine without one.
+    assert "MemoryError" not in done.stdout
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
