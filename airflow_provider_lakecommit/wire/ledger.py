@@ -34,8 +34,8 @@ def encode_ledger(sections: Sequence[LedgerSection]) -> str:
         {"sections": [_section_to_json(s) for s in sorted(sections, key=lambda s: (s.landing, s.lane))]},
         what="the ledger of the table",
         limit=LEDGER_LIMIT,
-        remedy="nothing was committed; `lakecommit ledger prune SPEC` drops what is gone of landings, topics and "
-        "partitions; else land fewer topic partitions or fewer landings into one table",
+        remedy="land fewer topic partitions or fewer landings into one table; `lakecommit ledger prune SPEC` takes out "
+        "what is gone; nothing was committed",
     )
 
 

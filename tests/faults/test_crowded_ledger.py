@@ -73,7 +73,7 @@ def test_a_ledger_that_is_nearly_full_is_told_and_a_full_one_names_the_command(
     world.write(opened)
     with monkeypatch.context() as full:
         full.setattr(wire_ledger, "LEDGER_LIMIT", 100)
-        with pytest.raises(WireError, match="nothing was committed; `lakecommit ledger prune SPEC` drops what is gone"):
+        with pytest.raises(WireError, match="`lakecommit ledger prune SPEC` takes out what is gone"):
             world.close("told", opened)
     with world.session() as session:
         assert read_ledger(session.tables.load("shop.rows").metadata) == before
