@@ -9,6 +9,8 @@ name the window or the offsets, and the remedy.
 
 from __future__ import annotations
 
+from typing import Any
+
 __all__ = [
     "AccountingError",
     "BlockedRangeError",
@@ -21,6 +23,8 @@ __all__ = [
     "FencedError",
     "LakecommitError",
     "LedgerError",
+    "RecordsError",
+    "SourceDamagedError",
     "SourceError",
     "SourceUnavailableError",
     "SparkJobError",
@@ -79,6 +83,15 @@ class CommitUnknownError(Transient, LakecommitError):
 class SourceError(Terminal, LakecommitError):
     """Source offsets that are needed are gone, or the topic or cluster is not the one that was planned."""
 
+    def __init__(self, message: str, spans: tuple[Any, ...] = ()) -> None:
+        """:param spans: the ones that it is about, where it is not about all that was to be read"""
+        super().__init__(message)
+        self.spans = spans
+
+
+class SourceDamagedError(SourceError):
+    """Records of the source are damaged where the brokers keep them, and cannot be read as they were written."""
+
 
 class SourceUnavailableError(Transient, LakecommitError):
     """The source brokers could not be reached in time."""
@@ -102,6 +115,17 @@ class FencedError(LakecommitError):
 
 class AccountingError(Terminal, LakecommitError):
     """The records of a slice do not add up to its span: it must not be published."""
+
+
+class RecordsError(Terminal, LakecommitError):
+    """Handling the records of a range ended in an exception that says nothing of brokers or storage: the same records
+    would bring it again.
+    """
+
+    def __init__(self, message: str, spans: tuple[Any, ...] = ()) -> None:
+        """:param spans: the ones whose records it was"""
+        super().__init__(message)
+        self.spans = spans
 
 
 class BlockedRangeError(Terminal, LakecommitError):

@@ -89,6 +89,53 @@ _INFO: dict[str, Any] = {
                     "example": None,
                     "default": "control-lakecommit",
                 },
+                "location_providers": {
+                    "description": (
+                        "Classes (module.Class, with blanks or commas between them) that tables may name in "
+                        "`write.py-location-provider.impl`, for all landings; those of pyiceberg need no word. They "
+                        "are imported where files are written, beside all credentials, so that a table may not just "
+                        "name any."
+                    ),
+                    "version_added": "0.1.0",
+                    "type": "string",
+                    "example": "acme.lake.DailyFolders",
+                    "default": "",
+                },
+                "signing_key": {
+                    "description": (
+                        "Key by which control records are signed, of 32 characters or more; landings then believe no "
+                        "record of theirs that is not signed by it. A Kafka connection may hold one of its own as "
+                        "`lakecommit.signing.key` in its extra. Also `${NAME}` of the environment or "
+                        "`${file:/path}`. Without a key, whoever may write to the control topic can mislead landings."
+                    ),
+                    "version_added": "0.1.0",
+                    "type": "string",
+                    "sensitive": True,
+                    "example": None,
+                    "default": "",
+                },
+                "signing_key_other": {
+                    "description": (
+                        "A second key that is accepted and signs nothing, while keys are changed "
+                        "(`lakecommit.signing.key.other` in a connection)."
+                    ),
+                    "version_added": "0.1.0",
+                    "type": "string",
+                    "sensitive": True,
+                    "example": None,
+                    "default": "",
+                },
+                "unsigned_below": {
+                    "description": (
+                        "Where control records of the time before the key are believed without a signature: below "
+                        "these offsets, as `TOPIC_ID/PARTITION:OFFSET` with commas between them. `lakecommit doctor` "
+                        "tells a landing's own; take them out when those records are landed."
+                    ),
+                    "version_added": "0.1.0",
+                    "type": "string",
+                    "example": "xYk2…/3:1804",
+                    "default": "",
+                },
                 "preload": {
                     "description": (
                         "Whether a scheduler with a LocalExecutor loads the libraries of landings before it forks "

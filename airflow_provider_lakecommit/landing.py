@@ -31,6 +31,7 @@ from airflow_provider_lakecommit.core.routing import Destination, Role
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing_checks import CHECKS
 from airflow_provider_lakecommit.redaction import yaml_trouble
+from airflow_provider_lakecommit.signing import resolved
 
 if TYPE_CHECKING:
     from airflow.sdk import Asset
@@ -89,6 +90,8 @@ class Landing:
         planned until some are
     :param max_pending_files: the same in data files; those of a slice that is under way are estimated
     :param max_pending_bytes: the same in bytes of source records
+    :param location_providers: classes that a table may name in ``write.py-location-provider.impl``, as
+        ``module.Class``; pyiceberg's own need no word. They are imported where files are written, beside credentials
     :param kafka_config_id: Airflow connection of the brokers
     :param iceberg_conn_id: Airflow connection of the catalog
     :param control_topic: topic of the commit protocol
@@ -124,6 +127,7 @@ class Landing:
     max_pending_slices: int | None = 8_000
     max_pending_files: int | None = 100_000
     max_pending_bytes: int | None = 1 << 40
+    location_providers: Sequence[str] = ()
     kafka_config_id: str = "kafka_default"
     iceberg_conn_id: str = "iceberg_default"
     control_topic: str | None = None
@@ -131,6 +135,7 @@ class Landing:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "topics", _parsed("topics", self.topics))
+        object.__setattr__(self, "location_providers", _parsed("location_providers", self.location_providers))
         if wrong := _wrong({key: getattr(self, key) for key in CHECKS}):
             raise SpecError(f"landing {self.name!r}: " + "; ".join(wrong))
 
@@ -283,12 +288,13 @@ def load_spec(path: str | Path, *, connections: bool = True) -> LandingSpec:
         raise
     if wrong:
         raise SpecError(f"spec {path}: " + "; ".join(wrong))
-    return LandingSpec(landing=landing, **sections)
+    kafka = resolved(sections["kafka"]) if connections else sections["kafka"]
+    return LandingSpec(landing=landing, **{**sections, "kafka": kafka})
 
 
 def _parsed(key: str, value: Any) -> Any:
     """A field's value as the landing holds it, where it can be; what cannot is refused with all else that is wrong."""
-    if key == "topics" and not isinstance(value, str) and isinstance(value, Sequence):
+    if key in ("topics", "location_providers") and not isinstance(value, str) and isinstance(value, Sequence):
         return tuple(value)
     if key == "completion_timeout" and isinstance(value, (int, float)) and not isinstance(value, bool):
         with suppress(ValueError, OverflowError):

@@ -35,6 +35,7 @@ ENCODINGS = ("base64", "base64url", "hex", "utf8")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _TABLE = re.compile(r"[^.\s]+(\.[^.\s]+)+")
+_CLASS = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 
 Check = Callable[[Any], str | None]
 
@@ -108,6 +109,11 @@ def _duration(v: Any) -> str | None:
     return None if isinstance(v, timedelta) and v > timedelta(0) else f"{v!r} is not a positive duration (seconds)"
 
 
+def _classes(v: Any) -> str | None:
+    good = isinstance(v, tuple) and all(isinstance(each, str) and _CLASS.fullmatch(each) for each in v)
+    return None if good else f"{v!r} is not a list of classes (module.Class)"
+
+
 def _text(v: Any) -> str | None:
     return None if isinstance(v, str) and v else f"{v!r} is not a name"
 
@@ -140,6 +146,7 @@ CHECKS: Mapping[str, Check] = {
     "max_pending_slices": _integer(1, optional=True),
     "max_pending_files": _integer(1, optional=True),
     "max_pending_bytes": _integer(1, optional=True),
+    "location_providers": _classes,
     "kafka_config_id": _text,
     "iceberg_conn_id": _text,
     "control_topic": _optional(_matches(_TOPIC, "a topic name")),

@@ -25,6 +25,7 @@ class Settings:
     deployment_id: str
     control_topic: str
     spark_grace: timedelta
+    location_providers: tuple[str, ...] = ()
 
     @classmethod
     def read(cls) -> Settings:
@@ -37,14 +38,24 @@ class Settings:
         deployment = conf.get(SECTION, "deployment_id").strip()
         topic = conf.get(SECTION, "control_topic").strip()
         grace = conf.getint(SECTION, "spark_grace_seconds")
+        providers = tuple(conf.get(SECTION, "location_providers").replace(",", " ").split())
         if not deployment or not topic:
             raise SpecError(
                 f"[{SECTION}] deployment_id and control_topic must not be empty: set them or leave them out"
             )
         if grace < 0:
             raise SpecError(f"[{SECTION}] spark_grace_seconds = {grace}: a number of seconds from 0 on is needed")
-        return cls(deployment_id=deployment, control_topic=topic, spark_grace=timedelta(seconds=grace))
+        return cls(
+            deployment_id=deployment,
+            control_topic=topic,
+            spark_grace=timedelta(seconds=grace),
+            location_providers=providers,
+        )
 
     def complete(self, landing: Landing) -> Landing:
-        """The landing with this deployment's control topic where it names none."""
-        return landing if landing.control_topic else replace(landing, control_topic=self.control_topic)
+        """The landing with this deployment's control topic where it names none, and with the location providers that
+        are allowed to all landings.
+        """
+        allowed = tuple(dict.fromkeys((*landing.location_providers, *self.location_providers)))
+        topic = landing.control_topic or self.control_topic
+        return replace(landing, control_topic=topic, location_providers=allowed)

@@ -186,6 +186,19 @@ class LedgerAttestCommand(Command):
         )
 
 
+class LedgerPruneCommand(Command):
+    says = "drop from the tables' ledgers what is gone for good"
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--yes", action="store_true", help="write it; without, it is only shown")
+
+    def run(self, options: Namespace, output: Output) -> int:
+        spec = load(options.spec, output)
+        from airflow_provider_lakecommit.cli.prune import ledger_prune
+
+        return ledger_prune(spec, output, yes=options.yes)
+
+
 class UnblockCommand(Command):
     says = "say how to go on with blocked ranges"
 
@@ -232,6 +245,11 @@ COMMANDS: Mapping[str, Command | Mapping[str, Command]] = {
     "control-log": ControlLogCommand(),
     "stall": StallCommand(),
     "rescue": RescueCommand(),
-    "ledger": {"show": LedgerShowCommand(), "init": LedgerInitCommand(), "attest": LedgerAttestCommand()},
+    "ledger": {
+        "show": LedgerShowCommand(),
+        "init": LedgerInitCommand(),
+        "attest": LedgerAttestCommand(),
+        "prune": LedgerPruneCommand(),
+    },
     "unblock": UnblockCommand(),
 }

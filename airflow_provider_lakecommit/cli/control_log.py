@@ -5,7 +5,7 @@ Contract: all committed records there are, in order of time over all partitions,
 timestamp, key, headers and the whole event. Needs brokers only: no table, no catalog, no landing.
 
 Failure story: a record that is no control event, or a header of ours that is damaged, is shown as such with its bytes;
-the command goes on.
+the command goes on. One that a landing's readers would pass over says why.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -20,12 +21,16 @@ from typing import Any
 import yaml
 
 from airflow_provider_lakecommit.cli.output import Exit, Output, plain
+from airflow_provider_lakecommit.core.accounting import report_problem
+from airflow_provider_lakecommit.core.log import SliceReported, Unreadable
+from airflow_provider_lakecommit.core.model import LIVE, group_id
 from airflow_provider_lakecommit.exceptions import SpecError, WireError
 from airflow_provider_lakecommit.kafka.control_topic import ControlRecord, ControlTopic
 from airflow_provider_lakecommit.landing import DEFAULT_CONTROL_TOPIC, LandingSpec
 from airflow_provider_lakecommit.redaction import yaml_trouble
 from airflow_provider_lakecommit.wire import headers as our_headers
-from airflow_provider_lakecommit.wire.events import ControlEventError, decode
+from airflow_provider_lakecommit.wire.events import ControlEventError, decode, head
+from airflow_provider_lakecommit.wire.quarantine import entry_of
 
 __all__ = ["control_log", "source_of", "to_dict"]
 
@@ -83,7 +88,23 @@ def to_dict(record: ControlRecord) -> dict[str, Any]:
         "key": None if record.key is None else _readable(record.key),
         "headers": [{"name": name, "value": _header(name, value)} for name, value in record.headers],
         **_value(record.value),
+        **_passed_over(record),
     }
+
+
+def _passed_over(record: ControlRecord) -> dict[str, str]:
+    """Why the readers of a landing pass over a record that says it is of one."""
+    if not any(name in (our_headers.HEADER, our_headers.DAMAGED_HEADERS) for name, _ in record.headers):
+        return {}
+    landing, lane = "", LIVE
+    with suppress(WireError):
+        landing = head(record.value or b"").group_id.removeprefix(group_id(""))
+        lane = str((our_headers.find(record.headers) or {}).get("lane"))
+    entry = entry_of(record, landing, lane)
+    found = entry.reason if isinstance(entry, Unreadable) else None
+    if isinstance(entry, SliceReported):
+        found = report_problem(entry.report, ())
+    return {} if found is None else {"quarantined": found}
 
 
 def _value(value: bytes | None) -> dict[str, Any]:
@@ -136,9 +157,10 @@ def _jsonable(value: Any) -> Any:
 
 def _text(shown: Mapping[str, Any]) -> Iterator[str]:
     event = dict(shown.get("event", {}))
+    aside = {"QUARANTINED": shown.get("quarantined")}
     what = f"{event.pop('type')} {event.pop('group_id')}" if event else f"NOT A CONTROL EVENT: {shown['foreign']}"
     yield f"{shown['partition']}@{shown['offset']} {shown['timestamp']} {what}"
-    yield from _fields({"key": shown["key"], **{f"header {h['name']}": h["value"] for h in shown["headers"]}})
+    yield from _fields({**aside, "key": shown["key"], **{f"header {h['name']}": h["value"] for h in shown["headers"]}})
     yield from _fields(event or {"value": shown.get("value")})
 
 

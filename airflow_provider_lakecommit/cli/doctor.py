@@ -21,6 +21,7 @@ from airflow_provider_lakecommit.doctor.executor import executor
 from airflow_provider_lakecommit.doctor.finding import CheckResult, Level, looked, warn
 from airflow_provider_lakecommit.doctor.host import installed_versions, java, memory, versions
 from airflow_provider_lakecommit.doctor.lake import headroom, probe_place, tables
+from airflow_provider_lakecommit.doctor.signatures import signatures
 from airflow_provider_lakecommit.doctor.vended import vended
 from airflow_provider_lakecommit.engines.local import LocalSpark, SparkSection, engine_of
 from airflow_provider_lakecommit.landing import LandingSpec
@@ -75,6 +76,8 @@ def examine(spec: LandingSpec, output: Output, *, every: timedelta | None, spark
                 out += vended(storage, _name(table), time.time())
         if there and not any(f.level is Level.FAIL for f in (*kafka, *lake)):
             out += looked("headroom", lambda: headroom(session, every))
+        if not any(f.level is Level.FAIL for f in kafka):
+            out += looked("control signatures", lambda: signatures(session))
         if spark:
             out += looked("executor", lambda: _executor(spec, section, session, there, output))
     return out

@@ -151,6 +151,7 @@ def _text(report: RescueReport, *, written: bool) -> Iterable[str]:
         yield f"{report.table}: there is no such table in the catalog; files were announced for it"
         return
     yield f"{report.table}:"
+    yield from (f"  WARNING: what this event announced cannot be read: {text}" for text in report.unread)
     for fate, sums in report.to_dict()["fates"].items():
         yield f"  {fate}: {sums['files']} files, {sums['rows']} rows, {sums['bytes']} bytes"
     for j in report.judged:

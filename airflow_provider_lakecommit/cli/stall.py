@@ -24,6 +24,7 @@ from uuid import UUID
 from airflow_provider_lakecommit.cli.output import Exit, Output
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.kafka.control_watch import ControlRecord, ControlWatch
+from airflow_provider_lakecommit.stall.believed import Believed, is_ours
 from airflow_provider_lakecommit.stall.events import seen_of
 from airflow_provider_lakecommit.stall.verdict import (
     Diagnosis,
@@ -35,7 +36,6 @@ from airflow_provider_lakecommit.stall.verdict import (
     judge,
     observe,
 )
-from airflow_provider_lakecommit.wire.headers import HEADER
 
 __all__ = ["GroupVerdicts", "StallOptions", "stall", "with_settings"]
 
@@ -124,6 +124,7 @@ class GroupVerdicts:
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     clocks: dict[str, float] = field(default_factory=dict)
     caught_up: bool = False
+    believed: Believed = field(default_factory=Believed)
 
     def event(self, record: ControlRecord) -> dict[str, Any] | None:
         """The result for a record; ``None`` where it is no event of the group, or too late to be looked at."""
@@ -139,12 +140,14 @@ class GroupVerdicts:
         if found is None or (request.until is not None and found[1].at > request.until):
             return None
         group, seen = found
+        rules = self.rules.get(group, request.rules)
+        if not self.believed(record, group, seen.kind, landing=rules.landing):
+            return None
         # Clocks of several senders are not one clock; time does not go back.
         clock = self.clocks.get(group, seen.at)
         if seen.kind not in WORKERS:
             self.clocks[group] = clock = max(clock, seen.at)
-        rules = self.rules.get(group, request.rules)
-        if not rules.landing and any(name == HEADER for name, _ in record.headers):
+        if not rules.landing and is_ours(record):
             rules = replace(rules, landing=True)
         before = judge(self.states.get(group, State()), clock, rules)
         state = observe(self.states.get(group, State()), seen, rules)

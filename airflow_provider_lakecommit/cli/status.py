@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from airflow_provider_lakecommit.cli.output import Exit, Output
 from airflow_provider_lakecommit.cli.process import is_dead
@@ -51,11 +51,16 @@ def _text(found: Status) -> Iterable[str]:
         yield from _columns(
             ("partition", "start", "landed", "stable", "lag", "note"), [_partition(p) for p in found.partitions]
         )
-    yield from (f"  WARNING: {warning}" for warning in found.warnings)
+    yield from (f"  WARNING: {warning}" for warning in (*found.warnings, *found.crowded))
     if found.shortest is not None and not found.warnings:
         yield f"  {found.shortest.partition}: {found.shortest}"
-    yield from (_cycle(c, c.live(found.at)) for c in found.cycles)
+    yield from (_cycle(c, found.at) for c in found.cycles)
     yield from (f"  blocked {b}; `lakecommit unblock` says how to go on" for b in found.blocked)
+    if not found.signed:
+        yield "  WARNING: control records are not signed; `lakecommit doctor` says what helps"
+    if found.quarantined_count:
+        yield f"  WARNING: {found.quarantined_count} records of the control topic are passed over, the newest are"
+    yield from (f"    {q}" for q in found.quarantined)
 
 
 def _table(t: TableStatus) -> Iterable[str]:
@@ -83,8 +88,9 @@ def _columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterable[s
         yield f"  {'  '.join(cells).rstrip()}"
 
 
-def _cycle(state: CycleState, live: bool) -> str:
-    claim = f"claims {state.claim} until {state.deadline.isoformat()}" if live else "its claim has ended"
+def _cycle(state: CycleState, now: datetime) -> str:
+    live = state.live(now)
+    claim = f"claims {state.claim} until {state.ends(now).isoformat()}" if live else "its claim has ended"
     if live and is_dead(state.cycle):
         claim = "its process is gone, the next `lakecommit land` on this host ends its claim"
     failed = f"; {len(state.failed)} commit attempts failed: {list(state.failed.values())[-1]}" if state.failed else ""

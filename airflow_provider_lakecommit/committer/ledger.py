@@ -29,6 +29,7 @@ from airflow_provider_lakecommit.committer.summary import (
     SnapshotRecord,
     decisions_of,
     has_ledger,
+    ledger_share,
     record_of,
     sections_of,
 )
@@ -41,6 +42,7 @@ __all__ = [
     "Condition",
     "LedgerState",
     "ancestry",
+    "expiry_age_ms",
     "landing_snapshots",
     "read_ledger",
     "require_ledger",
@@ -51,6 +53,8 @@ __all__ = [
 
 FOREIGN_LIMIT = 20
 """Foreign snapshots after the ledger at which it is carried forward."""
+CROWDED = 0.7
+"""Of the room for a ledger: when this is taken it is told."""
 _EXPIRY_AGE = "history.expire.max-snapshot-age-ms"
 _EXPIRY_AGE_DEFAULT_MS = 5 * 24 * 3600 * 1000
 
@@ -74,7 +78,8 @@ class LedgerState:
     """The ledger of one branch of one table. ``foreign_since`` counts the snapshots of others after the ledger's.
     ``newest`` tells that no tag and no other snapshot of the metadata knows of a newer ledger. ``remembered`` are the
     sections of a ledger that is lost or cut, from the newest snapshot of the metadata that has them; ``decisions`` are
-    those of persons, by the same snapshot or by that of the ledger.
+    those of persons, by the same snapshot or by that of the ledger. ``share`` is the part that is taken of the room
+    that a ledger has.
     """
 
     condition: Condition
@@ -90,6 +95,17 @@ class LedgerState:
     newest: bool = False
     remembered: tuple[LedgerSection, ...] = ()
     decisions: tuple[Decision, ...] = ()
+    share: float = 0.0
+
+    @property
+    def crowding(self) -> str | None:
+        """What to know of a ledger that is soon full."""
+        if self.share < CROWDED:
+            return None
+        return (
+            f"its ledger takes {self.share:.0%} of the room there is for one: nothing is landed when it is full; drop "
+            "what is gone (`lakecommit ledger prune`), or land fewer partitions or landings into this table"
+        )
 
     def section(self, landing: str, lane: str) -> LedgerSection | None:
         return next((s for s in self.sections if (s.landing, s.lane) == (landing, lane)), None)
@@ -142,6 +158,7 @@ def read_ledger(metadata: TableMetadata, branch: str = MAIN_BRANCH) -> LedgerSta
         newest=condition is Condition.PRESENT or _is_newest(metadata, branch, holder),
         remembered=() if memory is None or memory is holder else sections_of(memory),
         decisions=() if memory is None else decisions_of(memory),
+        share=0.0 if holder is None else ledger_share(holder),
     )
 
 
@@ -163,9 +180,14 @@ def should_carry(state: LedgerState, metadata: TableMetadata, now_ms: int) -> bo
     """Whether so many foreign snapshots have piled up that the ledger is brought forward by an empty append."""
     if state.condition is not Condition.PRESENT or not state.foreign_since:
         return False
-    text = metadata.properties.get(_EXPIRY_AGE, "")
-    age = int(text) if text.isdecimal() else _EXPIRY_AGE_DEFAULT_MS
+    age = expiry_age_ms(metadata) or _EXPIRY_AGE_DEFAULT_MS
     return state.foreign_since >= FOREIGN_LIMIT or now_ms - state.at_ms >= age // 4
+
+
+def expiry_age_ms(metadata: TableMetadata) -> int | None:
+    """How old its owner lets snapshots of a table become, if that is stated."""
+    text = metadata.properties.get(_EXPIRY_AGE, "")
+    return int(text) if text.isdecimal() and len(text) < 19 else None
 
 
 def landing_snapshots(

@@ -8,7 +8,8 @@ one is made and the other reads it back. An origin never replaces a section that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import json
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from enum import StrEnum
 from uuid import UUID, uuid4
@@ -18,7 +19,7 @@ from pyiceberg.table.refs import MAIN_BRANCH
 
 from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, read_ledger, require_ledger
 from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
-from airflow_provider_lakecommit.committer.summary import LogPoint, SnapshotKind, SnapshotRecord
+from airflow_provider_lakecommit.committer.summary import PRUNED, LogPoint, SnapshotKind, SnapshotRecord
 from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap, ledger_change
 from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.model import ControlPosition, LedgerSection
@@ -31,6 +32,7 @@ __all__ = [
     "carry_forward",
     "change_section",
     "join_table",
+    "prune_sections",
     "renew_epochs",
     "restore_tag",
     "set_section",
@@ -143,19 +145,21 @@ def carry_forward(
     *,
     branch: str = MAIN_BRANCH,
     control: ControlPosition | None = None,
+    was: ControlPosition | None = None,
     control_end: LogPoint | None = None,
     decision: Decision | None = None,
     retry_policy: RetryPolicy | None = None,
 ) -> LedgerState:
     """Repeat the ledger in a snapshot at the head, with a new control position of one section if given.
 
+    :param was: the position that the new one was made from: where another one stands by now, that one stays
     :param decision: what a person decided, which the table's history is to keep
 
     :raises LedgerError: there is no such section, or the ledger is gone, or its rollback was not dealt with
     """
 
     def moved(section: LedgerSection) -> LedgerSection:
-        return replace(section, control=control or section.control)
+        return section if was not in (None, section.control) else replace(section, control=control or section.control)
 
     kind = SnapshotKind.CARRY
     return change_section(
@@ -283,6 +287,40 @@ def attest_section(
         decisions=() if decision is None else (decision,),
     )
     return _swap(tables, table, record, update)
+
+
+def prune_sections(
+    tables: Tables,
+    table: str,
+    own: tuple[str, str],
+    prune: Callable[[tuple[LedgerSection, ...]], Mapping[tuple[str, str], LedgerSection | None]],
+    *,
+    branch: str = MAIN_BRANCH,
+) -> LedgerState:
+    """Take out of a ledger what is gone for good.
+
+    :param own: landing and lane of whoever asks
+    :param prune: what is left of each section that lost something, ``None`` for nothing; asked at every look of the
+        compare-and-swap. What is left has a new epoch, so that no report of what it lost is taken again
+    :raises LedgerError: the ledger is gone, or its rollback was not dealt with
+    """
+    changed: dict[tuple[str, str], LedgerSection | None] = {}
+
+    def update(state: LedgerState) -> tuple[LedgerSection, ...] | None:
+        require_ledger(state, table)
+        changed.clear()
+        changed.update(prune(state.sections))
+        left = ((s, changed.get((s.landing, s.lane), s)) for s in state.sections)
+        return tuple(new for _, new in left if new is not None) if changed else None
+
+    def decide(loaded: Table) -> Change[None] | None:
+        state = read_ledger(loaded.metadata, branch)
+        sections = update(state)
+        extra = {PRUNED: json.dumps(sorted(changed))}
+        record = SnapshotRecord(kind=SnapshotKind.INIT, branch=branch, landing=own[0], lane=own[1], extra=extra)
+        return None if sections is None else ledger_change(table, state, record, sections, None)
+
+    return read_ledger(compare_and_swap(tables, table, branch, decide).metadata, branch)
 
 
 def _with(

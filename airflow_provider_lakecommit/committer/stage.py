@@ -51,13 +51,16 @@ Staging = Callable[[Table, str, Sequence[DataFile], Mapping[str, str]], "Attempt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """A commit request with its files written. ``fenced`` tells whether the tag guards it."""
+    """A commit request with its files written. ``tag`` is the one that it sets, ``fenced`` tells whether that guards
+    it.
+    """
 
     snapshot: Snapshot
     requirements: tuple[TableRequirement, ...]
     updates: tuple[TableUpdate, ...]
     tag_id: int | None = None
     fenced: bool = False
+    tag: str | None = None
 
 
 def stage(table: Table, branch: str, files: Sequence[DataFile], summary: Mapping[str, str]) -> Attempt:
@@ -79,6 +82,7 @@ def stage(table: Table, branch: str, files: Sequence[DataFile], summary: Mapping
         updates=(*bare.updates, SetSnapshotRefUpdate.model_validate({**moved, **pin})),
         tag_id=tag_id,
         fenced=fenced,
+        tag=tag,
     )
 
 

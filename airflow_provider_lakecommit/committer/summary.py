@@ -31,16 +31,20 @@ from airflow_provider_lakecommit.wire.coverage import (
     offsets_from_json,
     offsets_to_json,
 )
-from airflow_provider_lakecommit.wire.envelope import pack, unpack
+from airflow_provider_lakecommit.wire.envelope import DAMAGE, count, pack, text, unpack
+from airflow_provider_lakecommit.wire.json_bounds import bounded_json
 from airflow_provider_lakecommit.wire.ledger import LEDGER_LIMIT, decode_ledger, encode_ledger
 
 __all__ = [
+    "PRUNED",
     "Account",
     "LogPoint",
     "SnapshotKind",
     "SnapshotRecord",
     "decisions_of",
     "has_ledger",
+    "ledger_share",
+    "pruned_sections",
     "record_of",
     "sections_of",
     "to_summary",
@@ -130,6 +134,15 @@ class SnapshotRecord:
     at: datetime = _UNSET
 
 
+PRUNED = "pruned"
+"""Extra key of a snapshot that took out of some sections what is gone: these, as a JSON list of names and lanes."""
+
+
+def pruned_sections(record: SnapshotRecord) -> set[tuple[str, str]]:
+    """The sections that a person had pruned in this snapshot."""
+    return {(landing, lane) for landing, lane in json.loads(record.extra.get(PRUNED, "[]"))}
+
+
 def to_summary(record: SnapshotRecord, sections: Iterable[LedgerSection]) -> dict[str, str]:
     """The summary properties of a wanted snapshot; keys without a value are left out.
 
@@ -164,6 +177,11 @@ def has_ledger(snapshot: Snapshot) -> bool:
     return snapshot.summary is not None and _LEDGER in snapshot.summary.additional_properties
 
 
+def ledger_share(snapshot: Snapshot) -> float:
+    """How much of the room that a ledger may take is taken."""
+    return len(_properties(snapshot)["ledger"]) / LEDGER_LIMIT
+
+
 def sections_of(snapshot: Snapshot) -> tuple[LedgerSection, ...]:
     """The ledger that a landing snapshot carries.
 
@@ -185,14 +203,14 @@ def record_of(snapshot: Snapshot) -> SnapshotRecord | None:
     if not has_ledger(snapshot):
         return None
     found = _properties(snapshot)
-    if not found.get("version", "").isdecimal() or int(found["version"]) > int(_VERSION):
+    if found.get("version") not in ("0", _VERSION):
         raise WireError(
-            f"snapshot {snapshot.snapshot_id} has summary version {found.get('version')!r}, this release reads up to "
-            f"{_VERSION}: upgrade airflow-provider-lakecommit"
+            f"snapshot {snapshot.snapshot_id} has summary version {found.get('version')!r:.40}, this release reads up "
+            f"to {_VERSION}: upgrade airflow-provider-lakecommit"
         )
     try:
         return _record(snapshot, found)
-    except (KeyError, TypeError, ValueError) as e:
+    except DAMAGE as e:
         raise WireError(
             f"the summary of snapshot {snapshot.snapshot_id} is damaged: {type(e).__name__} {e}; "
             "roll the table back to the snapshot before it, or set the ledger with `lakecommit ledger init`"
@@ -201,6 +219,7 @@ def record_of(snapshot: Snapshot) -> SnapshotRecord | None:
 
 def _record(snapshot: Snapshot, found: Mapping[str, str]) -> SnapshotRecord:
     known = {key.removeprefix(PREFIX) for key in _RESERVED}
+    _number(found.get("files", "0"))
     return SnapshotRecord(
         kind=SnapshotKind(found["kind"]),
         branch=found["branch"],
@@ -208,7 +227,7 @@ def _record(snapshot: Snapshot, found: Mapping[str, str]) -> SnapshotRecord:
         lane=found["lane"],
         token=_uuid(found.get("token")),
         commit_id=_uuid(found.get("commit-id")),
-        slices=int(found["slices"]),
+        slices=_number(found["slices"]),
         windows=tuple(UUID(w) for w in found["windows"].split(",")) if "windows" in found else (),
         ranges=coverage_from_json(unpack(found["ranges"], what="the added ranges")["ranges"])
         if "ranges" in found
@@ -216,7 +235,7 @@ def _record(snapshot: Snapshot, found: Mapping[str, str]) -> SnapshotRecord:
         accounting=_account_from_json(unpack(found["accounting"], what="the accounting"))
         if "accounting" in found
         else Account(),
-        rows=int(found["rows"]),
+        rows=_number(found["rows"]),
         spec_version=found.get("spec-version"),
         control_end=_point_from_text(found.get("control-end")),
         decisions=_decisions(found),
@@ -261,8 +280,12 @@ def _id_to_text(value: UUID | None) -> str | None:
     return None if value is None else str(value)
 
 
-def _uuid(text: str | None) -> UUID | None:
-    return None if text is None else UUID(text)
+def _uuid(told: str | None) -> UUID | None:
+    return None if told is None else UUID(told)
+
+
+def _number(told: str) -> int:
+    return count(int(told))
 
 
 def _account_to_json(account: Account) -> dict[str, Any]:
@@ -283,8 +306,8 @@ def _point_to_text(point: LogPoint | None) -> str | None:
     return json.dumps([point.topic_id, point.partition, point.offset], separators=(",", ":"))
 
 
-def _point_from_text(text: str | None) -> LogPoint | None:
-    if text is None:
+def _point_from_text(told: str | None) -> LogPoint | None:
+    if told is None:
         return None
-    topic_id, partition, offset = json.loads(text)
-    return LogPoint(topic_id=topic_id, partition=partition, offset=offset)
+    topic_id, partition, offset = bounded_json(told, parts=8)
+    return LogPoint(topic_id=text(topic_id), partition=count(partition), offset=count(offset))

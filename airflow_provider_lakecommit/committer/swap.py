@@ -34,7 +34,7 @@ from airflow_provider_lakecommit.committer.stage import Attempt, Staging, remove
 from airflow_provider_lakecommit.committer.summary import SnapshotRecord, to_summary
 from airflow_provider_lakecommit.core.decisions import kept_decisions
 from airflow_provider_lakecommit.core.model import LedgerSection
-from airflow_provider_lakecommit.exceptions import CatalogError, LedgerError
+from airflow_provider_lakecommit.exceptions import CatalogError, LedgerError, TableError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 
 __all__ = ["Change", "Swapped", "compare_and_swap", "ledger_change"]
@@ -76,7 +76,7 @@ def compare_and_swap(
     :param staging: writes the manifests of a change and makes its request
     :raises CommitUnknownError: a request was sent and what became of it cannot be learned in time
     :raises CatalogError: the table or its storage could not be reached; nothing was sent
-    :raises TableError: there is no such table, or pyiceberg cannot write to it
+    :raises TableError: there is no such table, pyiceberg cannot write to it, or the catalog keeps no tags
     :raises LakecommitError: whatever ``decide`` raises
     """
     lookup = OutcomeLookup(tables=tables, identifier=identifier, retry_policy=retry_policy or RetryPolicy())
@@ -94,6 +94,8 @@ def compare_and_swap(
             if (answer := _send(lookup, table, attempt)) is None:
                 continue
             after, landed = answer, sent[-1]
+        if landed is not None and landed[0].tag is not None:
+            _check_tag(lookup, landed[0].tag, after)
         remove_leftovers(table.io, after, branch, [a for a, _ in sent if landed is None or a is not landed[0]])
         return Swapped(
             metadata=after,
@@ -156,6 +158,20 @@ def _send(lookup: OutcomeLookup, table: Table, attempt: Attempt) -> TableMetadat
             return after
     lookup.wait()
     return None
+
+
+def _check_tag(lookup: OutcomeLookup, tag: str, after: TableMetadata) -> None:
+    """What has landed stays landed; but where its tag was dropped every later look would find a rollback, and void what
+    is pending.
+    """
+    # An answer to a request need not tell all; a look does.
+    if tag not in after.refs and tag not in lookup.look().metadata.refs:
+        raise TableError(
+            f"{lookup.identifier}: catalog {lookup.tables.name} took a commit that sets tag {tag}, and the table has "
+            "no such tag: it keeps branches only. The tag is what tells that a ledger is the newest, so nothing is "
+            "landed through this catalog: take one that keeps tags (Iceberg's snapshot references), or a release of it "
+            "that does; nothing is lost, the first run after that voids what is pending and goes on"
+        )
 
 
 def _landed(

@@ -2,7 +2,8 @@
 """What the control topic holds of one Iceberg sink: the files that its tasks announced, and what was said of them.
 
 Contract: nothing is asked of anybody; records come in order of time. What is no control event, or of another group, is
-passed over, so that a topic that others share, or have spoilt, is read to its end.
+passed over, so that a topic that others share, or have spoilt, is read to its end. An event of the group that cannot be
+read may have announced files: it is named.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ class LogReader:
         self._made: list[ReportedSnapshot] = []
         self._starts: dict[UUID, ControlOffset] = {}
         self._answers: dict[tuple[bytes | None, UUID], _Answer] = {}
+        self._unread: list[str] = []
         self.contents: Contents = {}
 
     def take(self, record: ControlRecord) -> None:
@@ -64,8 +66,12 @@ class LogReader:
         try:
             if record.value is None or head(record.value).group_id != self._group:
                 return
-            payload = decode(record.value).payload
         except ControlEventError:
+            return
+        try:
+            payload = decode(record.value).payload
+        except ControlEventError as e:
+            self._unread.append(f"{record.partition}@{record.offset}: {str(e)[:300]}")
             return
         place = ControlOffset(record.partition, record.offset)
         match payload:
@@ -89,7 +95,9 @@ class LogReader:
         """
         again = self._read_again(offsets)
         announced = (replace(a, read_again=(key, a.cycle) in again) for key, a in self._announced)
-        return GroupLog(announced=tuple(announced), made=tuple(self._made), starts=self._starts)
+        return GroupLog(
+            announced=tuple(announced), made=tuple(self._made), starts=self._starts, unread=tuple(self._unread)
+        )
 
     def _announcement(self, payload: DataWritten, place: ControlOffset) -> AnnouncedFiles:
         for file in payload.data_files or ():

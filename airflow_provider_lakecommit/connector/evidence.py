@@ -12,7 +12,6 @@ that cannot be read: without it nothing can be said of what the table holds.
 
 from __future__ import annotations
 
-import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -24,6 +23,8 @@ from airflow_provider_lakecommit.committer.ledger import ancestry
 from airflow_provider_lakecommit.connector.group_log import GroupLog
 from airflow_provider_lakecommit.connector.judge import Fate, FileJudgement, History, KnownSnapshot, judge
 from airflow_provider_lakecommit.exceptions import CatalogError, TableError
+from airflow_provider_lakecommit.wire.envelope import DAMAGE, count
+from airflow_provider_lakecommit.wire.json_bounds import bounded_json
 
 __all__ = ["Evidence"]
 
@@ -80,10 +81,10 @@ class Evidence:
         if not text:
             return None
         try:
-            return {int(partition): int(offset) for partition, offset in json.loads(text).items()}
-        except (ValueError, AttributeError, TypeError) as e:
+            return {int(partition): count(offset) for partition, offset in bounded_json(text).items()}
+        except DAMAGE as e:
             raise TableError(
-                f"snapshot {snapshot.snapshot_id} has {self._floor_key} = {text!r}, which is no control position: "
+                f"snapshot {snapshot.snapshot_id} has {self._floor_key} = {text!r:.200}, which is no control position: "
                 "whoever wrote it must say what was committed"
             ) from e
 

@@ -61,11 +61,13 @@ class GroupLog:
     """What a control topic holds of one group.
 
     :param starts: where each cycle's first START_COMMIT is
+    :param unread: events that cannot be read, by their place
     """
 
     announced: tuple[AnnouncedFiles, ...] = ()
     made: tuple[ReportedSnapshot, ...] = ()
     starts: Mapping[UUID, ControlOffset] = field(default_factory=dict)
+    unread: tuple[str, ...] = ()
 
     @property
     def tables(self) -> tuple[str, ...]:

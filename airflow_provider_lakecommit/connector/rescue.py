@@ -63,13 +63,17 @@ RESCUED_BY = "lakecommit.rescued-by"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RescueReport:
-    """One table's share. ``snapshot_ids`` are those that this call made; ``missing`` tells that there is no table."""
+    """One table's share. ``snapshot_ids`` are those that this call made; ``missing`` tells that there is no table.
+    ``unread`` are events of the connector that cannot be read, each with its ``partition@offset``: nobody knows which
+    files they announced, or for which table.
+    """
 
     table: str
     judged: tuple[Judged, ...] = ()
     missing: bool = False
     snapshot_ids: tuple[int, ...] = ()
     committed: tuple[Judged, ...] = ()
+    unread: tuple[str, ...] = ()
 
     @property
     def judgement(self) -> FileJudgement:
@@ -89,6 +93,7 @@ class RescueReport:
             "committed": _sum(self.committed),
             "snapshot_ids": list(self.snapshot_ids),
             "refusal": self.refusal,
+            **({"unread": list(self.unread)} if self.unread else {}),
         }
 
     @property
@@ -149,7 +154,7 @@ class Rescue:
         for name in self._chosen(names):
             table = self._tables.find(name)
             judged = () if table is None else self._evidence.judge(table, name)[1].judged
-            reports.append(RescueReport(table=name, judged=judged, missing=table is None))
+            reports.append(RescueReport(table=name, judged=judged, missing=table is None, unread=self.log.unread))
         return tuple(reports)
 
     def commit(self, names: Collection[str] | None = None) -> tuple[RescueReport, ...]:
@@ -164,7 +169,7 @@ class Rescue:
         return tuple(name for name in self.log.tables if names is None or name in names)
 
     def _commit(self, name: str) -> RescueReport:
-        report = RescueReport(table=name, missing=self._tables.find(name) is None)
+        report = RescueReport(table=name, missing=self._tables.find(name) is None, unread=self.log.unread)
         last: list[FileJudgement] = []
 
         def decide(table: Table) -> Change[None] | None:

@@ -9,12 +9,12 @@ is reported, and its range is read again.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-from airflow_provider_lakecommit.core.model import SpanReport
-from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.core.model import SliceReport, SpanReport
+from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
 
-__all__ = ["MOST_NAMES", "OTHERS", "add_names", "rows_problem", "spans_problem"]
+__all__ = ["MOST_NAMES", "OTHERS", "add_names", "report_problem", "rows_problem", "spans_problem"]
 
 MOST_NAMES = 500
 """Names of unknown fields that are counted one by one; a record may make up any number of them."""
@@ -40,6 +40,19 @@ def spans_problem(spans: Sequence[SpanReport]) -> str | None:
     if sum(len(s.span) for s in spans) != len(Coverage.of((s.span.partition, s.span.range) for s in spans)):
         return "its spans overlap each other"
     return None
+
+
+def report_problem(report: SliceReport, planned: Collection[SourcePartition]) -> str | None:
+    """What a report says that cannot be, or ``None``.
+
+    :param planned: partitions that there were when its cycle was planned; none, where that is not known
+    """
+    strange = next((s.span for s in report.spans if planned and s.span.partition not in planned), None)
+    if strange is not None:
+        return f"{strange} is of no partition that its cycle was planned for"
+    if len({t.table for t in report.tables}) < len(report.tables):
+        return "it tells of a table twice"
+    return None if report.blocked or report.failed else spans_problem(report.spans)
 
 
 def rows_problem(files: Sequence[int], reported: int) -> str | None:

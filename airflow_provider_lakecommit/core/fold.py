@@ -5,23 +5,33 @@ Contract: :func:`fold` is a function of the entries in log order, the ledgers an
 log and the same ledgers gets the same :class:`LandingState`. Cooperation is not needed: a complete report is
 *accepted*, per table, if its epoch is current and its ranges are disjoint from the ledger and from what was accepted
 before it; otherwise it is *redundant*. This one rule serves retries, replicas, zombies and speculative tasks. A slice
-of several partitions is not accepted while a blocked range of one of them would keep the others waiting, nor one for a
-table whose ranges another table of the landing has by other rules (:mod:`~airflow_provider_lakecommit.core.rules`).
+of several partitions is not accepted while a blocked or failing range of one of them would keep the others waiting, nor
+one for a table whose ranges another table of the landing has by other rules
+(:mod:`~airflow_provider_lakecommit.core.rules`).
+
+Nobody is believed for being in the log. A report counts only for a slice that a plan in the log set out to do
+(:mod:`~airflow_provider_lakecommit.core.planned`), an attempt reports once, and a record that comes again, word for
+word, says nothing the second time. A COMMIT_COMPLETE of a cycle that the log does not hold ends no row of failures.
 
 Invariants: per table, accepted slices are disjoint from each other and from the ledger; the claims of open cycles are
-disjoint from each other at the time each was made; clocks only end claims, that is they only ever allow extra work.
+disjoint from each other at the time each was made, their slots always; clocks only end claims, that is they only ever
+allow extra work.
 
 Failure story: entries lost at the head of the log (retention) can only make reports incomplete, and an incomplete
-report is redundant: its range is planned again. Nothing is accepted that the log does not hold whole.
+report is redundant: its range is planned again. Nothing is accepted that the log does not hold whole. A record that
+cannot be read, and a report that contradicts itself, is named and passed over: whatever it was about is planned again,
+and no other record is held up by it.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from uuid import UUID
 
+from airflow_provider_lakecommit.core.accounting import report_problem
 from airflow_provider_lakecommit.core.log import (
     CommitFailed,
     CycleClosed,
@@ -32,9 +42,11 @@ from airflow_provider_lakecommit.core.log import (
     SliceFiles,
     SliceReported,
     TablePublished,
+    Unreadable,
 )
-from airflow_provider_lakecommit.core.model import SliceReport
+from airflow_provider_lakecommit.core.model import Cycle, Slice, SliceReport
 from airflow_provider_lakecommit.core.offsets import NOTHING, Coverage, RangeSet, SourcePartition
+from airflow_provider_lakecommit.core.planned import not_planned
 from airflow_provider_lakecommit.core.rules import UNKNOWN, otherwise
 from airflow_provider_lakecommit.core.state import (
     AcceptedSlice,
@@ -42,14 +54,18 @@ from airflow_provider_lakecommit.core.state import (
     CycleState,
     FailedCycle,
     LandingState,
+    Quarantined,
     Redundant,
     TableLedger,
+    granted,
 )
 
-__all__ = ["FAILURES_TO_BLOCK", "fold"]
+__all__ = ["FAILURES_TO_BLOCK", "MOST_QUARANTINED", "fold"]
 
 FAILURES_TO_BLOCK = 3
-"""A range whose slices reported a failure in this many cycles is blocked by name."""
+"""A range whose slices reported a failure in this many cycles is blocked by name, once one of these was its alone."""
+MOST_QUARANTINED = 20
+"""Records that were passed over are named up to this many, the newest ones; the others are counted."""
 
 
 def fold(entries: Iterable[Entry], ledgers: Sequence[TableLedger], completion_timeout: timedelta) -> LandingState:
@@ -59,10 +75,21 @@ def fold(entries: Iterable[Entry], ledgers: Sequence[TableLedger], completion_ti
     :param ledgers: of every table of the landing, as just read from the tables
     :param completion_timeout: how long a claim lives from its START
     """
-    folding = _Folding(ledgers, completion_timeout)
-    for entry in entries:
+    folding, log = _Folding(ledgers, completion_timeout), tuple(entries)
+    for entry, seen in zip(log, _times_of_sight(log), strict=True):
+        folding.seen = seen
         folding.take(entry)
     return folding.state()
+
+
+def _times_of_sight(log: Sequence[Entry]) -> list[datetime | None]:
+    """For each entry the earliest time of the later ones: by then it stood in the log, if one clock was right."""
+    seen: list[datetime | None] = [None]
+    for later in reversed(log[1:]):
+        # The time of a record that nobody reads is as little believed as the rest of it.
+        told = seen[-1] if isinstance(later, Unreadable) else later.at
+        seen.append(told if seen[-1] is None or told is None else min(told, seen[-1]))
+    return seen[::-1] if log else []
 
 
 class _Folding:
@@ -87,9 +114,20 @@ class _Folding:
         self.evidence: list[tuple[Coverage, int]] = []
         self.raised_at: list[int] = []
         self.announced: set[UUID] = set()
+        self.events: set[UUID] = set()
+        self.attempts: set[UUID] = set()
+        self.planned: dict[UUID, dict[UUID, Slice]] = {}
+        self.landed = _common([t.section.covered | t.others for t in ledgers])
         self.failing: dict[UUID, FailedCycle] = {}
+        self.quarantined: deque[Quarantined] = deque(maxlen=MOST_QUARANTINED)
+        self.quarantined_count = 0
+        self.seen: datetime | None = None
 
     def take(self, entry: Entry) -> None:
+        if entry.event is not None:
+            if entry.event in self.events:
+                return
+            self.events.add(entry.event)
         match entry:
             case CycleOpened():
                 self.opened(entry)
@@ -104,6 +142,12 @@ class _Folding:
                 self.apply(entry.directives, entry.offset)
             case CycleClosed():
                 self.closed(entry)
+            case Unreadable():
+                self.set_aside(entry, entry.reason)
+
+    def set_aside(self, e: Entry, reason: str) -> None:
+        self.quarantined.append(Quarantined(offset=e.offset, at=e.at, reason=reason))
+        self.quarantined_count += 1
 
     def opened(self, e: CycleOpened) -> None:
         if e.commit_id in self.cycles:
@@ -111,15 +155,32 @@ class _Folding:
         self.apply(e.directives, e.offset)
         wanted = e.plan.coverage
         earlier = [c for c in self.cycles.values() if c.live(e.at) and c.claim.overlaps(wanted)]
+        claim = wanted - Coverage.of(item for c in earlier for item in c.claim.items())
+        self.planned[e.commit_id] = {s.slice_id: s for s in e.plan.slices}
+        own = granted(e.plan, claim) if wanted.overlaps(self.landed) else ()
+        slot, holders = self.slot_of(e.cycle)
         self.cycles[e.commit_id] = CycleState(
             offset=e.offset,
-            since=min([e.offset, *(c.since for c in earlier)]),
+            since=min([e.offset, *(c.since for c in (*earlier, *holders))]),
             at=e.at,
-            cycle=e.cycle,
+            cycle=replace(e.cycle, slot=slot),
             plan=e.plan,
-            claim=wanted - Coverage.of(item for c in earlier for item in c.claim.items()),
-            deadline=e.at + self.timeout,
+            claim=claim,
+            timeout=self.timeout,
+            seen=self.seen,
+            # What all tables have is done, also where the log that told so is cut off.
+            finished=frozenset(s.slice_id for s in own if not s.coverage - self.landed),
         )
+
+    def slot_of(self, cycle: Cycle) -> tuple[int, tuple[CycleState, ...]]:
+        """The slot that a cycle is granted, and the cycles that kept it from the one it wished for: of planners that
+        did not see each other's STARTs the first has it, so that no transactional id is of two open cycles.
+        """
+        holders = tuple(c for c in self.cycles.values() if not c.over)
+        used = {c.cycle.slot for c in holders}
+        if cycle.slot not in used:
+            return cycle.slot, ()
+        return next(n for n in range(len(used) + 1) if n not in used), holders
 
     def commit_failed(self, e: CommitFailed) -> None:
         if (c := self.cycles.get(e.commit_id)) is not None:
@@ -130,12 +191,36 @@ class _Folding:
     def reported(self, e: SliceReported) -> None:
         report = e.report
         files = self.files.pop(report.attempt, [])
-        if report.blocked is not None:
+        if report.attempt in self.attempts:
+            return
+        self.attempts.add(report.attempt)
+        cycle = self.cycles.get(e.commit_id)
+        if wrong := report_problem(report, cycle.plan.ends if cycle else {}):
+            self.contradiction(e, report, wrong, files)
+        elif (reason := self.unasked(e, report)) is not None:
+            self.turn_down(e, report, files, reason)
+        elif report.blocked is not None:
             self.over_budget(e, report)
         elif report.failed is not None:
             self.slice_failed(e, report)
         else:
             self.judge(e, report, files)
+
+    def unasked(self, e: SliceReported, report: SliceReport) -> str | None:
+        """Why a report is not of a slice that was planned, or ``None``. Of one that was not done nothing is published,
+        so that it may outlive its plan.
+        """
+        cycle = self.cycles.get(e.commit_id)
+        if cycle is not None:
+            return not_planned(report, cycle.plan, self.planned[e.commit_id], (b.coverage for b in self.blocked))
+        done = report.blocked is None and report.failed is None
+        return "the plan of its cycle is not in the control log" if done else None
+
+    def turn_down(self, e: SliceReported, report: SliceReport, files: list[SliceFiles], reason: str) -> None:
+        whole = self.whole(e, report, files)
+        if e.commit_id in self.cycles:
+            self.set_aside(e, f"the report of slice {report.slice_id} was not asked for: {reason}")
+        self.redundant += [Redundant(slice=whole, table=t, reason=reason) for t in self.ledgers if report.table(t)]
 
     def over_budget(self, e: SliceReported, report: SliceReport) -> None:
         if self.raised_since(e.commit_id, report.coverage):
@@ -160,8 +245,10 @@ class _Folding:
             self.failures[k] = self.failures[k] | (self.failures[k - 1] & report.coverage)
         self.failures[0] = self.failures[0] | report.coverage
         self.evidence.append((report.coverage, e.offset))
-        if often := self.failures[-1] & report.coverage:
+        # What several ranges have failed together tells of none of them.
+        if len(report.spans) == 1 and (often := self.failures[-1] & report.coverage):
             self.block(often, f"failed in {FAILURES_TO_BLOCK} cycles: {report.failed}", e)
+        self.disentangle()
 
     def block(self, coverage: Coverage, reason: str, e: SliceReported) -> None:
         if new := coverage - Coverage.of(item for b in self.blocked for item in b.coverage.items()):
@@ -175,33 +262,41 @@ class _Folding:
             self.unblock(_common([Coverage(dict(t)) for t in self.taken.values()]))
 
     def disentangle(self) -> None:
-        """Slices of several partitions that a block keeps from being published are given up, so that their other
-        partitions go on.
+        """Slices of several partitions that a block, or a range that fails, keeps from being published are given up, so
+        that their other partitions go on.
         """
         for table, slices in self.accepted.items():
             for s in [s for s in slices if self.held_by(s, table)]:
                 self.give_up(s, table, f"it is held by the blocked range of {self.held_by(s, table)}")
 
     def held_by(self, s: AcceptedSlice, table: str) -> SourcePartition | None:
-        """The partition in which a slice of several stands behind a blocked range that the table lacks."""
+        """The partition in which a slice of several stands behind a blocked or failing range that the table lacks."""
         parts = s.coverage.parts
-        if len(parts) < 2 or not self.blocked:
+        if len(parts) < 2 or not (self.blocked or self.failures[0]):
             return None
         blocked = Coverage.of(item for b in self.blocked for item in b.coverage.items())
+        blocked = blocked | (self.failures[0] - s.coverage)
         for p, ranges in parts.items():
             lacking = blocked[p] - self.taken[table].get(p, NOTHING)
             if lacking and lacking.ranges[0].start < ranges.ranges[-1].end:
                 return p
         return None
 
-    def judge(self, e: SliceReported, report: SliceReport, files: list[SliceFiles]) -> None:
-        whole = AcceptedSlice(
+    def whole(self, e: SliceReported, report: SliceReport, files: list[SliceFiles]) -> AcceptedSlice:
+        """A report with its files. It needs the log from its plan on, and is as old as that."""
+        cycle = self.cycles.get(e.commit_id)
+        plan = [] if cycle is None else [cycle]
+        return AcceptedSlice(
             report=report,
             commit_id=e.commit_id,
-            offset=min([e.offset, *(f.offset for f in files)]),
-            at=e.at,
+            offset=min([e.offset, *(f.offset for f in files), *(c.offset for c in plan)]),
+            at=min([e.at, *(c.plan.asked_at for c in plan)]),
+            seen=self.seen,
             files={t.table: tuple(f.value for f in files if f.table == t.table) for t in report.tables},
         )
+
+    def judge(self, e: SliceReported, report: SliceReport, files: list[SliceFiles]) -> None:
+        whole = self.whole(e, report, files)
         for name in [t.table for t in report.tables if t.table in self.ledgers]:
             reason = self.objection(whole, name)
             if reason is None:
@@ -211,7 +306,16 @@ class _Folding:
             else:
                 self.redundant.append(Redundant(slice=whole, table=name, reason=reason))
         if (c := self.cycles.get(e.commit_id)) is not None:
-            self.cycles[e.commit_id] = replace(c, finished=c.finished | {report.slice_id})
+            part = Coverage() if report.slice_id in self.planned[e.commit_id] else report.coverage
+            self.cycles[e.commit_id] = replace(
+                c, finished=c.finished | {report.slice_id}, in_parts=c.in_parts | part if part else c.in_parts
+            )
+
+    def contradiction(self, e: SliceReported, report: SliceReport, wrong: str, files: list[SliceFiles]) -> None:
+        """What it is about counts as not reported, so it is planned again."""
+        self.set_aside(e, f"the report of slice {report.slice_id} contradicts itself: {wrong}")
+        named = dict.fromkeys(t.table for t in report.tables if t.table in self.ledgers)
+        self.redundant += [Redundant(slice=self.whole(e, report, files), table=name, reason=wrong) for name in named]
 
     def objection(self, s: AcceptedSlice, table: str) -> str | None:
         """Why a report is not taken for a table, or ``None``."""
@@ -251,14 +355,15 @@ class _Folding:
 
     def closed(self, e: CycleClosed) -> None:
         self.apply(e.directives, e.offset)
-        self.failing = {}
         own = self.cycles.get(e.commit_id)
+        if own is not None and not own.complete:
+            self.failing = {}
         if own is not None:
             closed_at = e.offset if own.closed_at is None else own.closed_at
             self.cycles[e.commit_id] = replace(own, closed_at=closed_at, complete=True)
         opened = e.offset if own is None else own.offset
         for commit_id, c in self.cycles.items():
-            if c.closed_at is None and c.offset < opened and (e.at >= c.deadline or c.released or not c.unfinished):
+            if c.closed_at is None and c.offset < opened and (e.at >= c.ends(e.at) or c.released or not c.unfinished):
                 self.cycles[commit_id] = replace(c, closed_at=e.offset)
 
     def apply(self, d: Directives, offset: int) -> None:
@@ -301,9 +406,12 @@ class _Folding:
             blocked=tuple(self.blocked),
             raised=tuple(self.raised),
             recut=self.recut - done,
+            failed=self.failures[0] - done,
             evidence=tuple(at for c, at in self.evidence if c - landed),
             announced=frozenset(self.announced),
             failing=tuple(self.failing.values()),
+            quarantined=tuple(self.quarantined),
+            quarantined_count=self.quarantined_count,
         )
 
 

@@ -34,6 +34,8 @@ __all__ = [
     "threshold_of",
 ]
 
+FOREVER_MS = 10_000 * 365 * 86_400_000
+"""A retention of ten thousand years removes nothing. `retention.ms` may be any 64-bit number."""
 EXACT_SHARE = 100
 """A headroom is known well enough when what is uncertain of it is this part of the retention."""
 _COARSE = (2, 16, 256)
@@ -58,7 +60,7 @@ class Retention:
         ms, size = int(settings["retention.ms"]), int(settings["retention.bytes"])
         deletes = "delete" in policy
         return cls(
-            time=timedelta(milliseconds=ms) if deletes and ms >= 0 else None,
+            time=timedelta(milliseconds=ms) if deletes and 0 <= ms < FOREVER_MS else None,
             bytes=size if deletes and size >= 0 else None,
             compacted="compact" in policy,
         )
@@ -188,7 +190,7 @@ def first_times(retention: Retention, at: datetime, threshold: timedelta, *, few
     if retention.time is None:
         return ()
     since = _before(at, retention.time)
-    short = since + threshold
+    short = since + min(threshold, at - since)
     coarse = (at - retention.time / part for part in _COARSE) if few and since > _EPOCH else ()
     return tuple(sorted({short, *(t for t in coarse if t > short)}))
 

@@ -25,6 +25,7 @@ __all__ = [
     "SliceFiles",
     "SliceReported",
     "TablePublished",
+    "Unreadable",
 ]
 
 
@@ -50,9 +51,12 @@ class Directives:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
+    """``event`` is the id that its sender gave the record: a copy of it, by whom ever, has the same one."""
+
     offset: int
     at: datetime
     commit_id: UUID
+    event: UUID | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +107,13 @@ class TablePublished(Entry):
     coverage: Coverage
     directives: Directives = field(default_factory=Directives)
     uuid: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unreadable(Entry):
+    """A record that claims to be one of these and is not, by its bytes or by what it says: nothing is taken from it."""
+
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

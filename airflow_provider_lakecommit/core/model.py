@@ -8,6 +8,7 @@ never hold an attempt number, so that a retry or a replica of the same work has 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -33,15 +34,20 @@ __all__ = [
     "SpanReport",
     "TableReport",
     "TableTarget",
+    "attempt_id",
     "cycle_id",
     "group_id",
+    "is_attempt_at",
     "slice_id",
     "token",
+    "transactional_id",
     "window_id",
 ]
 
 LIVE = "live"
 _NAMESPACE = UUID("5c0a6d9e-7a3c-5f0e-9f55-1a4e0c0fd3b1")
+_NONCE, _TELLS = 6, 8
+"""Random bytes of an attempt's id, and the version by which those ids are known that tell their slice."""
 
 
 def group_id(landing: str) -> str:
@@ -85,9 +91,36 @@ def slice_id(window: UUID, spans: Iterable[Span], tables: Iterable[str]) -> UUID
     return uuid5(window, "\x1f".join(("slice", ",".join(sorted(tables)), _spans_text(spans))))
 
 
+def attempt_id(of: UUID, random: UUID) -> UUID:
+    """Name of one attempt at a slice, and of the files that it makes: random, and made for this slice alone, so that no
+    report can pass these files off as those of other offsets.
+    """
+    nonce = random.bytes[:_NONCE]
+    digest = hashlib.sha256(b"attempt\x1f" + of.bytes + nonce).digest()
+    raw = bytearray(nonce + digest[: 16 - _NONCE])
+    raw[6], raw[8] = raw[6] & 0x0F | 0x80, raw[8] & 0x3F | 0x80
+    return UUID(bytes=bytes(raw))
+
+
+def is_attempt_at(attempt: UUID, of: UUID) -> bool | None:
+    """Was this attempt made at that slice? ``None``: it is of a release whose attempts do not tell."""
+    return attempt == attempt_id(of, attempt) if attempt.version == _TELLS else None
+
+
 def token(commit_id: UUID, table_uuid: UUID, slice_ids: Iterable[UUID]) -> UUID:
     """Name of the snapshot that publishes these slices in this table: it is announced once."""
     return uuid5(commit_id, f"{table_uuid}\x1f" + ",".join(sorted(str(s) for s in slice_ids)))
+
+
+def transactional_id(landing: str, lane: str, deployment: str, slot: int, role: str) -> str:
+    """Of the bounded pool of one landing's lane in one deployment: whoever opens it shuts out who had it before.
+
+    Another deployment's landing of the same name has other ids. ``@`` is in no landing's name, so that
+    ``lakecommit-<landing>-@`` is a prefix of this landing's ids alone. Without a deployment they are as they were
+    before ids had one.
+    """
+    whose = f"@{deployment}-" if deployment else ""
+    return f"lakecommit-{landing}-{whose}{lane}-{slot}-{role}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,7 +258,8 @@ class Plan:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cycle:
     """Who runs a commit cycle. ``number`` counts the cycles of one run, ``slot`` bounds the pool of transactional
-    ids.
+    ids: wished for in its START, granted by the fold. ``deployment`` is part of those ids; cycles that earlier releases
+    opened have none.
     """
 
     commit_id: UUID
@@ -233,6 +267,7 @@ class Cycle:
     run: str
     number: int
     slot: int
+    deployment: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ Contract: all values are immutable and normalised (sorted, disjoint, no empty or
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -51,6 +52,10 @@ class OffsetRange:
 
     def overlaps(self, other: OffsetRange) -> bool:
         return self.start < other.end and other.start < self.end
+
+
+def _end(r: OffsetRange) -> int:
+    return r.end
 
 
 def _normal(ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
@@ -98,16 +103,16 @@ class RangeSet:
         if not other.ranges or not self.ranges:
             return self
         out: list[OffsetRange] = []
+        cuts, place = other.ranges, 0
         for r in self.ranges:
             at = r.start
-            for cut in other.ranges:
-                if cut.end <= at:
-                    continue
-                if cut.start >= r.end:
+            while place < len(cuts) and cuts[place].start < r.end:
+                if cuts[place].start > at:
+                    out.append(OffsetRange(at, cuts[place].start))
+                at = max(at, cuts[place].end)
+                if at > r.end:
                     break
-                if cut.start > at:
-                    out.append(OffsetRange(at, cut.start))
-                at = cut.end
+                place += 1
             if at < r.end:
                 out.append(OffsetRange(at, r.end))
         return RangeSet(tuple(out))
@@ -116,7 +121,8 @@ class RangeSet:
         return not r or any(have.start <= r.start and r.end <= have.end for have in self.ranges)
 
     def overlaps(self, r: OffsetRange) -> bool:
-        return any(have.overlaps(r) for have in self.ranges) if r else False
+        place = bisect_right(self.ranges, r.start, key=_end)
+        return bool(r) and place < len(self.ranges) and self.ranges[place].start < r.end
 
     def reach(self, start: int) -> int:
         """End of the interval that holds ``start``, or ``start`` itself: how far one can go without a hole."""

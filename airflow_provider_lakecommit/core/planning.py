@@ -85,10 +85,13 @@ class WindowLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Missing:
-    """Missing ranges by the tables that lack them, and per partition why the window cannot go further."""
+    """Missing ranges by the tables that lack them, and per partition why the window cannot go further. ``gone`` is what
+    a table beside the data table lacks and the source has removed.
+    """
 
     ranges: Mapping[tuple[str, ...], Coverage]
     notes: Mapping[SourcePartition, str] = field(default_factory=dict)
+    gone: Mapping[str, Coverage] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return sum(len(c) for c in self.ranges.values())
@@ -115,13 +118,15 @@ class Chosen:
 def find_missing(
     landing_state: LandingState, watermarks: Mapping[SourcePartition, Watermark], claims: Coverage
 ) -> Missing:
-    """All missing ranges.
+    """All missing ranges. What the first table, which has the data, holds already stops nothing: a table beside it that
+    lacks it, where the source has removed it too, waits for a person by itself.
 
     :raises SourceError: offsets below the log start are needed, the topic was made anew, or the log ends before the
         ledger
     """
     _check_topics(landing_state, watermarks)
     blocked, per_table, notes, gone = landing_state.blocked_coverage, {}, {}, []
+    landed, left_behind = _landed_data(landing_state), dict[str, Coverage]()
     for table, ledger in landing_state.ledgers.items():
         accepted = landing_state.accepted_coverage(table)
         missing: dict[SourcePartition, RangeSet] = {}
@@ -138,8 +143,11 @@ def find_missing(
                     f"the high watermark is {mark.high}"
                 )
             wanted = RangeSet.of((begin, max(begin, end))) - _in_table(ledger, p) - accepted[p] - claims[p]
-            gone += [f"{p} {r} of {table}" for r in wanted & RangeSet.of((0, mark.start))]
-            missing[p] = wanted
+            removed = wanted & RangeSet.of((0, mark.start))
+            if behind := Coverage({p: removed & landed[p]}):
+                left_behind[table] = left_behind.get(table, Coverage()) | behind
+            gone += [f"{p} {r} of {table}" for r in removed - landed[p]]
+            missing[p] = wanted - (removed & landed[p])
         per_table[table] = Coverage(missing)
     if gone:
         raise SourceError(
@@ -147,7 +155,13 @@ def find_missing(
             f"to go on without them: `lakecommit ledger init --from earliest`, which shows first what it gives up; "
             f"what is reported is published all the same"
         )
-    return Missing(ranges=_by_tables(per_table), notes=notes)
+    return Missing(ranges=_by_tables(per_table), notes=notes, gone=left_behind)
+
+
+def _landed_data(landing_state: LandingState) -> Coverage:
+    """What the data table has; it is the first one."""
+    data = next(iter(landing_state.ledgers.values()), None)
+    return Coverage() if data is None else data.section.covered | data.others
 
 
 def worth_a_look(missing: Coverage, limits: WindowLimits) -> bool:
@@ -278,15 +292,17 @@ def cut(
     spec_version: str,
 ) -> tuple[Slice, ...]:
     """Cut the chosen ranges into slices by group: full ones, and small rests packed together. They come oldest first:
-    by what their partitions have before them in this window, so that any head of them leaves the newest.
+    by what their partitions have before them in this window, so that any head of them leaves the newest. A partition
+    that has a range to be tried alone shares no slice: others would wait for that range.
     """
     whole = Coverage.of((s.partition, s.range) for s in chosen.spans)
     window = window_of(chosen, landing_state, landing=landing, lane=lane, spec_version=spec_version)
     out: list[tuple[int, Slice]] = []
     for tables, coverage in sorted(chosen.ranges.items()):
         raised = Coverage.of(item for r in landing_state.raised for item in r.coverage.items())
-        alone = coverage & (landing_state.recut | raised)
-        for group, spans in _pack(coverage - alone, limits, alone):
+        troubled = Coverage({p: s for p, s in coverage.parts.items() if landing_state.suspects[p]})
+        alone = (coverage & (landing_state.suspects | raised)) | troubled
+        for group, spans in _pack(coverage - alone, limits, _apart(alone, landing_state.suspects)):
             out.append(
                 (
                     max(_before(s, whole) // limits.per_slice(s.partition) for s in spans),
@@ -328,7 +344,15 @@ class _Bin:
         self.weight += weight
 
 
-def _pack(coverage: Coverage, limits: WindowLimits, alone: Coverage) -> Iterable[tuple[int, tuple[Span, ...]]]:
+def _apart(coverage: Coverage, suspects: Coverage) -> Iterable[tuple[SourcePartition, OffsetRange]]:
+    """The ranges, those that are suspected by themselves."""
+    for some in (coverage & suspects, coverage - suspects):
+        yield from some.items()
+
+
+def _pack(
+    coverage: Coverage, limits: WindowLimits, alone: Iterable[tuple[SourcePartition, OffsetRange]]
+) -> Iterable[tuple[int, tuple[Span, ...]]]:
     """Group and spans of every slice."""
     rests: dict[int, list[_Bin]] = {}
     for p, r in coverage.items():
@@ -346,7 +370,7 @@ def _pack(coverage: Coverage, limits: WindowLimits, alone: Coverage) -> Iterable
     for group, bins in rests.items():
         for b in bins:
             yield group, tuple(sorted(b.spans))
-    for p, r in alone.items():
+    for p, r in alone:
         size = limits.per_slice(p)
         for start in range(r.start, r.end, size):
             yield p.partition % limits.groups, (Span(p, OffsetRange(start, min(r.end, start + size))),)

@@ -103,7 +103,7 @@ def pressure_of(
     return Pressure(
         failed=failed,
         open_cycles=len(at_work),
-        deadline=min((c.deadline for c, _ in at_work), default=None),
+        deadline=min((c.ends(now) for c, _ in at_work), default=None),
         pending=pending,
         slice_files=slice_files,
         record_bytes=known,

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from airflow_provider_lakecommit.core.log import CommitFailed, Raised
-from airflow_provider_lakecommit.core.model import Cycle, LedgerSection, Plan, Slice, SliceReport, slice_id
+from airflow_provider_lakecommit.core.model import Cycle, LedgerSection, Plan, Slice, SliceReport, Span, slice_id
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "CycleState",
     "FailedCycle",
     "LandingState",
+    "Quarantined",
     "Redundant",
     "TableLedger",
     "granted",
@@ -46,6 +47,9 @@ class TableLedger:
 class CycleState:
     """One cycle as the log tells it. ``claim`` is what its plan got after earlier live claims; ``closed_at`` is a log
     offset. ``since`` is the smallest log offset that decides the claim: whoever reads from there gets the same one.
+    ``in_parts`` is what was reported of slices that were not done as they were planned.
+    ``at`` is the time of its START by whoever sent it, ``seen`` the earliest time of a later record: by then the START
+    was there, whatever its own time says.
     """
 
     offset: int
@@ -54,16 +58,35 @@ class CycleState:
     cycle: Cycle
     plan: Plan
     claim: Coverage
-    deadline: datetime
+    timeout: timedelta
+    seen: datetime | None = field(default=None, compare=False)
     failed: Mapping[str, str] = field(default_factory=dict)
     finished: frozenset[UUID] = frozenset()
+    in_parts: Coverage = field(default_factory=Coverage)
     closed_at: int | None = None
     complete: bool = False
     released: bool = False
 
+    def ends(self, now: datetime) -> datetime:
+        """When the claim ends at the latest. A START from the future tells no time: then that of its first sight
+        counts, so that a clock that is years ahead holds a claim no longer than one that is right.
+        """
+        began = self.at if self.at <= now else min(now, self.seen or now)
+        return began + self.timeout
+
     def live(self, now: datetime) -> bool:
         """Does the claim still hold others off?"""
-        return self.closed_at is None and not self.released and now < self.deadline
+        return self.closed_at is None and not self.released and now < self.ends(now)
+
+    def left_of(self, s: Slice) -> Slice | None:
+        """What of a slice is not reported, under an id of its own if that is a part; ``None``: nothing."""
+        if s.slice_id in self.finished:
+            return None
+        left = s.coverage - self.in_parts if self.in_parts else s.coverage
+        if left == s.coverage:
+            return s
+        spans = tuple(Span(p, r) for p, r in left.items())
+        return replace(s, spans=spans, slice_id=slice_id(self.plan.window_id, spans, s.tables)) if spans else None
 
     @property
     def over(self) -> bool:
@@ -73,18 +96,29 @@ class CycleState:
     @property
     def unfinished(self) -> tuple[Slice, ...]:
         """Slices that were granted and have no report that was taken."""
-        return tuple(s for s in granted(self.plan, self.claim) if s.slice_id not in self.finished)
+        return tuple(s for s in granted(self.plan, self.claim) if self.left_of(s) is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceptedSlice:
-    """A whole report with the bytes of its files per table. ``offset`` is the smallest log offset that it needs."""
+    """A whole report with the bytes of its files per table. ``offset`` is the smallest log offset that it needs;
+    ``seen`` the earliest time that a later record of the log tells, ``None`` for the newest one.
+    """
 
     report: SliceReport
     commit_id: UUID
     offset: int
     at: datetime
     files: Mapping[str, tuple[bytes, ...]]
+    seen: datetime | None = field(default=None, compare=False)
+
+    def age(self, now: datetime) -> timedelta:
+        """How long ago it was reported; by its first sight where its own time is in the future."""
+        return now - (self.at if self.at <= now else min(now, self.seen or now))
+
+    def young(self, now: datetime, age: timedelta) -> bool:
+        """Was it reported within this time, by all that the log tells? A time in the future tells nothing."""
+        return timedelta(0) <= now - min(self.at, self.seen or self.at) <= age
 
     @property
     def coverage(self) -> Coverage:
@@ -122,6 +156,19 @@ class Blocked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Quarantined:
+    """A record of the log that was passed over, because it cannot be read or contradicts itself."""
+
+    offset: int
+    at: datetime
+    reason: str
+
+    def told(self, partition: int) -> str:
+        """For people, who find the record by its place in the control topic."""
+        return f"{partition}@{self.offset}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FailedCycle:
     """A cycle whose newest commit attempt failed, for these tables; for all of the landing, where none is named.
     ``window`` tells whether it had planned something.
@@ -146,8 +193,10 @@ class LandingState:
     """The state of a landing: the ledgers and the log, folded.
 
     ``recut`` are ranges whose slice of several ranges was over budget: each is tried alone before one is blocked.
+    ``failed`` are ranges whose slices reported a failure; they are tried alone too.
     ``evidence`` are the log offsets of failures, recuts and raised budgets of ranges that some ledger still lacks.
     ``failing`` are the cycles whose commits failed since the last COMMIT_COMPLETE, in order of their first failure.
+    ``quarantined`` are the newest of the records that were passed over, ``quarantined_count`` is how many there are.
     """
 
     ledgers: Mapping[str, TableLedger]
@@ -160,6 +209,14 @@ class LandingState:
     evidence: tuple[int, ...]
     announced: frozenset[UUID]
     failing: tuple[FailedCycle, ...] = ()
+    quarantined: tuple[Quarantined, ...] = ()
+    quarantined_count: int = 0
+    failed: Coverage = field(default_factory=Coverage)
+
+    @property
+    def suspects(self) -> Coverage:
+        """What is to be tried alone."""
+        return self.recut | self.failed
 
     def failed_in_a_row(self, table: str) -> tuple[FailedCycle, ...]:
         """The newest cycles whose commits all failed for this table."""

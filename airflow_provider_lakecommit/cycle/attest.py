@@ -30,7 +30,7 @@ from airflow_provider_lakecommit.committer.ledger_updates import OtherSections, 
 from airflow_provider_lakecommit.committer.summary import has_ledger, sections_of
 from airflow_provider_lakecommit.core.announced import announced_in, rows_of
 from airflow_provider_lakecommit.core.decisions import Decision
-from airflow_provider_lakecommit.core.log import Entry, TablePublished
+from airflow_provider_lakecommit.core.log import Entry, TablePublished, Unreadable
 from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
 from airflow_provider_lakecommit.core.planning import Watermark
@@ -164,10 +164,16 @@ def from_log(session: LandingSession, tables: Sequence[str] | None = None) -> At
     be in the table too: all before the oldest range of a partition that it remembers.
 
     :param tables: by default those whose ledger is not in order
-    :raises LedgerError: the log remembers nothing of them
+    :raises LedgerError: the log remembers nothing of them, or holds what cannot be read
     """
 
     def word(known: _Known, source: SourceState) -> Said:
+        if unread := next((e for e in known.entries if isinstance(e, Unreadable)), None):
+            raise LedgerError(
+                f"{known.name}: a record of {session.control.name} at offset {unread.offset} cannot be read, and may "
+                f"tell of a commit ({unread.reason}): say what the table holds with `lakecommit ledger attest SPEC "
+                f"--snapshot ID` or `--at TOPIC:PARTITION=OFFSET,…`"
+            )
         if not known.announced and role_of(session.landing.destinations, known.name) is Role.ROWS:
             raise LedgerError(
                 f"control topic {session.control.name} remembers no commit of landing {session.landing.name} to "

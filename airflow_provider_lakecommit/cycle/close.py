@@ -140,7 +140,7 @@ def _complete(commits: TableCommits, folded: FoldedLog) -> Closed:
     record = session.sender("commit", ticket.commit_id).closed(
         session.new_id(), session.now(), through, _directives(commits)
     )
-    session.send("commit", ticket.slot, folded.partition, [record])
+    session.send("commit", ticket, folded.partition, [record])
     waiting, missing = tuple(_waiting(folded, standing)), _missing(landing_state, state, commits.voided)
     blocked = tuple(map(str, landing_state.blocked))
     return Closed(
@@ -203,4 +203,4 @@ def _send_evidence(
         session.landing.table,
     )
     with suppress(ControlTopicError, ClosedError):
-        session.send("commit", ticket.slot, ticket.partition, [record])
+        session.send("commit", ticket, ticket.partition, [record])

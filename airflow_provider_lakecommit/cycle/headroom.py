@@ -4,7 +4,9 @@
 Contract: :func:`ask` returns at once; what it asked is answered while the caller goes on, and :meth:`Watch.found` waits
 no longer than it is allowed to. A plan asks once; :func:`sharpened` asks a few more times, for people.
 
-Failure story: brokers that do not answer, or do not allow the question, make a headroom unknown and never fail a cycle.
+Failure story: all of this is advice, and advice never fails a cycle or a status. Brokers that do not answer, or do not
+allow the question, make a headroom unknown; whatever else is raised on the way, here or in the core, is a warning in
+the log (:func:`advised`).
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import TypeVar
 
 from airflow_provider_lakecommit.core.headroom import (
     Headroom,
@@ -28,13 +31,16 @@ from airflow_provider_lakecommit.core.state import LandingState
 from airflow_provider_lakecommit.cycle.session import FoldedLog, LandingSession
 from airflow_provider_lakecommit.kafka.source_topic import First, SourceState
 
-__all__ = ["Watch", "ask", "plan_lines", "plan_threshold", "sharpened", "warnings"]
+__all__ = ["Watch", "advised", "ask", "looked_at", "plan_lines", "plan_threshold", "sharpened", "warnings"]
+
+T = TypeVar("T")
 
 PLAN_SECONDS = 0.05
 """A plan waits this long for its headroom, counted from when it was asked for."""
 FEW = 64
 """Up to so many partitions a plan asks not only whether the headroom is short, but also how long it is."""
 ROUNDS = 10
+_WHAT = "how long unread offsets are kept"
 _DENIED = "the settings of the topic may not be read, or were not told in time: grant DESCRIBE_CONFIGS"
 
 
@@ -55,6 +61,15 @@ class Watch:
         return tuple(sorted(known.values(), key=_urgency))
 
 
+def advised(session: LandingSession, what: str, make: Callable[[], T], otherwise: T) -> T:
+    """What advice there is; where making it fails, what is said instead."""
+    try:
+        return make()
+    except Exception as e:
+        session.log(f"WARNING: {what} cannot be told: {type(e).__name__}: {e}")
+        return otherwise
+
+
 def ask(
     session: LandingSession,
     landing_state: LandingState,
@@ -68,7 +83,23 @@ def ask(
     :param timeout: seconds to wait for the topics' settings; none, if :meth:`SourceTopics.ask_retention` was called
         early enough
     """
-    began, now = time.monotonic(), session.now()
+    began = time.monotonic()
+    nothing = Watch(began=began, threshold=threshold, asked=(), answers=lambda _: [])
+    return advised(
+        session, _WHAT, lambda: _ask(session, landing_state, source, threshold, timeout=timeout, began=began), nothing
+    )
+
+
+def _ask(
+    session: LandingSession,
+    landing_state: LandingState,
+    source: SourceState,
+    threshold: timedelta,
+    *,
+    timeout: float,
+    began: float,
+) -> Watch:
+    now = session.now()
     unread = oldest_unread(landing_state, source.partitions)
     kept = session.source.retentions(timeout) if unread else {}
     asked = [
@@ -92,7 +123,23 @@ def ask(
 
 def plan_threshold(session: LandingSession, folded: FoldedLog) -> timedelta:
     """Below which headroom a plan warns: by the landing's timeout, and by how often it ran so far."""
-    return threshold_of(session.landing.completion_timeout, interval_of(folded.entries))
+    timeout = session.landing.completion_timeout
+    return advised(session, _WHAT, lambda: threshold_of(timeout, interval_of(folded.entries)), timeout)
+
+
+def looked_at(
+    session: LandingSession, landing_state: LandingState, source: SourceState, threshold: timedelta, seconds: float
+) -> tuple[Headroom, ...]:
+    """For people: asked, waited for and sharpened, each for so many seconds at most."""
+
+    def look() -> tuple[Headroom, ...]:
+        asked = ask(session, landing_state, source, threshold, timeout=seconds).found(seconds)
+        found = sharpened(session, asked, seconds=seconds)
+        # A text that cannot be made is found out here.
+        warnings(found, threshold)
+        return found
+
+    return advised(session, _WHAT, look, ())
 
 
 def sharpened(session: LandingSession, found: Iterable[Headroom], *, seconds: float) -> tuple[Headroom, ...]:
@@ -120,11 +167,16 @@ def warnings(found: Iterable[Headroom], threshold: timedelta) -> tuple[str, ...]
 
 def plan_lines(session: LandingSession, watch: Watch) -> tuple[str, ...]:
     """For the log of a plan: what is short, which is also said aloud, or else the shortest of all."""
-    found = watch.found()
-    short = warnings(found, watch.threshold)
+
+    def lines() -> tuple[tuple[str, ...], tuple[str, ...]]:
+        found = watch.found()
+        return warnings(found, watch.threshold), tuple(f"{h.partition}: {h}" for h in found[:1])
+
+    nothing: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+    short, shortest = advised(session, _WHAT, lines, nothing)
     for line in short:
         session.log(f"WARNING: {line}")
-    return short or tuple(f"{h.partition}: {h}" for h in found[:1])
+    return short or shortest
 
 
 def _urgency(h: Headroom) -> tuple[bool, datetime, SourcePartition]:

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A table's own story, for `verify`: its landing snapshots with the files that each really added.
 
-Contract: reads metadata and manifests, on request also asks the storage for each file; writes nothing. What a snapshot
-added is taken from the entries of the manifests, not from what its summary claims. Files that others removed since are
-found in the manifests of the snapshot itself.
+Contract: reads metadata and manifests, on request also asks the storage for each file, and the file for how many rows
+are in it; writes nothing. What a snapshot added is taken from the entries of the manifests, not from what its summary
+claims. Files that others removed since are found in the manifests of the snapshot itself. What a landing added must lie
+where the table has its data.
 
 Failure story: a ledger that cannot be read, a tag that does not pin it, a manifest or a file that is gone become
 findings, so that one damaged place does not hide the rest. Only a catalog that is away raises.
@@ -16,13 +17,14 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import DataFileContent, ManifestEntry, ManifestEntryStatus
+from pyiceberg.manifest import DataFileContent, FileFormat, ManifestEntry, ManifestEntryStatus
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
 from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, ancestry, read_ledger, tag_name
 from airflow_provider_lakecommit.committer.summary import SnapshotKind, has_ledger, record_of, sections_of
+from airflow_provider_lakecommit.core.places import data_roots, place_problem
 from airflow_provider_lakecommit.cycle.verify import AddedFile, Finding, LandingSnapshot, Severity, TableHistory
 from airflow_provider_lakecommit.exceptions import TableError, WireError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
@@ -72,6 +74,7 @@ def read_history(
     entries = list(_entries(reading, line[0])) if line else []
     landing = list(_landing_snapshots(reading, reversed(line), entries))
     ours = {s.record.snapshot_id for s in landing}
+    _look_at_places(reading, landing)
     for snapshot in line:
         if snapshot.snapshot_id not in ours and not has_ledger(snapshot):
             operation = snapshot.summary.operation.value if snapshot.summary else "unknown operation"
@@ -170,6 +173,15 @@ def _is_local(location: str) -> bool:
     return urlsplit(location).scheme in ("", "file")
 
 
+def _look_at_places(reading: _HistoryReading, landing: Iterable[LandingSnapshot]) -> None:
+    metadata = reading.table.metadata
+    roots = data_roots(metadata.location, metadata.properties)
+    for snapshot in landing:
+        for file in snapshot.files:
+            if problem := place_problem(file.path, roots):
+                reading.wrong(f"{problem}: it is another table's, or was brought there", snapshot.record.snapshot_id)
+
+
 def _look_for_files(reading: _HistoryReading, io: FileIO, entries: Iterable[ManifestEntry]) -> None:
     for entry in entries:
         file = entry.data_file
@@ -185,3 +197,21 @@ def _look_for_files(reading: _HistoryReading, io: FileIO, entries: Iterable[Mani
             reading.wrong(
                 f"file {file.file_path} has {size} bytes, {file.file_size_in_bytes} were announced", entry.snapshot_id
             )
+        elif file.file_format is FileFormat.PARQUET:
+            _look_into(reading, io, entry)
+
+
+def _look_into(reading: _HistoryReading, io: FileIO, entry: ManifestEntry) -> None:
+    """Does the footer of a file say what was announced?"""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path, announced = entry.data_file.file_path, entry.data_file.record_count
+    try:
+        with io.new_input(path).open(seekable=True) as stream:
+            rows = pq.read_metadata(stream).num_rows
+    except (OSError, pa.ArrowException) as e:
+        reading.wrong(f"file {path} is no Parquet file that can be read: {type(e).__name__}: {e}", entry.snapshot_id)
+        return
+    if rows != announced:
+        reading.wrong(f"file {path} holds {rows} rows, {announced} were announced", entry.snapshot_id)

@@ -242,7 +242,8 @@ class LandingRunner:
         return sum((self._written(t, *outcomes.get(t.group, (jobs[t.group], ()))) for t in tickets), Written())
 
     def _job(self, ticket: GroupTicket) -> WindowJob | None:
-        return group_job(self._session.landing, self._session.control, ticket, self._session.tables.name)
+        tables = self._session.tables
+        return group_job(self._session.landing, self._session.control, ticket, tables.name, tables.load)
 
     def _side_by_side(self, todo: Mapping[GroupTicket, WindowJob]) -> dict[int, tuple[WindowJob | None, JobOutcome]]:
         pool = ThreadPoolExecutor(max_workers=max(1, len(todo)), thread_name_prefix="group")

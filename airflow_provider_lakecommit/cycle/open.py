@@ -11,7 +11,8 @@ commit can drain what is pending.
 
 Failure story: with the catalog away the cycle still opens, with an empty plan, so that the failure is counted; a source
 that is away or has lost offsets raises and opens nothing. A planner that is fenced (another one took the same slot)
-looks again and takes the next slot.
+looks again and takes the next slot. Two that have sent their STARTs one after the other, each without seeing the other
+one's, have wished for one slot: the log's order decides, and the later one is granted the next.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from airflow_provider_lakecommit.cycle.results import CycleTicket, Opened
 from airflow_provider_lakecommit.cycle.resume import FoundCycle, look_back, seen, ticket_of
 from airflow_provider_lakecommit.cycle.secrets import vended_of
 from airflow_provider_lakecommit.cycle.session import FoldedLog, LandingSession, RunIdentity, cycle_id_of
-from airflow_provider_lakecommit.cycle.targets import check_unless_filled
+from airflow_provider_lakecommit.cycle.targets import check_unless_filled, contradiction
 from airflow_provider_lakecommit.cycle.truncation import check_logs
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError, ControlTopicError, FencedError
 from airflow_provider_lakecommit.kafka.sample import sizes
@@ -69,6 +70,7 @@ def open_cycle(
     source = session.source.watermarks()
     session.control.ensure()
     past = look_back(session, commit_id) if retry else None
+    foreign: set[UUID] = set()
     for _ in range(MAX_RACES):
         try:
             prepared = prepare(session, source)
@@ -76,15 +78,41 @@ def open_cycle(
             return _opened_without_tables(session, run, e, past, release)
         folded = session.read_state(prepared.ledgers)
         if (before := seen(session, folded, commit_id) or past) is not None:
-            return before.opened(session, folded.state)
-        released = abandoned(folded.state, _dead(folded.state, release))
+            if not _is_foreign(session, prepared, before):
+                return before.opened(session, folded.state)
+            foreign.add(commit_id)
+            run, past = replace(run, number=run.number + 1), None
+            commit_id = cycle_id_of(session, run)
+            continue
+        released = abandoned(folded.state, _dead(folded.state, release) | foreign)
         plan, explain = _decide(session, prepared, folded, source, released)
         headroom = ask(session, folded.state, source, plan_threshold(session, folded))
         after = _start(session, run, folded, plan, released)
-        if after is not None:
-            explain = (*explain, *plan_lines(session, headroom))
+        # A plan that got in between the look and the START is for the next look to judge.
+        if after is not None and after.state.cycles[commit_id].plan == plan:
+            explain = (*explain, *_crowded(session, prepared), *plan_lines(session, headroom))
             return replace(_just_opened(session, after, commit_id), explain=explain)
     raise _fenced(session)
+
+
+def _is_foreign(session: LandingSession, prepared: Prepared, found: FoundCycle) -> bool:
+    """Do the tables contradict the plan of an open cycle? Then somebody else sent it, or a table was made anew since.
+    Nothing is written by it, and the run goes on as a further cycle.
+    """
+    tables = {t.name: t.table for t in prepared.tables}
+    if found.state.over or (what := contradiction(found.state.plan, tables)) is None:
+        return False
+    where = f"offset {found.state.offset} of {session.control.name}[{found.ticket.partition}]"
+    session.log(
+        f"the plan of cycle {found.state.cycle.commit_id} at {where} is not followed: {what}; what it claims is free. "
+        "See who else writes to that topic"
+    )
+    return True
+
+
+def _not_held(opened: Opened) -> Opened:
+    """A plan that was found while no table could be read: whoever writes by it holds it against the tables first."""
+    return replace(opened, ticket=replace(opened.ticket, plan=""))
 
 
 def preview(session: LandingSession) -> Opened:
@@ -95,7 +123,8 @@ def preview(session: LandingSession) -> Opened:
     prepared = prepare(session, source, dry=True)
     folded = session.read_state(prepared.ledgers)
     headroom = ask(session, folded.state, source, plan_threshold(session, folded))
-    plan, explain = _decide(session, prepared, folded, source, abandoned(folded.state, ()))
+    plan, lines = _decide(session, prepared, folded, source, abandoned(folded.state, ()))
+    explain = (*lines, *_crowded(session, prepared), *plan_lines(session, headroom))
     ticket = CycleTicket(
         landing=session.landing.name,
         lane=session.lane,
@@ -104,7 +133,7 @@ def preview(session: LandingSession) -> Opened:
         partition=folded.partition,
         read_from=folded.read_from,
     )
-    return Opened(ticket=ticket, plan=plan, slices=plan.slices, explain=(*explain, *plan_lines(session, headroom)))
+    return Opened(ticket=ticket, plan=plan, slices=plan.slices, explain=explain)
 
 
 def start_without_tables(
@@ -118,7 +147,7 @@ def start_without_tables(
     for _ in range(MAX_RACES):
         folded = session.read_state(())
         if (before := seen(session, folded, commit_id)) is not None:
-            return before.opened(session, None)
+            return _not_held(before.opened(session, None))
         released = abandoned(folded.state, _dead(folded.state, release))
         after = _start(session, run, folded, empty_plan(session, why), released)
         if after is not None:
@@ -134,10 +163,18 @@ def _opened_without_tables(
     if past is not None:
         if not waits:
             session.log(f"the catalog is away, what this run planned before is all that is known: {error}")
-        return past.opened(session, None)
+        return _not_held(past.opened(session, None))
     session.log(f"{'' if waits else 'the catalog is away, '}the cycle opens with an empty plan: {error}")
     why = spec_waits(error.table, str(error)) if isinstance(error, SpecWaits) else catalog_away(error)
     return start_without_tables(session, run, why, release)
+
+
+def _crowded(session: LandingSession, prepared: Prepared) -> tuple[str, ...]:
+    """What the ledgers' room calls for, also said to whoever looks at no plan."""
+    lines = tuple(f"{t.name}: {t.state.crowding}" for t in prepared.tables if t.state.crowding)
+    for line in lines:
+        session.log(f"warning: {line}")
+    return lines
 
 
 def _fenced(session: LandingSession) -> ControlTopicError:
@@ -162,6 +199,11 @@ def _decide(
     check_unless_filled(landing, prepared.targets, folded.state)
     check_logs(session, folded.state, source)
     missing = find_missing(folded.state, source.partitions, folded.state.claims(now, released))
+    for table, behind in missing.gone.items():
+        session.log(
+            f"{table} lacks {behind}, which {landing.table} has and the source has removed: what is newer waits behind "
+            "it there; to go on without it: `lakecommit ledger init SPEC --from earliest`"
+        )
     check_fates(session, prepared, folded.state, missing)
     limits = WindowLimits(
         groups=landing.groups or 1,
@@ -209,6 +251,7 @@ def new_cycle(
         run=run.run_id,
         number=run.number,
         slot=free_slot(landing_state, released),
+        deployment=run.deployment,
     )
 
 
@@ -228,11 +271,11 @@ def _start(
 def send_start(session: LandingSession, partition: int, cycle: Cycle, plan: Plan, directives: Directives) -> int:
     """Send the START_COMMIT; returns its offset."""
     start = session.sender("plan", cycle.commit_id).opened(session.new_id(), session.now(), cycle, plan, directives)
-    return session.send("plan", cycle.slot, partition, [start])
+    return session.send("plan", cycle, partition, [start])
 
 
 def _just_opened(session: LandingSession, folded: FoldedLog, commit_id: UUID) -> Opened:
     """As the log has it now, where the START stands."""
     state = folded.state.cycles[commit_id]
-    found = FoundCycle(state=state, ticket=ticket_of(session, state, folded.partition, folded.read_from))
+    found = FoundCycle(state=state, ticket=ticket_of(session, state, folded.partition, state.since))
     return Opened(ticket=found.ticket, plan=found.state.plan, slices=found.granted, explain=())

@@ -20,12 +20,19 @@ from datetime import timedelta
 from uuid import UUID
 
 from pyiceberg.manifest import DataFile
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
 from airflow_provider_lakecommit.committer.append import AppendRequest, PublishOutcome, publish
 from airflow_provider_lakecommit.committer.checks import StagedSlice
-from airflow_provider_lakecommit.committer.ledger import landing_snapshots, should_carry, unannounced
+from airflow_provider_lakecommit.committer.ledger import (
+    expiry_age_ms,
+    landing_snapshots,
+    should_carry,
+    unannounced,
+)
 from airflow_provider_lakecommit.committer.ledger_updates import carry_forward
 from airflow_provider_lakecommit.committer.summary import Account, SnapshotRecord
 from airflow_provider_lakecommit.core.log import CycleClosed, Directives
@@ -36,11 +43,13 @@ from airflow_provider_lakecommit.core.settle import chunks, settle
 from airflow_provider_lakecommit.core.state import AcceptedSlice, CycleState
 from airflow_provider_lakecommit.cycle.prepare import PreparedTable, prepared_table
 from airflow_provider_lakecommit.cycle.refusals import Refusals
+from airflow_provider_lakecommit.cycle.reported import hidden_record, report_problem
 from airflow_provider_lakecommit.cycle.results import CycleTicket, PublishedSnapshot
 from airflow_provider_lakecommit.cycle.session import FoldedLog, LandingSession
 from airflow_provider_lakecommit.cycle.truncation import truncated
 from airflow_provider_lakecommit.exceptions import LakecommitError, TableError
 from airflow_provider_lakecommit.iceberg.data_files import to_pyiceberg
+from airflow_provider_lakecommit.wire.envelope import DAMAGE
 from airflow_provider_lakecommit.wire.events import DataWritten, decode
 from airflow_provider_lakecommit.wire.records import table_reference
 
@@ -49,6 +58,12 @@ __all__ = ["TablePublisher", "published_before", "snapshot_of"]
 CARRY_CYCLES = 100
 """Cycles after which a table without rows is brought forward."""
 CARRY_AGE = timedelta(days=7)
+"""At the latest; and when a quarter of the time is over for which the control topic keeps what the table lacks."""
+CARRY_PART = 4
+MOVE_AFTER = 10_000
+"""Offsets of the control log, by whatever landings of its partition, after which a ledger's position is moved."""
+LOOK_AT_EMPTY = 1_000_000
+"""Offsets of pending slices without a row that a commit looks at, where nobody signs."""
 CHECK_AGE = timedelta(hours=12)
 """Files of slices older than this are checked to exist before they are appended. Orphan clean-up spares files of the
 last day; a slice's report is younger than its first file, and clocks differ, so half of that.
@@ -75,6 +90,7 @@ class TablePublisher:
         published.extend(self._announced_before(folded))
         folded = self._announce_forgotten(folded, published)
         self._void_truncated(folded, voided)
+        self._look_at_empty(folded)
         while True:
             chunk = self._next_chunk(folded)
             if not chunk:
@@ -143,6 +159,23 @@ class TablePublisher:
                 voided[attempt] = f"slice of {reason}; its range is read again"
                 self.session.log(f"{self.table.name}: voided {voided[attempt]}")
 
+    def _look_at_empty(self, folded: FoldedLog) -> None:
+        """Slices without a row are published rarely: what is wrong with one is not to be hidden until then."""
+        if self.session.signed or self.table.name != self.session.landing.table:
+            return
+        left = LOOK_AT_EMPTY
+        for a in self._refusals.of(folded.state.accepted[self.table.name]):
+            left -= 0 if a.file_count(self.table.name) else sum(len(s.span) for s in a.report.spans)
+            if a.file_count(self.table.name) or left < 0:
+                continue
+            session, told = self.session, a.report
+            problem = report_problem(session.landing, self.table.table, self.table.name, told, ())
+            if problem := problem or hidden_record(session.source, session.landing, told):
+                self._refuse(a, problem)
+
+    def _refuse(self, accepted: AcceptedSlice, problem: str) -> None:
+        self._refusals.refuse(accepted, None, f"slice {accepted.report.slice_id} ({accepted.coverage}): {problem}")
+
     def _next_chunk(self, folded: FoldedLog) -> tuple[AcceptedSlice, ...]:
         accepted = self._refusals.of(folded.state.accepted[self.table.name])
         settlement = settle(accepted, self.table.ledger.section)
@@ -164,7 +197,15 @@ class TablePublisher:
             return True
         oldest = min(ready, key=lambda s: s.offset)
         cycles = sum(isinstance(e, CycleClosed) and e.offset > oldest.offset for e in folded.entries)
-        return cycles >= CARRY_CYCLES or self.session.now() - oldest.at >= CARRY_AGE
+        if cycles >= CARRY_CYCLES or folded.end - oldest.offset >= MOVE_AFTER:
+            return True
+        return oldest.age(self.session.now()) >= self._carry_age()
+
+    def _carry_age(self) -> timedelta:
+        """Before the log or the owner's maintenance of the table can have removed what the ledger relies on."""
+        expiry = expiry_age_ms(self.table.table.metadata)
+        kept = (self.session.control.kept_for(), timedelta(milliseconds=expiry) if expiry else None)
+        return min([CARRY_AGE, *(k / CARRY_PART for k in kept if k)])
 
     def _staged(self, chunk: Sequence[AcceptedSlice]) -> tuple[StagedSlice, ...]:
         """The chunk with its files, or nothing if one of it is refused: then the chunk is chosen anew."""
@@ -173,8 +214,7 @@ class TablePublisher:
             try:
                 files = self._files(accepted)
             except TableError as e:
-                reason = f"slice {accepted.report.slice_id} ({accepted.coverage}): {e}"
-                self._refusals.refuse(accepted, None, reason)
+                self._refuse(accepted, str(e))
                 return ()
             out.append(StagedSlice.of(accepted.report, self.table.name, files))
         return tuple(out)
@@ -187,16 +227,21 @@ class TablePublisher:
         metadata, report = self.table.table.metadata, accepted.report.table(self.table.name)
         files: list[DataFile] = []
         for value in accepted.files[self.table.name]:
-            payload = decode(value).payload
-            if not isinstance(payload, DataWritten) or report is None:
-                raise TableError("its file list is no DATA_WRITTEN")
+            if report is None:
+                raise TableError("its report does not tell of this table")
             spec, schema = metadata.specs().get(report.spec_id), metadata.schema_by_id(report.schema_id)
             if spec is None or schema is None:
                 raise TableError(
                     f"partition spec {report.spec_id} or schema {report.schema_id} is not of the table any more"
                 )
-            files += to_pyiceberg(payload.data_files or (), payload.partition_fields, spec=spec, schema=schema)
-        if self.session.now() - accepted.at > CHECK_AGE:
+            files += _announced(value, spec, schema)
+        landing, told = self.session.landing, accepted.report
+        problem = report_problem(landing, self.table.table, self.table.name, told, files)
+        if not problem and self.table.name == landing.table and not self.session.signed:
+            problem = hidden_record(self.session.source, landing, told)
+        if problem:
+            raise TableError(problem)
+        if not accepted.young(self.session.now(), CHECK_AGE):
             io = self.table.table.io
             if gone := next((f.file_path for f in files if not io.new_input(f.file_path).exists()), None):
                 raise TableError(f"its file {gone} was removed by somebody")
@@ -263,7 +308,7 @@ class TablePublisher:
             coverage=found.coverage,
             directives=Directives(voided=tuple(voided)),
         )
-        self.session.send("commit", self.ticket.slot, folded.partition, [record])
+        self.session.send("commit", self.ticket, folded.partition, [record])
 
     def _go_on(self, outcome: PublishOutcome) -> None:
         """With the table as the commit left it."""
@@ -276,16 +321,42 @@ class TablePublisher:
         return self.session.read_state(ledgers, since=folded)
 
     def _carry(self, folded: FoldedLog) -> None:
-        now_ms = int(self.session.now().timestamp() * 1000)
-        if should_carry(self.table.state, self.table.table.metadata, now_ms):
+        now_ms, position = int(self.session.now().timestamp() * 1000), self._moved(folded)
+        if position is not None or should_carry(self.table.state, self.table.table.metadata, now_ms):
             carry_forward(
                 self.session.tables,
                 self.table.name,
                 self.session.landing.name,
                 self.session.lane,
                 branch=self.session.landing.branch,
+                control=position,
+                was=self.table.ledger.section.control,
                 control_end=replace(folded.begin, offset=folded.end),
             )
+
+    def _moved(self, folded: FoldedLog) -> ControlPosition | None:
+        """The next position of a ledger that got no rows while others filled the log: so an idle landing reads, too, no
+        more of a partition than what came since.
+        """
+        section = self.table.ledger.section
+        if not self.whole or section.control.partition != folded.partition:
+            return None
+        position = self._position(folded, (), section)
+        return position if position.read_from - section.control.read_from >= MOVE_AFTER else None
+
+
+def _announced(value: bytes, spec: PartitionSpec, schema: Schema) -> list[DataFile]:
+    """The files of one DATA_WRITTEN.
+
+    :raises TableError: it is none, or its files are none of this table
+    """
+    try:
+        payload = decode(value).payload
+        if not isinstance(payload, DataWritten):
+            raise TableError("its file list is no DATA_WRITTEN")
+        return to_pyiceberg(payload.data_files or (), payload.partition_fields, spec=spec, schema=schema)
+    except DAMAGE as e:
+        raise TableError(f"its file list in the control topic cannot be read: {e}") from e
 
 
 def published_before(

@@ -239,7 +239,7 @@ def _give_up(session: LandingSession, prepared: Prepared, folded: FoldedLog, cov
             tables=tuple(_untouched(t) for t in prepared.targets),
         )
         records.append(sender.reported(session.new_id(), session.now(), report))
-    session.send("skip", cycle.slot, folded.partition, records)
+    session.send("skip", cycle, folded.partition, records)
 
 
 def _untouched(t: TableTarget) -> TableReport:

@@ -25,7 +25,12 @@ SHOWN = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CycleTicket:
-    """Where a cycle is in the control log: all that a later task of the same run needs to find it."""
+    """Where a cycle is in the control log: all that a later task of the same run needs to find it, and to know it, and
+    what its transactional ids are made of.
+
+    ``plan`` is the digest of the plan that the plan task made, or found and held against the catalog: a plan in the log
+    is that of the cycle only if it has this digest. It is empty in tickets of earlier releases.
+    """
 
     landing: str
     lane: str
@@ -33,9 +38,12 @@ class CycleTicket:
     slot: int
     partition: int
     read_from: int
+    plan: str = ""
+    deployment: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "commit_id": str(self.commit_id)}
+        out = {**asdict(self), "commit_id": str(self.commit_id)}
+        return {key: value for key, value in out.items() if value or key not in ("plan", "deployment")}
 
     @classmethod
     def from_dict(cls, v: Mapping[str, Any]) -> CycleTicket:
@@ -46,6 +54,8 @@ class CycleTicket:
             slot=v["slot"],
             partition=v["partition"],
             read_from=v["read_from"],
+            plan=v.get("plan", ""),
+            deployment=v.get("deployment", ""),
         )
 
 

@@ -27,6 +27,7 @@ from airflow_provider_lakecommit.cycle.publish import snapshots_of
 from airflow_provider_lakecommit.cycle.results import Closed, CycleTicket, Opened, PublishedSnapshot
 from airflow_provider_lakecommit.cycle.session import FoldedLog, LandingSession, RunIdentity, cycle_id_of
 from airflow_provider_lakecommit.cycle.write import read_entries
+from airflow_provider_lakecommit.wire.plan import plan_digest
 
 __all__ = [
     "EarlierCycles",
@@ -73,7 +74,7 @@ def seen(session: LandingSession, folded: FoldedLog, commit_id: UUID) -> FoundCy
     return (
         None
         if state is None
-        else FoundCycle(state=state, ticket=ticket_of(session, state, folded.partition, folded.read_from))
+        else FoundCycle(state=state, ticket=ticket_of(session, state, folded.partition, state.since))
     )
 
 
@@ -97,10 +98,14 @@ def look_back(session: LandingSession, commit_id: UUID) -> FoundCycle | None:
 
 
 def _newest(entries: Sequence[Entry], commit_id: UUID) -> Sequence[Entry]:
-    """The log from where this cycle was opened anew after its end, by a run that was made again under an old id."""
+    """The log from where this cycle was opened anew after its end, by a run that was made again under an old id. A copy
+    of its START opens nothing.
+    """
     begin, ended = 0, False
+    known: set[UUID | None] = {None}
     for place, e in enumerate(entries):
-        if e.commit_id == commit_id:
+        if e.commit_id == commit_id and (e.event is None or e.event not in known):
+            known.add(e.event)
             if ended and isinstance(e, CycleOpened):
                 begin, ended = place, False
             ended = ended or isinstance(e, CycleClosed)
@@ -116,6 +121,8 @@ def ticket_of(session: LandingSession, state: CycleState, partition: int, read_f
         slot=state.cycle.slot,
         partition=partition,
         read_from=read_from,
+        plan=plan_digest(state.plan),
+        deployment=state.cycle.deployment,
     )
 
 

@@ -22,15 +22,17 @@ from uuid import UUID, uuid4
 from airflow_provider_lakecommit.committer.summary import LogPoint
 from airflow_provider_lakecommit.core.fold import fold
 from airflow_provider_lakecommit.core.log import Entry
-from airflow_provider_lakecommit.core.model import LIVE, cycle_id
+from airflow_provider_lakecommit.core.model import LIVE, Cycle, cycle_id, transactional_id
 from airflow_provider_lakecommit.core.state import LandingState, TableLedger
 from airflow_provider_lakecommit.cycle.ports import ControlPort, SourcePort
+from airflow_provider_lakecommit.cycle.results import CycleTicket
 from airflow_provider_lakecommit.cycle.write import read_decided, read_entries
 from airflow_provider_lakecommit.exceptions import ClosedError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
 from airflow_provider_lakecommit.kafka.source_topic import SourceTopics
 from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.signing import SigningKeys
 from airflow_provider_lakecommit.wire.records import Outgoing, Sender
 
 __all__ = ["BEYOND", "FoldedLog", "LandingSession", "RunIdentity", "TableKey", "cycle_id_of"]
@@ -136,6 +138,11 @@ class LandingSession:
         """The name of a table for its turns."""
         return TableKey(catalog=self.place or self.landing.iceberg_conn_id, table=table)
 
+    @property
+    def signed(self) -> bool:
+        """Is no control record of this landing believed that is not signed?"""
+        return SigningKeys.of(self.kafka) is not None
+
     def close(self) -> None:
         """Let go of all connections, from any thread, also twice."""
         self._closed = True
@@ -170,9 +177,12 @@ class LandingSession:
             else self.control.read(partition, start, until=until)
         )
         entries = (*(since.entries if since else ()), *read_entries(log.records, self.landing.name, self.lane))
+        state = fold(entries, ledgers, self.landing.completion_timeout)
+        if state.quarantined_count > (since.state.quarantined_count if since else 0):
+            self._warn(state, partition)
         return FoldedLog(
             ledgers=tuple(ledgers),
-            state=fold(entries, ledgers, self.landing.completion_timeout),
+            state=state,
             entries=entries,
             partition=partition,
             read_from=read_from,
@@ -180,6 +190,13 @@ class LandingSession:
             if since
             else LogPoint(topic_id=log.topic_id, partition=partition, offset=max(read_from, log.begin)),
             end=log.end,
+        )
+
+    def _warn(self, state: LandingState, partition: int) -> None:
+        self.log(
+            f"WARNING: {state.quarantined_count} records of {self.control.name} cannot be read and are passed over, "
+            f"what they were about is planned again (`lakecommit status` lists them); the newest is "
+            f"{state.quarantined[-1].told(partition)}"
         )
 
     def all_entries(self) -> Iterator[tuple[int, tuple[Entry, ...]]]:
@@ -195,14 +212,15 @@ class LandingSession:
         borders = self.control.read(partition, BEYOND)
         return partition, max(borders.begin, borders.end - WITHOUT_LEDGER)
 
-    def send(self, role: str, slot: int, partition: int, records: Sequence[Outgoing]) -> int:
-        """One transaction under the bounded id of this role and slot; returns the offset of its last record.
+    def send(self, role: str, whose: Cycle | CycleTicket, partition: int, records: Sequence[Outgoing]) -> int:
+        """One transaction under the bounded id of this role and the cycle's slot; returns the offset of its last
+        record.
 
         :raises FencedError: a newer attempt of the same role and slot took over
         """
-        transactional_id = f"lakecommit-{self.landing.name}-{self.lane}-{slot}-{role}"
+        name = transactional_id(self.landing.name, self.lane, whose.deployment, whose.slot, role)
         # Two writers at once under one id would shut out each other.
-        with self._sending, self.control.writer(transactional_id, partition) as writer:
+        with self._sending, self.control.writer(name, partition) as writer:
             if self._closed:
                 raise ClosedError(f"landing {self.landing.name} was let go of: the next attempt says what is to say")
             return writer.send([(r.key, r.value, r.headers) for r in records])[-1]

@@ -16,12 +16,12 @@ from typing import Any
 
 from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState
 from airflow_provider_lakecommit.core.fold import fold
-from airflow_provider_lakecommit.core.headroom import Headroom, interval_of, threshold_of
+from airflow_provider_lakecommit.core.headroom import Headroom, threshold_of
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.core.planning import Watermark
 from airflow_provider_lakecommit.core.settle import passed_ends, settle, valid_through
 from airflow_provider_lakecommit.core.state import AcceptedSlice, CycleState, LandingState, TableLedger
-from airflow_provider_lakecommit.cycle.headroom import ask, sharpened, warnings
+from airflow_provider_lakecommit.cycle.headroom import looked_at, plan_threshold, warnings
 from airflow_provider_lakecommit.cycle.prepare import ledger_state, table_ledger
 from airflow_provider_lakecommit.cycle.session import FoldedLog, LandingSession
 from airflow_provider_lakecommit.exceptions import ControlTopicError
@@ -69,7 +69,9 @@ class PartitionStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """All of it. ``cycles`` have no COMMIT_COMPLETE yet, or others have overtaken them."""
+    """All of it. ``cycles`` have no COMMIT_COMPLETE yet, or others have overtaken them. ``quarantined`` are the newest
+    of the control records that are passed over, each with its ``partition@offset``.
+    """
 
     landing: str
     at: datetime
@@ -81,6 +83,10 @@ class Status:
     missing_topics: tuple[str, ...] = ()
     shortest: Headroom | None = None
     warnings: tuple[str, ...] = ()
+    quarantined: tuple[str, ...] = ()
+    quarantined_count: int = 0
+    signed: bool = False
+    crowded: tuple[str, ...] = ()
 
     @property
     def lag(self) -> int:
@@ -108,11 +114,11 @@ def read_status(session: LandingSession, every: timedelta | None = None) -> Stat
     source = session.source.watermarks(missing_ok=True)
     folded = _look(session, ledgers)
     landing_state = folded.state if folded else fold((), (), session.landing.completion_timeout)
-    threshold = threshold_of(
-        session.landing.completion_timeout, every or (interval_of(folded.entries) if folded else None)
-    )
-    asked = ask(session, landing_state, source, threshold, timeout=HEADROOM_SECONDS).found(HEADROOM_SECONDS)
-    headroom = sharpened(session, asked, seconds=HEADROOM_SECONDS)
+    if every is None and folded is not None:
+        threshold = plan_threshold(session, folded)
+    else:
+        threshold = threshold_of(session.landing.completion_timeout, every)
+    headroom = looked_at(session, landing_state, source, threshold, HEADROOM_SECONDS)
     left = {h.partition: h for h in headroom}
     by_name = {t.table: t for t in ledgers}
     reached = [passed_ends(t, landing_state.accepted[t.table], source.partitions) for t in ledgers]
@@ -129,6 +135,10 @@ def read_status(session: LandingSession, every: timedelta | None = None) -> Stat
         missing_topics=source.missing_topics,
         shortest=next(iter(headroom), None),
         warnings=warnings(headroom, threshold),
+        quarantined=tuple(q.told(folded.partition) for q in landing_state.quarantined) if folded else (),
+        quarantined_count=landing_state.quarantined_count,
+        signed=session.signed,
+        crowded=tuple(f"{name}: {state.crowding}" for name, state in states if state and state.crowding),
     )
 
 
@@ -223,10 +233,12 @@ def to_dict(status: Status) -> dict[str, Any]:
             }
             for p in status.partitions
         ],
-        "cycles": [_cycle_to_dict(c, c.live(status.at)) for c in status.cycles],
+        "cycles": [_cycle_to_dict(c, status.at) for c in status.cycles],
         "blocked": list(status.blocked),
         "missing_topics": list(status.missing_topics),
-        "warnings": list(status.warnings),
+        "warnings": [*status.warnings, *status.crowded],
+        "signed": status.signed,
+        "quarantined": {"count": status.quarantined_count, "newest": list(status.quarantined)},
     }
 
 
@@ -257,14 +269,14 @@ def _table_to_dict(t: TableStatus) -> dict[str, Any]:
     }
 
 
-def _cycle_to_dict(state: CycleState, live: bool) -> dict[str, Any]:
+def _cycle_to_dict(state: CycleState, now: datetime) -> dict[str, Any]:
     return {
         "commit_id": str(state.cycle.commit_id),
         "dag": state.cycle.dag,
         "run": state.cycle.run,
         "opened_at": state.at.isoformat(),
-        "deadline": state.deadline.isoformat(),
-        "live": live,
+        "deadline": state.ends(now).isoformat(),
+        "live": state.live(now),
         "released": state.released,
         "claim": str(state.claim),
         "unfinished": len(state.unfinished),

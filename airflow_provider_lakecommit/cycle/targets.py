@@ -4,6 +4,8 @@
 Contract: :func:`check_fit` refuses before a record is read what a writer would refuse later. It needs Arrow, whose
 loading costs a plan more than all else that it does, so a table that writers have filled just as it is now is not asked
 again: the plans in the log show with which schema, spec and properties slices were finished.
+A plan that is found in the log is a message: :func:`contradiction` holds it against the tables. Where it writes to, and
+which code says so, must be what the table says now; its schema, spec and order must be some that the table had.
 
 Failure story: a table that cannot be filled is a :class:`~airflow_provider_lakecommit.exceptions.TableError` naming all
 that stands against it.
@@ -11,19 +13,20 @@ that stands against it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from uuid import UUID
 
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
-from airflow_provider_lakecommit.core.model import TableTarget
+from airflow_provider_lakecommit.core.model import Plan, TableTarget
+from airflow_provider_lakecommit.core.places import PLACING
 from airflow_provider_lakecommit.core.routing import Role, role_of
 from airflow_provider_lakecommit.core.state import LandingState
 from airflow_provider_lakecommit.landing import Landing
 
-__all__ = ["check_fit", "check_unless_filled", "target_of"]
+__all__ = ["check_fit", "check_unless_filled", "contradiction", "target_of"]
 
 _WRITER_PROPERTIES = ("write.", "schema.name-mapping")
 
@@ -56,7 +59,7 @@ def check_fit(landing: Landing, target: TableTarget) -> None:
 
     if role_of(landing.destinations, target.table) is Role.ROWS:
         check_schema(landing, Schema.model_validate_json(target.schema))
-    check_target(target)
+    check_target(target, landing.location_providers)
 
 
 def check_unless_filled(landing: Landing, targets: Iterable[TableTarget], landing_state: LandingState) -> None:
@@ -73,6 +76,38 @@ def check_unless_filled(landing: Landing, targets: Iterable[TableTarget], landin
     for target in targets:
         if replace(target, epoch=_ANY) not in shown:
             check_fit(landing, target)
+
+
+def contradiction(plan: Plan, tables: Mapping[str, Table]) -> str | None:
+    """The first thing in which a plan is contradicted by the tables that it writes to, or ``None``.
+
+    :param tables: of the landing, as just read from the catalog
+    """
+    for target in plan.targets:
+        table = tables.get(target.table)
+        if table is None:
+            return f"it writes to {target.table}, which is no table of this landing"
+        if what := _differs(target, table):
+            return f"its {what} of {target.table} is not that of the table"
+    missing = {t for s in plan.slices for t in s.tables} - {t.table for t in plan.targets}
+    return f"it says nothing of {', '.join(sorted(missing))}, which it writes to" if missing else None
+
+
+def _differs(target: TableTarget, table: Table) -> str | None:
+    metadata, order = table.metadata, target.sort_order
+    known = {
+        "id": target.uuid == metadata.table_uuid,
+        "location": target.location == metadata.location,
+        "schema": target.schema in {s.model_dump_json() for s in metadata.schemas if s.schema_id == target.schema_id},
+        "spec": target.spec in {s.model_dump_json() for s in metadata.partition_specs if s.spec_id == target.spec_id},
+        "sort order": not order or order in {o.model_dump_json() for o in metadata.sort_orders},
+        "place of files": _placing(target.properties) == _placing(metadata.properties),
+    }
+    return next((what for what, same in known.items() if not same), None)
+
+
+def _placing(properties: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in properties.items() if key.startswith(PLACING)}
 
 
 _ANY = UUID(int=0)

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import combinations, product
 
-from airflow_provider_lakecommit.committer.summary import Account, SnapshotKind, SnapshotRecord
+from airflow_provider_lakecommit.committer.summary import Account, SnapshotKind, SnapshotRecord, pruned_sections
 from airflow_provider_lakecommit.core.formats import ONE_ROW_EACH
 from airflow_provider_lakecommit.core.model import Counts, LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet
@@ -245,7 +245,8 @@ def check_table(history: TableHistory) -> Iterator[Finding]:
 
 def _sections(before: Sections, s: LandingSnapshot) -> Iterator[str]:
     """Each section must be what it was, plus what this snapshot says."""
-    for key in sorted({*before, *s.sections}):
+    pruned = pruned_sections(s.record)
+    for key in sorted({*before, *s.sections} - pruned):
         name = f"landing {key[0]!r}" + ("" if key[1] == "live" else f" lane {key[1]!r}")
         if key not in s.sections:
             yield f"the ledger of {name} is gone; the snapshot before held it"

@@ -2,8 +2,9 @@
 """The write step of a cycle: what of a group is still to be done, doing it, and what of it is safe.
 
 Contract: what is to be done and what is safe is answered from the control log alone; neither catalog nor table is
-asked, so a catalog outage does not stop a running window. A slice that is reported is never part of a job again, so a
-retry does what is left. A cycle that is closed already, or whose run was gone for a later plan, has no job.
+asked, so a catalog outage does not stop a running window. The plan is the one that the ticket names by its digest; any
+other under the cycle's id is passed over. A slice that is reported is never part of a job again, so a retry does what
+is left. A cycle that is closed already, or whose run was gone for a later plan, has no job.
 
 Failure story: a job that ends early is no error here: what its slices reported counts, and the log is asked for that.
 """
@@ -13,18 +14,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
+from pyiceberg.table import Table
+
 from airflow_provider_lakecommit.core.fold import fold
-from airflow_provider_lakecommit.core.log import Entry
+from airflow_provider_lakecommit.core.log import CycleOpened, Entry
 from airflow_provider_lakecommit.core.model import Slice
 from airflow_provider_lakecommit.core.state import CycleState, LandingState, granted
 from airflow_provider_lakecommit.cycle.ports import ControlPort
 from airflow_provider_lakecommit.cycle.results import CycleTicket, GroupResult, GroupTicket
+from airflow_provider_lakecommit.cycle.targets import contradiction
 from airflow_provider_lakecommit.engines.base import EarlierWorkError
 from airflow_provider_lakecommit.exceptions import ControlTopicError, SparkJobError
 from airflow_provider_lakecommit.kafka.control_log import ControlLog, ControlRecord
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.spark.job import SliceResult, WindowJob
-from airflow_provider_lakecommit.wire.records import read_entry
+from airflow_provider_lakecommit.wire.plan import plan_digest
+from airflow_provider_lakecommit.wire.quarantine import entry_of
 
 __all__ = ["JobOutcome", "group_job", "group_result", "read_decided", "read_entries", "run_group"]
 
@@ -33,8 +38,8 @@ JobOutcome = Sequence[SliceResult] | SparkJobError
 
 
 def read_entries(records: Iterable[ControlRecord], landing: str, lane: str) -> tuple[Entry, ...]:
-    """The entries of a landing's lane among control records."""
-    found = (read_entry(r, landing, lane) for r in records)
+    """The entries of a landing's lane among control records, and those that cannot be read."""
+    found = (entry_of(r, landing, lane) for r in records)
     return tuple(e for e in found if e is not None)
 
 
@@ -54,16 +59,26 @@ def read_decided(control: ControlPort, partition: int, start: int) -> ControlLog
     return replace(rest, records=(*log.records, *rest.records))
 
 
-def group_job(landing: Landing, control: ControlPort, ticket: GroupTicket, catalog_name: str) -> WindowJob | None:
+def group_job(
+    landing: Landing,
+    control: ControlPort,
+    ticket: GroupTicket,
+    catalog_name: str,
+    load: Callable[[str], Table] | None = None,
+) -> WindowJob | None:
     """The job for what a group has not reported yet, or ``None`` when nothing is left or the cycle is over.
 
-    :raises ControlTopicError: the cycle's plan is not in the control log any more
+    :param load: reads a table from the catalog, where the ticket does not name the plan: then it is held against the
+        tables before anything is written by it
+    :raises ControlTopicError: the cycle's plan is not in the control log any more, or is not the cycle's
     """
     state, _ = _look(landing, control, ticket.cycle)
     if state.over:
         return None
+    if not ticket.cycle.plan:
+        _hold_against_tables(landing, state, load)
     share = _share(state, ticket.group)
-    left = [(place, s) for place, s in enumerate(share) if s.slice_id not in state.finished]
+    left = [(place, rest) for place, s in enumerate(share) if (rest := state.left_of(s)) is not None]
     if not left:
         return None
     return WindowJob(
@@ -73,6 +88,8 @@ def group_job(landing: Landing, control: ControlPort, ticket: GroupTicket, catal
         places=tuple(place for place, _ in left),
         commit_id=ticket.cycle.commit_id,
         slot=ticket.cycle.slot,
+        deployment=ticket.cycle.deployment,
+        read_from=ticket.cycle.read_from,
         catalog=catalog_name,
         control_topic=control.name,
         control_partition=ticket.cycle.partition,
@@ -106,16 +123,37 @@ def group_result(landing: Landing, control: ControlPort, ticket: GroupTicket) ->
     """
     state, landing_state = _look(landing, control, ticket.cycle)
     share = _share(state, ticket.group)
-    done = [s for s in share if s.slice_id in state.finished]
+    done = [s for s in share if state.left_of(s) is None]
     blocked = tuple(str(b) for b in landing_state.blocked if any(b.coverage.overlaps(s.coverage) for s in share))
     held = landing_state.blocked_coverage | landing_state.recut
-    left = tuple(s for s in share if s.slice_id not in state.finished and not held.overlaps(s.coverage))
+    rest = [rest for s in share if (rest := state.left_of(s)) is not None]
+    left = tuple(s for s in rest if not held.overlaps(s.coverage))
     return GroupResult(done=len(done), saved_records=sum(len(s) for s in done), left=left, blocked=blocked)
+
+
+def _hold_against_tables(landing: Landing, state: CycleState, load: Callable[[str], Table] | None) -> None:
+    tables = {name: load(name) for name in landing.tables} if load else {}
+    if (what := contradiction(state.plan, tables)) is not None:
+        raise ControlTopicError(
+            f"the plan of cycle {state.cycle.commit_id} of landing {landing.name} at offset {state.offset} is not "
+            f"followed: {what}; run the plan task again, and see who else writes to the control topic"
+        )
+
+
+def _of_ticket(entries: Iterable[Entry], ticket: CycleTicket) -> list[Entry]:
+    """Without plans under this cycle's id that are not the one the ticket names, whoever sent them."""
+    return [
+        e
+        for e in entries
+        if not (isinstance(e, CycleOpened) and e.commit_id == ticket.commit_id and ticket.plan)
+        or plan_digest(e.plan) == ticket.plan
+    ]
 
 
 def _look(landing: Landing, control: ControlPort, ticket: CycleTicket) -> tuple[CycleState, LandingState]:
     log = read_decided(control, ticket.partition, ticket.read_from)
-    landing_state = fold(read_entries(log.records, ticket.landing, ticket.lane), (), landing.completion_timeout)
+    entries = _of_ticket(read_entries(log.records, ticket.landing, ticket.lane), ticket)
+    landing_state = fold(entries, (), landing.completion_timeout)
     state = landing_state.cycles.get(ticket.commit_id)
     if state is None:
         raise ControlTopicError(

@@ -16,7 +16,14 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import ForbiddenError
 from pyiceberg.table import Table
 
-from airflow_provider_lakecommit.committer.ledger import Condition, read_ledger, require_ledger, tag_name
+from airflow_provider_lakecommit.committer.ledger import (
+    Condition,
+    landing_snapshots,
+    read_ledger,
+    require_ledger,
+    tag_name,
+)
+from airflow_provider_lakecommit.committer.summary import SnapshotKind
 from airflow_provider_lakecommit.cycle.session import LandingSession
 from airflow_provider_lakecommit.cycle.status import read_status
 from airflow_provider_lakecommit.cycle.tables import table_of
@@ -104,6 +111,14 @@ def _ledger(session: LandingSession, name: str, table: Table) -> Iterable[CheckR
         yield ok(check, "nothing of this landing is in the table yet")
     else:
         yield ok(check, f"present in snapshot {state.snapshot_id}, {len(own.covered)} offsets landed")
+    if state.crowding:
+        yield warn(f"room of the ledger of {name}", state.crowding, "`lakecommit ledger prune SPEC` shows what is gone")
+    if state.condition is Condition.ROLLED_BACK and state.tag_id is None and _renewed_last(session, table):
+        yield fail(
+            check,
+            f"tag {tag_name(session.landing.branch)} is not there, though the newest commit of a landing has set it",
+            "if nobody has removed it, this catalog keeps no tags: land through one that does (docs: Catalogs)",
+        )
     tag = table.metadata.refs.get(tag_name(session.landing.branch))
     if tag is not None and tag.max_ref_age_ms is None:
         yield warn(
@@ -111,6 +126,12 @@ def _ledger(session: LandingSession, name: str, table: Table) -> Iterable[CheckR
             f"tag {tag_name(session.landing.branch)} has no age of its own: it expires by the table's property",
             "land once: each landing sets it anew",
         )
+
+
+def _renewed_last(session: LandingSession, table: Table) -> bool:
+    """Was the newest landing snapshot made because the tag was missing? It has set the tag anew."""
+    newest = next(landing_snapshots(table.metadata, session.landing.branch), None)
+    return newest is not None and newest.kind in (SnapshotKind.EPOCH, SnapshotKind.ORIGIN)
 
 
 def probe_place(table: Table) -> str:
@@ -137,6 +158,12 @@ def headroom(session: LandingSession, every: timedelta | None) -> Iterable[Check
         seen = f"{status.shortest.partition}: {status.shortest}" if status.shortest else "everything is landed"
         yield ok(check, seen)
     yield from (warn("blocked", text, "`lakecommit unblock SPEC --raise N` or `--skip`") for text in status.blocked)
+    if status.quarantined_count:
+        yield warn(
+            "control records",
+            f"{status.quarantined_count} are passed over, the newest is {status.quarantined[-1]}",
+            "`lakecommit control-log` shows what it holds; see who may write to the control topic",
+        )
     gone = [p for p in status.partitions if p.kept is not None and p.kept < 0]
     yield from (
         fail(

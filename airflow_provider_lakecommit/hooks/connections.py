@@ -15,12 +15,15 @@ from typing import Any
 
 from airflow.providers.apache.kafka.hooks.base import KafkaBaseHook
 from airflow.sdk import BaseHook, Connection
+from airflow.sdk.configuration import conf
 from airflow.sdk.exceptions import AirflowNotFoundException
+from airflow.sdk.log import mask_secret
 
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.iceberg.settings import as_text
 from airflow_provider_lakecommit.iceberg.sql_catalog import catalog_name
 from airflow_provider_lakecommit.redaction import redacted
+from airflow_provider_lakecommit.signing import KEY, OTHER_KEY, UNSIGNED_BELOW, resolved
 
 __all__ = ["catalog_properties", "connection", "kafka_settings", "stated_properties"]
 
@@ -53,12 +56,30 @@ def kafka_settings(kafka_config_id: str) -> dict[str, Any]:
     """
     found = connection(kafka_config_id, "kafka", "the client's settings in its extra")
     try:
-        return dict(_SettingsHook(kafka_config_id=kafka_config_id).get_conn)  # type: ignore[no-untyped-call]
+        settings = dict(_SettingsHook(kafka_config_id=kafka_config_id).get_conn)  # type: ignore[no-untyped-call]
+        return _masked(resolved({**_signing(), **settings}))
+    except SpecError:
+        raise
     except ValueError as e:
         raise SpecError(
             f"the Kafka connection {kafka_config_id!r} cannot be used: {redacted(str(e), found.extra_dejson)}; "
             "its extra holds the client's settings under librdkafka's names"
         ) from None
+
+
+def _signing() -> dict[str, str]:
+    """The keys of the deployment, for connections that have none of their own."""
+    options = {KEY: "signing_key", OTHER_KEY: "signing_key_other", UNSIGNED_BELOW: "unsigned_below"}
+    stated = {name: conf.get("lakecommit", option, fallback="") for name, option in options.items()}
+    return {name: value for name, value in stated.items() if value}
+
+
+def _masked(settings: dict[str, Any]) -> dict[str, Any]:
+    """The same; Airflow strikes the keys out of logs from now on."""
+    for name in (KEY, OTHER_KEY):
+        if settings.get(name):
+            mask_secret(settings[name])
+    return settings
 
 
 def catalog_properties(iceberg_conn_id: str, *, reach: bool = True) -> dict[str, str]:

@@ -31,6 +31,7 @@ __all__ = ["partition_fields", "to_pyiceberg", "to_wire"]
 
 # A partition value written as the first may be read as the second: Iceberg's promotions, and the two names of a day.
 _READABLE = frozenset({("int", "long"), ("float", "double"), ("int", "date"), ("date", "int")})
+_INT_MAX = (1 << 31) - 1
 
 
 def partition_fields(spec: PartitionSpec, schema: Schema) -> tuple[PartitionField, ...]:
@@ -88,6 +89,8 @@ def _appendable(file: DataFile, sources: Sequence[int], spec_id: int) -> Manifes
             f"{file.file_path} was written under partition spec {file.spec_id}, the table is at spec {spec_id}: "
             "its offsets are planned again"
         )
+    if (problem := _contradiction(file)) is not None:
+        raise TableError(f"file {file.file_path!r:.300} {problem}: its offsets are planned again")
     appendable = ManifestFile.from_args(
         content=DataFileContent.DATA,
         file_path=file.file_path,
@@ -108,6 +111,21 @@ def _appendable(file: DataFile, sources: Sequence[int], spec_id: int) -> Manifes
     )
     appendable.spec_id = spec_id
     return appendable
+
+
+def _contradiction(file: DataFile) -> str | None:
+    """What a file's announcement says that cannot be, or that a manifest cannot hold."""
+    if not file.file_path:
+        return "has no path"
+    if file.record_count < 0 or file.file_size_in_bytes < 0:
+        return f"is of {file.record_count} rows and {file.file_size_in_bytes} bytes"
+    if file.sort_order_id is not None and not 0 <= file.sort_order_id <= _INT_MAX:
+        return f"has the sort order {file.sort_order_id}"
+    counts = (file.column_sizes, file.value_counts, file.null_value_counts, file.nan_value_counts)
+    for column_ids in (*counts, file.lower_bounds, file.upper_bounds):
+        if column_ids and not 0 <= min(column_ids) <= max(column_ids) <= _INT_MAX:
+            return "has statistics of a column that no table has"
+    return "has a count below 0" if any(each and min(each.values()) < 0 for each in counts) else None
 
 
 def _sources(written: Sequence[PartitionField], wanted: Sequence[PartitionField], spec_id: int) -> list[int]:

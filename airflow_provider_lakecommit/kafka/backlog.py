@@ -2,7 +2,8 @@
 """Looks at how much of its topics a landing has not planned yet: what its control topic says, beside the topics.
 
 Contract: for one thread at a time; nothing is written, no consumer group is joined. Bytes are the rows times the mean
-size of the oldest ones; the age is that of the oldest, by its record's timestamp. Only these few records are read.
+size of the oldest ones; the age is that of the oldest, by its record's timestamp, or since it was first seen where that
+tells no time. Only these few records are read.
 
 Failure story: brokers that do not answer, and a topic that is not there, are errors of a look, which may be made again.
 """
@@ -21,8 +22,9 @@ from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.kafka.config import LastError, made
 from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
 from airflow_provider_lakecommit.kafka.control_watch import ControlWatch
+from airflow_provider_lakecommit.kafka.record import time_of
 from airflow_provider_lakecommit.kafka.source_topic import SourceTopics
-from airflow_provider_lakecommit.wire.records import read_entry
+from airflow_provider_lakecommit.wire.quarantine import entry_of
 
 __all__ = ["BacklogWatch"]
 
@@ -84,7 +86,7 @@ class BacklogWatch:
         while True:
             batch = self._log.poll()
             for record in batch.records:
-                entry = read_entry(record, self._landing, LIVE)
+                entry = entry_of(record, self._landing, LIVE)
                 if entry is not None:
                     self._planned = planned_after(self._planned, entry)
             if batch.caught_up and not batch.records:
@@ -112,7 +114,8 @@ class BacklogWatch:
                 sizes.append(len(message.value() or b"") + len(message.key() or b""))
                 partition = wanted.pop(place, None)
                 if partition is not None:
-                    self._oldest[partition, begins[partition]] = message.timestamp()[1] / 1000
+                    when = time_of(message.timestamp()[1])
+                    self._oldest[partition, begins[partition]] = time.time() if when is None else when.timestamp()
         self._reader.unassign()
         if sizes:
             self._mean = sum(sizes) / len(sizes)

@@ -23,6 +23,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError
 from airflow_provider_lakecommit.redaction import redacted
+from airflow_provider_lakecommit.signing import PREFIX
 
 __all__ = ["LastError", "bootstrap_servers", "client_config", "made", "unreachable"]
 
@@ -119,7 +120,11 @@ def client_config(config: Mapping[str, Any], trouble: LastError, **ours: Any) ->
     :raises SpecError: no `bootstrap.servers`
     """
     bootstrap_servers(config)
-    theirs = {key: value for key, value in config.items() if key not in _OURS and value is not None}
+    theirs = {
+        key: value
+        for key, value in config.items()
+        if key not in _OURS and value is not None and not key.startswith(PREFIX)
+    }
     for key in sorted(_OURS & config.keys() & ours.keys()):
         if str(config[key]).lower() != str(ours[key]).lower():
             log.info("Kafka setting %s=%s is not used: this client needs %s", key, config[key], ours[key])

@@ -2,25 +2,31 @@
 """What is read of the control topic: records as they are on the wire, and one look at a partition's log.
 
 Contract: nothing is decoded here. A record's headers keep their order and their repetitions; a header without a
-value has an empty one. Times are those of the record, in UTC, to the millisecond.
+value has an empty one. Times are those of the record, in UTC, to the millisecond; one beyond any calendar becomes the
+nearest that can be reckoned with.
+
+Failure story: names of headers are bytes to Kafka and text to the client. A record with a name that is no text, or with
+headers that the client cannot tell, has one header for all of them:
+:data:`~airflow_provider_lakecommit.wire.headers.DAMAGED_HEADERS`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from dataclasses import dataclass, replace
+from datetime import datetime
 
 from confluent_kafka import Message
 
-__all__ = ["ControlLog", "ControlRecord", "ControlTopicInfo", "control_record"]
+from airflow_provider_lakecommit.kafka.record import UNREADABLE_NAME, bounded_time, headers_of
+from airflow_provider_lakecommit.signing import Place, SigningKeys
+from airflow_provider_lakecommit.wire.headers import DAMAGED_HEADERS, HEADER
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+__all__ = ["ControlLog", "ControlRecord", "ControlTopicInfo", "checked", "control_record"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlRecord:
-    """One record of the control topic, not decoded."""
+    """One record of the control topic, not decoded. ``doubt`` says why one with our header is not believed."""
 
     partition: int
     offset: int
@@ -28,6 +34,7 @@ class ControlRecord:
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes], ...]
+    doubt: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,17 +71,26 @@ def control_record(message: Message) -> ControlRecord:
     return ControlRecord(
         partition=message.partition() or 0,
         offset=message.offset() or 0,
-        timestamp=_EPOCH + timedelta(milliseconds=max(milliseconds, 0)),
+        timestamp=bounded_time(milliseconds),
         key=message.key(),
         value=message.value(),
-        headers=tuple((name, _bytes(value)) for name, value in _pairs(message)),
+        headers=_headers(message),
     )
 
 
-def _pairs(message: Message) -> list[tuple[str, Any]]:
-    headers = message.headers()
-    return list(headers.items()) if isinstance(headers, dict) else list(headers or ())
+def checked(record: ControlRecord, keys: SigningKeys | None, topic: str, where: ControlTopicInfo) -> ControlRecord:
+    """A record with what speaks against believing it. Those of others are not signed, and nothing is asked of them."""
+    if keys is None or not any(name == HEADER for name, _ in record.headers):
+        return record
+    if not keys.needed(where.topic_id, record.partition, record.offset):
+        return record
+    place = Place(cluster_id=where.cluster_id, topic=topic, partition=record.partition)
+    doubt = keys.doubt(place, record.key, record.value, record.headers)
+    return record if doubt is None else replace(record, doubt=f"{topic} {record.partition}@{record.offset}: {doubt}")
 
 
-def _bytes(value: Any) -> bytes:
-    return value.encode() if isinstance(value, str) else bytes(value or b"")
+def _headers(message: Message) -> tuple[tuple[str, bytes], ...]:
+    found = headers_of(message)
+    if found is None or any(name == UNREADABLE_NAME for name, _ in found):
+        return ((DAMAGED_HEADERS, b""),)
+    return tuple((name, value or b"") for name, value in found)

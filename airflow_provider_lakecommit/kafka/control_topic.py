@@ -6,7 +6,8 @@ ends of the log, so that the caller sees a log that was cut (`begin` above where
 (`end` below it, another topic id). The end is found by position: transaction markers have offsets too. A
 transaction's records may be split between two reads when another transaction holds the last stable offset between
 them. All landings of a group write to one partition, so its order is the protocol's order. Threads that ask at once
-are answered one after the other.
+are answered one after the other. Where the settings hold a key, what is sent is signed, and a record with our header
+that is not says so.
 
 Failure story: a topic that is missing, compacted or may not be created is a :class:`ControlTopicError` with the
 exact command; brokers that restart are waited for within `timeout`; a topic that is made anew during a read is read
@@ -22,17 +23,26 @@ import time
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any, Self
 
 from confluent_kafka import KafkaError
 
+from airflow_provider_lakecommit.core.headroom import Retention
 from airflow_provider_lakecommit.exceptions import ClosedError, ControlTopicError
 from airflow_provider_lakecommit.kafka.admin import ClusterAdmin, Edge, TopicFacts
 from airflow_provider_lakecommit.kafka.admin_requests import StaleTopicError
 from airflow_provider_lakecommit.kafka.config import bootstrap_servers
-from airflow_provider_lakecommit.kafka.control_log import ControlLog, ControlRecord, ControlTopicInfo, control_record
+from airflow_provider_lakecommit.kafka.control_log import (
+    ControlLog,
+    ControlRecord,
+    ControlTopicInfo,
+    checked,
+    control_record,
+)
 from airflow_provider_lakecommit.kafka.control_writer import ControlWriter, Record
 from airflow_provider_lakecommit.kafka.partition_tail import PartitionTail
+from airflow_provider_lakecommit.signing import SigningKeys
 
 __all__ = [
     "TOPIC_SETTINGS",
@@ -51,6 +61,8 @@ TOPIC_SETTINGS: Mapping[str, str] = {
     # Records of one role share a key: compaction would delete all but the newest.
     "cleanup.policy": "delete",
     "retention.ms": str(30 * 24 * 3600 * 1000),
+    # The broker's clock, so that no sender's tells how long a claim lasts or a record is kept.
+    "message.timestamp.type": "LogAppendTime",
 }
 PARTITIONS = 6
 LOOK_SECONDS = 0.02
@@ -73,11 +85,13 @@ class ControlTopic:
         self.name = name
         self._config = config
         self._timeout = timeout
+        self._keys = SigningKeys.of(config)
         self._admin = ClusterAdmin(
             config, timeout=timeout, away=ControlTopicError, refused=ControlTopicError, remedy=self._grant_or_create
         )
         self._tails: dict[int, tuple[str, PartitionTail]] = {}
         self._lock = threading.RLock()
+        self._settings: Mapping[str, str] | None = None
         self._closed = False
 
     # -- the topic ----------------------------------------------------------------------------------------------------
@@ -115,6 +129,15 @@ class ControlTopic:
         """The partition of a group, as long as the topic keeps its number of partitions."""
         return partition_of(group_id, self.describe().partitions)
 
+    def kept_for(self) -> timedelta | None:
+        """How long its records are kept, as asked for once; ``None`` for ever, or where the settings may not be
+        read.
+        """
+        with self._alone():
+            if self._settings is None:
+                self._settings = self._admin.settings(self.name) or {}
+            return Retention.of(self._settings).time if self._settings else None
+
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def read(self, partition: int, start: int | None = None, *, until: int | None = None) -> ControlLog:
@@ -128,8 +151,8 @@ class ControlTopic:
 
     def read_all(self) -> Iterator[ControlRecord]:
         """Every committed record of every partition as of now, oldest first; in each partition in its order."""
-        partitions = self.describe().partitions
-        streams = [self._stream(partition) for partition in range(partitions)]
+        info = self.describe()
+        streams = [self._stream(partition, info) for partition in range(info.partitions)]
         return heapq.merge(*streams, key=lambda record: record.timestamp)
 
     def writer(self, transactional_id: str, partition: int, transaction_timeout: float = 10.0) -> ControlWriter:
@@ -194,7 +217,7 @@ class ControlTopic:
         if self.describe() != info:
             raise StaleTopicError(f"{self.name} was made anew while being read")
         return ControlLog(
-            records=tuple(control_record(message) for message in messages),
+            records=tuple(checked(control_record(m), self._keys, self.name, info) for m in messages),
             begin=begin,
             end=end,
             high=high,
@@ -234,7 +257,7 @@ class ControlTopic:
     def _new_tail(self, partition: int) -> PartitionTail:
         return PartitionTail(self._config, self.name, partition, timeout=self._timeout, away=ControlTopicError)
 
-    def _stream(self, partition: int) -> Iterator[ControlRecord]:
+    def _stream(self, partition: int, info: ControlTopicInfo) -> Iterator[ControlRecord]:
         doing = f"reading {self.name}[{partition}]"
         begin, end = self._admin.steadily(doing, lambda: self._borders(partition, None))
         tail = self._new_tail(partition)
@@ -243,7 +266,7 @@ class ControlTopic:
                 try:
                     for message in tail.read(begin, end):
                         begin = (message.offset() or 0) + 1
-                        yield control_record(message)
+                        yield checked(control_record(message), self._keys, self.name, info)
                     return
                 except StaleTopicError:
                     # Retention ran past us: what is gone cannot be shown, what is left can.

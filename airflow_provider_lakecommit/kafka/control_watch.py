@@ -23,9 +23,10 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 
 from airflow_provider_lakecommit.exceptions import ControlTopicError, LakecommitError
 from airflow_provider_lakecommit.kafka.config import LastError, made, unreachable
-from airflow_provider_lakecommit.kafka.control_log import ControlRecord, control_record
+from airflow_provider_lakecommit.kafka.control_log import ControlRecord, checked, control_record
 from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
 from airflow_provider_lakecommit.redaction import redacted
+from airflow_provider_lakecommit.signing import SigningKeys
 
 __all__ = ["Batch", "ControlRecord", "ControlWatch"]
 
@@ -82,8 +83,10 @@ class ControlWatch:
     ) -> None:
         self.topic = topic
         self._config = config
+        self._keys = SigningKeys.of(config)
         with ControlTopic(topic, config, timeout) as control:
-            self._partitions = range(control.describe().partitions)
+            self._info = control.describe()
+        self._partitions = range(self._info.partitions)
         self._heard = LastError(config.get("error_cb"))
         self._consumer = made(Consumer, config, self._heard, **_SETTINGS, **(_GATHER if gather else {}))
         try:
@@ -166,7 +169,7 @@ class ControlWatch:
         if error is None:
             self._heard.forget()
             queue = self._queues[partition]
-            queue.append(control_record(message))
+            queue.append(checked(control_record(message), self._keys, self.topic, self._info))
             self._at_end.discard(partition)
             if len(queue) >= AHEAD and partition not in self._paused:
                 self._consumer.pause([TopicPartition(self.topic, partition)])

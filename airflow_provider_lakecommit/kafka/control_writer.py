@@ -24,6 +24,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from airflow_provider_lakecommit.exceptions import ControlTopicError, FencedError, LakecommitError, WireError
 from airflow_provider_lakecommit.kafka.config import LastError, bootstrap_servers, made, unreachable
+from airflow_provider_lakecommit.signing import Place, SigningKeys
 
 __all__ = ["ControlWriter", "Record"]
 
@@ -40,6 +41,7 @@ DEFAULT_MAX_BYTES = 1_000_000
 # What a record has around key, value and headers on the wire, generously.
 RECORD_OVERHEAD = 96
 HEADER_OVERHEAD = 10
+SIGNATURE_BYTES = 128
 
 _FENCED = frozenset({KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED})
 _HOPELESS = frozenset(
@@ -106,6 +108,8 @@ class ControlWriter:
         self._transaction_timeout = transaction_timeout
         self._timeout = timeout
         self._trouble = LastError(config.get("error_cb"))
+        self._keys = SigningKeys.of(config)
+        self._cluster_id = ""
         self._producer: Producer | None = None
         self._began = False
 
@@ -142,13 +146,28 @@ class ControlWriter:
         deadline = time.monotonic() + self._timeout
         while True:
             producer = self._opened(deadline)
+            signed = self._signed(producer, records)
             try:
-                return self._transaction(producer, records, deadline)
+                return self._transaction(producer, signed, deadline)
             except _AbortedError as aborted:
                 if time.monotonic() + PAUSE_SECONDS >= deadline:
                     raise self._gave_up(str(aborted)) from None
                 log.info("Transaction %s on %s was aborted and is sent again: %s", self._id, self._where, aborted)
             time.sleep(PAUSE_SECONDS)
+
+    def _signed(self, producer: Producer, records: Sequence[Record]) -> Sequence[Record]:
+        """Each with its signature, where there is a key to sign with.
+
+        :raises ControlTopicError: the brokers do not tell which cluster they are
+        """
+        if self._keys is None:
+            return records
+        try:
+            self._cluster_id = self._cluster_id or producer.list_topics(self._topic, self._timeout).cluster_id or ""
+        except KafkaException as failure:
+            raise self._gave_up(failure.args[0].str()) from None
+        place = Place(cluster_id=self._cluster_id, topic=self._topic, partition=self._partition)
+        return [(k, v, (*headers, self._keys.signature(place, k, v, headers))) for k, v, headers in records]
 
     def _transaction(self, producer: Producer, records: Sequence[Record], deadline: float) -> tuple[int, ...]:
         deliveries = _Deliveries(len(records))
@@ -268,6 +287,7 @@ class ControlWriter:
         limit = int(self._config.get("message.max.bytes", DEFAULT_MAX_BYTES))
         for key, value, headers in records:
             around = sum(len(name) + len(content) + HEADER_OVERHEAD for name, content in headers) + RECORD_OVERHEAD
+            around += SIGNATURE_BYTES if self._keys else 0
             size = len(key) + len(value) + around
             if size > limit:
                 raise WireError(

@@ -96,7 +96,7 @@ def sizes(kafka: Mapping[str, Any], ranges: Coverage) -> dict[SourcePartition, i
     seen: dict[SourcePartition, list[int]] = {}
     deadline = time.monotonic() + SIZES_SECONDS
     # Whoever reads the records will meet what is wrong, and say so.
-    with suppress(KafkaException, SourceError):
+    with suppress(KafkaException, SourceError, SourceUnavailableError):
         for message in _drawn(kafka, LastError(), marks, SIZES_EACH, deadline, SIZES_BYTES, _FIRST_BATCH):
             place = by_name[message.topic() or "", message.partition() or 0]
             seen.setdefault(place, []).append(len(message.value() or b""))

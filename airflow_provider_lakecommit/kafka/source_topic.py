@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from typing import Any, Self
 
 from airflow_provider_lakecommit.core.headroom import Retention
-from airflow_provider_lakecommit.core.model import ReadPosition
+from airflow_provider_lakecommit.core.model import ReadPosition, Span
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.core.planning import Watermark
 from airflow_provider_lakecommit.core.truncation import Truncation
@@ -28,6 +28,8 @@ from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailabl
 from airflow_provider_lakecommit.kafka.admin import ClusterAdmin, Edge, TopicFacts
 from airflow_provider_lakecommit.kafka.admin_requests import PendingAnswers, StaleTopicError
 from airflow_provider_lakecommit.kafka.config import bootstrap_servers
+from airflow_provider_lakecommit.kafka.partition_tail import PartitionTail
+from airflow_provider_lakecommit.kafka.record import bounded_time
 from airflow_provider_lakecommit.kafka.truncation import diverged
 
 __all__ = ["SourceState", "SourceTopics"]
@@ -58,6 +60,7 @@ class SourceTopics:
 
     def __init__(self, config: Mapping[str, Any], topics: tuple[str, ...], timeout: float = 15.0) -> None:
         self._config = config
+        self._timeout = timeout
         self._topics = topics
         self._settings: PendingAnswers[str, dict[str, str]] | None = None
         self._asked_at = 0.0
@@ -136,6 +139,22 @@ class SourceTopics:
         """
         return diverged(self._config, places, self._timeout)
 
+    def first_value(self, span: Span) -> int | None:
+        """Where the first record of a span is that has a value; ``None``: there is none, or the source has removed it.
+
+        :raises SourceUnavailableError: the brokers did not answer
+        """
+        p = span.partition
+        timeout, away = self._timeout, SourceUnavailableError
+        tail = PartitionTail(self._config, p.topic, p.partition, timeout=timeout, away=away)
+        try:
+            found = (m.offset() for m in tail.read(span.range.start, span.range.end) if m.value() is not None)
+            return next(found, None)
+        except StaleTopicError:
+            return None
+        finally:
+            tail.close()
+
     def close(self) -> None:
         self._admin.close()
         self._settings = None
@@ -187,4 +206,4 @@ class SourceTopics:
 
 
 def _first(found: tuple[int, int] | None) -> First:
-    return None if found is None else (found[0], datetime.fromtimestamp(found[1] / 1000, UTC))
+    return None if found is None else (found[0], bounded_time(found[1]))

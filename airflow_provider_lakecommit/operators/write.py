@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk.exceptions import AirflowSkipException
@@ -98,7 +99,7 @@ class WriteWindowOperator(LandingTask):
             kafka = kafka_settings(landing.kafka_config_id)
             tables = Tables(catalog_properties(landing.iceberg_conn_id, reach=False))
             with ControlTopic(landing.control_topic_name, kafka) as control:
-                job = group_job(landing, control, ticket, tables.name)
+                job = group_job(landing, control, ticket, tables.name, tables.load)
                 if job is None:
                     return self._nothing_to_do(landing, control, ticket).to_dict()
                 try:
@@ -107,7 +108,7 @@ class WriteWindowOperator(LandingTask):
                         ticket,
                         control,
                         lambda job: engine.run(job, self._secrets(tables, kafka, job)),
-                        tables.name,
+                        tables,
                     ).to_dict()
                 finally:
                     engine.close()
@@ -127,7 +128,7 @@ class WriteWindowOperator(LandingTask):
         ticket: GroupTicket,
         control: ControlTopic,
         run: Callable[[WindowJob], list[SliceResult]],
-        catalog_name: str,
+        tables: Tables,
     ) -> GroupResult:
         from airflow_provider_lakecommit.cycle.write import group_job, group_result, run_group
 
@@ -135,7 +136,8 @@ class WriteWindowOperator(LandingTask):
         done = ticket.slices - len(job.plan.slices)
         self.log.info("group %d: %d slices to do, %d are reported already", ticket.group, len(job.plan.slices), done)
         with self._interruption_logged(landing, control, ticket):
-            _, outcome = run_group(job, run, lambda: group_job(landing, control, ticket, catalog_name), self.log.info)
+            left = partial(group_job, landing, control, ticket, tables.name, tables.load)
+            _, outcome = run_group(job, run, left, self.log.info)
         died = outcome if isinstance(outcome, SparkJobError) else None
         for each in () if isinstance(outcome, SparkJobError) else outcome:
             self.log.info("%s", each)

@@ -2,12 +2,14 @@
 """What a plan's target says about the data files of its table: partitions, order, format, statistics, locations.
 
 Contract: a :class:`Layout` is complete once it is made, without a catalog. A target that wants what cannot be done is a
-:class:`~airflow_provider_lakecommit.exceptions.TableError` then, before a record is read.
+:class:`~airflow_provider_lakecommit.exceptions.TableError` then, before a record is read. A target may name a class
+that says where files go; it is imported only if it is pyiceberg's own or the landing allows it, because who imports a
+module runs it, beside all secrets of the process.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from urllib.parse import urlsplit
 
 from pyiceberg.io import FileIO, load_file_io
@@ -18,6 +20,7 @@ from pyiceberg.table.locations import LocationProvider, load_location_provider
 from pyiceberg.table.sorting import SortOrder
 
 from airflow_provider_lakecommit.core.model import TableTarget
+from airflow_provider_lakecommit.core.places import PROVIDER, named_provider
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.parquet.arrow_types import arrow_schema
 from airflow_provider_lakecommit.parquet.parquet import FileFormat
@@ -33,10 +36,11 @@ STREAM_BUFFER, STREAM_BYTES = "buffer-size", "65536"
 class Layout:
     """All that a target says about its files.
 
+    :param providers: location providers that may be imported, beside pyiceberg's own
     :raises TableError: it wants what cannot be done
     """
 
-    def __init__(self, target: TableTarget) -> None:
+    def __init__(self, target: TableTarget, providers: Collection[str] = ()) -> None:
         self.table = target.table
         self.schema = Schema.model_validate_json(target.schema)
         self.spec = PartitionSpec.model_validate_json(target.spec)
@@ -47,7 +51,7 @@ class Layout:
         self.sorting = Sorting(order, self.schema)
         self.format = FileFormat(target.table, target.properties, self.schema, file_schema)
         self.metrics = Metrics(self.schema, target.properties, self.sorting.columns)
-        self.locations = _locations(target)
+        self.locations = _locations(target, providers)
 
 
 def file_io(target: TableTarget, properties: Mapping[str, str]) -> FileIO:
@@ -55,12 +59,13 @@ def file_io(target: TableTarget, properties: Mapping[str, str]) -> FileIO:
     return load_file_io({STREAM_BUFFER: STREAM_BYTES, **properties}, target.location)
 
 
-def check_target(target: TableTarget) -> None:
+def check_target(target: TableTarget, providers: Collection[str] = ()) -> None:
     """Whether files can be written for this table as it wants them.
 
+    :param providers: as for :class:`Layout`
     :raises TableError: naming the property, the partition field or the column that stands against it
     """
-    Layout(target)
+    Layout(target, providers)
 
 
 def _file_schema(table: str, schema: Schema) -> Schema:
@@ -71,7 +76,13 @@ def _file_schema(table: str, schema: Schema) -> Schema:
         raise TableError(f"{table} has a column whose name no file can hold ({e}); rename it") from e
 
 
-def _locations(target: TableTarget) -> LocationProvider:
+def _locations(target: TableTarget, providers: Collection[str]) -> LocationProvider:
+    named = named_provider(target.properties)
+    if named is not None and named not in providers:
+        raise TableError(
+            f"{target.table}: table property {PROVIDER} names {named}, which is not imported: state it in "
+            "`location_providers` of the landing if it is meant, or take it from the table"
+        )
     path = target.properties.get(TableProperties.WRITE_DATA_PATH, "")
     if path and not path.startswith("/") and not urlsplit(path).scheme:
         raise TableError(

@@ -22,7 +22,7 @@ files. :meth:`abort` deletes what this writer made; it is called for an attempt 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
@@ -86,8 +86,9 @@ class FanoutWriter:
         buffer_bytes: int = BUFFER_BYTES,
         open_files: int = OPEN_FILES,
         open_bytes: int = OPEN_BYTES,
+        providers: Collection[str] = (),
     ) -> None:
-        self._layout = layout = Layout(target)
+        self._layout = layout = Layout(target, providers)
         self._io = io
         self._attempt = attempt
         self._names = [f.name for f in layout.schema.fields]

@@ -4,12 +4,12 @@ record than a long one.
 
 Contract: the runs of a chunk cover its records without a hole, in order; the records of a run are of one span, in order
 of offsets, tombstones included. :func:`bounded` cuts a chunk so that no part holds more than so many bytes of values,
-unless it is a single record.
+unless it is a single record. :func:`narrowest` finds the record that spoils a chunk.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from confluent_kafka import Message
 
-__all__ = ["Chunk", "Run", "bounded", "chunk_of"]
+__all__ = ["Chunk", "Run", "bounded", "chunk_of", "narrowest", "part_of"]
 
 
 class Run(NamedTuple):
@@ -68,9 +68,25 @@ def bounded(chunk: Chunk, most_bytes: int) -> Iterator[Chunk]:
             held = 0
         held += size
     for start, end in pairwise([*cuts, len(chunk.messages)]):
-        runs = (Run(r.span, max(r.start, start) - start, min(r.end, end) - start) for r in chunk.runs)
-        yield Chunk(
-            messages=chunk.messages[start:end],
-            values=chunk.values[start:end],
-            runs=[r for r in runs if r.start < r.end],
-        )
+        yield part_of(chunk, start, end)
+
+
+def part_of(chunk: Chunk, start: int, end: int) -> Chunk:
+    """The records at the places ``[start, end)``."""
+    runs = (Run(r.span, max(r.start, start) - start, min(r.end, end) - start) for r in chunk.runs)
+    return Chunk(
+        messages=chunk.messages[start:end],
+        values=chunk.values[start:end],
+        runs=[r for r in runs if r.start < r.end],
+    )
+
+
+def narrowest(chunk: Chunk, fails: Callable[[Chunk], bool]) -> Chunk:
+    """The first and smallest part of a chunk that fails still, by halving; one that fails only as a whole is itself."""
+    while (many := len(chunk.messages)) > 1:
+        halves = (part_of(chunk, 0, many // 2), part_of(chunk, many // 2, many))
+        half = next((part for part in halves if fails(part)), None)
+        if half is None:
+            break
+        chunk = half
+    return chunk

@@ -3,25 +3,26 @@
 
 Contract: the table has :data:`~airflow_provider_lakecommit.iceberg.schemas.DEAD_LETTER_SCHEMA` and is not partitioned.
 ``kind`` is one of ``not_json``, ``wrong_value``, ``missing_required``, ``unknown_field``; ``column`` is the column that
-refused the record, if it was one.
+refused the record, if it was one. What the columns cannot hold is told at the end of ``reason``: a timestamp beyond the
+years 1 to 9999 (then null) with its number, a header whose name is not UTF-8 (then named
+:data:`~airflow_provider_lakecommit.kafka.record.UNREADABLE_NAME`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from airflow_provider_lakecommit.formats.decoder import Reject
 from airflow_provider_lakecommit.iceberg.schemas import DEAD_LETTER_SCHEMA
+from airflow_provider_lakecommit.kafka.record import NO_TIME, UNREADABLE_NAME, Headers, headers_of, time_of
 from airflow_provider_lakecommit.parquet.arrow_types import arrow_schema
 
-__all__ = ["Record", "dead_letters", "record_time"]
+__all__ = ["Record", "dead_letters", "odd_time", "record_time"]
 
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NO_TIMESTAMP = 0
 
 
@@ -38,9 +39,15 @@ class Record(Protocol):
 
 
 def record_time(record: Record) -> datetime | None:
-    """The record's timestamp, whoever set it; ``None`` when it has none."""
+    """The record's timestamp, whoever set it; ``None`` when it has none that a table can hold."""
     kind, millis = record.timestamp()
-    return None if kind == _NO_TIMESTAMP else _EPOCH + timedelta(milliseconds=millis)
+    return None if kind == _NO_TIMESTAMP else time_of(millis)
+
+
+def odd_time(record: Record) -> int | None:
+    """The number in the place of a timestamp that no table can hold."""
+    kind, millis = record.timestamp()
+    return None if kind == _NO_TIMESTAMP or millis == NO_TIME or time_of(millis) is not None else millis
 
 
 def dead_letters(landing: str, records: Sequence[Record], rejects: Iterable[Reject]) -> pa.Table:
@@ -50,7 +57,7 @@ def dead_letters(landing: str, records: Sequence[Record], rejects: Iterable[Reje
 
 
 def _row(landing: str, record: Record, reject: Reject) -> dict[str, Any]:
-    headers = record.headers()
+    headers = headers_of(record)
     return {
         "topic": record.topic(),
         "partition": record.partition(),
@@ -58,9 +65,21 @@ def _row(landing: str, record: Record, reject: Reject) -> dict[str, Any]:
         "timestamp": record_time(record),
         "key": record.key(),
         "value": record.value(),
-        "headers": None if headers is None else [{"key": k, "value": v} for k, v in headers],
+        "headers": [{"key": k, "value": v} for k, v in headers] if headers else None,
         "kind": reject.kind,
         "column": reject.column,
-        "reason": reject.reason,
+        "reason": reject.reason + _untold(record, headers),
         "landing": landing,
     }
+
+
+def _untold(record: Record, headers: Headers | None) -> str:
+    """What the columns of the row leave out."""
+    told = ""
+    if (millis := odd_time(record)) is not None:
+        told += f"; its timestamp {millis} is beyond the years 1 to 9999"
+    if headers is None:
+        told += "; its headers cannot be read"
+    elif any(name == UNREADABLE_NAME for name, _ in headers):
+        told += "; the name of a header is not UTF-8"
+    return told

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from airflow_provider_lakecommit.core.model import Plan
+from airflow_provider_lakecommit.core.model import Plan, transactional_id
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.iceberg.storage import TableStorage, clock
 from airflow_provider_lakecommit.landing import Landing
@@ -61,7 +61,7 @@ class SliceStatus(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowJob:
     """A group's share of a window. ``plan.slices`` are the ones to do, ``places`` their numbers in the group's whole
-    share.
+    share. The cycle is in the control log from ``read_from`` on.
     """
 
     landing: Landing
@@ -73,6 +73,8 @@ class WindowJob:
     catalog: str
     control_topic: str
     control_partition: int
+    deployment: str = ""
+    read_from: int = 0
 
     def to_json(self) -> str:
         return json.dumps(
@@ -86,6 +88,8 @@ class WindowJob:
                 "catalog": self.catalog,
                 "control_topic": self.control_topic,
                 "control_partition": self.control_partition,
+                "deployment": self.deployment,
+                "read_from": self.read_from,
             }
         )
 
@@ -102,12 +106,16 @@ class WindowJob:
             catalog=v["catalog"],
             control_topic=v["control_topic"],
             control_partition=v["control_partition"],
+            deployment=v.get("deployment", ""),
+            read_from=v.get("read_from", 0),
         )
 
     def transactional_id(self, index: int) -> str:
-        """Of a bounded pool: a new attempt of the same slice fences the old one and nobody else."""
-        who = f"lakecommit-{self.plan.landing}-{self.plan.lane}-{self.slot}"
-        return f"{who}-w-{self.group}-0-{self.places[index]}"
+        """Of a bounded pool: a new attempt of the same slice fences the old one and nobody else. A copy of a task that
+        Spark starts beside it (speculation) is such an attempt.
+        """
+        role = f"w-{self.group}-0-{self.places[index]}"
+        return transactional_id(self.plan.landing, self.plan.lane, self.deployment, self.slot, role)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

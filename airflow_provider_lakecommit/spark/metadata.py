@@ -3,7 +3,8 @@
 
 Contract: only the columns that the table has are filled, in the types of
 :data:`~airflow_provider_lakecommit.iceberg.schemas.METADATA_TYPES`; the table's other columns are left alone and the
-order of the table's schema is kept.
+order of the table's schema is kept. A record's timestamp that no table holds (none, or beyond the years 1 to 9999) is
+null; :func:`lost_times` counts the second kind.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.iceberg.schemas import METADATA_TYPES
 from airflow_provider_lakecommit.parquet.arrow_types import arrow_schema
-from airflow_provider_lakecommit.spark.dead_letters import Record, record_time
+from airflow_provider_lakecommit.spark.dead_letters import Record, odd_time, record_time
 
-__all__ = ["mistyped", "with_metadata"]
+__all__ = ["lost_times", "mistyped", "with_metadata"]
 
 _OPTIONAL = {"kafka_timestamp", "kafka_key"}
 _READ: dict[str, Callable[[Record], object]] = {
@@ -49,3 +50,10 @@ def with_metadata(rows: pa.Table, schema: Schema, records: Sequence[Record]) -> 
         for f in target
     ]
     return pa.Table.from_arrays(columns, schema=target)
+
+
+def lost_times(rows: pa.Table, records: Sequence[Record]) -> int:
+    """How many of the rows have no timestamp though their records have a number for one."""
+    if "kafka_timestamp" not in rows.column_names or not rows.column("kafka_timestamp").null_count:
+        return 0
+    return sum(odd_time(r) is not None for r in records)

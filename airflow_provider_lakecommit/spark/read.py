@@ -12,8 +12,10 @@ one partition are read in rounds. What a record costs does not depend on how man
 Failure story: :class:`~airflow_provider_lakecommit.exceptions.SourceError` when offsets are gone (retention), the
 partition ends before the planned end, the topic is gone, made anew, or was made anew while it was read, or when an
 answer of a broker is larger than ``receive.message.max.bytes`` lets it be;
+:class:`~airflow_provider_lakecommit.exceptions.SourceDamagedError` when records are not what was written, or the
+brokers tell the partition's ends and give nothing in between (:mod:`~airflow_provider_lakecommit.spark.damage`);
 :class:`~airflow_provider_lakecommit.exceptions.SourceUnavailableError` when no record and no position arrive for
-``read_timeout`` seconds. The message names the span.
+``read_timeout`` seconds, and no ends either. The message names the span.
 """
 
 from __future__ import annotations
@@ -29,10 +31,12 @@ from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from airflow_provider_lakecommit.core.model import ReadPosition, Span
-from airflow_provider_lakecommit.core.offsets import SourcePartition
+from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
 from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailableError
 from airflow_provider_lakecommit.kafka.truncation import is_truncation
+from airflow_provider_lakecommit.signing import PREFIX
 from airflow_provider_lakecommit.spark.chunks import Chunk, bounded, chunk_of
+from airflow_provider_lakecommit.spark.damage import DAMAGE, Damage
 from airflow_provider_lakecommit.spark.positions import (
     Partition,
     PartitionReading,
@@ -59,6 +63,8 @@ TOO_LARGE_SECONDS = 5.0
 RECEIVE_BYTES = "receive.message.max.bytes"
 SHOWN = 4
 ASK_SECONDS = 15.0
+ENDS_SECONDS = 5.0
+"""How long brokers that give nothing may take to tell where a partition ends; those that are away do not."""
 # Each record is an object that Python's collector of cycles would visit several times in its short life, for nothing:
 # a quarter of all processor time. Cycles are still collected, when this many objects are in hand.
 OBJECTS_PER_COLLECTION = 200_000
@@ -72,6 +78,8 @@ _OURS: dict[str, Any] = {
 }
 _DEFAULTS: dict[str, Any] = {
     "group.id": "lakecommit-reader",
+    # A byte that was altered where a broker keeps it would land as another value.
+    "check.crcs": True,
     # How long a full queue rests: librdkafka's 1000 ms makes reading four times slower.
     "fetch.queue.backoff.ms": 5,
     # Only what is there already is read: a request that waits for more holds up the partitions that come after it.
@@ -119,7 +127,8 @@ class SliceReader:
         self._last_error: str | None = None
         self._too_large: str | None = None
         self._record_bytes = batch_bytes / FIRST_BATCH
-        shared = {**kafka, "error_cb": self._remember, "logger": log}
+        theirs = {k: v for k, v in kafka.items() if not k.startswith(PREFIX)}
+        shared = {**theirs, "error_cb": self._remember, "logger": log}
         self._admin = AdminClient({k: v for k, v in shared.items() if k not in _OURS and k not in _DEFAULTS})
         self._consumer = Consumer({**_DEFAULTS, **shared, **_OURS})
 
@@ -166,7 +175,7 @@ class SliceReader:
             if self._too_large and now - alive > TOO_LARGE_SECONDS:
                 raise self._larger_than_taken(self._too_large, open_.values())
             if now - alive > self._read_timeout:
-                raise self._unavailable(next(iter(open_.values())))
+                raise self._nothing_comes(next(iter(open_.values())))
         self._consumer.unassign()
 
     def _place(self, reading: PartitionReading) -> TopicPartition:
@@ -190,6 +199,8 @@ class SliceReader:
         events = [m for m in polled if m.error() is not None]
         if events:
             messages = [m for m in polled if m.error() is None]
+            # Before any position is moved: what lies behind damage must not make a gap of it.
+            self._check_damage(polled, open_)
         runs = []
         for key, start, end in stretches(messages, one_topic=self._one_topic):
             # Late records of a span that is done already belong to nobody.
@@ -221,6 +232,27 @@ class SliceReader:
 
     # -- what can be wrong --------------------------------------------------------------------------------------------
 
+    def _check_damage(self, polled: Sequence[Message], open_: Mapping[Partition, PartitionReading]) -> None:
+        """Among what was polled, is there damage where a span is yet to be read?"""
+        for place, event in enumerate(polled):
+            error, reading = event.error(), open_.get(partition_of(event))
+            if error is None or reading is None or error.code() not in DAMAGE:
+                continue
+            same, end = partition_of(event), reading.span.range.end
+            others = [(i, offset_of(m)) for i, m in enumerate(polled) if m.error() is None and partition_of(m) == same]
+            position = max([reading.position, *(o + 1 for i, o in others if i < place)])
+            behind = next((o for i, o in others if i > place), None)
+            if behind is None:
+                # It has passed control records before the damage, too.
+                position = max(position, self._position(same))
+            if position < end and behind != position:
+                start = max(position, offset_of(event)) if offset_of(event) < end else position
+                raise Damage(self._consumer, reading.span).found(start, error.str())
+
+    def _position(self, key: Partition) -> int:
+        (at,) = self._consumer.position([TopicPartition(*key)])
+        return 0 if at.offset == OFFSET_INVALID else int(at.offset)
+
     def _heed(self, event: Message, open_: Mapping[Partition, PartitionReading]) -> None:
         """An event in place of a record: the end of a partition, or an error."""
         error = event.error()
@@ -230,12 +262,18 @@ class SliceReader:
         if code in NOT_THERE:
             span = (reading or next(iter(open_.values()))).span
             raise SourceError(f"{span} cannot be read: {error.str()}; is the topic there, and may we read it?")
-        if reading is None:
+        if reading is None or reading.done:
+            # What is wrong behind a span is not its own.
             self._remember(error)
         elif code == KafkaError._PARTITION_EOF:
             self._at_end_of_log(reading, offset_of(event))
-        elif code == KafkaError._AUTO_OFFSET_RESET or is_truncation(error):
+        elif is_truncation(error):
             raise self._out_of_range(reading, error)
+        elif code == KafkaError._AUTO_OFFSET_RESET:
+            # A client that was led astray by damage behind the span asks for wrong offsets.
+            reading.position = max(reading.position, self._position(partition_of(event)))
+            if not reading.done:
+                raise self._out_of_range(reading, error)
         else:
             self._remember(error)
 
@@ -262,28 +300,37 @@ class SliceReader:
             return SourceError(
                 f"{reading.span}: offsets {reading.position} to {last} are no longer in the topic, which begins at "
                 f"{low} now (retention); give them up with `lakecommit unblock --skip`, or start anew with "
-                "`lakecommit ledger init --from earliest`"
+                "`lakecommit ledger init --from earliest`",
+                (Span(reading.span.partition, OffsetRange(reading.position, last + 1)),),
             )
         return SourceError(
             f"{reading.span} cannot be read at {reading.position}: the partition holds [{low}, {stable}) "
             f"({error.str()}); it was truncated or made anew; start the landing anew with `lakecommit ledger init`"
         )
 
-    def _watermarks(self, reading: PartitionReading) -> tuple[int, int]:
-        partition = reading.span.partition
+    def _watermarks(self, reading: PartitionReading, seconds: float | None = None) -> tuple[int, int]:
+        partition, seconds = reading.span.partition, seconds or self._ask_seconds
         try:
-            marks = self._consumer.get_watermark_offsets(
-                TopicPartition(partition.topic, partition.partition), self._ask_seconds
-            )
+            marks = self._consumer.get_watermark_offsets(TopicPartition(partition.topic, partition.partition), seconds)
         except KafkaException as e:
             raise SourceUnavailableError(
                 f"{reading.span}: the ends of the partition could not be asked for: {e}"
             ) from e
         if marks is None:
-            raise SourceUnavailableError(
-                f"{reading.span}: the ends of the partition did not come in {self._ask_seconds:.0f} s"
-            )
+            raise SourceUnavailableError(f"{reading.span}: the ends of the partition did not come in {seconds:.0f} s")
         return marks
+
+    def _nothing_comes(self, reading: PartitionReading) -> Exception:
+        """Brokers that tell where the partition ends are not away: they cannot give what lies at the position."""
+        unavailable = self._unavailable(reading)
+        try:
+            low, stable = self._watermarks(reading, min(self._ask_seconds, ENDS_SECONDS))
+        except SourceUnavailableError:
+            return unavailable
+        if not low <= reading.position < stable:
+            return unavailable
+        why = f"{self._last_error or 'no error was reported'}: the brokers answer, and give nothing at this offset"
+        return Damage(self._consumer, reading.span).found(reading.position, why)
 
     def _unavailable(self, reading: PartitionReading) -> SourceUnavailableError:
         why = self._last_error or "no error was reported"
@@ -298,8 +345,14 @@ class SliceReader:
         where = f"the record at {shown}" if len(places) == 1 else f"one of the records at {shown}"
         return SourceError(
             f"{where}, with those compressed together with it, is larger than {RECEIVE_BYTES} lets a broker's answer "
-            f"be ({error}): set {RECEIVE_BYTES} among the Kafka settings of the landing to more than that"
+            f"be ({error}): set {RECEIVE_BYTES} among the Kafka settings of the landing to more than that",
+            self._not_readable(readings),
         )
+
+    def _not_readable(self, readings: Collection[PartitionReading]) -> tuple[Span, ...]:
+        """From where each of them is, what cannot be read. The consumer reads nothing else any more."""
+        ends = [(r.span, r.position, Damage(self._consumer, r.span).end(r.position)) for r in readings]
+        return tuple(Span(s.partition, OffsetRange(start, end)) for s, start, end in ends if start < end)
 
     def _remember(self, error: KafkaError) -> None:
         text = error.str()

@@ -11,20 +11,23 @@ A slice over its dead-letter budget, or with any reject where there is no dead-l
 records still read and counted, the first offsets and reasons named. It is the caller's to cut it again or to call for a
 hand. Under a budget that a person raised, rejects for which there is no dead-letter table are skipped.
 
-Failure story: whatever is raised, the files of this attempt are deleted first; they were never reported.
-:class:`SliceStopped` is raised when the caller asked to stop in mid-slice: the spans are read again by another attempt.
+Failure story: whatever is raised, the files of this attempt are deleted first; they were never reported. An exception
+that handling records ends in is a :class:`~airflow_provider_lakecommit.exceptions.RecordsError`: it names the record
+that brings it, if one alone does, else those that were handled together. :class:`SliceStopped` is raised when the
+caller asked to stop in mid-slice: the spans are read again by another attempt.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
+import pyarrow as pa
 from confluent_kafka import Message
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
@@ -40,21 +43,25 @@ from airflow_provider_lakecommit.core.model import (
     SpanReport,
     TableTarget,
 )
-from airflow_provider_lakecommit.core.offsets import SourcePartition
+from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
 from airflow_provider_lakecommit.core.routing import Role, route
-from airflow_provider_lakecommit.exceptions import AccountingError, LakecommitError, TableError
+from airflow_provider_lakecommit.exceptions import AccountingError, LakecommitError, RecordsError, TableError
 from airflow_provider_lakecommit.formats.decoder import Decoded, Decoder, decoder_for
 from airflow_provider_lakecommit.landing import METADATA_COLUMNS, Landing
 from airflow_provider_lakecommit.parquet.layout import file_io
 from airflow_provider_lakecommit.parquet.write import FanoutWriter
-from airflow_provider_lakecommit.spark.chunks import Chunk, Run
+from airflow_provider_lakecommit.spark.chunks import Chunk, Run, narrowest
 from airflow_provider_lakecommit.spark.cost import CostClock, Work
 from airflow_provider_lakecommit.spark.dead_letters import dead_letters
-from airflow_provider_lakecommit.spark.metadata import mistyped, with_metadata
+from airflow_provider_lakecommit.spark.failures import passes
+from airflow_provider_lakecommit.spark.metadata import lost_times, mistyped, with_metadata
+from airflow_provider_lakecommit.spark.positions import offset_of
 from airflow_provider_lakecommit.spark.read import SliceReader
 
 __all__ = ["SliceOutcome", "SliceStopped", "SliceWork", "check_schema", "run_slice"]
 
+LOST_TIMES = "kafka_timestamp (beyond the years 1 to 9999)"
+"""Under this name records are counted among the ignored fields whose timestamp no table can hold."""
 SAMPLES = 5
 PROGRESS_RECORDS = 100_000
 
@@ -161,7 +168,12 @@ class _SliceRun:
         self._schema = Schema.model_validate_json(targets[work.landing.table].schema)
         self._decoder = _decoder(work.landing, self._schema)
         self._writers = {
-            name: FanoutWriter(targets[name], file_io(targets[name], io_of(name)), work.attempt)
+            name: FanoutWriter(
+                targets[name],
+                file_io(targets[name], io_of(name)),
+                work.attempt,
+                providers=work.landing.location_providers,
+            )
             for name in work.slice.tables
         }
         self._totals = _Totals([0] * len(work.slice.spans), [Counts()] * len(work.slice.spans))
@@ -186,19 +198,40 @@ class _SliceRun:
         reported = 0
         for chunk in reader.read():
             self._clock.lap(Work.READ)
-            self._land(chunk)
+            try:
+                self._land(chunk)
+            except Exception as e:
+                if passes(e) or isinstance(e, AccountingError):
+                    raise
+                raise self._spoilt(chunk, e) from e
             records = sum(self._totals.records)
             if records - reported >= PROGRESS_RECORDS:
                 reported = records
                 progress(f"slice {self._work.slice}: {records} of at most {len(self._work.slice)} records read")
 
+    def _spoilt(self, chunk: Chunk, error: Exception) -> RecordsError:
+        """Which records brought an exception: the first that does alone, or all that were handled together."""
+
+        def fails(part: Chunk) -> bool:
+            with suppress(Exception):
+                messages, values, _ = _valued(part)
+                for _ in self._made(messages, self._decoder.decode(values)):
+                    pass
+                return False
+            return True
+
+        least = narrowest(chunk, fails)
+        spans = tuple(self._span(least, run) for run in least.runs)
+        where = " ".join(map(str, spans))
+        return RecordsError(f"{where}: {type(error).__name__}: {error}", spans)
+
+    def _span(self, chunk: Chunk, run: Run) -> Span:
+        first, last = offset_of(chunk.messages[run.start]), offset_of(chunk.messages[run.end - 1])
+        return replace(self._work.slice.spans[run.span], range=OffsetRange(first, last + 1))
+
     def _land(self, chunk: Chunk) -> None:
         totals = self._totals
-        messages, values = chunk.messages, [v for v in chunk.values if v is not None]
-        places: Sequence[int] = range(len(messages))
-        if len(values) < len(messages):
-            places = [i for i, v in enumerate(chunk.values) if v is not None]
-            messages = [messages[i] for i in places]
+        messages, values, places = _valued(chunk)
         totals.bytes += chunk.bytes
         decoded = self._decoder.decode(values)
         self._count(chunk, places, decoded)
@@ -239,16 +272,28 @@ class _SliceRun:
             self._totals.samples.append(f"{m.topic()}[{m.partition()}]@{m.offset()}: {reject.reason}")
 
     def _write(self, messages: Sequence[Message], decoded: Decoded) -> None:
+        for name, table in self._made(messages, decoded, self._totals.ignored):
+            self._writers[name].write(table)
+
+    def _made(
+        self, messages: Sequence[Message], decoded: Decoded, ignored: Counter[str] | None = None
+    ) -> Iterator[tuple[str, pa.Table]]:
+        """The rows for each table.
+
+        :param ignored: where times that no table can hold are counted
+        """
         landing = self._landing
         for name, table in route(landing.destinations, Role.ROWS, decoded.table):
-            if (writer := self._writers.get(name)) is not None:
+            if name in self._writers:
                 if landing.metadata_columns:
                     of_rows = messages if decoded.records is None else [messages[i] for i in decoded.records]
                     table = with_metadata(table, self._schema, of_rows)
-                writer.write(table)
+                    if ignored is not None and (lost := lost_times(table, of_rows)):
+                        ignored[LOST_TIMES] += lost
+                yield name, table
         for name, rejects in route(landing.destinations, Role.DEAD_LETTERS, decoded.rejects):
-            if rejects and (writer := self._writers.get(name)) is not None:
-                writer.write(dead_letters(landing.name, messages, rejects))
+            if rejects and name in self._writers:
+                yield name, dead_letters(landing.name, messages, rejects)
 
     def _blocked(self) -> str | None:
         """Why the slice cannot be published by what is known so far; the ratio is judged at the end."""
@@ -299,6 +344,15 @@ class _SliceRun:
     def _abort(self) -> None:
         for writer in self._writers.values():
             writer.abort()
+
+
+def _valued(chunk: Chunk) -> tuple[Sequence[Message], Sequence[bytes], Sequence[int]]:
+    """The records that have a value, their values, and their places in the chunk."""
+    messages, values = chunk.messages, [v for v in chunk.values if v is not None]
+    if len(values) == len(messages):
+        return messages, values, range(len(messages))
+    places = [i for i, v in enumerate(chunk.values) if v is not None]
+    return [messages[i] for i in places], values, places
 
 
 def _within(places: Sequence[int], run: Run) -> int:

@@ -2,11 +2,15 @@
 """The task of one slice: read, decode, write and report it.
 
 Failure story: a slice that fails never fails the job, the other slices go on. A failure that the same slice would have
-again (damaged plan, wrong schema) is reported as such and counted; one that may pass (broker away, storage away) is
-only returned to the driver. A task that was fenced by a newer attempt of the same slice ends ``superseded``. Files are
-left in place whenever the outcome of their report is unknown. Storage keys that a catalog handed out may expire while a
-job runs: slices that are not begun by then are not begun, those in hand may fail, and each says so; all of them are for
-the next attempt, which has other keys.
+again (a damaged batch, an exception in handling records, a wrong schema) is reported as such and counted, for the
+smallest range that has it: the slice is done in :mod:`~airflow_provider_lakecommit.spark.parts` then, each reported by
+itself. One that may pass (broker away, storage away; :func:`~airflow_provider_lakecommit.spark.failures.passes`) is
+only returned to the driver. A task that was fenced by another attempt of the same slice (a retry, Spark's speculative
+copy) looks in the log: where nobody has reported the slice, or the part, and its cycle is open, it takes the id back
+and reports itself, so that a copy never makes work vanish, whichever of them Spark ends then; it ends ``superseded``
+only where its cycle is over. Files are left in place whenever the outcome of their report is unknown. Storage keys that
+a catalog handed out may expire while a job runs: slices that are not begun by then are not begun, those in hand may
+fail, and each says so; all of them are for the next attempt, which has other keys.
 """
 
 from __future__ import annotations
@@ -14,19 +18,29 @@ from __future__ import annotations
 import sys
 import time
 import traceback
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
-from airflow_provider_lakecommit.core.model import Counts, Slice, SliceReport, SpanReport
+from airflow_provider_lakecommit.core.model import (
+    Counts,
+    Slice,
+    SliceReport,
+    Span,
+    SpanReport,
+    attempt_id,
+    slice_id,
+)
 from airflow_provider_lakecommit.core.rules import rules_of
-from airflow_provider_lakecommit.exceptions import CatalogError, FencedError, LakecommitError, Terminal
+from airflow_provider_lakecommit.exceptions import CatalogError, FencedError, LakecommitError, RecordsError
+from airflow_provider_lakecommit.spark.fenced import send_report
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, SliceStatus, WindowJob
 from airflow_provider_lakecommit.spark.report import report_records
 from airflow_provider_lakecommit.wire.records import Sender
 
 if TYPE_CHECKING:
-    from airflow_provider_lakecommit.kafka.control_topic import ControlWriter
+    from airflow_provider_lakecommit.kafka.control_topic import ControlTopic, ControlWriter, Record
     from airflow_provider_lakecommit.spark.slices import SliceOutcome
 
 __all__ = ["run_task"]
@@ -36,6 +50,11 @@ FRESH_KEYS = (
     "smaller (`max_records`, `max_bytes`)"
 )
 """What helps against keys that do not hold for as long as a window takes."""
+
+
+_WORST_FIRST = (SliceStatus.FAILED, SliceStatus.BLOCKED, SliceStatus.REPORTED, SliceStatus.DONE)
+MOST_REASON = 2000
+"""Characters of a failure that the control log is told."""
 
 
 class _Expired(CatalogError):
@@ -62,9 +81,9 @@ def run_task(job: WindowJob, secrets: Secrets, index: int) -> SliceResult:
 
 def _run(job: WindowJob, secrets: Secrets, index: int, work: Slice) -> SliceResult:
     from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
-    from airflow_provider_lakecommit.spark.slices import SliceWork, run_slice
+    from airflow_provider_lakecommit.spark.failures import passes
+    from airflow_provider_lakecommit.spark.parts import in_parts
 
-    attempt, began = uuid4(), time.monotonic()
     if expired := secrets.expired(work.tables, time.time()):
         raise _Expired(f"{expired}, before this slice was begun: {FRESH_KEYS}")
     with (
@@ -72,47 +91,112 @@ def _run(job: WindowJob, secrets: Secrets, index: int, work: Slice) -> SliceResu
         control.writer(job.transactional_id(index), job.control_partition) as writer,
     ):
         writer.open()
+        doing = _Doing(job, secrets, work, control, writer)
+        try:
+            doing.attempt(work.spans)
+        except Exception as e:
+            if passes(e):
+                raise
+            _log(secrets.without(f"slice {work} failed, what can be done of it is done in parts: {_trace(e)}"))
+            for part in in_parts(work.spans, e, doing.attempt):
+                doing.failed(part.spans, part.error)
+        return doing.result()
+
+
+class _Doing:
+    """One task's work on its slice: attempts at it or at parts of it, each reported as soon as its end is known."""
+
+    def __init__(
+        self, job: WindowJob, secrets: Secrets, work: Slice, control: ControlTopic, writer: ControlWriter
+    ) -> None:
+        self._job, self._secrets, self._work = job, secrets, work
+        self._control, self._writer = control, writer
+        self._began = time.monotonic()
+        self._outcomes: list[SliceOutcome] = []
+        self._failures: list[str] = []
+        self._told: list[SliceResult] = []
+
+    def attempt(self, spans: tuple[Span, ...]) -> None:
+        """Read, decode, write and report these ranges of the slice.
+
+        :raises LakecommitError: nothing of them is reported
+        """
+        from airflow_provider_lakecommit.spark.failures import passes
+        from airflow_provider_lakecommit.spark.slices import SliceWork, run_slice
+
+        part = self._part(spans)
+        attempt = attempt_id(part.slice_id, uuid4())
         try:
             outcome = run_slice(
                 SliceWork(
-                    landing=job.landing,
-                    slice=work,
-                    targets=job.plan.targets,
+                    landing=self._job.landing,
+                    slice=part,
+                    targets=self._job.plan.targets,
                     attempt=attempt,
-                    known=job.plan.positions,
+                    known=self._job.plan.positions,
                 ),
-                secrets.kafka,
-                secrets.io_of,
+                self._secrets.kafka,
+                self._secrets.io_of,
                 progress=_log,
                 should_stop=lambda: False,
             )
-        except LakecommitError as e:
-            if not isinstance(e, Terminal):
+            records = _records(self._job, part, attempt, outcome)
+        except Exception as e:
+            if isinstance(e, LakecommitError) or passes(e):
                 raise
-            _send(writer, job, work, attempt, None, failed=secrets.without(f"{type(e).__name__}: {e}"))
-            return SliceResult(slice=str(work), status=SliceStatus.FAILED, detail=secrets.without(str(e)))
-        _send(writer, job, work, attempt, outcome)
-        if outcome.blocked is not None:
-            return SliceResult(slice=str(work), status=SliceStatus.BLOCKED, detail=outcome.blocked)
-    return SliceResult(
-        slice=str(work),
-        status=SliceStatus.DONE,
-        detail="",
-        records=sum(s.counts.landed + s.counts.rejected + s.counts.filtered for s in outcome.spans),
-        rows=sum(outcome.rows.values()),
-        seconds=time.monotonic() - began,
-    )
+            raise RecordsError(f"{part}: {type(e).__name__}: {e}") from e
+        if self._send(part, attempt, records):
+            self._outcomes.append(outcome)
+
+    def failed(self, spans: tuple[Span, ...], error: Exception) -> None:
+        """Tell the control log that these ranges cannot be done."""
+        part, reason = self._part(spans), self._secrets.without(f"{type(error).__name__}: {error}")
+        attempt = attempt_id(part.slice_id, uuid4())
+        if self._send(part, attempt, _records(self._job, part, attempt, None, failed=reason)):
+            whole = spans == self._work.spans
+            self._failures.append(self._secrets.without(str(error)) if whole else f"{part}: {reason}")
+
+    def result(self) -> SliceResult:
+        """How the slice ended, by what was reported of it."""
+        done = [o for o in self._outcomes if o.blocked is None]
+        blocked = [o.blocked for o in self._outcomes if o.blocked is not None]
+        ends = {
+            *(r.status for r in self._told),
+            *(SliceStatus.FAILED for _ in self._failures),
+            *(SliceStatus.BLOCKED for _ in blocked),
+            *(SliceStatus.DONE for _ in done),
+        }
+        return SliceResult(
+            slice=str(self._work),
+            status=next(s for s in _WORST_FIRST if s in ends),
+            detail="; ".join([*self._failures, *blocked, *(r.detail for r in self._told)]),
+            records=sum(s.counts.landed + s.counts.rejected + s.counts.filtered for o in done for s in o.spans),
+            rows=sum(sum(o.rows.values()) for o in done),
+            seconds=time.monotonic() - self._began,
+        )
+
+    def _part(self, spans: tuple[Span, ...]) -> Slice:
+        if spans == self._work.spans:
+            return self._work
+        own = slice_id(self._job.plan.window_id, spans, self._work.tables)
+        return replace(self._work, spans=spans, slice_id=own)
+
+    def _send(self, part: Slice, attempt: UUID, records: list[Record]) -> bool:
+        """Is it this report that tells of the part? What another attempt told of it is kept.
+
+        :raises FencedError: nothing is wanted of the slice any more
+        """
+        told = send_report(self._control, self._job, part, attempt, lambda: self._writer.send(records))
+        if told is not None and told.status is SliceStatus.SUPERSEDED:
+            raise FencedError(told.detail)
+        self._told += [] if told is None else [told]
+        return told is None
 
 
-def _send(
-    writer: ControlWriter,
-    job: WindowJob,
-    work: Slice,
-    attempt: UUID,
-    outcome: SliceOutcome | None,
-    failed: str | None = None,
-) -> None:
-    """Report the slice; of one that is blocked or failed nothing but that is reported."""
+def _records(
+    job: WindowJob, work: Slice, attempt: UUID, outcome: SliceOutcome | None, failed: str | None = None
+) -> list[Record]:
+    """The report of a slice; of one that is blocked or failed nothing but that is reported."""
     finished = None if outcome is None or outcome.blocked is not None else outcome
     report = SliceReport(
         slice_id=work.slice_id,
@@ -126,7 +210,7 @@ def _send(
         cost=finished.cost if finished else None,
         rules=rules_of(job.landing.decoding, _data_schema(job)) if finished else "",
         blocked=outcome.blocked if outcome else None,
-        failed=failed,
+        failed=None if failed is None else failed[:MOST_REASON],
     )
     form = job.landing.control_events
     records = report_records(
@@ -138,7 +222,13 @@ def _send(
         new_id=uuid4,
         at=datetime.now(UTC),
     )
-    writer.send([(r.key, r.value, r.headers) for r in records])
+    return [(r.key, r.value, r.headers) for r in records]
+
+
+def _trace(error: Exception) -> str:
+    """An exception that nobody foresaw is told with where it came from."""
+    cause = error.__cause__
+    return f"{error}" if cause is None else "".join(traceback.format_exception(cause))
 
 
 def _data_schema(job: WindowJob) -> str:

@@ -9,6 +9,8 @@ cannot be read, is nothing that an observer may stumble over: it is ``None``.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
+from hashlib import sha256
 from typing import Any
 
 from airflow_provider_lakecommit.core.offsets import Coverage
@@ -27,9 +29,14 @@ from airflow_provider_lakecommit.wire.events import (
     decode,
     glance,
 )
-from airflow_provider_lakecommit.wire.plan import refusal_from_json, time_from_json
+from airflow_provider_lakecommit.wire.plan import YEARS, refusal_from_json, time_from_json
 
 __all__ = ["seen_of"]
+
+GROUP_LENGTH = 1000
+"""A group with a longer name is nobody's; what is remembered of each group is bounded."""
+KEY_LENGTH = 200
+LATEST_MICROS = int(datetime(YEARS[-1], 1, 1, tzinfo=UTC).timestamp()) * 1_000_000
 
 _KINDS = {
     int(PayloadType.START_COMMIT): EventKind.START,
@@ -62,10 +69,13 @@ def seen_of(
     try:
         number, micros, who, commit = glance(value)
         name = group if group is not None and who == group.encode() else who.decode()
-        if group is not None and name != group:
+        if (group is not None and name != group) or len(name) > GROUP_LENGTH:
             return None
         kind = _KINDS[number]
-        seen = Seen(kind, micros / 1e6 if at is None else at, commit, key)
+        if not 0 <= micros <= LATEST_MICROS:
+            return None
+        sender = key if key is None or len(key) <= KEY_LENGTH else sha256(key).digest()
+        seen = Seen(kind, micros / 1e6 if at is None else at, commit, sender)
         header = h.find(headers) if headers else None
         if header is not None:
             seen = _ours(seen, header, completion_timeout)
@@ -89,6 +99,8 @@ def _body(seen: Seen, value: bytes) -> Seen:
         case CommitToTable(table=table):
             return seen._replace(table=_name(table), table_id=_id(table))
         case CommitComplete(valid_through=through):
+            if through is not None and through.year not in YEARS:
+                raise ValueError(f"nothing is valid through {through.isoformat()}")
             return seen._replace(valid_through=None if through is None else through.timestamp())
     return seen
 

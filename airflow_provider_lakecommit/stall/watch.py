@@ -20,20 +20,20 @@ from typing import Any
 from airflow_provider_lakecommit.exceptions import LakecommitError, Terminal
 from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
 from airflow_provider_lakecommit.kafka.control_watch import ControlRecord, ControlWatch
+from airflow_provider_lakecommit.stall.believed import TELLING, Believed, is_ours
 from airflow_provider_lakecommit.stall.events import seen_of
 from airflow_provider_lakecommit.stall.guard import MOST_CYCLES, Guard, Ruling, rule
-from airflow_provider_lakecommit.stall.verdict import EventKind, StallRules, State, observe
-from airflow_provider_lakecommit.wire.headers import HEADER
+from airflow_provider_lakecommit.stall.verdict import StallRules, State, observe
 
 __all__ = ["CommitWatch", "Commits", "WatchedTopic", "commits_of"]
 
 AWAY_SECONDS = 30.0
 TICK_SECONDS = 5.0
 """At the latest after which there is a state, changed or not: who came later waits for it, and so do deadlines."""
-TELLING = frozenset({EventKind.START, EventKind.COMPLETED})
-"""Events after which there is a state at once. There are many of the others, and they change no cycle."""
 AT_ONCE = 0.5
 RETRY_SECONDS = 2.0
+MOST_GROUPS = 20_000
+"""Groups of one topic that are remembered; whoever makes up more of them is not listened to."""
 SETTLE_SECONDS = 5.0
 """After brokers were away: what was sent meanwhile comes first, so that nobody is taken for silent."""
 
@@ -91,6 +91,7 @@ class _Fold:
         self._place = place
         self._only = only
         self._groups: dict[str, State] = {}
+        self._believed = Believed()
 
     def take(self, record: ControlRecord) -> bool:
         """Is it worth telling at once?"""
@@ -105,8 +106,12 @@ class _Fold:
         if found is None:
             return False
         name, seen = found
+        if name not in self._groups and len(self._groups) >= MOST_GROUPS:
+            return False
         state = self._groups.get(name, State())
-        if not state.landing and any(key == HEADER for key, _ in record.headers):
+        if not self._believed(record, name, seen.kind, landing=state.landing):
+            return False
+        if not state.landing and is_ours(record):
             state = state._replace(landing=True)
         self._groups[name] = observe(state, seen, _LANDINGS if state.landing else _CONNECTORS)
         return seen.kind in TELLING

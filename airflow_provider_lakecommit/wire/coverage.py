@@ -5,13 +5,14 @@ start, end, ...]}], ...]``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from airflow_provider_lakecommit.core.model import ReadPosition, Span
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
 from airflow_provider_lakecommit.exceptions import WireError
-from airflow_provider_lakecommit.wire.envelope import DAMAGE, number, text
+from airflow_provider_lakecommit.wire.envelope import DAMAGE, count, text
 
 __all__ = [
     "coverage_from_json",
@@ -24,6 +25,8 @@ __all__ = [
     "spans_to_json",
 ]
 
+_PARTITION = re.compile(r"0|[1-9][0-9]{0,9}")
+
 
 def _by_topic(values: Mapping[SourcePartition, Any]) -> list[Any]:
     topics: dict[tuple[str, str], dict[str, Any]] = {}
@@ -35,14 +38,21 @@ def _by_topic(values: Mapping[SourcePartition, Any]) -> list[Any]:
 def _partitions(values: Any) -> list[tuple[SourcePartition, Any]]:
     try:
         found = [
-            (SourcePartition(topic=text(topic), partition=int(p), topic_id=text(topic_id)), v)
+            (SourcePartition(topic=text(topic), partition=_partition(p), topic_id=text(topic_id)), v)
             for topic, topic_id, parts in values
             for p, v in parts.items()
         ]
-        if len({p for p, _ in found}) != len(found) or any(p.partition < 0 for p, _ in found):
-            raise ValueError("a partition is told twice, or is below 0")
+        if len({p for p, _ in found}) != len(found):
+            raise ValueError("a partition is told twice")
     except DAMAGE as e:
         raise WireError(f"offset ranges are damaged: {e}") from e
+    return found
+
+
+def _partition(name: str) -> int:
+    """The number of a partition, written as we write it: no other text stands for the same one."""
+    if not _PARTITION.fullmatch(name) or (found := int(name)) >= 1 << 31:
+        raise ValueError(f"{name!r:.80} is no partition")
     return found
 
 
@@ -50,7 +60,7 @@ def _ranges(flat: Any) -> list[OffsetRange]:
     try:
         if len(flat) % 2:
             raise ValueError("odd number of bounds")
-        return [OffsetRange(number(a), number(b)) for a, b in zip(flat[::2], flat[1::2], strict=True)]
+        return [OffsetRange(count(a), count(b)) for a, b in zip(flat[::2], flat[1::2], strict=True)]
     except DAMAGE as e:
         raise WireError(f"offset ranges are damaged: {e}") from e
 
@@ -73,8 +83,8 @@ def offsets_to_json(offsets: Mapping[SourcePartition, int]) -> list[Any]:
 def offsets_from_json(values: Any) -> dict[SourcePartition, int]:
     """:raises WireError: when the value is damaged"""
     try:
-        return {p: number(v) for p, v in _partitions(values)}
-    except TypeError as e:
+        return {p: count(v) for p, v in _partitions(values)}
+    except (TypeError, ValueError) as e:
         raise WireError(f"offsets are damaged: {e}") from e
 
 

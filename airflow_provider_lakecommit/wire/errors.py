@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one error of the control-event codec."""
+"""The errors of reading control events."""
 
 from __future__ import annotations
 
 from airflow_provider_lakecommit.exceptions import WireError
 
-__all__ = ["ControlEventError"]
+__all__ = ["ControlEventError", "UnbelievedError"]
 
 
 class ControlEventError(WireError):
     """A record is no control event or is damaged, or an event holds what the control topic cannot carry."""
+
+
+class UnbelievedError(ControlEventError):
+    """A record of a landing has no signature that holds, where one is asked for."""

@@ -11,7 +11,7 @@ A record is ``C2 01``, the length of the schema (two bytes), the schema, the Avr
 ``data_files=()`` both occur and are kept apart. Timestamps are aware and exact to the microsecond.
 
 Failure: a record that is foreign, cut off or damaged raises :class:`ControlEventError` whatever its bytes are; nothing
-is read half.
+is read half. What it costs to find out is bounded by the record's length: see :mod:`.avro_bounds`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from uuid import UUID
 
 from fastavro import schemaless_reader, schemaless_writer
 
+from airflow_provider_lakecommit.wire.avro_bounds import EVENT_LIMIT, Body
 from airflow_provider_lakecommit.wire.avro_schemas import Form, schema_text
 from airflow_provider_lakecommit.wire.avro_shapes import Shape, shape_of
 from airflow_provider_lakecommit.wire.data_file import DataFile
@@ -71,6 +72,9 @@ __all__ = [
 _MAGIC = b"\xc2\x01"
 _GOES_ON = sum(0x80 << 7 * place for place in range(7))
 """The marks of the first seven of eight bytes of a number, in it."""
+_WALKED_FROM = 1 << 20
+"""Bytes from which on a body is walked before it is read; smaller ones of a schema that we know cannot hold much."""
+_COMMIT_IDS = frozenset({"f10000", "f10100", "f10200", "f10300", "f10400"})
 _CLASSES: dict[PayloadType, type[Payload]] = {
     kind.TYPE: kind for kind in (StartCommit, DataWritten, DataComplete, CommitToTable, CommitComplete)
 }
@@ -121,6 +125,8 @@ def encode(event: Event, *, form: Form = "1.12") -> bytes:
         schemaless_writer(out, shape_of(text).schema, body)
     except (TypeError, ValueError, OverflowError, AttributeError) as error:
         raise ControlEventError(f"a {payload.TYPE.name} event cannot be written: {error}") from error
+    if out.tell() > EVENT_LIMIT:
+        raise ControlEventError(f"a {payload.TYPE.name} event has {out.tell()} bytes, {EVENT_LIMIT} are read at most")
     return out.getvalue()
 
 
@@ -128,6 +134,8 @@ def decode(data: bytes) -> Event:
     """The event in *data*."""
     start = _body_start(data)
     shape = shape_of(data[4:start])
+    if not shape.plain or len(data) - start >= _WALKED_FROM:
+        Body(data, start, shape.names).skip(shape.tree)
     stream = BytesIO(data)
     stream.seek(start)
     try:
@@ -136,7 +144,7 @@ def decode(data: bytes) -> Event:
     except ControlEventError:
         raise
     except Exception as error:  # whatever a reader may say about bytes from anybody
-        raise ControlEventError(f"a control event of {len(data)} bytes is damaged: {error!r}") from error
+        raise ControlEventError(f"a control event of {len(data)} bytes is damaged: {error!r:.500}") from error
     if stream.tell() != len(data):
         raise ControlEventError(f"a control event is followed by {len(data) - stream.tell()} foreign bytes")
     return event
@@ -145,26 +153,52 @@ def decode(data: bytes) -> Event:
 def head(data: bytes) -> EventHead:
     """The first fields of the event in *data*; the rest of it is not looked at, and may be damaged."""
     start = _body_start(data)
+    known = next((kind for kind, schema in _HEADS.items() if data.startswith(schema, 4)), None)
     try:
-        number, position = _varint(data, start + 16)
-        if number not in _HEADS or not data.startswith(_HEADS[number], 4):
-            return _head_of(decode(data))
-        micros, position = _varint(data, position)
-        length, position = _varint(data, position)
-        end = position + length
-        if length < 0:
-            raise ControlEventError("a control event is damaged: its group id has a negative length")
-        return EventHead(
-            id=UUID(bytes=data[start : start + 16]),
-            type=PayloadType(number),
-            timestamp=from_micros(micros),
-            group_id=data[position:end].decode(),
-            commit_id=UUID(bytes=data[end : end + 16]),
-        )
-    except (IndexError, ValueError, OverflowError) as error:
+        if known is None:
+            return _walked_head(data, start)
+        body = Body(data, start, {})
+        event_id, number, micros = body.take(16), body.long(), body.long()
+        who, commit_id = body.take(body.long()), body.take(16)
+        return _head(event_id, _kind(number, _CLASSES[PayloadType(known)].__name__), micros, who, commit_id)
+    except (LookupError, ValueError, OverflowError) as error:
         if isinstance(error, ControlEventError):
             raise
-        raise ControlEventError(f"a control event of {len(data)} bytes is cut off or damaged: {error!r}") from error
+        raise ControlEventError(
+            f"a control event of {len(data)} bytes is cut off or damaged: {error!r:.500}"
+        ) from error
+
+
+def _walked_head(data: bytes, start: int) -> EventHead:
+    """Of a schema that no release writes: its fields may stand in any order."""
+    shape = shape_of(data[4:start])
+    body, found = Body(data, start, shape.names), dict[str, Any]()
+    fields = list(reversed(shape.tree["fields"]))
+    while fields and len(found) < 5:
+        field = fields.pop()
+        name = field["name"]
+        if name == "f10504":
+            fields += reversed(body.resolved(field["type"])["fields"])
+        elif name in ("f10500", *_COMMIT_IDS):
+            found["commit_id" if name in _COMMIT_IDS else name] = body.take(16)
+        elif name in ("f10501", "f10502"):
+            found[name] = body.long()
+        elif name == "f10503":
+            found[name] = body.take(body.long())
+        else:
+            body.skip(field["type"])
+    kind = _kind(found["f10501"], shape.payload.removeprefix(_PACKAGE))
+    return _head(found["f10500"], kind, found["f10502"], found["f10503"], found["commit_id"])
+
+
+def _head(event_id: bytes, kind: PayloadType, micros: int, who: bytes, commit_id: bytes) -> EventHead:
+    return EventHead(
+        id=UUID(bytes=event_id),
+        type=kind,
+        timestamp=from_micros(micros),
+        group_id=who.decode(),
+        commit_id=UUID(bytes=commit_id),
+    )
 
 
 def glance(data: bytes) -> tuple[int, int, bytes, bytes]:
@@ -186,16 +220,6 @@ def glance(data: bytes) -> tuple[int, int, bytes, bytes]:
     return int(about.type), to_micros(about.timestamp), about.group_id.encode(), about.commit_id.bytes
 
 
-def _head_of(event: Event) -> EventHead:
-    return EventHead(
-        id=event.id,
-        type=event.type,
-        timestamp=event.timestamp,
-        group_id=event.group_id,
-        commit_id=event.payload.commit_id,
-    )
-
-
 def _head_schema(kind: type[Payload]) -> bytes:
     """How every known schema of an event of that payload begins: it fixes where the fields of a head stand."""
     written = schema_text(kind.__name__)
@@ -209,31 +233,26 @@ _HEADS: dict[int, bytes] = {int(number): _head_schema(kind) for number, kind in 
 def _body_start(data: bytes) -> int:
     if data[:2] != _MAGIC:
         raise ControlEventError(f"a record is not a control event: it begins with {data[:8].hex(' ') or 'nothing'}")
+    if len(data) > EVENT_LIMIT:
+        raise ControlEventError(f"a control event has {len(data)} bytes, {EVENT_LIMIT} are read at most")
     start = 4 + int.from_bytes(data[2:4], "big")
     if len(data) < 4 or len(data) <= start:
         raise ControlEventError(f"a control event is cut off: its body begins at byte {start}, it has {len(data)}")
     return start
 
 
-def _varint(data: bytes, position: int) -> tuple[int, int]:
-    """A zig-zag number and the position after it."""
-    number = shift = 0
-    while True:
-        byte = data[position]
-        position += 1
-        number |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (number >> 1) ^ -(number & 1), position
-        shift += 7
-
-
-def _event(body: dict[str, Any], shape: Shape) -> Event:
-    number = body["f10501"]
+def _kind(number: int, payload: str) -> PayloadType:
+    """The type of an event, which its payload has to be of."""
     if number not in _CLASSES:
         raise ControlEventError(f"a control event has the unknown type {number}: is it from a newer connector?")
     kind = PayloadType(number)
-    if shape.payload != _PACKAGE + _CLASSES[kind].__name__:
-        raise ControlEventError(f"a control event of type {kind.name} carries a {shape.payload}")
+    if payload != _CLASSES[kind].__name__:
+        raise ControlEventError(f"a control event of type {kind.name} carries a {payload:.200}")
+    return kind
+
+
+def _event(body: dict[str, Any], shape: Shape) -> Event:
+    kind = _kind(body["f10501"], shape.payload.removeprefix(_PACKAGE))
     return Event(
         id=UUID(bytes=body["f10500"]),
         timestamp=from_micros(body["f10502"]),

@@ -32,10 +32,11 @@ from airflow_provider_lakecommit.wire.coverage import (
     spans_from_json,
     spans_to_json,
 )
-from airflow_provider_lakecommit.wire.envelope import DAMAGE, number, pack, text, unpack
+from airflow_provider_lakecommit.wire.envelope import DAMAGE, count, pack, text, unpack
 from airflow_provider_lakecommit.wire.plan import budget_from_json, budget_to_json
 
 __all__ = [
+    "DAMAGED_HEADERS",
     "HEADER",
     "HEADER_LIMIT",
     "cycle_from_json",
@@ -50,6 +51,8 @@ __all__ = [
 
 HEADER = "lakecommit"
 HEADER_LIMIT = 256 << 10
+DAMAGED_HEADERS = "lakecommit-damaged-headers"
+"""What a record bears in place of headers that the client cannot give."""
 
 
 def header(values: Mapping[str, Any], what: str) -> list[tuple[str, bytes]]:
@@ -67,11 +70,12 @@ def find(headers: Iterable[tuple[str, bytes]]) -> dict[str, Any] | None:
     :raises WireError: when it is damaged or of a later version
     """
     packed = next((v or b"" for k, v in headers if k == HEADER), None)
-    return None if packed is None else unpack(packed, what="a control record's header")
+    return None if packed is None else unpack(packed, what="a control record's header", limit=HEADER_LIMIT)
 
 
 def cycle_to_json(c: Cycle) -> dict[str, Any]:
-    return {"commit_id": str(c.commit_id), "dag": c.dag, "run": c.run, "n": c.number, "slot": c.slot}
+    out = {"commit_id": str(c.commit_id), "dag": c.dag, "run": c.run, "n": c.number, "slot": c.slot}
+    return {**out, "deployment": c.deployment} if c.deployment else out
 
 
 def cycle_from_json(v: Mapping[str, Any]) -> Cycle:
@@ -79,8 +83,9 @@ def cycle_from_json(v: Mapping[str, Any]) -> Cycle:
         commit_id=UUID(v["commit_id"]),
         dag=text(v["dag"]),
         run=text(v["run"]),
-        number=number(v["n"]),
-        slot=number(v["slot"]),
+        number=count(v["n"]),
+        slot=count(v["slot"]),
+        deployment=text(v.get("deployment", "")),
     )
 
 
@@ -142,8 +147,8 @@ def report_from_json(v: Mapping[str, Any]) -> SliceReport:
                 for s, c, p in zip(spans, v["counts"], positions, strict=True)
             ),
             tables=tuple(_table(t) for t in v["tables"]),
-            bytes=number(v["bytes"]),
-            ignored_fields={text(k): number(n) for k, n in v["ignored_fields"].items()},
+            bytes=count(v["bytes"]),
+            ignored_fields={text(k): count(n) for k, n in v["ignored_fields"].items()},
             blocked=_reason(v["blocked"]),
             failed=_reason(v["failed"]),
             cost=None if v.get("cost") is None else _cost(v["cost"]),
@@ -161,7 +166,7 @@ def _position(value: Any, span: Span) -> ReadPosition | None:
     """One that is not of its span says nothing."""
     if value is None:
         return None
-    offset, epoch = map(number, value)
+    offset, epoch = map(count, value)
     within = span.range.start < offset <= span.range.end and epoch >= 0
     return ReadPosition(offset=offset, leader_epoch=epoch) if within else None
 
@@ -176,7 +181,7 @@ def _cost_to_json(c: SliceCost) -> list[int]:
 
 
 def _cost(values: list[int]) -> SliceCost:
-    read, decode, write, written = map(number, values)
+    read, decode, write, written = map(count, values)
     return SliceCost(read_seconds=read / 1000, decode_seconds=decode / 1000, write_seconds=write / 1000, bytes=written)
 
 
@@ -185,7 +190,7 @@ def _counts_to_json(c: Counts) -> list[int]:
 
 
 def _counts(values: list[int]) -> Counts:
-    landed, rejected, filtered, gaps, skipped = map(number, values)
+    landed, rejected, filtered, gaps, skipped = map(count, values)
     return Counts(landed=landed, rejected=rejected, filtered=filtered, gaps=gaps, skipped=skipped)
 
 
@@ -195,7 +200,7 @@ def _table_to_json(t: TableReport) -> list[Any]:
 
 def _table(v: list[Any]) -> TableReport:
     table, uuid, epoch, *numbers = v
-    schema_id, spec_id, events, files, rows = map(number, numbers)
+    schema_id, spec_id, events, files, rows = map(count, numbers)
     return TableReport(
         table=text(table),
         uuid=UUID(uuid),

@@ -28,7 +28,7 @@ from airflow_provider_lakecommit.wire.coverage import (
     offsets_from_json,
     offsets_to_json,
 )
-from airflow_provider_lakecommit.wire.envelope import DAMAGE, number, pack, text, unpack
+from airflow_provider_lakecommit.wire.envelope import DAMAGE, count, pack, text, unpack
 
 __all__ = ["LEDGER_LIMIT", "decode_ledger", "encode_ledger"]
 
@@ -53,7 +53,8 @@ def _packed(sections: list[dict[str, Any]]) -> str:
         {"sections": sections},
         what="the ledger of the table",
         limit=LEDGER_LIMIT,
-        remedy="land fewer topic partitions or fewer landings into one table",
+        remedy="land fewer topic partitions or fewer landings into one table; `lakecommit ledger prune SPEC` takes out "
+        "what is gone; nothing was committed",
     )
 
 
@@ -61,7 +62,10 @@ def decode_ledger(packed: str) -> tuple[LedgerSection, ...]:
     """:raises WireError: when the text is damaged or of a later version"""
     values = unpack(packed, what="the ledger of the table")
     try:
-        return tuple(_section_from_json(s) for s in values["sections"])
+        sections = tuple(_section_from_json(s) for s in values["sections"])
+        if len({(s.landing, s.lane) for s in sections}) < len(sections):
+            raise ValueError("a lane has two sections")
+        return sections
     except DAMAGE as e:
         raise WireError(f"the ledger of the table is damaged: {type(e).__name__} {e}") from e
 
@@ -102,14 +106,14 @@ def _section_from_json(s: dict[str, Any]) -> LedgerSection:
         starts=offsets_from_json(s["starts"]),
         covered=covered,
         judged=_judged_from_json(s.get("judged", ()), covered),
-        record_bytes=number(s["record_bytes"]),
+        record_bytes=count(s["record_bytes"]),
         control=ControlPosition(
             cluster_id=text(c["cluster"]),
             topic=text(c["topic"]),
             topic_id=text(c["topic_id"]),
-            partition=number(c["partition"]),
-            read_from=number(c["read_from"]),
-            low=None if c["low"] is None else number(c["low"]),
+            partition=count(c["partition"]),
+            read_from=count(c["read_from"]),
+            low=None if c["low"] is None else count(c["low"]),
         ),
     )
     return replace(section, positions=_positions_from_json(s.get("positions", ([], [])), section))

@@ -41,6 +41,7 @@ _PLAIN: dict[str, str | dict[str, Any]] = {
     "timestamptz_ns": {"type": "long", "logicalType": "timestamp-nanos", "adjust-to-utc": True},
     "uuid": {"type": "fixed", "name": "uuid_fixed", "namespace": "", "size": 16, "logicalType": "uuid"},
 }
+_PRECISIONS = range(1, 39)
 _BITS = {"int": 32, "date": 32}
 _PYTHON: dict[str, type] = {"boolean": bool, "float": float, "double": float, "string": str, "bytes": bytes}
 
@@ -104,6 +105,10 @@ def from_avro(field: PartitionField) -> Callable[[Any], PartitionValue]:
     if field.type.startswith("decimal"):
         scale = _parameters(field)[2]
         return lambda raw: _decimal(int.from_bytes(raw, "big", signed=True), scale)
+    if field.type in _BITS:
+        # On the wire every number may have 64 bits, whatever its type says.
+        fits = _integer(field, _BITS[field.type])
+        return lambda raw: None if raw is None else fits(raw)
     return _as_read
 
 
@@ -125,7 +130,9 @@ def _fixed_type(written: dict[str, Any]) -> str | None:
     if logical == "uuid":
         return "uuid"
     if logical == "decimal":
-        return f"decimal({written['precision']}, {written.get('scale', 0)})"
+        precision, scale = written["precision"], written.get("scale", 0)
+        known = precision in _PRECISIONS and scale in range(precision + 1)
+        return f"decimal({int(precision)}, {int(scale)})" if known else None
     return f"fixed[{written['size']}]" if logical is None else None
 
 

@@ -7,8 +7,11 @@ No secret is ever part of a plan. Times are UTC ISO 8601 text with microseconds.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from math import inf
 from typing import Any
 from uuid import UUID
 
@@ -22,12 +25,14 @@ from airflow_provider_lakecommit.wire.coverage import (
     spans_from_json,
     spans_to_json,
 )
-from airflow_provider_lakecommit.wire.envelope import DAMAGE, number, text
+from airflow_provider_lakecommit.wire.envelope import DAMAGE, count, text
 
 __all__ = [
     "MAX_SLICES",
+    "YEARS",
     "budget_from_json",
     "budget_to_json",
+    "plan_digest",
     "plan_from_json",
     "plan_to_json",
     "refusal_from_json",
@@ -35,6 +40,7 @@ __all__ = [
     "time_to_json",
 ]
 
+YEARS = range(1970, 9000)
 MAX_SLICES = 4000
 """Most slices of a window: with them a plan stays well below the limit of a header; the rest is left to the next
 window.
@@ -46,7 +52,11 @@ def time_to_json(t: datetime) -> str:
 
 
 def time_from_json(value: str) -> datetime:
-    return datetime.fromisoformat(value).astimezone(UTC)
+    """:raises ValueError: it is no time, of no zone, or too close to the ends of the calendar to reckon with"""
+    found = datetime.fromisoformat(value)
+    if found.tzinfo is None or found.year not in YEARS:
+        raise ValueError(f"{value!r:.80} has no time zone, or is of no year from {YEARS[0]} to {YEARS[-1]}")
+    return found.astimezone(UTC)
 
 
 def budget_to_json(b: Budget | None) -> list[Any] | None:
@@ -54,7 +64,12 @@ def budget_to_json(b: Budget | None) -> list[Any] | None:
 
 
 def budget_from_json(values: Any) -> Budget | None:
-    return None if values is None else Budget(max_records=number(values[0]), max_ratio=float(values[1]))
+    if values is None:
+        return None
+    ratio = values[1]
+    if not isinstance(ratio, int | float) or isinstance(ratio, bool) or not 0 <= ratio < inf:
+        raise ValueError(f"{ratio!r:.80} is no ratio")
+    return Budget(max_records=count(values[0]), max_ratio=float(ratio))
 
 
 def plan_to_json(plan: Plan) -> dict[str, Any]:
@@ -88,7 +103,7 @@ def plan_from_json(values: dict[str, Any]) -> Plan:
             targets=tuple(_target_from_json(t) for t in values["targets"]),
             ends=offsets_from_json(values["ends"]),
             asked_at=time_from_json(values["asked_at"]),
-            left=number(values["left"]),
+            left=count(values["left"]),
             reason=None if values["reason"] is None else text(values["reason"]),
             refused=refusal_from_json(values),
             vended={text(t): keys is True for t, keys in values.get("vended", {}).items()},
@@ -110,6 +125,11 @@ def refusal_from_json(plan: Mapping[str, Any]) -> RefusalState | None:
     return found or by_text.get("" if held is None else text(held), RefusalState.OTHER)
 
 
+def plan_digest(plan: Plan) -> str:
+    """What names all of a plan: two plans with the same digest are the same plan."""
+    return hashlib.sha256(json.dumps(plan_to_json(plan), sort_keys=True).encode()).hexdigest()
+
+
 def _slice_to_json(s: Slice) -> list[Any]:
     return [s.group, list(s.tables), spans_to_json(s.spans), budget_to_json(s.budget)]
 
@@ -119,7 +139,7 @@ def _slice_from_json(values: list[Any], window: UUID) -> Slice:
     spans, tables = spans_from_json(ranges), tuple(text(t) for t in names)
     return Slice(
         slice_id=slice_id(window, spans, tables),
-        group=number(group),
+        group=count(group),
         spans=spans,
         tables=tables,
         budget=budget_from_json(budget),
@@ -148,11 +168,11 @@ def _target_from_json(v: dict[str, Any]) -> TableTarget:
         uuid=UUID(v["uuid"]),
         location=text(v["location"]),
         schema=text(v["schema"]),
-        schema_id=number(v["schema_id"]),
+        schema_id=count(v["schema_id"]),
         spec=text(v["spec"]),
-        spec_id=number(v["spec_id"]),
+        spec_id=count(v["spec_id"]),
         properties={text(k): text(p) for k, p in v["properties"].items()},
-        format_version=number(v["format_version"]),
+        format_version=count(v["format_version"]),
         epoch=UUID(v["epoch"]),
         sort_order=text(v.get("sort_order", "")),
     )

@@ -14,7 +14,7 @@ that is already done.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID, uuid5
@@ -34,7 +34,8 @@ from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.exceptions import WireError
 from airflow_provider_lakecommit.wire import headers as h
 from airflow_provider_lakecommit.wire.coverage import coverage_from_json, coverage_to_json
-from airflow_provider_lakecommit.wire.envelope import DAMAGE, number, text
+from airflow_provider_lakecommit.wire.envelope import DAMAGE, count, text
+from airflow_provider_lakecommit.wire.errors import UnbelievedError
 from airflow_provider_lakecommit.wire.events import (
     CommitComplete,
     CommitToTable,
@@ -191,7 +192,8 @@ class Sender:
 def read_entry(record: LogRecord, landing: str, lane: str) -> Entry | None:
     """The entry that a record of the control topic stands for, or ``None`` when it is not of this landing's lane.
 
-    :raises WireError: when it is of this landing and cannot be read, or bears our header and is no control event
+    :raises WireError: when it is of this landing and cannot be read or believed, or bears our header and is no control
+        event
     """
     if record.value is None:
         return None
@@ -206,8 +208,11 @@ def read_entry(record: LogRecord, landing: str, lane: str) -> Entry | None:
     values = h.find(record.headers)
     if values is None or values.get("lane") != lane:
         return None
+    if (doubt := getattr(record, "doubt", None)) is not None:
+        raise UnbelievedError(f"{doubt}; nothing is taken from it")
     try:
-        return _entry(record, about, values)
+        entry = _entry(record, about, values)
+        return None if entry is None else replace(entry, event=about.id)
     except DAMAGE as e:
         raise WireError(
             f"control record at offset {record.offset} of landing {landing} is damaged: {type(e).__name__} {e}"
@@ -250,7 +255,7 @@ def _entry(record: LogRecord, about: EventHead, v: dict[str, Any]) -> Entry | No
                 at=at,
                 commit_id=commit_id,
                 table=text(v["table"]),
-                snapshot_id=number(v["snapshot"]),
+                snapshot_id=count(v["snapshot"]),
                 token=UUID(v["token"]),
                 coverage=coverage_from_json(v["ranges"]),
                 directives=h.directives_from_json(v),

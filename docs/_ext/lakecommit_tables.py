@@ -30,6 +30,8 @@ SENT_BY = {
     "spark.report": "the Spark task of the slice",
 }
 """Who runs the modules that send messages."""
+UNREADABLE = "Unreadable"
+"""The entry that no message is: a record that cannot be read."""
 
 
 class TableDirective(SphinxDirective):
@@ -81,11 +83,17 @@ class EffectsDirective(TableDirective):
         landing_state = {f.name for f in dataclasses.fields(load("core.state:LandingState"))}
         rows = []
         for entry, effect in effects().items():
-            if entry not in kinds:
+            if entry not in kinds and entry != UNREADABLE:
                 raise MissingError(f"the fold takes {entry}, which is no message of the protocol")
             changes = ", ".join(code(name) for name in sorted(effect.changes & landing_state))
             said = changes or "nothing by itself"
-            rows.append((f"{code(entry)} ({kinds[entry].event})", said, "yes" if effect.directives else "no"))
+            rows.append(
+                (
+                    f"{code(entry)} ({kinds[entry].event if entry in kinds else 'any'})",
+                    said,
+                    "yes" if effect.directives else "no",
+                )
+            )
         return table(("entry", "what it may change", "carries directives"), rows)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, ServerError
 from pyiceberg.table import CommitTableResponse, Table
+from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
 Request = tuple[Table, tuple[TableRequirement, ...], tuple[TableUpdate, ...]]
@@ -39,7 +40,9 @@ class Fault(Enum):
 
 
 class FaultyCatalog(SqlCatalog):
-    """`faults` are used up one per commit request; `away` makes every call fail; `before_commit` runs before each."""
+    """`faults` are used up one per commit request; `away` makes every call fail; `before_commit` runs before each;
+    without `keeps_tags` every tag is dropped in silence.
+    """
 
     def __init__(self, name: str, **properties: Any) -> None:
         super().__init__(name, **{k: v for k, v in properties.items() if k != "type"})
@@ -47,6 +50,7 @@ class FaultyCatalog(SqlCatalog):
         self.on_its_way: list[Request] = []
         self.before_commit: Callable[[], None] = lambda: None
         self.away = False
+        self.keeps_tags = True
         self.commits = 0
 
     def load_table(self, identifier: Any) -> Table:
@@ -59,6 +63,8 @@ class FaultyCatalog(SqlCatalog):
         self._reach()
         self.commits += 1
         self.before_commit()
+        if not self.keeps_tags:
+            updates = tuple(u for u in updates if getattr(u, "type", None) != SnapshotRefType.TAG)
         fault = self.faults.popleft() if self.faults else None
         if fault is Fault.NOT_APPLIED:
             raise ServerError("500: try again later")

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from airflow_provider_lakecommit.core.headroom import Retention
-from airflow_provider_lakecommit.core.model import ReadPosition
+from airflow_provider_lakecommit.core.model import ReadPosition, Span
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.core.planning import Watermark
 from airflow_provider_lakecommit.core.truncation import Truncation
@@ -54,6 +54,7 @@ class FakeControl:
     topic_id: str = "control-1"
     clock: Callable[[], datetime] = field(default_factory=Clock)
     away: Exception | None = None
+    kept: timedelta | None = None
     before_send: Callable[[str], None] = lambda _: None
     logs: dict[int, list[ControlRecord | None]] = field(default_factory=dict)
     begins: dict[int, int] = field(default_factory=dict)
@@ -69,6 +70,9 @@ class FakeControl:
 
     def partition_for(self, group_id: str) -> int:
         return partition_of(group_id, self.describe().partitions)
+
+    def kept_for(self) -> timedelta | None:
+        return self.kept
 
     def read(self, partition: int, start: int | None = None, *, until: int | None = None) -> ControlLog:
         self._check()
@@ -159,6 +163,7 @@ class FakeSource:
     asked: list[tuple[SourcePartition, datetime]] = field(default_factory=list)
     epochs: dict[SourcePartition, list[int]] = field(default_factory=dict)
     """Where the records of each leader epoch begin, from epoch 0 on."""
+    values: Callable[[Span], int | None] = lambda _: None
 
     def watermarks(self, *, missing_ok: bool = False) -> SourceState:
         if self.missing and not missing_ok:
@@ -175,6 +180,9 @@ class FakeSource:
         return SourceState(
             cluster_id=self.cluster_id, asked_at=self.clock(), partitions=partitions, missing_topics=self.missing
         )
+
+    def first_value(self, span: Span) -> int | None:
+        return self.values(span)
 
     def ask_retention(self) -> None: ...
 

@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from airflow_provider_lakecommit.core.log import Directives
-from airflow_provider_lakecommit.core.model import Counts, Slice, SliceReport, SpanReport
+from airflow_provider_lakecommit.core.model import Counts, Slice, SliceReport, SpanReport, attempt_id
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.cycle.close import close_cycle
 from airflow_provider_lakecommit.cycle.open import open_cycle
@@ -83,20 +83,27 @@ class FakeLanding:
         only: Callable[[Slice], bool] = lambda _: True,
         *,
         files: bool = True,
+        landed: bool | None = None,
         rejected: int = 0,
         **problem: str,
     ) -> list[UUID]:
         """As the tasks of the opened slices do: a row per offset in one file; with ``blocked`` or ``failed``, none.
+        Without files all is filtered, unless it is said to have ``landed``.
 
         :param rejected: records of each span
         """
-        return [self._report(opened, s, files, rejected, problem) for s in opened.slices if only(s)]
+        rows = files if landed is None else landed
+        return [self._report(opened, s, files, rows, rejected, problem) for s in opened.slices if only(s)]
 
-    def _report(self, opened: Opened, work: Slice, files: bool, rejected: int, problem: Mapping[str, str]) -> UUID:
-        sender, attempt = self.session.sender("write", opened.ticket.commit_id), uuid4()
-        spans = tuple(
-            SpanReport(span=s, counts=Counts(landed=len(s) - rejected, rejected=rejected)) for s in work.spans
-        )
+    def _report(
+        self, opened: Opened, work: Slice, files: bool, landed: bool, rejected: int, problem: Mapping[str, str]
+    ) -> UUID:
+        sender, attempt = self.session.sender("write", opened.ticket.commit_id), attempt_id(work.slice_id, uuid4())
+
+        def counts(records: int) -> Counts:
+            return Counts(landed=records - rejected, rejected=rejected) if landed else Counts(filtered=records)
+
+        spans = tuple(SpanReport(span=s, counts=counts(len(s))) for s in work.spans)
         report = SliceReport(
             slice_id=work.slice_id,
             attempt=attempt,
@@ -108,7 +115,8 @@ class FakeLanding:
             blocked=problem.get("blocked"),
             failed=problem.get("failed"),
         )
-        written = [data_file(f"file://{self.path}/{attempt}.parquet", len(work))] if files and not problem else []
+        place = {t.table: t.location for t in opened.plan.targets}[DATA]
+        written = [data_file(f"{place}/data/{attempt}-00000.parquet", len(work))] if files and not problem else []
         records = report_records(
             sender,
             catalog="fake",

@@ -29,6 +29,7 @@ from airflow_provider_lakecommit.engines.package import package_digest
 from airflow_provider_lakecommit.exceptions import SparkJobError
 from airflow_provider_lakecommit.iceberg.storage import TableStorage
 from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.signing import KEY
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
 from dev.servers.connect import ConnectServer
 from tests.fixtures.kafka import unique
@@ -351,7 +352,7 @@ def test_no_setting_of_a_connection_is_seen_anywhere(
     window = make_window()
     handed_out = TableStorage(properties={"s3.session-token": CANARY})
     secrets = Secrets(
-        kafka={**window.secrets.kafka, "sasl.password": CANARY},
+        kafka={**window.secrets.kafka, "sasl.password": CANARY, KEY: CANARY * 3},
         io={"s3.secret-access-key": CANARY},
         tables={"shop.rows": handed_out, "shop.dead": handed_out},
     )

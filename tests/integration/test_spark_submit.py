@@ -21,6 +21,7 @@ from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartitio
 from airflow_provider_lakecommit.exceptions import SparkJobError
 from airflow_provider_lakecommit.hooks.spark import SparkSubmit
 from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.signing import KEY
 from airflow_provider_lakecommit.spark.job import Secrets, WindowJob
 from dev.servers.server import free_port
 from tests.support.waiting import until
@@ -99,7 +100,8 @@ def hopeless_job() -> WindowJob:
 
 
 def secrets() -> Secrets:
-    return Secrets(kafka={"bootstrap.servers": f"127.0.0.1:{free_port()}", "sasl.password": "canary-8c1f"}, io={})
+    kafka = {"bootstrap.servers": f"127.0.0.1:{free_port()}", "sasl.password": "canary-8c1f", KEY: "canary-8c1f" * 3}
+    return Secrets(kafka=kafka, io={})
 
 
 def test_a_job_whose_slice_is_to_be_done_again_ends_with_an_error_that_names_it(scratch: Path, output: Output) -> None:

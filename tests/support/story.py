@@ -50,6 +50,7 @@ from airflow_provider_lakecommit.core.state import LandingState, TableLedger
 ORDERS, DEAD = "shop.orders", "shop.orders_dead"
 P0, P1, P2 = (SourcePartition("orders", n, "topic-1") for n in range(3))
 EPOCH, VOID_EPOCH = UUID(int=1), UUID(int=2)
+ANY_WINDOW = UUID(int=7)
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 TIMEOUT = timedelta(hours=1)
 STEADY = settings(derandomize=True, deadline=None)
@@ -137,6 +138,7 @@ def report_of(
     of: Slice,
     *,
     attempt: UUID,
+    window: UUID = ANY_WINDOW,
     epoch: UUID = EPOCH,
     files: Mapping[str, int] | None = None,
     blocked: str | None = None,
@@ -149,7 +151,7 @@ def report_of(
     return SliceReport(
         slice_id=of.slice_id,
         attempt=attempt,
-        window_id=UUID(int=7),
+        window_id=window,
         spec_version="s1",
         spans=tuple(SpanReport(span=s, counts=Counts(landed=len(s))) for s in of.spans),
         tables=tuple(
@@ -179,6 +181,8 @@ class Story:
         self.plans: dict[str, Plan] = {}
         self._attempts = count(1)
         self._late = timedelta(0)
+        self.told: datetime | None = None
+        """What a sender's wrong clock says of the entries that follow, while it is set."""
 
     @property
     def offset(self) -> int:
@@ -195,16 +199,23 @@ class Story:
         return cycle_id("d", "orders", LIVE, "dag", run, 0)
 
     def opens(
-        self, run: str, slices: Iterable[Ranges] = (), *, log: Directives | None = None, **of_plan: object
+        self,
+        run: str,
+        slices: Iterable[Ranges] = (),
+        *,
+        log: Directives | None = None,
+        slot: int = 0,
+        **of_plan: object,
     ) -> None:
         self.plans[run] = plan(slices, **of_plan)  # type: ignore[arg-type]
-        cycle = Cycle(commit_id=self.id(run), dag="dag", run=run, number=0, slot=0)
+        cycle = Cycle(commit_id=self.id(run), dag="dag", run=run, number=0, slot=slot)
         self._log(CycleOpened, run, cycle=cycle, plan=self.plans[run], directives=log or Directives())
 
     def reports(self, run: str, ranges: Ranges, *, drop_files: bool = False, **of_report: object) -> UUID:
         """A report on a slice of the run's plan, or on one that was cut smaller; returns its attempt."""
         attempt = UUID(int=(1 << 64) + next(self._attempts))
-        report = report_of(self.slice(run, ranges), attempt=attempt, **of_report)  # type: ignore[arg-type]
+        window = self.plans[run].window_id
+        report = report_of(self.slice(run, ranges), attempt=attempt, window=window, **of_report)  # type: ignore[arg-type]
         for t in report.tables:
             for n in range(0 if drop_files else t.events):
                 self._log(SliceFiles, run, attempt=attempt, table=t.table, value=f"{t.table} {n}".encode())
@@ -243,4 +254,4 @@ class Story:
         return fold([e for e in self.entries if e.offset >= since], ledgers or (ledger(),), TIMEOUT)
 
     def _log(self, kind: type[Entry], run: str, **values: object) -> None:
-        self.entries.append(kind(offset=self.offset, at=self.now, commit_id=self.id(run), **values))  # type: ignore[arg-type]
+        self.entries.append(kind(offset=self.offset, at=self.told or self.now, commit_id=self.id(run), **values))  # type: ignore[arg-type]

@@ -45,6 +45,7 @@ FULL: Mapping[str, Any] = {
     "max_pending_slices": 40,
     "max_pending_files": None,
     "max_pending_bytes": 1000,
+    "location_providers": ["acme.lake.Folders"],
     "kafka_config_id": "k",
     "iceberg_conn_id": "i",
     "control_topic": "control",

@@ -83,12 +83,15 @@ def rule(
 
 
 NOTHING: frozenset[str] = frozenset()
-LIBRARY = "redaction core wire kafka iceberg parquet formats spark engines stall committer connector cycle landing"
+LIBRARY = (
+    "redaction signing core wire kafka iceberg parquet formats spark engines stall committer connector cycle landing"
+)
 
 #: From the ground up: a room imports rooms that stand above it in this table, never one below.
 RULES = (
     Rule(room="exceptions", only=NOTHING, rooms=NOTHING),
     Rule(room="redaction", only=NOTHING, rooms=NOTHING),
+    rule("signing", only=NOTHING),
     Rule(room="get_provider_info", only=NOTHING, rooms=NOTHING),
     Rule(room="__init__", only=NOTHING, rooms=NOTHING),
     Rule(room="preload", only=NOTHING, rooms=NOTHING),
@@ -96,13 +99,13 @@ RULES = (
     rule("core", only=NOTHING),
     rule("landing_checks", "core", only=NOTHING),
     rule("wire", "core", only=frozenset({"fastavro"})),
-    rule("landing", "redaction core landing_checks assets", only=frozenset({"yaml"})),
-    rule("kafka", "redaction core wire", nowhere=AIRFLOW | SPARK | LAKE),
+    rule("landing", "redaction signing core landing_checks assets", only=frozenset({"yaml"})),
+    rule("kafka", "redaction signing core wire", nowhere=AIRFLOW | SPARK | LAKE),
     rule("iceberg", "redaction wire landing_checks", nowhere=AIRFLOW | SPARK),
     rule("parquet", "core", nowhere=AIRFLOW | SPARK | KAFKA),
     rule("formats", "core landing_checks iceberg parquet", nowhere=AIRFLOW | SPARK | KAFKA),
     rule("formats/sampled", only=NOTHING),
-    rule("spark", "redaction core wire landing kafka iceberg parquet formats", nowhere=AIRFLOW, lazily=SPARK),
+    rule("spark", "redaction signing core wire landing kafka iceberg parquet formats", nowhere=AIRFLOW, lazily=SPARK),
     rule("engines", "redaction spark", nowhere=AIRFLOW, lazily=SPARK),
     rule("stall", "core wire kafka", nowhere=AIRFLOW | SPARK | LAKE),
     *(rule(f"stall/{module}", "core", only=NOTHING) for module in ("verdict", "state", "observe", "guard")),
@@ -111,7 +114,7 @@ RULES = (
     *(rule(f"connector/{module}", only=NOTHING) for module in ("group_log", "judge")),
     rule(
         "cycle",
-        "core wire landing kafka iceberg parquet spark engines committer",
+        "signing core wire landing kafka iceberg parquet spark engines committer",
         nowhere=AIRFLOW | SPARK,
         lazily=KAFKA,
     ),
@@ -119,7 +122,7 @@ RULES = (
     rule("settings", "landing", only=AIRFLOW, lazily=AIRFLOW),
     rule("plugins", "preload", only=AIRFLOW),
     rule("notifications", only=AIRFLOW),
-    rule("hooks", "redaction iceberg engines connector", nowhere=HEAVY, lazily=SPARK),
+    rule("hooks", "redaction signing iceberg engines connector", nowhere=HEAVY, lazily=SPARK),
     rule("triggers", "core landing stall settings kafka hooks", nowhere=SPARK | LAKE, lazily=HEAVY),
     rule("operators", f"{LIBRARY} assets settings hooks", nowhere=HEAVY, lazily=SPARK),
     rule(

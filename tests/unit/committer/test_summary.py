@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import base64
+import zlib
 from dataclasses import replace
 from datetime import UTC, datetime
 from uuid import uuid4
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 
 from airflow_provider_lakecommit.committer.summary import (
@@ -20,7 +24,9 @@ from airflow_provider_lakecommit.committer.summary import (
 from airflow_provider_lakecommit.core.model import Counts, Span, SpanReport
 from airflow_provider_lakecommit.core.offsets import OffsetRange
 from airflow_provider_lakecommit.exceptions import WireError
+from airflow_provider_lakecommit.wire.ledger import decode_ledger, encode_ledger
 from tests.fakes.lake import at, coverage, section
+from tests.support.values import STEADY, value_or_error
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -102,3 +108,35 @@ def test_accounts_add_up_per_partition() -> None:
     account = Account.of(reports)
     assert account.parts == {at(0): Counts(landed=4, gaps=1, filtered=2), at(1): Counts(skipped=1)}
     assert account.total.total == 8
+
+
+HOSTILE = st.sampled_from(
+    [
+        *("", "x", "-1", "1" * 5000, "9" * 30, "\u0663", "nan", "null", "[]", "{}", '{"v":1}', '{"v":99}', "[" * 3000),
+        '{"v":1,"sections":[{}]}',
+        '{"v":1,"ranges":[["t","i",{"0":[5,1]}]]}',
+        '["t",' + "9" * 25 + ",0]",
+        '["t",-1,0]',
+        "z:" + base64.b64encode(zlib.compress(b'{"v":1,"sections":[' + b"[]," * 5_000_000 + b"[]]}")).decode(),
+        "z:" + base64.b64encode(zlib.compress(b"[" * 10_000_000)).decode(),
+    ]
+)
+
+
+@STEADY
+@given(st.dictionaries(st.sampled_from(sorted(to_summary(wanted(), [section()]))), HOSTILE, min_size=1, max_size=3))
+def test_no_damage_of_a_property_does_worse_than_a_wire_error(damage: dict[str, str]) -> None:
+    found = snapshot(to_summary(wanted(), [section()]) | damage)
+    for read in (record_of, sections_of):
+        value_or_error(read, found)
+
+
+@pytest.mark.parametrize("files", ["x", "-1", "1" * 5000])
+def test_a_number_of_files_that_is_none_is_damage(files: str) -> None:
+    with pytest.raises(WireError, match=r"snapshot 7 is damaged"):
+        record_of(snapshot(to_summary(replace(wanted(), extra={"files": files}), [section()])))
+
+
+def test_a_lane_with_two_sections_is_damage() -> None:
+    with pytest.raises(WireError, match="two sections"):
+        decode_ledger(encode_ledger([section(), section()]))

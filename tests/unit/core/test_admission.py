@@ -129,7 +129,7 @@ class TestPending:
         assert found.slice_files == 3
         assert found.pending[ORDERS] == Pending(slices=3, files=9, bytes=20 * 7)
         assert found.open_cycles == 1
-        assert found.deadline == story.landing_state().cycles[story.id("a")].deadline
+        assert found.deadline == story.landing_state().cycles[story.id("a")].ends(story.now)
 
     def test_published_reports_still_tell_how_many_files_a_slice_has(self) -> None:
         story = Story()

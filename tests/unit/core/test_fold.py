@@ -3,17 +3,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
 
 import pytest
 
-from airflow_provider_lakecommit.core.fold import FAILURES_TO_BLOCK
-from airflow_provider_lakecommit.core.log import Directives, Raised
-from airflow_provider_lakecommit.core.model import Budget
+from airflow_provider_lakecommit.core.fold import FAILURES_TO_BLOCK, fold
+from airflow_provider_lakecommit.core.log import Directives, Entry, Raised, SliceReported
+from airflow_provider_lakecommit.core.model import Budget, Counts, SpanReport
 from airflow_provider_lakecommit.core.state import LandingState, TableLedger, granted
 from tests.support.story import (
     DEAD,
+    NOON,
     ORDERS,
     P0,
     P1,
@@ -23,6 +25,7 @@ from tests.support.story import (
     Story,
     coverage,
     ledger,
+    report_of,
     spans,
 )
 
@@ -37,6 +40,10 @@ def accepted(landing_state: LandingState, table: str = ORDERS) -> list[UUID]:
 
 def reasons(landing_state: LandingState) -> list[str]:
     return [r.reason for r in landing_state.redundant]
+
+
+def filtered(ranges: Ranges) -> tuple[SpanReport, ...]:
+    return tuple(SpanReport(span=s, counts=Counts(filtered=len(s))) for s in spans(ranges))
 
 
 class TestAcceptance:
@@ -123,11 +130,14 @@ class TestAcceptance:
         assert accepted(landing_state, DEAD) == [attempt]
         assert landing_state.accepted[DEAD][0].file_count(DEAD) == 0
 
-    def test_a_report_of_a_cycle_that_the_log_does_not_hold_is_accepted(self) -> None:
+    def test_a_report_of_a_cycle_that_the_log_does_not_hold_is_not_accepted(self) -> None:
+        """Nobody can tell whether it was asked for. A log that is read for a slice is read from its plan on."""
         story = Story()
         story.opens("a", [A])
-        attempt = story.reports("a", A)
-        assert accepted(story.landing_state(since=1)) == [attempt]
+        story.reports("a", A)
+        assert accepted(story.landing_state(since=1)) == []
+        assert reasons(story.landing_state(since=1)) == ["the plan of its cycle is not in the control log"]
+        assert story.landing_state().low() == 0
 
     def test_a_report_after_its_cycle_was_closed_is_accepted(self) -> None:
         story = Story()
@@ -142,6 +152,146 @@ class TestAcceptance:
         story.reports("a", A)
         story.reports("a", B, failed="x")
         assert story.landing_state() == story.landing_state()
+
+
+class TestNotAskedFor:
+    """Reports that no plan in the log set out to make."""
+
+    @staticmethod
+    def told(**changes: object) -> LandingState:
+        story = Story()
+        story.opens("a", [A, B])
+        story.reports("a", A)
+        last = story.entries[-1]
+        assert isinstance(last, SliceReported)
+        story.entries[-1] = replace(last, report=replace(last.report, **changes))  # type: ignore[arg-type]
+        return story.landing_state()
+
+    @pytest.mark.parametrize(
+        ("changes", "reason"),
+        [
+            ({"window_id": UUID(int=8)}, "it is of window"),
+            ({"slice_id": UUID(int=8)}, "its cycle planned no such slice"),
+            ({"spans": filtered(A) * 2}, "its spans overlap each other"),
+            ({"spans": filtered([(P0, 0, 20)])}, "planned no such slice"),
+            ({"spans": filtered([(P1, 0, 10)])}, "planned no such slice"),
+        ],
+        ids=["window", "slice", "span twice", "more than planned", "another partition"],
+    )
+    def test_a_report_of_something_else_is_redundant(self, changes: dict[str, object], reason: str) -> None:
+        landing_state = self.told(**changes)
+        assert accepted(landing_state) == []
+        assert reason in reasons(landing_state)[0]
+        (state,) = landing_state.cycles.values()
+        assert state.finished == frozenset()
+
+    @pytest.mark.parametrize("what", ["uuid", "epoch", "schema_id", "spec_id", "table"])
+    def test_a_report_for_another_table_or_another_state_of_it_is_redundant(self, what: str) -> None:
+        story = Story()
+        story.opens("a", [A])
+        story.reports("a", A)
+        last = story.entries[-1]
+        assert isinstance(last, SliceReported)
+        other: dict[str, object] = {
+            "uuid": UUID(int=9),
+            "epoch": VOID_EPOCH,
+            "schema_id": 7,
+            "spec_id": 7,
+            "table": DEAD,
+        }
+        of = replace(last.report.tables[0], **{what: other[what]})  # type: ignore[arg-type]
+        story.entries[-1] = replace(last, report=replace(last.report, tables=(of,)))
+        landing_state = story.landing_state(*BOTH)
+        assert accepted(landing_state) == accepted(landing_state, DEAD) == []
+        assert f"its cycle planned it otherwise for {of.table}" in reasons(landing_state)
+
+    def test_an_attempt_reports_once(self) -> None:
+        story = Story()
+        story.opens("a", [A, B])
+        attempt = story.reports("a", A)
+        story.reports("a", B)
+        last = story.entries[-1]
+        assert isinstance(last, SliceReported)
+        story.entries[-1] = replace(last, report=replace(last.report, attempt=attempt))
+        assert accepted(story.landing_state()) == [attempt]
+
+    def test_what_a_person_gave_up_was_blocked_and_is_skipped_whole(self) -> None:
+        story = Story()
+        story.opens("a", [A])
+        story.reports("a", A, blocked="too many")
+        blocked = story.offset
+        story.opens("hand")
+        cut = story.slice("a", A)
+        for n, (ranges, counts) in enumerate(
+            [
+                (A, Counts(filtered=10)),
+                (B, Counts(skipped=10)),
+                (A, Counts(skipped=9, landed=1)),
+                (A, Counts(skipped=10)),
+            ]
+        ):
+            report = replace(
+                report_of(cut, attempt=UUID(int=90 + n), files={}),
+                spans=tuple(SpanReport(span=s, counts=counts) for s in spans(ranges)),
+            )
+            entry = SliceReported(offset=story.offset, at=story.now, commit_id=story.id("hand"), report=report)
+            story.entries.append(entry)
+        landing_state = story.landing_state()
+        assert accepted(landing_state) == [UUID(int=93)]
+        assert {r.reason for r in landing_state.redundant} == {
+            "its cycle planned nothing, and no blocked range is given up by it"
+        }
+        assert landing_state.blocked == ()
+        assert story.landing_state(since=blocked).accepted[ORDERS] == ()
+
+
+class TestAgain:
+    """Records that are copied, word for word, and appended again by whoever may write."""
+
+    @staticmethod
+    def with_ids(story: Story) -> list[Entry]:
+        return [replace(e, event=UUID(int=1000 + e.offset)) for e in story.entries]
+
+    def test_a_copy_of_any_record_changes_nothing(self) -> None:
+        story = Story()
+        story.opens("a", [A])
+        story.reports("a", A)
+        story.fails_to_commit("a")
+        story.opens("b", [B], log=Directives(released=(story.id("a"),)))
+        attempt = story.reports("b", B)
+        story.publishes("a", log=Directives(voided=(attempt,)))
+        story.fails_to_commit("b", log=RAISE_A)
+        story.closes("a")
+        entries = self.with_ids(story)
+        before = fold(entries, (ledger(),), TIMEOUT)
+        for copied in entries:
+            again = replace(copied, offset=len(entries), at=story.now + TIMEOUT)
+            assert fold([*entries, again], (ledger(),), TIMEOUT) == before
+        copies = [replace(e, offset=len(entries) + n) for n, e in enumerate(entries)]
+        assert fold([*entries, *copies], (ledger(),), TIMEOUT) == before
+
+    def test_a_voided_attempt_stays_void(self) -> None:
+        story = Story()
+        story.opens("a", [A])
+        attempt = story.reports("a", A)
+        story.closes("a", log=Directives(voided=(attempt,)))
+        copies = [replace(e, offset=story.offset + n) for n, e in enumerate(story.entries[1:3])]
+        assert accepted(fold([*story.entries, *copies], (ledger(),), TIMEOUT)) == []
+
+    def test_a_start_of_long_ago_holds_nothing_up(self) -> None:
+        story = Story()
+        story.opens("old", [A])
+        landing_state = story.landing_state(ledger(covered=A))
+        assert [c.unfinished for c in landing_state.open_cycles()] == [()]
+
+    def test_a_complete_of_long_ago_ends_no_row_of_failures(self) -> None:
+        story = Story()
+        story.opens("old")
+        story.opens("a", [A])
+        story.fails_to_commit("a")
+        story.closes("old")
+        assert len(story.landing_state(since=1).failing) == 1
+        assert story.landing_state().failing == ()
 
 
 class TestVoid:
@@ -394,6 +544,51 @@ class TestFailures:
         fail(story, "c", [(P0, 8, 20)])
         assert story.landing_state().blocked_coverage == coverage([(P0, 8, 10)])
 
+    def test_what_several_ranges_failed_together_blocks_none_of_them_and_counts_for_the_one_that_fails_alone(
+        self,
+    ) -> None:
+        story, together = Story(), [*A, (P1, 0, 5)]
+        fail(story, "abc", together)
+        assert story.landing_state().blocked == ()
+        assert story.landing_state().suspects == coverage(together)
+        fail(story, "d", A)
+        assert story.landing_state().blocked_coverage == coverage(A)
+
+    def test_a_slice_that_was_done_in_parts_is_finished_but_for_what_failed(self) -> None:
+        story = Story()
+        story.opens("a", [[*A, (P1, 0, 5)]])
+        story.reports("a", [(P0, 0, 4), (P1, 0, 5)])
+        story.reports("a", [(P0, 6, 10)])
+        story.reports("a", [(P0, 4, 6)], failed="boom")
+        (left,) = story.landing_state().cycles[story.id("a")].unfinished
+        assert left.spans == spans([*A, (P1, 0, 5)])
+        rest = story.landing_state().cycles[story.id("a")].left_of(left)
+        assert rest is not None
+        assert rest.spans == spans([(P0, 4, 6)])
+        assert rest.slice_id == story.slice("a", [(P0, 4, 6)]).slice_id
+        story.reports("a", [(P0, 4, 6)])
+        assert story.landing_state().cycles[story.id("a")].unfinished == ()
+        assert story.landing_state().failed == coverage([])
+
+    @pytest.mark.parametrize("first", ["failure", "slice"])
+    def test_a_range_that_fails_holds_up_no_partition_that_shares_a_slice_behind_it(self, first: str) -> None:
+        story, behind = Story(), [(P0, 10, 15), (P1, 0, 5)]
+        story.opens("a", [A, behind])
+        if first == "slice":
+            story.reports("a", behind)
+        story.reports("a", A, failed="boom")
+        if first == "failure":
+            story.reports("a", behind)
+        assert accepted(story.landing_state()) == []
+        assert "held by the blocked range" in reasons(story.landing_state())[0]
+
+    def test_a_slice_that_has_what_failed_before_is_accepted(self) -> None:
+        story, together = Story(), [*A, (P1, 0, 5)]
+        story.opens("a", [together])
+        story.reports("a", together, failed="boom")
+        attempt = story.reports("a", together)
+        assert accepted(story.landing_state()) == [attempt]
+
     def test_a_success_begins_the_count_anew(self) -> None:
         story = Story()
         fail(story, "ab")
@@ -579,14 +774,15 @@ class TestLow:
         story.opens("a", [A])
         story.reports("a", A)
         story.closes("a")
-        assert story.landing_state().low() == 1
+        # From its plan on, without which nobody could tell that it was asked for.
+        assert story.landing_state().low() == 0
 
     def test_a_slice_that_one_table_lacks_is_needed(self) -> None:
         story = Story()
         story.opens("a", [A], tables=(ORDERS, DEAD))
         story.reports("a", A)
         story.closes("a")
-        assert story.landing_state(ledger(ORDERS, covered=A), ledger(DEAD)).low() == 1
+        assert story.landing_state(ledger(ORDERS, covered=A), ledger(DEAD)).low() == 0
 
     def test_an_open_cycle_needs_its_start_unless_it_is_the_one_that_asks(self) -> None:
         story = Story()
@@ -600,7 +796,7 @@ class TestLow:
         attempt = story.reports("a", A)
         story.closes("a")
         landing_state = story.landing_state(*BOTH)
-        assert landing_state.low(landed={(ORDERS, attempt)}) == 1
+        assert landing_state.low(landed={(ORDERS, attempt)}) == 0
         assert landing_state.low(landed={(ORDERS, attempt), (DEAD, attempt)}) is None
 
     def test_reading_from_low_accepts_the_same(self) -> None:
@@ -615,3 +811,106 @@ class TestLow:
         assert low is not None
         assert low > 0
         assert story.landing_state(ledger(covered=A), since=low).accepted == whole.accepted
+
+
+class TestSlots:
+    """Planners that did not see each other's STARTs wish for one slot; the log's order decides."""
+
+    def slots(self, story: Story, since: int = 0) -> dict[str, int]:
+        return {c.cycle.run: c.cycle.slot for c in story.landing_state(since=since).cycles.values()}
+
+    def test_the_first_has_it_and_the_others_take_the_next(self) -> None:
+        story = Story()
+        for run in "abc":
+            story.opens(run, [A])
+        assert self.slots(story) == {"a": 0, "b": 1, "c": 2}
+
+    def test_a_wish_that_nobody_holds_is_granted(self) -> None:
+        story = Story()
+        story.opens("a", [A])
+        story.opens("b", [B], slot=1)
+        story.opens("c", slot=1)
+        assert self.slots(story) == {"a": 0, "b": 1, "c": 2}
+
+    @pytest.mark.parametrize("end", ["closed", "released"])
+    def test_the_slot_of_a_cycle_that_is_over_is_free_so_that_its_zombies_are_fenced(self, end: str) -> None:
+        story = Story()
+        story.opens("a", [A])
+        if end == "closed":
+            story.closes("a")
+            story.opens("b", [A])
+        else:
+            story.opens("b", [A], log=Directives(released=(story.id("a"),)))
+        assert self.slots(story) == {"a": 0, "b": 0}
+
+    def test_whoever_reads_from_where_a_ledger_says_grants_the_same(self) -> None:
+        story = Story()
+        story.opens("a", [A])
+        story.opens("b", [B])
+        state = story.landing_state().cycles[story.id("b")]
+        assert state.since == 0
+        assert self.slots(story, since=state.since) == self.slots(story)
+
+    def test_who_was_kept_from_nothing_needs_nothing_before_its_own_start(self) -> None:
+        story = Story()
+        story.opens("a", [A])
+        story.opens("b", [B], slot=1)
+        assert story.landing_state().cycles[story.id("b")].since == 1
+
+
+class TestWrongClocks:
+    """A record's time is told by whoever sent it."""
+
+    LATE = NOON.replace(year=2100)
+
+    def story(self) -> Story:
+        story = Story()
+        story.told = self.LATE
+        story.opens("a", [A])
+        story.told = None
+        return story
+
+    def claims(self, story: Story, passed: timedelta = timedelta(0)) -> bool:
+        return bool(story.landing_state().claims(story.now + passed))
+
+    def test_a_start_from_the_future_holds_its_claim_as_long_as_any_other(self) -> None:
+        story = self.story()
+        story.opens("b")
+        assert self.claims(story, TIMEOUT - timedelta(seconds=5))
+        assert not self.claims(story, TIMEOUT)
+
+    def test_until_somebody_else_has_said_anything_it_is_as_if_it_began_now(self) -> None:
+        story = self.story()
+        assert self.claims(story, 5 * TIMEOUT)
+        assert story.landing_state().cycles[story.id("a")].ends(story.now) == story.now + TIMEOUT
+
+    def test_its_cycle_is_closed_by_a_later_one_when_its_time_is_over(self) -> None:
+        story = self.story()
+        story.opens("b", slot=1)
+        story.passes(TIMEOUT)
+        story.opens("c", slot=2)
+        story.closes("c")
+        assert story.landing_state().open_cycles() == []
+
+    def test_a_clock_that_is_behind_ends_no_claim_of_one_that_is_right(self) -> None:
+        story = Story()
+        story.opens("a", [A])
+        story.told = NOON.replace(year=1990)
+        story.opens("b")
+        story.told = None
+        assert self.claims(story, TIMEOUT - timedelta(seconds=5))
+        assert not self.claims(story, TIMEOUT)
+
+    def test_a_slice_from_the_future_is_as_old_as_the_log_after_it(self) -> None:
+        story = Story()
+        story.opens("a", [A])
+        story.told = self.LATE
+        story.reports("a", A)
+        story.told = None
+        day = timedelta(days=1)
+        (newest,) = story.landing_state().accepted[ORDERS]
+        assert not newest.young(story.now, day)
+        story.opens("b")
+        (known,) = story.landing_state().accepted[ORDERS]
+        assert not known.young(story.now + 2 * day, day)
+        assert known.age(story.now + 2 * day) > day

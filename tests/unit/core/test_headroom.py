@@ -68,6 +68,7 @@ def test_the_bounds_hold_whatever_order_the_timestamps_are_in(minutes: list[int]
     [
         ({"cleanup.policy": "delete", "retention.ms": "1000", "retention.bytes": "-1"}, (timedelta(seconds=1), None)),
         ({"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "9"}, (None, 9)),
+        ({"cleanup.policy": "delete", "retention.ms": str(2**63 - 1), "retention.bytes": "-1"}, (None, None)),
         ({"cleanup.policy": "compact", "retention.ms": "1000", "retention.bytes": "9"}, (None, None)),
         ({"cleanup.policy": "compact,delete", "retention.ms": "1000", "retention.bytes": "-1"}, (DAY / 86400, None)),
     ],

@@ -118,3 +118,12 @@ class TestCoverage:
         c = Coverage.of([(PARTS[1], OffsetRange(3, 5)), (PARTS[0], OffsetRange(0, 2)), (PARTS[0], OffsetRange(4, 6))])
         assert str(c) == "t[0] [0, 2) [4, 6), t[1] [3, 5)"
         assert str(Coverage()) == "nothing"
+
+
+def test_sets_of_very_many_ranges_cost_as_much_as_they_are_long() -> None:
+    """A report may name as many ranges as fit into a header: what they are compared with may be as long."""
+    many = 100_000
+    some = RangeSet.of(*((4 * n, 4 * n + 2) for n in range(many)))
+    others = RangeSet.of(*((4 * n + 1, 4 * n + 3) for n in range(many)))
+    assert len(some - others) == len(some & others) == many
+    assert not any(some.overlaps(OffsetRange(4 * n + 2, 4 * n + 4)) for n in range(many))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import pairwise
+from typing import ClassVar
 from uuid import UUID
 
 import pytest
@@ -150,6 +151,26 @@ ENDS = marks(p0=30, p1=30, p2=30)
 
 def whole(ranges: Mapping[tuple[str, ...], Coverage]) -> Coverage:
     return Coverage.of(item for c in ranges.values() for item in c.items())
+
+
+class TestRemovedFromTheSource:
+    """Offsets that the source does not have any more, and some table does not have yet."""
+
+    NOW: ClassVar = {P0: Watermark(start=6, stable=12, high=12)}
+
+    def test_what_the_data_table_lacks_stops_the_landing(self) -> None:
+        with pytest.raises(SourceError, match=r"orders\[0\] \[4, 6\) of shop.orders;"):
+            missing_of(Story(), ledger(covered=[(P0, 0, 4)]), ledger(DEAD, covered=A), now=self.NOW)
+
+    def test_what_only_a_table_beside_it_lacks_waits_there_alone(self) -> None:
+        found = missing_of(Story(), ledger(covered=A), ledger(DEAD, covered=[(P0, 0, 4)]), now=self.NOW)
+        assert found.ranges == {(DEAD,): coverage([(P0, 6, 10)]), (ORDERS, DEAD): coverage([(P0, 10, 12)])}
+        assert found.gone == {DEAD: coverage([(P0, 4, 6)])}
+
+    def test_what_both_lack_stops_the_landing(self) -> None:
+        both = (ledger(covered=[(P0, 0, 4)]), ledger(DEAD, covered=[(P0, 0, 4)]))
+        with pytest.raises(SourceError, match=r"\[4, 6\) of shop.orders, .*\[4, 6\) of shop.orders_dead"):
+            missing_of(Story(), *both, now=self.NOW)
 
 
 class TestChoose:
@@ -316,6 +337,23 @@ class TestCut:
         found = a_missing(orders=[(P0, 0, 3), (P1, 0, 1), (P2, 0, 1000)]).coverage
         assert mean_size(found, {P0: 10, P1: 70}) == 25
         assert mean_size(found, {}) == 0
+
+    def test_what_failed_is_tried_alone_and_shares_no_slice_with_what_follows_or_with_others(self) -> None:
+        story = Story()
+        story.opens("a", [[(P0, 4, 6), (P1, 0, 3)]])
+        story.reports("a", [(P0, 4, 6)], failed="boom")
+        slices = cut_of(
+            chosen_of([(P0, 4, 6), (P0, 8, 9), (P1, 0, 3), (P2, 0, 3)]),
+            WindowLimits(slice_records=10),
+            story.landing_state(),
+        )
+        assert {s.spans for s in slices} == {
+            spans([(P0, 4, 6)]),
+            spans([(P0, 8, 9)]),
+            spans([(P1, 0, 3), (P2, 0, 3)]),
+        }
+        (whole,) = cut_of(chosen_of([(P1, 0, 9)]), WindowLimits(slice_records=10), story.landing_state())
+        assert whole.spans == spans([(P1, 0, 9)])
 
     def test_what_was_over_budget_together_is_tried_alone(self) -> None:
         both: Ranges = [(P0, 0, 3), (P1, 0, 3)]

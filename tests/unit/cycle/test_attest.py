@@ -147,3 +147,15 @@ def test_a_cut_ledger_is_attested_under_its_epoch_where_that_keeps_what_is_repor
     assert kept is not None
     attest(landing.session, from_snapshot(landing.session, kept))
     assert landing.close("b", opened).rows == 20
+
+
+def test_a_log_with_a_record_that_cannot_be_read_has_no_word(landing: FakeLanding) -> None:
+    """It may have told of a commit, and what was landed would be read again."""
+    landing.cycle()
+    partition = landing.control.partition_for(landing.session.landing.group_id)
+    with landing.control.writer("anybody", partition) as writer:
+        writer.send([(b"k", b"junk", [("lakecommit", b"{")])])
+    with pytest.raises(LedgerError, match=r"offset \d+ cannot be read, and may tell of a commit.*--snapshot"):
+        from_log(landing.session, [DATA])
+    (one,) = from_offsets(landing.session, {("orders", 0): 20, ("orders", 1): 10}, [DATA]).tables
+    assert not one.again

@@ -6,13 +6,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from typing import NoReturn
+from uuid import UUID
 
 import pytest
 
+from airflow_provider_lakecommit.core.model import Cycle
 from airflow_provider_lakecommit.cycle.concurrent import ConcurrentLandings
 from airflow_provider_lakecommit.exceptions import CatalogError, ClosedError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from tests.fakes.session import FakeLanding
+
+CYCLE = Cycle(commit_id=UUID(int=1), dag="d", run="r", number=0, slot=0)
 
 DEADLINE = 60
 
@@ -99,7 +103,7 @@ def test_who_hangs_when_the_call_ends_is_let_go_of_and_can_say_nothing_more(
             hangs.set()
             wait(gate)
             with pytest.raises(ClosedError) as caught:
-                session.send("commit", 0, 0, [])
+                session.send("commit", CYCLE, 0, [])
             refused.append(str(caught.value))
 
     thread = threading.Thread(target=work)

@@ -14,6 +14,7 @@ from airflow_provider_lakecommit.cycle.headroom import (
     ROUNDS,
     Watch,
     ask,
+    looked_at,
     plan_lines,
     plan_threshold,
     sharpened,
@@ -64,6 +65,22 @@ def test_the_shortest_headroom_comes_first_and_one_that_is_unknown_last(asking: 
     asking.source.kept = {"others": WEEK}
     written_at(asking, {other: NOON})
     assert [h.partition for h in watch(asking).found()] == [other, P0, P1]
+
+
+@pytest.mark.parametrize("error", [ValueError("year 55840 is out of range"), OverflowError("date"), KeyError("x")])
+def test_advice_that_cannot_be_made_is_a_warning_and_no_error(
+    asking: FakeLanding, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def broken(p: SourcePartition, time: datetime) -> First:
+        raise error
+
+    asking.source.first_since = broken
+    session, folded, source = asking.session, look(asking), asking.source.watermarks()
+    assert plan_lines(session, watch(asking)) == ()
+    assert looked_at(session, folded.state, source, HOUR, 1.0) == ()
+    assert any("WARNING: how long unread offsets are kept cannot be told" in line for line in asking.lines)
+    monkeypatch.setattr("airflow_provider_lakecommit.cycle.headroom.oldest_unread", broken)
+    assert ask(session, folded.state, source, HOUR).found() == ()
 
 
 def test_a_partition_without_unread_offsets_is_not_asked_about(asking: FakeLanding) -> None:

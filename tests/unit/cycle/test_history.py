@@ -5,7 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.table import Table
 from pyiceberg.table.update import SetSnapshotRefUpdate
@@ -28,12 +31,13 @@ def lake(tmp_path: Path) -> Iterator[Lake]:
     made.catalog.close()
 
 
-def landed(lake: Lake, start: int, end: int) -> StagedSlice:
+def landed(lake: Lake, start: int, end: int, *, rows: int | None = None) -> StagedSlice:
     """One slice in one real file of as many bytes as it says."""
     section = lake.state().sections[0]
-    path = lake.path / f"{start}.parquet"
-    file = data_file(f"file://{path}", end - start)
-    path.write_bytes(b"x" * file.file_size_in_bytes)
+    path = Path(urlsplit(lake.load().location()).path) / "data" / f"{start}.parquet"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table({"id": list(range(start, start + (end - start if rows is None else rows)))}), path)
+    file = data_file(f"file://{path}", end - start, file_size_in_bytes=path.stat().st_size)
     one = staged((0, start, end), epoch=section.epoch, files=(file,))
     lake.publish(lake.request(one))
     return one
@@ -211,3 +215,26 @@ def ledger_keys(table: Table) -> list[str]:
     assert snapshot is not None
     assert snapshot.summary is not None
     return [k for k in snapshot.summary.additional_properties if k.startswith("lakecommit")]
+
+
+def test_a_file_with_other_rows_than_were_announced_is_wrong(lake: Lake) -> None:
+    landed(lake, 0, 5)
+    landed(lake, 5, 12, rows=9)
+    (text,) = texts(history(lake, files=True))
+    assert text.endswith("holds 9 rows, 7 were announced")
+
+
+def test_a_file_that_is_no_parquet_is_wrong(lake: Lake) -> None:
+    one = landed(lake, 0, 5)
+    path = Path(urlsplit(one.files[0].file_path).path)
+    path.write_bytes(b"x" * path.stat().st_size)
+    (text,) = texts(history(lake, files=True))
+    assert "is no Parquet file that can be read" in text
+
+
+def test_a_file_of_another_table_is_wrong(lake: Lake) -> None:
+    section = lake.state().sections[0]
+    file = data_file(f"{lake.load().location()}-other/data/x.parquet", 5)
+    lake.publish(lake.request(staged((0, 0, 5), epoch=section.epoch, files=(file,))))
+    (text,) = texts(history(lake))
+    assert "does not lie where the table has its data" in text

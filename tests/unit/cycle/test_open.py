@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from airflow_provider_lakecommit.core.model import Cycle
-from airflow_provider_lakecommit.cycle.open import MAX_RACES, preview
+from airflow_provider_lakecommit.cycle.open import MAX_RACES, open_cycle, preview
+from airflow_provider_lakecommit.cycle.results import CycleTicket, Opened
 from airflow_provider_lakecommit.exceptions import ControlTopicError, SourceError
 from tests.fakes.kafka import FakeControl
 from tests.fakes.session import P0, P1, FakeLanding
@@ -64,6 +66,34 @@ def test_a_planner_that_is_fenced_looks_again(landing: FakeLanding) -> None:
     assert len(landing.open().slices) == 3
     assert landing.kinds() == ["CycleOpened"]
     assert landing.said("another planner of this landing was faster; looking again")
+
+
+def test_of_two_that_wish_for_one_slot_unseen_by_each_other_the_later_in_the_log_takes_another(
+    landing: FakeLanding,
+) -> None:
+    landing.open("before")
+    first: list[Opened] = []
+    other = landing.connect()
+
+    def overtake(_: str) -> None:
+        landing.control.before_send = lambda _: None
+        first.append(open_cycle(other, landing.run_identity("first")))
+
+    landing.control.before_send = overtake
+    second = landing.open("second")
+    assert (first[0].ticket.slot, second.ticket.slot) == (1, 2)
+    assert landing.open("second", retry=True).ticket == second.ticket
+
+
+def test_a_cycle_says_whose_ids_it_has_and_one_of_an_earlier_release_has_none(landing: FakeLanding) -> None:
+    ids: list[str] = []
+    landing.control.before_send = ids.append
+    opened = landing.open()
+    assert ids == ["lakecommit-rows-@test-live-0-plan"]
+    assert CycleTicket.from_dict(opened.ticket.to_dict()) == opened.ticket
+    before = {k: v for k, v in opened.ticket.to_dict().items() if k != "deployment"}
+    landing.close(opened=replace(opened, ticket=CycleTicket.from_dict(before)))
+    assert ids[-1] == "lakecommit-rows-live-0-commit"
 
 
 def test_one_that_is_always_fenced_gives_up_by_name(landing: FakeLanding) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -62,3 +63,40 @@ def test_for_a_commit_a_table_that_fails_is_named_and_holds_up_no_other(
     prepared = prepare_for_commit(landing.session)
     assert [t.name for t in prepared.tables] == [DATA]
     assert list(prepared.failures) == [DEAD]
+
+
+class TestCatalogWithoutTags:
+    """It takes a commit that sets a tag, and keeps the branch alone."""
+
+    def test_the_plan_is_refused_by_name_and_nothing_is_opened(self, landing: FakeLanding) -> None:
+        landing.catalog.keeps_tags = False
+        for _ in range(2):
+            with pytest.raises(TableError, match="catalog fake took a commit that sets tag lakecommit-main"):
+                landing.open()
+        assert landing.kinds() == []
+
+    def test_one_that_loses_them_later_loses_no_row(self, landing: FakeLanding) -> None:
+        opened = landing.open()
+        landing.report(opened)
+        landing.close(opened=opened)
+        landing.catalog.keeps_tags = False
+        with landing.session.tables.load(DATA).manage_snapshots() as refs:
+            refs.remove_tag("lakecommit-main")
+        with pytest.raises(TableError, match="it keeps branches only"):
+            landing.open("b")
+        landing.catalog.keeps_tags = True
+        landing.source.ends = {P0: 30, P1: 10}
+        assert landing.cycle("c").rows == 10
+        assert sum(int(s.get("added-records", 0)) for s in landing.snapshots()) == 40
+
+    def test_an_answer_that_tells_of_no_tag_is_no_proof(self, landing: FakeLanding) -> None:
+        answer = landing.catalog.commit_table
+
+        def short(*request: Any) -> Any:
+            told = answer(*request)
+            refs = {name: ref for name, ref in told.metadata.refs.items() if name == "main"}
+            return told.model_copy(update={"metadata": told.metadata.model_copy(update={"refs": refs})})
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(landing.catalog, "commit_table", short)
+            assert len(landing.open().slices) == 3

@@ -5,13 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from uuid import uuid4
 
 import pytest
 
-from airflow_provider_lakecommit.core.log import CycleClosed
+from airflow_provider_lakecommit.committer.ledger import read_ledger
+from airflow_provider_lakecommit.core.log import CycleClosed, Directives
+from airflow_provider_lakecommit.core.state import TableLedger
 from airflow_provider_lakecommit.cycle import publish
+from airflow_provider_lakecommit.cycle.prepare import prepare_for_commit
 from airflow_provider_lakecommit.cycle.publish import CARRY_AGE, CHECK_AGE
-from tests.fakes.session import DATA, DEAD, FakeLanding
+from tests.fakes.session import DATA, DEAD, P0, P1, FakeLanding
 
 
 def test_more_files_than_a_commit_takes_are_published_in_order_by_several(
@@ -72,10 +76,99 @@ class TestTableWithoutRows:
         assert closed.published == ()
         assert len(quiet.snapshots(DEAD)) == 2
 
+    @pytest.mark.parametrize("by", ["control topic", "table"])
+    def test_it_is_brought_forward_before_what_it_relies_on_is_removed(self, quiet: FakeLanding, by: str) -> None:
+        quiet.cycle("a")
+        kept = timedelta(days=1)
+        if by == "control topic":
+            quiet.control.kept = kept
+        else:
+            age = {"history.expire.max-snapshot-age-ms": str(int(kept / timedelta(milliseconds=1)))}
+            with quiet.session.tables.load(DEAD).transaction() as change:
+                change.set_properties(age)
+        quiet.clock.passes(kept / 4 - timedelta(minutes=1))
+        quiet.cycle("b")
+        assert len(quiet.snapshots(DEAD)) == 1
+        quiet.clock.passes(timedelta(minutes=1))
+        quiet.cycle("c")
+        assert len(quiet.snapshots(DEAD)) == 2
+
     def test_where_a_spec_change_voids_it_is_never_behind(self, make_landing: Callable[..., FakeLanding]) -> None:
         landing = make_landing(slice_records=10, dead_letter_table=DEAD, on_spec_change="void")
         landing.cycle()
         assert len(landing.snapshots(DEAD)) == 2
+
+
+def test_files_of_a_slice_from_the_future_are_looked_for(landing: FakeLanding) -> None:
+    opened = landing.open()
+    landing.clock.passes(timedelta(days=365))
+    landing.report(opened)
+    landing.clock.passes(timedelta(days=-365))
+    assert landing.close(opened=opened).voided
+
+
+class TestIdleBesideOthers:
+    """A landing without anything new, in a partition that others fill."""
+
+    @pytest.fixture
+    def idle(self, make_landing: Callable[..., FakeLanding], monkeypatch: pytest.MonkeyPatch) -> FakeLanding:
+        monkeypatch.setattr(publish, "MOVE_AFTER", 50)
+        landing = make_landing(slice_records=10, dead_letter_table=DEAD)
+        landing.control.partitions = 1
+        landing.cycle("first")
+        return landing
+
+    def others_say(self, landing: FakeLanding, records: int) -> None:
+        other = landing.connect(name="others", table="shop.others")
+        word = other.sender("commit", uuid4()).closed(uuid4(), landing.clock(), None, Directives())
+        landing.send(0, [word] * records)
+
+    def read_from(self, landing: FakeLanding) -> list[int]:
+        found = []
+        for table in (DATA, DEAD):
+            metadata = landing.session.tables.load(table).metadata
+            section = read_ledger(metadata).section("rows", "live")
+            assert section is not None
+            found.append(section.control.read_from)
+        return found
+
+    def test_its_position_is_moved_when_others_have_said_much(self, idle: FakeLanding) -> None:
+        self.others_say(idle, 100)
+        before = len(idle.control.logs[0])
+        closed = idle.cycle("idle")
+        assert (closed.published, closed.reason) == ((), "nothing new")
+        # The data table's turn was first, and the other one still lacked what both have now.
+        idle.cycle("idle too")
+        assert min(self.read_from(idle)) >= before
+        assert idle.session.read_state(idle_ledgers(idle)).state.open_cycles() == []
+
+    def test_and_only_then(self, idle: FakeLanding) -> None:
+        before, snapshots = self.read_from(idle), len(idle.snapshots(DATA))
+        self.others_say(idle, 20)
+        idle.cycle("idle")
+        assert (self.read_from(idle), len(idle.snapshots(DATA))) == (before, snapshots)
+
+    def test_not_past_what_somebody_still_needs(self, idle: FakeLanding) -> None:
+        idle.source.ends = {P0: 40, P1: 10}
+        opened = idle.open("slow")
+        self.others_say(idle, 100)
+        idle.cycle("idle")
+        idle.report(opened)
+        assert max(self.read_from(idle)) <= len(idle.control.logs[0]) - 100
+        assert idle.close("slow", opened).rows == 20
+        assert max(self.read_from(idle)) <= len(idle.control.logs[0])
+
+    def test_what_it_lands_after_that_is_there_once(self, idle: FakeLanding) -> None:
+        for n in range(3):
+            self.others_say(idle, 100)
+            idle.cycle(f"idle {n}")
+        idle.source.ends = {P0: 40, P1: 10}
+        assert idle.cycle("more").rows == 20
+        assert idle.cycle("none").published == ()
+
+
+def idle_ledgers(landing: FakeLanding) -> tuple[TableLedger, ...]:
+    return prepare_for_commit(landing.session).ledgers
 
 
 def test_a_report_of_another_epoch_is_never_published(landing: FakeLanding) -> None:
@@ -88,3 +181,21 @@ def test_a_report_of_another_epoch_is_never_published(landing: FakeLanding) -> N
     landing.report(again)
     assert landing.close("b", again).rows == 30
     assert len([s for s in landing.snapshots() if int(s.get("added-records", 0))]) == 1
+
+
+def test_a_slice_that_hides_a_record_is_voided_and_its_range_read_again(landing: FakeLanding) -> None:
+    opened = landing.open()
+    landing.report(opened, files=False)
+    landing.source.values = lambda span: span.range.start + 3 if span.partition == P0 else None
+    closed = landing.close(opened=opened)
+    assert len(closed.voided) == 2
+    assert all("there is one at offset" in reason for reason in closed.voided)
+    assert {s.spans[0].partition for s in landing.open("b").slices} == {P0}
+
+
+def test_a_slice_without_files_that_says_it_landed_something_is_voided(landing: FakeLanding) -> None:
+    opened = landing.open()
+    landing.report(opened, only=lambda s: s.spans[0].partition == P1, files=False, landed=True)
+    closed = landing.close(opened=opened)
+    (reason,) = closed.voided
+    assert "its report says 0 rows for 10 landed records; its range is read again" in reason

@@ -9,6 +9,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from airflow_provider_lakecommit.core.model import Cycle
 from airflow_provider_lakecommit.core.state import TableLedger
 from airflow_provider_lakecommit.cycle import session as module
 from airflow_provider_lakecommit.cycle.prepare import prepare_for_commit
@@ -104,12 +105,16 @@ def test_of_other_landings_in_the_same_partition_nothing_is_taken(landing: FakeL
     assert len(landing.session.read_state(()).entries) == 1
 
 
-def test_each_role_and_slot_has_one_transactional_id_and_the_last_offset_is_told(landing: FakeLanding) -> None:
+def whose(slot: int, deployment: str = "") -> Cycle:
+    return Cycle(commit_id=uuid4(), dag="d", run="r", number=0, slot=slot, deployment=deployment)
+
+
+def test_each_role_and_slot_of_a_deployment_has_one_id_and_the_last_offset_is_told(landing: FakeLanding) -> None:
     ids: list[str] = []
     landing.control.before_send = ids.append
-    assert landing.session.send("plan", 0, 1, [WORD, WORD]) == 1
-    assert landing.session.send("commit", 3, 1, [WORD]) == 3
-    assert ids == ["lakecommit-rows-live-0-plan", "lakecommit-rows-live-3-commit"]
+    assert landing.session.send("plan", whose(0), 1, [WORD, WORD]) == 1
+    assert landing.session.send("commit", whose(3, "eu-1"), 1, [WORD]) == 3
+    assert ids == ["lakecommit-rows-live-0-plan", "lakecommit-rows-@eu-1-live-3-commit"]
 
 
 def test_whom_a_newer_attempt_has_shut_out_learns_that(landing: FakeLanding) -> None:
@@ -118,7 +123,7 @@ def test_whom_a_newer_attempt_has_shut_out_learns_that(landing: FakeLanding) -> 
 
     landing.control.before_send = take_over
     with pytest.raises(FencedError):
-        landing.session.send("plan", 0, 0, [WORD])
+        landing.session.send("plan", whose(0), 0, [WORD])
     assert landing.control.logs == {}
 
 
@@ -127,7 +132,7 @@ def test_after_its_close_a_session_says_nothing_more(landing: FakeLanding) -> No
     landing.session.close()
     assert landing.control.closed
     with pytest.raises(ClosedError, match="landing rows was let go of"):
-        landing.session.send("commit", 0, 0, [WORD])
+        landing.session.send("commit", whose(0), 0, [WORD])
     assert landing.control.logs == {}
     with pytest.raises(ClosedError):
         landing.session.tables.load("shop.rows")

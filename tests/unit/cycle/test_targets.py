@@ -69,7 +69,7 @@ def state(cycle_target: TableTarget, *, finished: bool, spec_version: str = LAND
         cycle=Cycle(commit_id=UUID(int=4), dag="d", run="r", number=0, slot=0),
         plan=plan,
         claim=Coverage(),
-        deadline=NOON + timedelta(hours=1),
+        timeout=timedelta(hours=1),
         finished=frozenset([UUID(int=5)] if finished else []),
     )
     return replace(fold((), (), timedelta(hours=1)), cycles={cycle.cycle.commit_id: cycle})

@@ -18,6 +18,7 @@ from airflow_provider_lakecommit.engines.base import EarlierWorkError
 from airflow_provider_lakecommit.exceptions import ControlTopicError, SparkJobError
 from airflow_provider_lakecommit.kafka.control_log import ControlLog
 from airflow_provider_lakecommit.spark.job import SliceResult, WindowJob
+from airflow_provider_lakecommit.wire.plan import plan_digest
 from airflow_provider_lakecommit.wire.records import Outgoing
 from tests.fakes.kafka import FakeControl
 from tests.fakes.session import P0, FakeLanding
@@ -99,10 +100,10 @@ def test_of_two_plans_that_raced_the_later_one_does_what_the_earlier_did_not_cla
     opened = landing.open()
     window, commit_id = opened.plan, uuid4()
     whole = replace(window.slices[0], spans=(Span(P0, OffsetRange(15, 25)),))
-    later = replace(opened.ticket, commit_id=commit_id, slot=1)
     cycle = Cycle(commit_id=commit_id, dag="dag", run="b", number=0, slot=1)
     sender = landing.session.sender("plan", commit_id)
     plan = replace(window, slices=(*window.slices, whole))
+    later = replace(opened.ticket, commit_id=commit_id, slot=1, plan=plan_digest(plan))
     landing.send(later.partition, [sender.opened(uuid4(), landing.clock(), cycle, plan, Directives())])
     job = job_of(landing, replace(ticket_of(opened), cycle=later))
     assert job is not None
@@ -230,3 +231,44 @@ def test_a_log_that_nothing_holds_up_is_read_once() -> None:
     control = HeldUp(stable=0)
     assert read_decided(control, 0, 0).records == ()
     assert control.waited_for == []
+
+
+class TestTicketsThatNameNoPlan:
+    """Of earlier releases, and of plans that were found while no table could be read."""
+
+    @staticmethod
+    def of(opened: Opened) -> GroupTicket:
+        ticket = ticket_of(opened)
+        return replace(ticket, cycle=replace(ticket.cycle, plan=""))
+
+    def test_the_plan_is_held_against_the_tables(self, landing: FakeLanding) -> None:
+        session, ticket = landing.session, self.of(landing.open())
+        job = group_job(session.landing, landing.control, ticket, "lake", session.tables.load)
+        assert job is not None
+        with pytest.raises(ControlTopicError, match="is no table of this landing"):
+            group_job(session.landing, landing.control, ticket, "lake")
+
+    @pytest.mark.parametrize(
+        ("change", "what"),
+        [
+            ({"location": "file:///elsewhere"}, "location"),
+            ({"uuid": uuid4()}, "id"),
+            ({"schema": "{}"}, "schema"),
+            ({"schema_id": 7}, "schema"),
+            ({"spec": "{}"}, "spec"),
+            ({"sort_order": "{}"}, "sort order"),
+            ({"properties": {"write.py-location-provider.impl": "a.B"}}, "place of files"),
+            ({"properties": {"write.data.path": "file:///elsewhere"}}, "place of files"),
+        ],
+    )
+    def test_one_that_they_contradict_is_not_followed(
+        self, landing: FakeLanding, change: dict[str, object], what: str
+    ) -> None:
+        opened, commit_id = landing.open(), uuid4()
+        plan = replace(opened.plan, targets=tuple(replace(t, **change) for t in opened.plan.targets))  # type: ignore[arg-type]
+        sender = landing.session.sender("plan", commit_id)
+        cycle = Cycle(commit_id=commit_id, dag="dag", run="b", number=0, slot=1)
+        landing.send(opened.ticket.partition, [sender.opened(uuid4(), landing.clock(), cycle, plan, Directives())])
+        ticket = self.of(replace(opened, ticket=replace(opened.ticket, commit_id=commit_id)))
+        with pytest.raises(ControlTopicError, match=f"its {what} of shop.rows is not that of the table"):
+            group_job(landing.session.landing, landing.control, ticket, "lake", landing.session.tables.load)

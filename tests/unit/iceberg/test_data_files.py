@@ -176,6 +176,23 @@ def test_a_day_that_was_announced_as_a_number_is_appended() -> None:
     assert appendable.partition[0] == 20_513
 
 
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"file_path": ""}, "has no path"),
+        ({"record_count": -1}, "is of -1 rows"),
+        ({"file_size_in_bytes": -5}, "and -5 bytes"),
+        ({"sort_order_id": 2**31}, "sort order 2147483648"),
+        ({"column_sizes": {-1: 5}}, "a column that no table has"),
+        ({"lower_bounds": {2**31: b"a"}}, "a column that no table has"),
+        ({"null_value_counts": {1: -1}}, "a count below 0"),
+    ],
+)
+def test_files_that_contradict_themselves_are_refused(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(TableError, match=rf"{said}.*: its offsets are planned again"):
+        to_pyiceberg([replace(FILE, **changes)], PARTITION_FIELDS, spec=SPEC, schema=SCHEMA)
+
+
 def test_statistics_are_copied() -> None:
     (appendable,) = to_pyiceberg([FILE], PARTITION_FIELDS, spec=SPEC, schema=SCHEMA)
     appendable.column_sizes[1] = 0

@@ -62,14 +62,15 @@ def rows(n: int = ROWS) -> pa.Table:
 def write(catalog: Catalog) -> Write:
     """The file of a table with these properties."""
 
-    def one(properties: dict[str, str], spec: PartitionSpec | None = None) -> DataFile:
+    def one(properties: dict[str, str], spec: PartitionSpec | None = None, providers: tuple[str, ...] = ()) -> DataFile:
         table = catalog.create_table(
             f"shop.t{uuid4().hex}",
             SCHEMA,
             partition_spec=spec or UNPARTITIONED_PARTITION_SPEC,
             properties=properties,
         )
-        writer = FanoutWriter(target_of(table), load_file_io({}, table.location()), uuid4())
+        io = load_file_io({}, table.location())
+        writer = FanoutWriter(target_of(table), io, uuid4(), providers=providers)
         writer.write(rows())
         (file,) = writer.close()
         return file
@@ -203,9 +204,24 @@ class Shelf(LocationProvider):
 
 
 def test_a_location_provider_of_ones_own(write: Write) -> None:
-    file = write({"write.py-location-provider.impl": f"{__name__}.Shelf"})
+    named = f"{__name__}.Shelf"
+    file = write({"write.py-location-provider.impl": named}, providers=(named,))
 
     assert "/shelf/" in file.file_path
+
+
+@pytest.mark.parametrize("named", [f"{__name__}.Shelf", "no.such.Thing", "os.system", "Thing"])
+def test_a_location_provider_that_the_landing_does_not_allow_is_not_imported(catalog: Catalog, named: str) -> None:
+    target = target_of(catalog.create_table("shop.orders", SCHEMA))
+    turned = replace(target, properties={"write.py-location-provider.impl": named})
+    with pytest.raises(TableError, match=f"names {re.escape(named)}, which is not imported"):
+        check_target(turned, ["acme.Folders"])
+
+
+@pytest.mark.parametrize("name", ["SimpleLocationProvider", "ObjectStoreLocationProvider"])
+def test_the_location_providers_of_pyiceberg_need_no_word(catalog: Catalog, name: str) -> None:
+    target = target_of(catalog.create_table("shop.orders", SCHEMA))
+    check_target(replace(target, properties={"write.py-location-provider.impl": f"pyiceberg.table.locations.{name}"}))
 
 
 REFUSED = [
@@ -242,7 +258,7 @@ def test_what_cannot_be_obeyed_is_refused_before_a_row_is_written(
     target = target_of(catalog.create_table("shop.orders", SCHEMA))
     check_target(target)
     with pytest.raises(TableError, match=re.escape(message)):
-        check_target(replace(target, properties=properties))
+        check_target(replace(target, properties=properties), ["no.such.Thing", f"{__name__}.NoSuchThing"])
 
 
 def test_names_that_are_the_same_in_a_file_are_refused_before_a_row_is_written(catalog: Catalog) -> None:

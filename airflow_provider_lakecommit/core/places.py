@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the data files of a table may lie, and whether a path that somebody announced lies there.
+
+Contract: pure. A path is taken as text, as writers, catalogs and engines take it: nothing is decoded, since a ``%`` is
+part of a name in every storage. A path lies in a folder only if it goes on behind it with a ``/``, and goes down from
+there: no step of it may go up, in any way of writing it. Names of one storage (``s3``, ``s3a``, ``s3n``; a local path
+with and without ``file:``) are the same place; a bucket or a host is compared as it is.
+
+Failure story: a path that is anything else is refused by its own text, before the storage is asked for it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from urllib.parse import unquote
+from uuid import UUID
+
+__all__ = ["PLACING", "PROVIDER", "data_roots", "name_problem", "named_provider", "place_problem"]
+
+PROVIDER = "write.py-location-provider.impl"
+"""Table property: the class that says where files go."""
+PLACING = ("write.data.path", "write.object-storage.", "write.folder-storage.", "write.location-provider.", PROVIDER)
+"""How the table properties begin that say where files go."""
+_OWN = frozenset(f"pyiceberg.table.locations.{name}LocationProvider" for name in ("Simple", "ObjectStore"))
+
+_SAME = {"s3a": "s3", "s3n": "s3", "abfss": "abfs", "wasbs": "wasb", "": "file"}
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?=/)")
+_ROOTS = ("write.data.path", "write.object-storage.path", "write.folder-storage.path")
+_NO_PART_OF_A_PATH = re.compile(r"[\x00-\x1f\x7f\\?#]")
+_HASH = re.compile(r"[01]+-")
+LEAST_DIGITS = 5
+_ENCODED_TIMES = 3
+"""How often a step is decoded to see whether it goes up."""
+
+
+def named_provider(properties: Mapping[str, str]) -> str | None:
+    """The class of somebody else that a table wants to be asked where its files go, if it names one."""
+    named = properties.get(PROVIDER, "")
+    return named if named and named not in _OWN else None
+
+
+def data_roots(location: str, properties: Mapping[str, str]) -> tuple[str, ...]:
+    """The folders below which a table has its data files."""
+    return tuple(path for path in (location, *(properties.get(key, "") for key in _ROOTS)) if path)
+
+
+def place_problem(path: str, roots: Iterable[str]) -> str | None:
+    """Why a path is no place of a table's data, or ``None``."""
+    scheme, whole = _place(path)
+    below = next((rest for root in roots if (rest := _below(scheme, whole, root)) is not None), None)
+    if below is None:
+        return f"file {path} does not lie where the table has its data"
+    if not below or below.endswith("/") or _NO_PART_OF_A_PATH.search(below) or _leads_up(below):
+        return f"file {path} has no plain path below the table's location"
+    return None
+
+
+def name_problem(path: str, attempt: UUID) -> str | None:
+    """Why the name of a file is not one that this attempt gave, or ``None``.
+
+    An object store's layout without folders for partitions puts its hash before the name.
+    """
+    given, _, number = path.rsplit("/", 1)[-1].removesuffix(".parquet").rpartition("-")
+    numbered = path.endswith(".parquet") and len(number) >= LEAST_DIGITS and number.isascii() and number.isdigit()
+    own = str(attempt)
+    if numbered and (given == own or (given.endswith(f"-{own}") and _HASH.fullmatch(given, 0, len(given) - len(own)))):
+        return None
+    return f"file {path} was not written by attempt {attempt}"
+
+
+def _below(scheme: str, whole: str, root: str) -> str | None:
+    """What of a path is behind a folder, if it is in it."""
+    of, folder = _folder(root)
+    return whole[len(folder) :] if scheme == of and whole.startswith(folder) else None
+
+
+@lru_cache(maxsize=256)
+def _folder(root: str) -> tuple[str, str]:
+    of, folder = _place(root)
+    return of, f"{folder.rstrip('/')}/"
+
+
+def _place(path: str) -> tuple[str, str]:
+    """The storage, and the path in it with its bucket or host."""
+    found = _SCHEME.match(path)
+    scheme = found[1].lower() if found else ""
+    rest = path[found.end() :] if found else path
+    kind = _SAME.get(scheme, scheme)
+    # A local file has no host: `file:///x`, `file:/x` and `/x` are one.
+    return kind, f"/{rest.lstrip('/')}" if kind == "file" else rest
+
+
+def _leads_up(below: str) -> bool:
+    """A value of a partition may hold anything, dots and encoded slashes among it: only a whole step is one up."""
+    for _ in range(_ENCODED_TIMES):
+        if "/." in f"/{below}" and not {".", ".."}.isdisjoint(below.split("/")):
+            return True
+        if "%" not in below:
+            return False
+        # Step by step, so that an encoded slash stays within its step.
+        below = "/".join(unquote(step).replace("/", "_") for step in below.split("/"))
+    return not {".", ".."}.isdisjoint(below.split("/"))

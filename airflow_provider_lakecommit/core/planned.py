@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Does a report speak of what a plan set out to do?
+
+Contract: pure. A report is of a plan if it is about the plan's window and about one of its slices, whole or as much of
+it as was granted (another claim may have taken ranges of it; the id tells which are left), and writes to no table that
+the slice is not for, under the epoch, schema and partition spec that the plan names. Everything else on the control
+topic was not asked for. What a person gave up has no slices in its plan: such a report may only say that blocked ranges
+are skipped, all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from uuid import UUID
+
+from airflow_provider_lakecommit.core.model import Plan, Slice, SliceReport, Span, slice_id
+from airflow_provider_lakecommit.core.offsets import Coverage
+
+__all__ = ["not_planned"]
+
+
+def not_planned(
+    report: SliceReport, plan: Plan, slices: Mapping[UUID, Slice], blocked: Iterable[Coverage]
+) -> str | None:
+    """Why a report is not of this plan, or ``None``.
+
+    :param slices: those of the plan, by their ids
+    :param blocked: what waits for a person when the report comes
+    """
+    if not plan.slices:
+        return _not_given_up(report, Coverage.of(item for b in blocked for item in b.items()))
+    if report.window_id != plan.window_id:
+        return f"it is of window {report.window_id}, its cycle planned window {plan.window_id}"
+    spans = sorted(s.span for s in report.spans)
+    of = slices.get(report.slice_id) or _larger(report, plan, spans)
+    if of is None or (of.slice_id == report.slice_id and sorted(of.spans) != spans):
+        return "its cycle planned no such slice"
+    targets = {t.table: (t.uuid, t.epoch, t.schema_id, t.spec_id) for t in plan.targets if t.table in of.tables}
+    if wrong := [t.table for t in report.tables if targets.get(t.table) != (t.uuid, t.epoch, t.schema_id, t.spec_id)]:
+        return f"its cycle planned it otherwise for {', '.join(wrong)}"
+    return None
+
+
+def _larger(report: SliceReport, plan: Plan, spans: Sequence[Span]) -> Slice | None:
+    """The slice of which this is a part: what another claim has left, or what could be done."""
+    coverage = report.coverage
+    within = (s for s in plan.slices if not coverage - s.coverage)
+    return next((s for s in within if slice_id(plan.window_id, spans, s.tables) == report.slice_id), None)
+
+
+def _not_given_up(report: SliceReport, blocked: Coverage) -> str | None:
+    skipped = all(s.counts.skipped == s.counts.total == len(s.span) for s in report.spans)
+    if skipped and not report.coverage - blocked:
+        return None
+    return "its cycle planned nothing, and no blocked range is given up by it"

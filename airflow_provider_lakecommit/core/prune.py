@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What of a ledger is gone for good: offsets of topics that do not exist any more.
+
+Contract: pure. A topic that is made anew has another id, and an id never comes back: no record of an id that is gone
+can be landed again, so a ledger need not remember it. Nothing else is ever gone: not a topic that the landing still
+names, not one whose new id the section does not know yet (that is for `ledger init` to decide), not a section of
+another cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from uuid import UUID
+
+from airflow_provider_lakecommit.core.model import LedgerSection
+from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
+
+__all__ = ["gone", "pruned"]
+
+
+def gone(
+    section: LedgerSection, cluster_id: str, ids: Mapping[str, str | None], named: Collection[str] = ()
+) -> frozenset[SourcePartition]:
+    """The partitions of a section whose topics are gone.
+
+    :param cluster_id: of the cluster that was asked
+    :param ids: what it says of each topic; one that it was not asked for is not gone
+    :param named: topics that the section's landing still names, as far as that is known
+    """
+    if section.cluster_id != cluster_id:
+        return frozenset()
+    parts = {*section.starts, *section.covered.parts}
+    known = {(p.topic, p.topic_id) for p in section.starts}
+    return frozenset(
+        p
+        for p in parts
+        if p.topic in ids
+        and ids[p.topic] != p.topic_id
+        and (p.topic not in named if ids[p.topic] is None else (p.topic, ids[p.topic]) in known)
+    )
+
+
+def pruned(
+    section: LedgerSection, parts: Collection[SourcePartition], epoch: UUID, *, own: bool
+) -> LedgerSection | None:
+    """What is left of a section, under a new epoch; ``None`` for nothing, but for that of whoever asks."""
+    starts = {p: start for p, start in section.starts.items() if p not in parts}
+    covered = Coverage({p: ranges for p, ranges in section.covered.parts.items() if p not in parts})
+    if not starts and not covered and not own:
+        return None
+    return replace(section, starts=starts, covered=covered, epoch=epoch)

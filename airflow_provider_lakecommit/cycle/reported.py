@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a report says of the files of a table, held against the table itself and the landing.
+
+Contract: reads the table's metadata and never a data file; of the source no more than one record that is a row. A slice
+whose report is contradicted is not appended; its range is read again. Believed are files that lie where the table has
+its data, that bear the name which a writer of that very attempt gave them, for the slice that the attempt was made at,
+and rows that are as many as the records that the report says became some. So no report can pass off files of another
+table, of another slice or of another writer. Where nobody signs, a span that is said to hold no row is looked at, up to
+its first record that must be one.
+
+Failure story: attempts of releases whose ids do not tell their slice are held against what the table has at its head,
+which takes reading its manifests; that is over when their last window is published. A location provider of the user's
+own may name files as it likes, so that only their place is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
+
+from airflow_provider_lakecommit.core.formats import ONE_ROW_EACH
+from airflow_provider_lakecommit.core.model import SliceReport, is_attempt_at
+from airflow_provider_lakecommit.core.places import data_roots, name_problem, named_provider, place_problem
+from airflow_provider_lakecommit.core.routing import Role, role_of
+from airflow_provider_lakecommit.cycle.ports import SourcePort
+from airflow_provider_lakecommit.exceptions import CatalogError
+from airflow_provider_lakecommit.landing import Landing
+
+__all__ = ["hidden_record", "report_problem"]
+
+
+def report_problem(
+    landing: Landing, table: Table, name: str, report: SliceReport, files: Sequence[DataFile]
+) -> str | None:
+    """Why what a report says of a table is not believed, or ``None``.
+
+    :raises CatalogError: the manifests of the table cannot be read
+    """
+    return _rows_problem(landing, name, report) or _files_problem(landing, table, report, [f.file_path for f in files])
+
+
+def hidden_record(source: SourcePort, landing: Landing, report: SliceReport) -> str | None:
+    """A record of a span of which the report says that there is none, or ``None``; of formats whose records with a
+    value are rows or rejects, every one.
+
+    :raises SourceUnavailableError: the brokers did not answer
+    """
+    empty = (s.span for s in report.spans if not (s.counts.landed or s.counts.rejected or s.counts.skipped))
+    for span in empty if landing.format in ONE_ROW_EACH else ():
+        if (offset := source.first_value(span)) is not None:
+            return f"its report says that there is no row in {span}, and there is one at offset {offset}"
+    return None
+
+
+def _rows_problem(landing: Landing, name: str, report: SliceReport) -> str | None:
+    """Rows must come of records: as many as its spans say, or at least as many where a record may give several."""
+    of, dead = report.table(name), role_of(landing.destinations, name) is Role.DEAD_LETTERS
+    records = sum(s.counts.rejected if dead else s.counts.landed for s in report.spans)
+    rows = of.rows if of else 0
+    if rows == records or (rows > records and not dead and landing.format not in ONE_ROW_EACH):
+        return None
+    return f"its report says {rows} rows for {records} {'rejected' if dead else 'landed'} records"
+
+
+def _files_problem(landing: Landing, table: Table, report: SliceReport, paths: Sequence[str]) -> str | None:
+    if not paths:
+        return None
+    metadata = table.metadata
+    roots = data_roots(metadata.location, metadata.properties)
+    if problem := next((p for path in paths if (p := place_problem(path, roots))), None):
+        return problem
+    own = is_attempt_at(report.attempt, report.slice_id)
+    if own is False:
+        return f"attempt {report.attempt} was made at another slice"
+    if named_provider(metadata.properties) is None:
+        if problem := next((p for path in paths if (p := name_problem(path, report.attempt))), None):
+            return problem
+        if own:
+            return None
+    held = _held(table, landing.branch)
+    return next((f"file {path} is in the table already" for path in paths if path in held), None)
+
+
+def _held(table: Table, branch: str) -> frozenset[str]:
+    """The data files at the head of a branch."""
+    head = table.metadata.snapshot_by_name(branch)
+    if head is None:
+        return frozenset()
+    try:
+        manifests = [m.fetch_manifest_entry(table.io, discard_deleted=True) for m in head.manifests(table.io)]
+    except OSError as e:
+        raise CatalogError(
+            f"the manifests of {'.'.join(table.name())} cannot be read ({type(e).__name__}: {e.strerror or e}): check "
+            "the storage; nothing was committed"
+        ) from e
+    return frozenset(entry.data_file.file_path for entries in manifests for entry in entries)

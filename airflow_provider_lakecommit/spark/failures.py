@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a failure of a slice says: of its records, or of the world around it.
+
+Contract: :func:`passes` tells the two apart by what was raised. An error of this package says it by its type. What
+brokers, storage and their client libraries raise (any :class:`OSError` among it) tells of connections, credentials and
+disks: it may pass by itself and is never counted. All else (an overflow, a value that Arrow does not take, a defect of
+a decoder) comes from handling records, and would come again with the same ones. The brokers are away where they do not
+answer; bytes that they do hand out and that are not what was written are damage, and no outage.
+
+:func:`place_of` is where a failure was, as far as it is known, and :func:`cut` how the ranges of a slice are tried
+again so that the failure stands alone: first what the place leaves, else half of the partitions, else half of the
+range.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from confluent_kafka import KafkaException
+
+from airflow_provider_lakecommit.core.model import Span
+from airflow_provider_lakecommit.core.offsets import OffsetRange
+from airflow_provider_lakecommit.exceptions import (
+    AccountingError,
+    LakecommitError,
+    RecordsError,
+    SourceError,
+    Terminal,
+)
+
+__all__ = ["Part", "cut", "passes", "place_of"]
+
+Spans = tuple[Span, ...]
+
+_WORLD = frozenset(
+    {
+        "adlfs",
+        "aiobotocore",
+        "aiohttp",
+        "azure",
+        "boto3",
+        "botocore",
+        "fsspec",
+        "gcsfs",
+        "google",
+        "httpx",
+        "pyiceberg",
+        "requests",
+        "s3fs",
+        "urllib3",
+    }
+)
+"""Libraries that speak to storage and catalogs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Ranges to be tried as a slice of their own; ``bad`` are known to be what fails, and are not tried."""
+
+    spans: Spans
+    bad: bool = False
+
+
+def passes(error: Exception) -> bool:
+    """May it be other next time without anybody's doing, whatever the records are?"""
+    if isinstance(error, LakecommitError):
+        return not isinstance(error, Terminal)
+    return isinstance(error, OSError | KafkaException) or type(error).__module__.partition(".")[0] in _WORLD
+
+
+def place_of(error: Exception) -> Spans:
+    """The ranges that a failure names; none, where it does not know."""
+    return tuple(error.spans) if isinstance(error, RecordsError | SourceError) else ()
+
+
+def cut(spans: Spans, error: Exception) -> list[Part]:
+    """What to try instead of these ranges, oldest first, together all of them; nothing, where they cannot be cut."""
+    place = [(s, r) for s in spans if (r := _within(s, place_of(error))) is not None]
+    at = dict(place)
+    if place and any(at.get(s) != s.range for s in spans):
+        found = tuple(replace(s, range=r) for s, r in place)
+        known = isinstance(error, SourceError) or sum(map(len, found)) == 1
+        before = _spans((s, OffsetRange(s.range.start, at[s].start if s in at else s.range.end)) for s in spans)
+        after = _spans((s, OffsetRange(at[s].end, s.range.end)) for s in spans if s in at)
+        parts = (Part(spans=before), Part(spans=found, bad=known), Part(spans=after))
+        return [part for part in parts if part.spans]
+    if len(spans) > 1:
+        half = len(spans) // 2
+        return [Part(spans=spans[:half]), Part(spans=spans[half:])]
+    return _halves(spans[0]) if _is_of_records(error) else []
+
+
+def _is_of_records(error: Exception) -> bool:
+    """Can a part of one range be well where the whole is not? Not if topic, table or plan are wrong."""
+    return not isinstance(error, LakecommitError) or isinstance(error, RecordsError | AccountingError)
+
+
+def _within(span: Span, place: Sequence[Span]) -> OffsetRange | None:
+    """The place as far as it is in the span."""
+    for p in place:
+        start, end = max(p.range.start, span.range.start), min(p.range.end, span.range.end)
+        if p.partition == span.partition and start < end:
+            return OffsetRange(start, end)
+    return None
+
+
+def _spans(ranges: Iterable[tuple[Span, OffsetRange]]) -> Spans:
+    return tuple(replace(s, range=r) for s, r in ranges if r)
+
+
+def _halves(span: Span) -> list[Part]:
+    start, end = span.range.start, span.range.end
+    if end - start < 2:
+        return []
+    middle = (start + end) // 2
+    return [Part(spans=(replace(span, range=OffsetRange(a, b)),)) for a, b in ((start, middle), (middle, end))]

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sending a slice's report where several attempts at the slice may run at once: a retry and its zombie, a task and the
+copy that Spark started beside it.
+
+Contract: :func:`send_report` returns when the control log holds a report of the slice, this attempt's or another one's,
+or when the cycle is over, so that none is wanted. A slice that was done in parts is reported when all of it is. Who was
+fenced asks the log; as long as that does not tell of the slice it takes the transactional id back. So none of them ends
+in success before the slice is reported, whichever is ended first; more than one report costs files only (the first in
+the log is accepted).
+
+Failure story: a log that cannot be read is an error, as is an id that is taken over again and again: the slice is for
+the next attempt then. A record that cannot be read is of no concern here: it is passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from airflow_provider_lakecommit.core.fold import fold
+from airflow_provider_lakecommit.core.log import Entry, SliceReported
+from airflow_provider_lakecommit.core.model import Slice, SliceReport
+from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.exceptions import ControlTopicError, FencedError
+from airflow_provider_lakecommit.spark.job import SliceResult, SliceStatus, WindowJob
+from airflow_provider_lakecommit.wire.quarantine import entry_of
+
+if TYPE_CHECKING:
+    from airflow_provider_lakecommit.kafka.control_log import ControlRecord
+    from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
+
+__all__ = ["TAKEOVERS", "send_report"]
+
+TAKEOVERS = 5
+"""How often an attempt takes the id back: the others do not wait for anything either, so each time one gets through."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Standing:
+    """What the log says of a slice: its first report in this cycle, or those that hold all of it, and whether the cycle
+    is over.
+    """
+
+    reports: tuple[SliceReport, ...]
+    over: bool
+
+
+def send_report(
+    control: ControlTopic, job: WindowJob, work: Slice, attempt: UUID, send: Callable[[], object]
+) -> SliceResult | None:
+    """Send; ``None`` if this attempt's report is in the log, else what became of the slice without it.
+
+    :param send: sends the report in one transaction, each time under an id that was opened anew if it was lost
+    :raises FencedError: it was taken over every time
+    :raises ControlTopicError: it cannot be sent, or the log cannot be read
+    """
+    left = TAKEOVERS
+    while True:
+        try:
+            send()
+            return None
+        except FencedError as fenced:
+            found = _standing(control, job, work)
+            if found.reports:
+                own = any(r.attempt == attempt for r in found.reports)
+                return None if own else _told(work, found.reports)
+            if found.over:
+                detail = f"its cycle is over, so nothing of it is wanted any more; {fenced}"
+                return SliceResult(slice=str(work), status=SliceStatus.SUPERSEDED, detail=detail)
+            if left == 0:
+                raise
+            left -= 1
+
+
+def _told(work: Slice, reports: tuple[SliceReport, ...]) -> SliceResult:
+    """What other attempts said of the slice."""
+    failed = "; ".join(r.failed for r in reports if r.failed is not None)
+    blocked = "; ".join(r.blocked for r in reports if r.blocked is not None)
+    if failed:
+        return SliceResult(slice=str(work), status=SliceStatus.FAILED, detail=failed)
+    if blocked:
+        return SliceResult(slice=str(work), status=SliceStatus.BLOCKED, detail=blocked)
+    by = ", ".join(dict.fromkeys(str(r.attempt) for r in reports))
+    return SliceResult(slice=str(work), status=SliceStatus.REPORTED, detail=f"by attempt {by}")
+
+
+def _standing(control: ControlTopic, job: WindowJob, work: Slice) -> _Standing:
+    entries = tuple(_entries(control, job))
+    reports = [e.report for e in entries if isinstance(e, SliceReported) and e.commit_id == job.commit_id]
+    cycle = fold(entries, (), job.landing.completion_timeout).cycles.get(job.commit_id)
+    # A cycle that the log does not hold any more is one that nobody waits for.
+    return _Standing(reports=_of(work, reports), over=cycle is None or cycle.over)
+
+
+def _of(work: Slice, reports: Sequence[SliceReport]) -> tuple[SliceReport, ...]:
+    """What tells of all of a slice; nothing, where a part of it is not told of."""
+    if (whole := next((r for r in reports if r.slice_id == work.slice_id), None)) is not None:
+        return (whole,)
+    some = tuple(r for r in reports if r.coverage.overlaps(work.coverage))
+    return () if work.coverage - Coverage.of(item for r in some for item in r.coverage.items()) else some
+
+
+def _entries(control: ControlTopic, job: WindowJob) -> Iterator[Entry]:
+    for record in _decided(control, job):
+        if (entry := entry_of(record, job.plan.landing, job.plan.lane)) is not None:
+            yield entry
+
+
+def _decided(control: ControlTopic, job: WindowJob) -> Iterator[ControlRecord]:
+    """The log to all that was sent before this call, or as far as it can be read."""
+    log = control.read(job.control_partition, job.read_from)
+    yield from log.records
+    if log.high > log.end:
+        with suppress(ControlTopicError):
+            yield from control.read(job.control_partition, log.end, until=log.high - 1).records

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""JSON of unknown origin, measured before it is parsed.
+
+Contract: :func:`check_text` looks at length, nesting and number of parts of a JSON text without building any of it, and
+:func:`bounded_json` parses what passed. A few bytes may unpack into a text that is parsed into a thousand times its
+size, so both ends check: what is written passes here too, and nothing is written that no reader would take.
+
+Failure story: whatever the text is, a :class:`ValueError` or :class:`RecursionError` says so, within memory that is a
+small multiple of the text's length. ``NaN`` is no JSON and is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import accumulate
+from typing import Any
+
+__all__ = ["DEPTH_LIMIT", "PARTS_LIMIT", "TEXT_LIMIT", "bounded_json", "check_text"]
+
+TEXT_LIMIT = 16 << 20
+"""Bytes of a JSON text, unpacked. Our largest, a plan whose packed text fills its header, takes a quarter of that."""
+DEPTH_LIMIT = 64
+PARTS_LIMIT = 1_000_000
+"""Commas and opening brackets: about as many values are built."""
+# One that is not closed reaches to the end, so that the text is passed over once, whatever it holds.
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
+
+
+def check_text(raw: bytes, *, depth: int = DEPTH_LIMIT, parts: int = PARTS_LIMIT, limit: int = TEXT_LIMIT) -> None:
+    """:raises ValueError: the text is longer, deeper or of more parts than is ever read"""
+    if len(raw) > limit:
+        raise ValueError(f"it has {len(raw)} bytes, {limit} are read at most")
+    bare = _STRING.sub(b"", raw)
+    brackets = bare.translate(None, _NO_BRACKETS)
+    found = bare.count(b",") + brackets.count(b"[") + brackets.count(b"{")
+    if found > parts:
+        raise ValueError(f"it has {found} parts, {parts} are read at most")
+    deepest = max(accumulate(map(_STEPS.__getitem__, brackets)), default=0)
+    if deepest > depth:
+        raise ValueError(f"it is nested {deepest} deep, {depth} are read at most")
+
+
+def bounded_json(text: str, *, depth: int = DEPTH_LIMIT, parts: int = PARTS_LIMIT, limit: int = TEXT_LIMIT) -> Any:
+    """The value of a text that is within the bounds.
+
+    :raises ValueError: it is not, or is no JSON
+    """
+    if len(text) > limit:
+        raise ValueError(f"it has {len(text)} letters, {limit} are read at most")
+    check_text(text.encode("utf-8", "surrogatepass"), depth=depth, parts=parts, limit=limit)
+    return json.loads(text, parse_constant=_constant)
+
+
+def _constant(name: str) -> float:
+    if name == "NaN":
+        raise ValueError("it holds NaN, which is no number")
+    return float(name)

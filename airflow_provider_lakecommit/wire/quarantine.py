@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Log records as entries, where one that cannot be read stops nobody.
+
+Contract: :func:`entry_of` is :func:`~airflow_provider_lakecommit.wire.records.read_entry`, and gives an
+:class:`~airflow_provider_lakecommit.core.log.Unreadable` for what that refuses. Every reader of a landing's log goes
+through it, so that all of them pass over the same records.
+
+It is safe to pass over any record: what is in a table, its ledger says, and a report that nobody accepted is planned
+again. A claim, a release or a voided attempt that is lost costs work that is done twice, and never a row.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from airflow_provider_lakecommit.core.log import Entry, Unreadable
+from airflow_provider_lakecommit.core.model import group_id
+from airflow_provider_lakecommit.exceptions import WireError
+from airflow_provider_lakecommit.wire.events import head
+from airflow_provider_lakecommit.wire.headers import DAMAGED_HEADERS
+from airflow_provider_lakecommit.wire.records import LogRecord, read_entry
+
+__all__ = ["entry_of"]
+
+REASON_LENGTH = 300
+_NOBODY = UUID(int=0)
+
+
+def entry_of(record: LogRecord, landing: str, lane: str) -> Entry | None:
+    """The entry that a record stands for, ``None`` when it is not of this landing's lane."""
+    try:
+        if any(name == DAMAGED_HEADERS for name, _ in record.headers):
+            return _without_headers(record, landing)
+        return read_entry(record, landing, lane)
+    except WireError as e:
+        return _unreadable(record, str(e))
+
+
+def _without_headers(record: LogRecord, landing: str) -> Entry | None:
+    """An event of the landing may have been one of ours; anything else is nobody's."""
+    try:
+        ours = record.value is not None and head(record.value).group_id == group_id(landing)
+    except WireError:
+        return None
+    return _unreadable(record, "its headers cannot be read") if ours else None
+
+
+def _unreadable(record: LogRecord, reason: str) -> Unreadable:
+    shown = "".join(letter if letter.isprintable() else "�" for letter in " ".join(reason.split()))
+    short = shown if len(shown) <= REASON_LENGTH else f"{shown[:REASON_LENGTH]}…"
+    return Unreadable(offset=record.offset, at=record.timestamp, commit_id=_NOBODY, reason=short)

@@ -1,0 +1,297 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Records and batches that cannot be handled: each is blocked alone, by name; nothing else waits or is lost."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from airflow_provider_lakecommit.core.fold import FAILURES_TO_BLOCK
+from airflow_provider_lakecommit.cycle.prepare import prepare_for_commit
+from airflow_provider_lakecommit.cycle.repair import unblock
+from airflow_provider_lakecommit.cycle.status import read_status
+from airflow_provider_lakecommit.exceptions import BlockedRangeError
+from airflow_provider_lakecommit.formats.decode_json import JsonDecoder
+from airflow_provider_lakecommit.formats.decoder import Decoded
+from airflow_provider_lakecommit.parquet.write import FanoutWriter
+from airflow_provider_lakecommit.spark import damage as damage_of
+from airflow_provider_lakecommit.spark import read as slice_read
+from airflow_provider_lakecommit.spark import slices as slice_work
+from dev.servers.kafka import Broker
+from tests.support.raw_records import alter, batches, flip
+from tests.support.steps import check_verified
+from tests.support.world import World, records
+
+pytestmark = pytest.mark.faults
+
+MakeWorld = Callable[..., World]
+Produce = Callable[..., list[tuple[int, int]]]
+POISON = b"poison"
+
+
+def blocked(world: World) -> list[tuple[int, int, int]]:
+    """Partition, first and last offset of what is blocked."""
+    with world.session() as session:
+        state = session.read_state(prepare_for_commit(session).ledgers).state
+    return [(p.partition, r.start, r.end) for p, r in state.blocked_coverage.items()]
+
+
+def skip(world: World) -> None:
+    with world.session() as session:
+        unblock(session, skip=True)
+
+
+def send(world: World, ids: Sequence[int], *, partition: int = 0, codec: str = "none", name: str = "n") -> None:
+    """One batch of records, compressed as told."""
+    settings = {"bootstrap.servers": world.kafka["bootstrap.servers"], "compression.type": codec, "linger.ms": 500}
+    producer = Producer({**settings, "batch.num.messages": max(1, len(ids))})
+    for i in ids:
+        value = json.dumps({"id": i, "name": f"{name}{i}"}).encode()
+        producer.produce(str(world.landing.topics), value, partition=partition)
+    assert producer.flush(60) == 0
+
+
+@pytest.fixture
+def spoilt(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Handling a record whose value has the word in it ends in an exception: while it is decoded, or written."""
+    decode, write = JsonDecoder.decode, FanoutWriter.write
+
+    def decoding(self: Any, values: Sequence[bytes]) -> Decoded:
+        if any(POISON in v for v in values):
+            raise OverflowError("date value out of range")
+        return decode(self, values)
+
+    def writing(self: Any, table: Any) -> None:
+        if any(POISON.decode() in str(name) for name in table.column("name").to_pylist()):
+            raise OverflowError("date value out of range")
+        write(self, table)
+
+    def spoil(where: str) -> None:
+        if where == "decode":
+            monkeypatch.setattr(JsonDecoder, "decode", decoding)
+        else:
+            monkeypatch.setattr(FanoutWriter, "write", writing)
+
+    return spoil
+
+
+@pytest.mark.parametrize("where", ["decode", "write"])
+def test_a_record_that_brings_an_exception_is_blocked_alone(
+    make_world: MakeWorld, produce: Produce, spoilt: Callable[[str], None], where: str
+) -> None:
+    """Four partitions share a slice; one record of one of them crashes its task each time."""
+    world = make_world(partitions=4, slice_records=400, dead_letter_table=None)
+    topic = str(world.landing.topics)
+    for p in range(4):
+        produce(topic, records(p * 100, 30), partition=p)
+    produce(topic, [json.dumps({"id": 999, "name": "poison"})], partition=2)
+    produce(topic, records(290, 10), partition=2)
+    spoilt(where)
+
+    world.run()
+    good = Counter([*range(30), *range(100, 130), *range(200, 230), *range(300, 330)])
+    world.check(good)
+    for p in (0, 1, 3):
+        produce(topic, records(p * 100 + 50, 5), partition=p)
+        good.update(range(p * 100 + 50, p * 100 + 55))
+    for _ in range(FAILURES_TO_BLOCK - 2):
+        assert blocked(world) == []
+        world.run()
+        world.check(good)
+    told = world.run()
+    assert blocked(world) == [(2, 30, 31)]
+    assert "OverflowError: date value out of range" in told.blocked[0]
+    with world.session() as session:
+        assert "[30, 31)" in read_status(session).blocked[0]
+    produce(topic, records(400, 3), partition=0)
+    good.update(range(400, 403))
+    world.run()
+    world.check(good)
+
+    skip(world)
+    world.settle()
+    good.update(range(290, 300))
+    world.check(good)
+    check_verified(world)
+    with pytest.raises(BlockedRangeError):
+        skip(world)
+
+
+def test_a_retry_of_the_same_cycle_does_only_what_failed(
+    make_world: MakeWorld, produce: Produce, spoilt: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = make_world(partitions=2, slice_records=400, dead_letter_table=None)
+    topic = str(world.landing.topics)
+    produce(topic, [*records(0, 10)], partition=0)
+    produce(topic, [json.dumps({"id": 999, "name": "poison"})], partition=0)
+    produce(topic, [*records(20, 10)], partition=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(JsonDecoder, "decode", JsonDecoder.decode)
+        spoilt("decode")
+        opened = world.open("a")
+        (first,) = world.write(opened)
+        assert first.status == "failed"
+        assert first.records == 20
+    monkeypatch.undo()
+    (second,) = world.write(opened)
+    assert (second.status, second.records) == ("done", 1)
+    assert world.write(opened) == []
+    world.close("a", opened)
+    world.check(Counter([*range(10), 999, *range(20, 30)]))
+    check_verified(world)
+
+
+def test_storage_that_is_away_counts_for_nothing(
+    make_world: MakeWorld, produce: Produce, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = make_world(partitions=2)
+    produce(str(world.landing.topics), records(0, 10), partition=0)
+
+    def away(self: Any, table: Any) -> None:
+        raise OSError("storage does not answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FanoutWriter, "write", away)
+        for _ in range(FAILURES_TO_BLOCK + 1):
+            world.run()
+    assert blocked(world) == []
+    world.settle()
+    world.check(Counter(range(10)))
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "lz4", "snappy", "zstd"])
+@pytest.mark.parametrize("last", [False, True])
+def test_a_damaged_batch_is_blocked_alone_and_can_be_stepped_over(
+    make_world: MakeWorld, broker: Broker, codec: str, last: bool
+) -> None:
+    """A bit flips where the broker keeps the second of three batches, or the last of two."""
+    world = make_world(partitions=2, slice_records=400)
+    topic = str(world.landing.topics)
+    send(world, range(10), codec=codec)
+    send(world, range(10, 20), codec=codec)
+    if not last:
+        send(world, range(20, 30), codec=codec)
+    send(world, range(100, 110), partition=1, codec=codec)
+    at, first, end = batches(broker.directory, topic)[1]
+    assert (first, end) == (10, 19)
+    flip(broker.directory, topic, at + 61 + 30)
+
+    good = Counter([*range(10), *range(100, 110)])
+    for _ in range(FAILURES_TO_BLOCK):
+        assert blocked(world) == []
+        told = world.run()
+        world.check(good)
+    assert blocked(world) == [(0, 10, 20)]
+    assert "damage" in told.blocked[0]
+    assert f"{topic}[0], offsets 10 to 19" in told.blocked[0]
+    assert "restore" in told.blocked[0]
+    assert "--skip" in told.blocked[0]
+    skip(world)
+    world.settle()
+    world.check(good + Counter(() if last else range(20, 30)))
+    check_verified(world)
+
+
+@pytest.mark.parametrize("codec", ["none", "lz4"])
+def test_records_that_are_larger_than_the_client_takes_are_blocked_alone(
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch, codec: str
+) -> None:
+    monkeypatch.setattr(slice_read, "TOO_LARGE_SECONDS", 0.5)
+    monkeypatch.setattr(damage_of, "PROBE_SECONDS", 1.0)
+    world = make_world(partitions=2, slice_records=400)
+    send(world, range(10), codec=codec)
+    send(world, range(10, 13), codec=codec, name="".join(map(chr, range(0x4E00, 0x9000))) * 3)
+    send(world, range(20, 30), codec=codec)
+    send(world, range(100, 110), partition=1, codec=codec)
+    whole = world.kafka
+    small = {"receive.message.max.bytes": 100_000, "fetch.max.bytes": 90_000, "message.max.bytes": 90_000}
+    world.kafka = {**whole, **small}
+
+    good = Counter([*range(10), *range(100, 110)])
+    for _ in range(FAILURES_TO_BLOCK):
+        assert blocked(world) == []
+        told = world.run()
+        world.check(good)
+    assert blocked(world) == [(0, 10, 13)]
+    assert "receive.message.max.bytes" in told.blocked[0]
+    skip(world)
+    world.settle()
+    world.check(good + Counter(range(20, 30)))
+    check_verified(world)
+
+
+def test_a_damaged_batch_between_transactions_is_blocked_alone(
+    make_world: MakeWorld, broker: Broker, produce: Produce
+) -> None:
+    world = make_world(partitions=2, slice_records=400)
+    topic = str(world.landing.topics)
+    for first in (0, 10, 20):
+        produce(topic, records(first, 10), 0, transactional=True)
+    at, first, end = batches(broker.directory, topic)[2]
+    assert (first, end) == (11, 20)
+    flip(broker.directory, topic, at + 61 + 30)
+    for _ in range(FAILURES_TO_BLOCK):
+        world.run()
+        world.check(Counter(range(10)))
+    assert blocked(world) == [(0, 11, 21)]
+    skip(world)
+    world.settle()
+    world.check(Counter([*range(10), *range(20, 30)]))
+    check_verified(world)
+
+
+def test_damage_that_is_mended_is_read_again(make_world: MakeWorld, broker: Broker) -> None:
+    world = make_world(partitions=2, slice_records=400)
+    topic = str(world.landing.topics)
+    for first in (0, 10, 20):
+        send(world, range(first, first + 10))
+    at, _, _ = batches(broker.directory, topic)[1]
+    flip(broker.directory, topic, at + 61 + 30)
+    world.run()
+    world.check(Counter(range(10)))
+    flip(broker.directory, topic, at + 61 + 30)
+    world.settle()
+    world.check(Counter(range(30)))
+    check_verified(world)
+
+
+def test_a_changed_byte_never_lands_as_another_value(make_world: MakeWorld, broker: Broker) -> None:
+    world = make_world(partitions=2, slice_records=400)
+    send(world, [12345])
+    alter(broker.directory, str(world.landing.topics), b"12345", b"12344")
+    world.run()
+    world.check(Counter())
+
+
+@pytest.mark.parametrize("place", [0, 4, 8, 10, 11, 15, 16, 17, 22, 26, 60])
+def test_any_byte_of_a_batchs_head(
+    make_world: MakeWorld, broker: Broker, monkeypatch: pytest.MonkeyPatch, place: int
+) -> None:
+    """Offset, length, epoch, form, checksum, attributes, last offset, count: whatever a flipped bit makes of the middle
+    batch, nothing lands that was not sent, nothing twice, and the table holds what it says. Where the broker itself
+    loses a batch by it (an offset that becomes less) no client can tell.
+    """
+    monkeypatch.setattr(slice_read, "READ_TIMEOUT", 3.0)
+    monkeypatch.setattr(
+        slice_work, "SliceReader", lambda *a, **k: slice_read.SliceReader(*a, **{**k, "read_timeout": 3.0})
+    )
+    monkeypatch.setattr(damage_of, "PROBE_SECONDS", 1.0)
+    world = make_world(partitions=2, slice_records=400)
+    topic = str(world.landing.topics)
+    for first in (0, 10, 20):
+        send(world, range(first, first + 10))
+    send(world, range(100, 110), partition=1)
+    at, _, _ = batches(broker.directory, topic)[1]
+    flip(broker.directory, topic, at + place)
+    for _ in range(FAILURES_TO_BLOCK):
+        world.run()
+    found = Counter(row["id"] for row in world.rows())
+    assert found <= Counter([*range(30), *range(100, 110)])
+    assert all(found[i] for i in range(100, 110))
+    assert len(found) == 40 or blocked(world)
+    check_verified(world)

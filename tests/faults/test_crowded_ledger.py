@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A ledger that fills up: it is told early, what is gone can be taken out of it, and nothing comes in twice by that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from airflow_provider_lakecommit.committer import ledger as ledger_module
+from airflow_provider_lakecommit.committer.ledger import read_ledger
+from airflow_provider_lakecommit.cycle.prune import look, prune
+from airflow_provider_lakecommit.cycle.status import read_status
+from airflow_provider_lakecommit.exceptions import WireError
+from airflow_provider_lakecommit.wire import ledger as wire_ledger
+from tests.fixtures.kafka import delete_topic
+from tests.support.steps import check_verified
+from tests.support.world import World, records
+
+pytestmark = pytest.mark.faults
+
+Make = Callable[..., World]
+Produce = Callable[..., object]
+
+
+def test_topics_that_are_gone_are_taken_out_and_what_was_pending_comes_in_once(
+    make_world: Make, make_topic: Callable[..., str], produce: Produce, admin: AdminClient
+) -> None:
+    stays, goes = make_topic(1), make_topic(2)
+    world = make_world(topics=(stays, goes))
+    produce(stays, records(0, 40))
+    produce(goes, records(100, 40))
+    world.run()
+    world = replace(world, landing=replace(world.landing, topics=stays))
+    produce(stays, records(40, 40))
+    opened = world.open("pending")
+    world.write(opened)
+    with world.session() as session:
+        assert [f.gone for f in look(session)] == [{}, {}]
+    delete_topic(admin, goes)
+    with world.session() as session:
+        found = look(session)
+        expected = [f"{goes}[{n}]" for n in (0, 1)]
+        assert [sorted(map(str, f.gone["rows", "live"])) for f in found] == [expected, expected]
+        for each in found:
+            assert prune(session, each).share < each.state.share
+        assert [f.gone for f in look(session)] == [{}, {}]
+    check_verified(world)
+    # What was reported under the epoch before is read again.
+    assert world.close("pending", opened).published == ()
+    world.settle()
+    assert sorted(row["id"] for row in world.rows()) == [*range(80), *range(100, 140)]
+    check_verified(world)
+
+
+def test_a_ledger_that_is_nearly_full_is_told_and_a_full_one_names_the_command(
+    make_world: Make, produce: Produce, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = make_world(partitions=1, dead_letter_table=None)
+    produce(world.landing.topics, records(0, 40))
+    world.run()
+    monkeypatch.setattr(ledger_module, "CROWDED", 0.001)
+    produce(world.landing.topics, records(40, 40))
+    opened = world.open("told")
+    told = "shop.rows: its ledger takes "
+    assert any(line.startswith(told) for line in opened.explain)
+    assert any(line.startswith(f"warning: {told}") for line in world.lines)
+    with world.session() as session:
+        assert read_status(session).crowded[0].startswith(told)
+        before = read_ledger(session.tables.load("shop.rows").metadata)
+    world.write(opened)
+    with monkeypatch.context() as full:
+        full.setattr(wire_ledger, "LEDGER_LIMIT", 100)
+        with pytest.raises(WireError, match="`lakecommit ledger prune SPEC` takes out what is gone"):
+            world.close("told", opened)
+    with world.session() as session:
+        assert read_ledger(session.tables.load("shop.rows").metadata) == before
+    world.close("told", opened)
+    assert sorted(row["id"] for row in world.rows()) == list(range(80))

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a watch of all groups remembers is bounded, whatever somebody makes up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from airflow_provider_lakecommit.kafka.control_log import ControlRecord
+from airflow_provider_lakecommit.stall import watch
+from airflow_provider_lakecommit.stall.events import GROUP_LENGTH, KEY_LENGTH, seen_of
+from airflow_provider_lakecommit.stall.watch import WatchedTopic
+from airflow_provider_lakecommit.wire.events import encode
+from tests.support.golden_events import golden_event
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def record(group: str, key: bytes = b"k", at: datetime | None = None) -> ControlRecord:
+    event = golden_event("start_commit", "1.12.0")
+    value = encode(replace(event, group_id=group, timestamp=at or event.timestamp))
+    return ControlRecord(partition=0, offset=0, timestamp=AT, key=key, value=value, headers=())
+
+
+def test_groups_that_are_known_go_on_when_somebody_makes_up_very_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "MOST_GROUPS", 3)
+    fold = watch._Fold(WatchedTopic(topic="t", completion_timeout=3600))
+    for name in ("real", *map(str, range(50)), "real"):
+        fold.take(record(name))
+    assert set(fold.groups()) == {"real", "0", "1"}
+    assert fold.groups()["real"].last is not None
+
+
+def test_long_names_and_keys_are_not_kept() -> None:
+    def seen(one: ControlRecord) -> object:
+        found = seen_of(one.value, key=one.key, headers=one.headers)
+        return found and len(found[1].sender or b"")
+
+    assert seen(record("g" * (GROUP_LENGTH + 1))) is None
+    assert seen(record("g", b"k" * KEY_LENGTH)) == KEY_LENGTH
+    assert seen(record("g", b"k" * 900_000)) == 32
+
+
+def test_a_time_at_the_end_of_the_calendar_is_no_time() -> None:
+    one = record("g", at=datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC))
+    assert seen_of(one.value, key=one.key, headers=one.headers) is None
