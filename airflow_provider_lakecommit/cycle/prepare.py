@@ -215,5 +215,6 @@ def _check_cluster(session: LandingSession, source: SourceState, tables: Iterabl
                 f"{t.name} holds offsets of Kafka cluster {t.ledger.section.cluster_id}, "
                 f"landing {session.landing.name} now reads cluster {source.cluster_id}: point it back; where its "
                 f"topics were copied, give the offsets where it is to go on "
-                f"(`lakecommit ledger init --from TOPIC:0=OFFSET,…`); `--from earliest` reads all there is, also what the table holds"
+                f"(`lakecommit ledger init --from TOPIC:0=OFFSET,…`); `--from earliest` reads all there is, "
+                f"also what the table holds"
             )

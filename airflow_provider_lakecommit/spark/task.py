@@ -8,9 +8,9 @@ itself. One that may pass (broker away, storage away; :func:`~airflow_provider_l
 only returned to the driver. A task that was fenced by another attempt of the same slice (a retry, Spark's speculative
 copy) looks in the log: where nobody has reported the slice, or the part, and its cycle is open, it takes the id back
 and reports itself, so that a copy never makes work vanish, whichever of them Spark ends then; it ends ``superseded``
-only where its cycle is over. Files are left in place whenever the outcome of their report is unknown. Storage keys that a
-catalog handed out may expire while a job runs: slices that are not begun by then are not begun, those in hand may fail,
-and each says so; all of them are for the next attempt, which has other keys.
+only where its cycle is over. Files are left in place whenever the outcome of their report is unknown. Storage keys that
+a catalog handed out may expire while a job runs: slices that are not begun by then are not begun, those in hand may
+fail, and each says so; all of them are for the next attempt, which has other keys.
 """
 
 from __future__ import annotations
