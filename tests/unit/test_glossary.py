@@ -47,7 +47,8 @@ PLAIN = """
     severity shape show signals source span stale stall stalled start stated status stop stopped summary swap
     swapped tail tally target terminal terms text thread ticket times to totals transient trim type unavailable
     unblock unknown updates url values verify waiting waits watch wire work write writer written
-    believed body bounds measure place planned quarantine quarantined signature signing unbelieved unreadable
+    believed body bounds gone measure place planned prunable prune pruned quarantine quarantined signature signing
+    unbelieved unreadable
 """
 
 
