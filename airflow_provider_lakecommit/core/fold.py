@@ -290,7 +290,8 @@ class _Folding:
             report=report,
             commit_id=e.commit_id,
             offset=min([e.offset, *(f.offset for f in files), *(c.offset for c in plan)]),
-            at=min([e.at, *(c.plan.asked_at for c in plan)]),
+            at=e.at,
+            asked_at=None if cycle is None else cycle.plan.asked_at,
             seen=self.seen,
             files={t.table: tuple(f.value for f in files if f.table == t.table) for t in report.tables},
         )

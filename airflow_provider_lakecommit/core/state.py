@@ -102,7 +102,8 @@ class CycleState:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceptedSlice:
     """A whole report with the bytes of its files per table. ``offset`` is the smallest log offset that it needs;
-    ``seen`` the earliest time that a later record of the log tells, ``None`` for the newest one.
+    ``seen`` the earliest time that a later record of the log tells, ``None`` for the newest one. ``asked_at`` is when
+    its plan looked at the source: it is no younger than that.
     """
 
     report: SliceReport
@@ -111,14 +112,17 @@ class AcceptedSlice:
     at: datetime
     files: Mapping[str, tuple[bytes, ...]]
     seen: datetime | None = field(default=None, compare=False)
+    asked_at: datetime | None = None
 
     def age(self, now: datetime) -> timedelta:
-        """How long ago it was reported; by its first sight where its own time is in the future."""
-        return now - (self.at if self.at <= now else min(now, self.seen or now))
+        """How long ago it was planned or reported; by its first sight where its own time is in the future."""
+        reported = self.at if self.at <= now else min(now, self.seen or now)
+        return now - min(reported, self.asked_at or reported)
 
     def young(self, now: datetime, age: timedelta) -> bool:
-        """Was it reported within this time, by all that the log tells? A time in the future tells nothing."""
-        return timedelta(0) <= now - min(self.at, self.seen or self.at) <= age
+        """Was it planned and reported within this time, as far as the log tells? One in the future tells nothing."""
+        reported = min(self.at, self.seen or self.at)
+        return reported <= now and now - min(reported, self.asked_at or reported) <= age
 
     @property
     def coverage(self) -> Coverage:

@@ -51,6 +51,8 @@ __all__ = [
 
 HEADER = "lakecommit"
 HEADER_LIMIT = 256 << 10
+NO_EPOCH = -1
+"""Of a record whose leader epoch the broker did not say."""
 DAMAGED_HEADERS = "lakecommit-damaged-headers"
 """What a record bears in place of headers that the client cannot give."""
 
@@ -166,9 +168,11 @@ def _position(value: Any, span: Span) -> ReadPosition | None:
     """One that is not of its span says nothing."""
     if value is None:
         return None
-    offset, epoch = map(count, value)
-    within = span.range.start < offset <= span.range.end and epoch >= 0
-    return ReadPosition(offset=offset, leader_epoch=epoch) if within else None
+    offset, epoch = value
+    if epoch == NO_EPOCH:
+        return None
+    position = ReadPosition(offset=count(offset), leader_epoch=count(epoch))
+    return position if span.range.start < position.offset <= span.range.end else None
 
 
 def _reason(value: Any) -> str | None:

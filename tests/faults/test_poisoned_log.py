@@ -6,6 +6,7 @@ cost what they were about to be read again. No reader of the topic stops.
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -31,7 +32,7 @@ from airflow_provider_lakecommit.stall.watch import CommitWatch, WatchedTopic, c
 from airflow_provider_lakecommit.wire.events import DataWritten, decode, encode, head
 from airflow_provider_lakecommit.wire.headers import HEADER, find
 from tests.support import hostile
-from tests.support.raw_headers import produce_raw
+from tests.support.raw_records import Raw, send_raw
 from tests.support.steps import check_verified
 from tests.support.world import World, records
 
@@ -113,9 +114,9 @@ def test_every_reader_passes_over_what_was_made_to_stop_it(make_world: MakeWorld
     places = poison(world, forged)
     partition = int(places[0].partition("@")[0])
     for value in (event.value, b"junk"):
-        produce_raw(
-            world.kafka["bootstrap.servers"], world.landing.control_topic_name, partition, value, b"\xff\xc0", b"x"
-        )
+        raw = Raw(value=value, headers=[(b"\xff\xc0", b"x")])
+        broker, topic = world.kafka["bootstrap.servers"], world.landing.control_topic_name
+        send_raw(broker, topic, [raw], partition=partition, milliseconds=round(time.time() * 1000))
 
     produce(world.landing.topics, records(30, 30))
     world.settle()

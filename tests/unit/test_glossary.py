@@ -47,8 +47,8 @@ PLAIN = """
     severity shape show signals source span stale stall stalled start stated status stop stopped summary swap
     swapped tail tally target terminal terms text thread ticket times to totals transient trim type unavailable
     unblock unknown updates url values verify voiding waiting waits watch wire work write writer written
-    believed body bounds destination measure place planned quarantine quarantined signature signing unbelieved
-    unreadable
+    believed body bounds destination gone measure place planned prunable prune pruned quarantine quarantined signature
+    signing unbelieved unreadable
 """
 
 

@@ -87,7 +87,7 @@ def test_a_name_that_the_attempt_gave(name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        f"{UUID(int=7)}-00000.parquet",
+        f"{UUID(int=1)}-00000.parquet",
         f"00000-0-{ATTEMPT}-00001.parquet",
         f"{ATTEMPT}-00000.parquet.crc",
         f"{ATTEMPT}/00000.parquet",
