@@ -133,7 +133,7 @@ def test_a_table_that_fails_does_not_stop_the_other_and_is_named(landing: Commit
 def test_a_table_that_hangs_does_not_hold_up_the_other(
     landing: Commits, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(commit, "NEXT_TABLE_AFTER", 0.01)
+    monkeypatch.setattr(commit, "NEXT_TABLE_AFTER", 0.5)
     landing.hangs[f"{step} {DATA}"] = threading.Event()
     done = landing.run()
     assert published(done) == [DATA, DEAD]
