@@ -168,7 +168,7 @@ class _Doing:
         }
         return SliceResult(
             slice=str(self._work),
-            status=next(s for s in _WORST_FIRST if s in ends),
+            status=next((s for s in _WORST_FIRST if s in ends), SliceStatus.AGAIN),
             detail="; ".join([*self._failures, *blocked, *(r.detail for r in self._told)]),
             records=sum(s.counts.landed + s.counts.rejected + s.counts.filtered for o in done for s in o.spans),
             rows=sum(sum(o.rows.values()) for o in done),

@@ -12,7 +12,8 @@ from uuid import UUID, uuid4
 import pytest
 
 from airflow_provider_lakecommit.core.log import SliceReported
-from airflow_provider_lakecommit.core.model import Slice
+from airflow_provider_lakecommit.core.model import Slice, slice_id
+from airflow_provider_lakecommit.core.offsets import OffsetRange
 from airflow_provider_lakecommit.cycle.results import GroupTicket, Opened
 from airflow_provider_lakecommit.cycle.write import group_job
 from airflow_provider_lakecommit.exceptions import ControlTopicError, FencedError
@@ -36,6 +37,14 @@ class Attempts:
     def report(self, **problem: str) -> UUID:
         """Another attempt is faster."""
         (attempt,) = self.landing.report(self.opened, lambda s: s == self.work, **problem)
+        return attempt
+
+    def part(self, start: int, end: int, **problem: str) -> UUID:
+        """Another attempt does offsets of the slice's first partition by themselves."""
+        spans = (replace(self.work.spans[0], range=OffsetRange(start, end)),)
+        own = slice_id(self.job.plan.window_id, spans, self.work.tables)
+        part = replace(self.work, spans=spans, slice_id=own)
+        (attempt,) = self.landing.report(replace(self.opened, slices=(part,)), **problem)
         return attempt
 
     def send(self, send: Callable[[], object], attempt: UUID | None = None) -> SliceResult | None:
@@ -97,6 +106,24 @@ def test_what_another_attempt_could_not_do_is_told_as_it_told_it(attempts: Attem
     result = attempts.send(fenced(1, before=lambda: attempts.report(**{problem: "no such column"})))
     assert result is not None
     assert (result.status, result.detail) == (SliceStatus(problem), "no such column")
+
+
+@pytest.mark.parametrize(
+    ("problem", "status"), [({}, SliceStatus.REPORTED), ({"failed": "damaged"}, SliceStatus.FAILED)]
+)
+def test_what_another_attempt_has_done_in_parts_is_reported(
+    attempts: Attempts, problem: dict[str, str], status: SliceStatus
+) -> None:
+    attempts.part(0, 4)
+    result = attempts.send(fenced(1, before=lambda: attempts.part(4, 10, **problem)))
+    assert result is not None
+    assert result.status is status
+    assert attempts.reports() == 2
+
+
+def test_a_part_is_not_the_slice(attempts: Attempts) -> None:
+    assert attempts.send(fenced(1, attempts.report, before=lambda: attempts.part(0, 4))) is None
+    assert attempts.reports() == 2
 
 
 def test_an_answer_that_was_lost_is_no_other_attempt(attempts: Attempts) -> None:
