@@ -15,6 +15,7 @@ from uuid import UUID
 
 from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
+from airflow_provider_lakecommit.core.rules import judged_in
 
 __all__ = ["gone", "pruned"]
 
@@ -49,4 +50,7 @@ def pruned(
     covered = Coverage({p: ranges for p, ranges in section.covered.parts.items() if p not in parts})
     if not starts and not covered and not own:
         return None
-    return replace(section, starts=starts, covered=covered, epoch=epoch)
+    # What is known of ranges and logs that are gone goes with them: without its ranges a position has no place.
+    judged = judged_in(section.judged, covered)
+    positions = {p: at for p, at in section.positions.items() if p not in parts}
+    return replace(section, starts=starts, covered=covered, judged=judged, positions=positions, epoch=epoch)

@@ -139,9 +139,11 @@ def _judged_from_json(values: Any, covered: Coverage) -> dict[str, Coverage]:
 
 
 def _positions_to_json(s: LedgerSection) -> list[Any]:
-    """Leader epochs, and how far before the end of the ledger their records end, where they do."""
-    behind = {p: s.end(p) - at.offset for p, at in s.positions.items()}
-    epochs = offsets_to_json({p: at.leader_epoch for p, at in s.positions.items()})
+    """Leader epochs, and how far before the end of the ledger their records end, where they do. One beyond that end is
+    of nothing that the table has, and is left out: no text says it.
+    """
+    behind = {p: s.end(p) - at.offset for p, at in s.positions.items() if at.offset <= s.end(p)}
+    epochs = offsets_to_json({p: s.positions[p].leader_epoch for p in behind})
     return [epochs, offsets_to_json({p: n for p, n in behind.items() if n})]
 
 

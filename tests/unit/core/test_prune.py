@@ -8,8 +8,10 @@ from dataclasses import replace
 
 import pytest
 
+from airflow_provider_lakecommit.core.model import ReadPosition
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
 from airflow_provider_lakecommit.core.prune import gone, pruned
+from airflow_provider_lakecommit.wire.ledger import decode_ledger, encode_ledger
 from tests.support.story import P0, P1, VOID_EPOCH, ledger
 
 OLD = SourcePartition("orders", 0, "topic-0")
@@ -48,6 +50,19 @@ def test_what_is_left_has_another_epoch_and_lacks_nothing_else() -> None:
     assert left == replace(
         SECTION, starts={P0: 0, P1: 0}, covered=Coverage.of([(P0, OffsetRange(4, 9))]), epoch=VOID_EPOCH
     )
+
+
+def test_what_is_known_of_a_topic_that_is_gone_goes_with_it_and_the_rest_is_told() -> None:
+    known = replace(
+        SECTION,
+        judged={"old": Coverage.of([(OLD, OffsetRange(4, 9))]), "new": Coverage.of([(P0, OffsetRange(4, 9))])},
+        positions={OLD: ReadPosition(offset=9, leader_epoch=3), P0: ReadPosition(offset=0, leader_epoch=1)},
+    )
+    left = pruned(known, {OLD, ELSE}, VOID_EPOCH, own=False)
+    assert left is not None
+    assert left.judged == {"new": Coverage.of([(P0, OffsetRange(4, 9))])}
+    assert left.positions == {P0: ReadPosition(offset=0, leader_epoch=1)}
+    assert decode_ledger(encode_ledger([left])) == (left,)
 
 
 def test_a_section_of_which_nothing_is_left_goes_unless_it_is_ones_own() -> None:

@@ -91,6 +91,15 @@ def test_a_ledger_without_room_for_rules_and_leader_epochs_goes_without() -> Non
     assert decode_ledger(encode_ledger([large])) == (replace(large, judged={}, positions={}),)
 
 
+def test_a_position_beyond_the_end_of_the_ledger_is_left_out_and_damages_nothing() -> None:
+    plain = section(2)
+    near, far = plain.starts
+    at = ReadPosition(offset=plain.end(near), leader_epoch=3)
+    beyond = ReadPosition(offset=plain.end(far) + 1, leader_epoch=3)
+    told_of = replace(plain, positions={near: at, far: beyond})
+    assert decode_ledger(encode_ledger([told_of])) == (replace(plain, positions={near: at}),)
+
+
 def test_ranges_of_no_known_rules_stay_so() -> None:
     some = replace(section(1), judged={"new": Coverage.of([(next(iter(section(1).starts)), OffsetRange(5, 9))])})
     assert decode_ledger(encode_ledger([some])) == (some,)
