@@ -4,7 +4,7 @@
 Contract: :func:`check_logs` asks only where a partition has another leader epoch than the one under which it was last
 read; what is asked is :mod:`~airflow_provider_lakecommit.core.truncation`'s decision. :func:`truncated` asks only where
 what waits to be published was read under several epochs, so that no two readings of different logs are published
-together. Both write nothing.
+together; of a topic that is gone there is nothing to ask. Both write nothing.
 
 Failure story: a log that has other records where some were landed is a
 :class:`~airflow_provider_lakecommit.exceptions.SourceError` that names the partition, its epochs, the offset from which
@@ -53,8 +53,13 @@ def truncated(session: LandingSession, landing_state: LandingState, table: str) 
     """
     section, accepted = landing_state.ledgers[table].section, landing_state.accepted[table]
     places = [(s.span.partition, s.position) for a in accepted for s in a.report.spans if s.position is not None]
+    asked = outdated([*section.positions.items(), *places])
+    if asked:
+        # Of a topic that is gone nobody can answer, and one of its name that was made anew has a log of its own.
+        there = session.source.watermarks(missing_ok=True).partitions
+        asked = [(p, at) for p, at in asked if p in there]
     out: dict[UUID, str] = {}
-    for t in session.source.diverged(outdated([*section.positions.items(), *places])):
+    for t in session.source.diverged(asked):
         where = "nobody can tell where" if t.end is None else f"offset {t.end}"
         if any(t.concerns(p, at) for p, at in section.positions.items()):
             raise SourceError(
