@@ -43,13 +43,14 @@ def report_problem(
 
 def hidden_record(source: SourcePort, landing: Landing, report: SliceReport) -> str | None:
     """A record of a span of which the report says that there is none, or ``None``; of formats whose records with a
-    value are rows or rejects, every one.
+    value are rows or rejects, every one. What a topic holds that was made anew under the same name says nothing.
 
     :raises SourceUnavailableError: the brokers did not answer
     """
     empty = (s.span for s in report.spans if not (s.counts.landed or s.counts.rejected or s.counts.skipped))
     for span in empty if landing.format in ONE_ROW_EACH else ():
-        if (offset := source.first_value(span)) is not None:
+        offset = source.first_value(span)
+        if offset is not None and span.partition in source.watermarks(missing_ok=True).partitions:
             return f"its report says that there is no row in {span}, and there is one at offset {offset}"
     return None
 
