@@ -225,9 +225,10 @@ class _Folding:
     def over_budget(self, e: SliceReported, report: SliceReport) -> None:
         if self.raised_since(e.commit_id, report.coverage):
             return
+        # Also of one that is blocked: what a person gives up then is known by it, until all tables have it.
+        self.evidence.append((report.coverage, e.offset))
         if len(report.spans) > 1:
             self.recut = self.recut | report.coverage
-            self.evidence.append((report.coverage, e.offset))
         else:
             self.block(report.coverage, str(report.blocked), e)
 

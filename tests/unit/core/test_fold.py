@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
@@ -243,6 +244,33 @@ class TestNotAskedFor:
         }
         assert landing_state.blocked == ()
         assert story.landing_state(since=blocked).accepted[ORDERS] == ()
+
+    def skipped(self, story: Story, ranges: Ranges, tables: Iterable[str] = (ORDERS,)) -> UUID:
+        """A person gives up what is blocked."""
+        attempt = UUID(int=93)
+        of = replace(story.slice("a", ranges), tables=tuple(tables))
+        report = replace(
+            report_of(of, attempt=attempt, files={}),
+            spans=tuple(SpanReport(span=s, counts=Counts(skipped=len(s))) for s in spans(ranges)),
+        )
+        story.opens("hand")
+        told = SliceReported(offset=story.offset, at=story.now, commit_id=story.id("hand"), report=report)
+        story.entries.append(told)
+        return attempt
+
+    def test_what_a_person_gave_up_stays_so_while_it_waits_for_what_lies_before_it(self) -> None:
+        story = Story()
+        story.opens("a", [A, B])
+        story.reports("a", B, blocked="too many")
+        story.closes("a")
+        attempt = self.skipped(story, B)
+        story.closes("hand")
+        landing_state = story.landing_state()
+        low = landing_state.low()
+        assert accepted(landing_state) == [attempt]
+        assert low is not None
+        assert accepted(story.landing_state(since=low)) == [attempt]
+        assert story.landing_state(ledger(covered=[*A, *B])).low() is None
 
 
 class TestAgain:
