@@ -212,7 +212,9 @@ class _Folding:
         """
         cycle = self.cycles.get(e.commit_id)
         if cycle is not None:
-            return not_planned(report, cycle.plan, self.planned[e.commit_id], (b.coverage for b in self.blocked))
+            # A block is over when all tables have its range; the report on what was given up of it is the same one.
+            waits = [] if cycle.plan.slices else [*(b.coverage for b in self.blocked), self.done()]
+            return not_planned(report, cycle.plan, self.planned[e.commit_id], waits)
         done = report.blocked is None and report.failed is None
         return "the plan of its cycle is not in the control log" if done else None
 
@@ -260,7 +262,11 @@ class _Folding:
     def lift_blocks(self) -> None:
         """A block is over as soon as every table has its range."""
         if self.blocked:
-            self.unblock(_common([Coverage(dict(t)) for t in self.taken.values()]))
+            self.unblock(self.done())
+
+    def done(self) -> Coverage:
+        """What every table has, or has accepted."""
+        return _common([Coverage(dict(t)) for t in self.taken.values()])
 
     def disentangle(self) -> None:
         """Slices of several partitions that a block, or a range that fails, keeps from being published are given up, so
@@ -398,7 +404,7 @@ class _Folding:
         self.blocked = [b for b in kept if b.coverage]
 
     def state(self) -> LandingState:
-        done = _common([Coverage(dict(t)) for t in self.taken.values()])
+        done = self.done()
         landed = _common([t.section.covered | t.others for t in self.ledgers.values()])
         return LandingState(
             ledgers=self.ledgers,

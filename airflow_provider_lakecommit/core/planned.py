@@ -25,7 +25,7 @@ def not_planned(
     """Why a report is not of this plan, or ``None``.
 
     :param slices: those of the plan, by their ids
-    :param blocked: what waits for a person when the report comes
+    :param blocked: what waits for a person when the report comes, and what did, as all tables have it by now
     """
     if not plan.slices:
         return _not_given_up(report, Coverage.of(item for b in blocked for item in b.items()))

@@ -272,6 +272,21 @@ class TestNotAskedFor:
         assert accepted(story.landing_state(since=low)) == [attempt]
         assert story.landing_state(ledger(covered=[*A, *B])).low() is None
 
+    def test_what_a_person_gave_up_and_all_tables_have_is_no_record_to_be_named(self) -> None:
+        story = Story()
+        story.opens("a", [A])
+        story.reports("a", A, blocked="too many")
+        block = story.offset
+        attempt = self.skipped(story, A, (ORDERS, DEAD))
+        landed = (ledger(ORDERS, covered=A), ledger(DEAD, covered=A))
+        for since in (0, block):
+            landing_state = story.landing_state(*landed, since=since)
+            assert landing_state.quarantined == ()
+            assert set(reasons(landing_state)) == {"its ranges are in the ledger or accepted already"}
+        half = story.landing_state(ledger(ORDERS, covered=A), ledger(DEAD))
+        assert (accepted(half), accepted(half, DEAD)) == ([], [attempt])
+        assert half.quarantined == ()
+
 
 class TestAgain:
     """Records that are copied, word for word, and appended again by whoever may write."""
