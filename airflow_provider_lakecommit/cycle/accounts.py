@@ -69,7 +69,7 @@ def pieces_of(steps: Iterable[LedgerChange]) -> RangeAccounts:
             counts = step.account.parts.get(p) if known == step.ranges[p] and len(known.ranges) == 1 else None
             kept += [RangeAccount(range=r, counts=counts) for r in known]
             out[p] = sorted(kept, key=lambda piece: piece.range)
-    return out
+    return {p: pieces for p, pieces in out.items() if pieces}
 
 
 def _without(pieces: Iterable[RangeAccount], lost: RangeSet) -> list[RangeAccount]:

@@ -72,3 +72,10 @@ def test_a_block_that_a_table_lacks_or_has_in_part_has_no_counts_there() -> None
     assert blocks(landed(10, 30), landed(10, 20)) == [(0, 10, 1, 1), (10, 30, 1, None)]
     assert [b.range for b in blocks_of({}, landed(10))] == []
     assert str(next(blocks_of(landed(10), {}))) == f"{P} {OffsetRange(0, 10)}"
+
+
+def test_a_partition_that_a_ledger_gave_back_as_a_whole_is_not_there() -> None:
+    first = step(Coverage(), covered((0, 30)), covered((0, 30)), 2)
+    pruned = pieces_of([first, step(covered((0, 30)), Coverage(), Coverage())])
+    assert told(pruned) == []
+    assert blocks(pruned, landed(10)) == []
