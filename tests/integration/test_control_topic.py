@@ -97,7 +97,8 @@ def test_a_topic_that_cannot_be_made_is_an_error_with_the_exact_command(bootstra
     name = unique("refused")
     command = (
         f"`kafka-topics --bootstrap-server {bootstrap} --create --topic {name} --partitions 2 --replication-factor 3 "
-        "--config cleanup.policy=delete --config retention.ms=2592000000`"
+        "--config cleanup.policy=delete --config retention.ms=2592000000 "
+        "--config message.timestamp.type=LogAppendTime`"
     )
     with ControlTopic(name, {"bootstrap.servers": bootstrap}) as control:
         with pytest.raises(ControlTopicError) as raised:

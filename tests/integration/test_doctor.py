@@ -95,7 +95,8 @@ def test_a_landing_that_works_has_nothing_wrong_and_is_left_as_it_was(world: Wor
             session.tables.load("shop.rows").metadata_location,
         )
     assert bad(spec) == {}
-    assert set(bad(spec, level=Level.WARN)) == {f"control topic {world.landing.control_topic_name}"}, "1 replica"
+    warned = {f"control topic {world.landing.control_topic_name}", "control signatures"}
+    assert set(bad(spec, level=Level.WARN)) == warned, "1 replica, no key"
     with world.session() as session:
         assert (
             session.control.read(0, None),

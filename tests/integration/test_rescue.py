@@ -293,6 +293,7 @@ def test_a_catalog_that_goes_away_in_mid_commit_is_told_and_nothing_doubled(
 def test_a_landings_tag_stays_where_it_is(sink: Sink, tables: Tables) -> None:
     sink.cycle_of([1])
     file = sink.write([2])
+    file.spec_id = sink.table.metadata.default_spec_id
     change: Change[None] = Change(summary={}, why=None, files=(file,))
     done = compare_and_swap(tables, sink.name, "main", lambda _: change, staging=stage_untagged)
     metadata = sink.table.metadata
