@@ -6,7 +6,8 @@ from __future__ import annotations
 import gc
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from airflow_provider_lakecommit.spark import read as slice_read
 from airflow_provider_lakecommit.spark.chunks import Chunk
 from airflow_provider_lakecommit.spark.read import SliceReader
 from dev.servers.kafka import Broker
-from tests.fixtures.kafka import delete_topic
+from tests.fixtures.kafka import Sender, create_topic, delete_topic
 
 pytestmark = pytest.mark.integration
 
@@ -307,12 +308,19 @@ def test_a_reader_stops_when_told_and_says_so(bootstrap: str, make_topic: MakeTo
     assert len(read_so_far) < 2000
 
 
-def test_a_broker_that_falls_silent_is_told_after_the_read_timeout(
-    broker: Broker, bootstrap: str, make_topic: MakeTopic, produce: Produce
-) -> None:
-    topic = make_topic()
-    produce(topic, ["a" * 1000] * 3000)
-    narrow = {"bootstrap.servers": bootstrap, "fetch.max.bytes": 20_000, "queued.min.messages": 20}
+@pytest.fixture
+def own_broker(tmp_path: Path) -> Iterator[Broker]:
+    """One that a test may stop for as long as it takes: its controller shuts a silent broker out after seconds."""
+    with Broker(tmp_path / "kafka") as running:
+        yield running
+
+
+def test_a_broker_that_falls_silent_is_told_after_the_read_timeout(own_broker: Broker) -> None:
+    broker, topic, sender = own_broker, "silent", Sender(own_broker.bootstrap)
+    create_topic(AdminClient({"bootstrap.servers": broker.bootstrap}), topic)
+    sender.produce(topic, ["a" * 1000] * 3000)
+    sender.close()
+    narrow = {"bootstrap.servers": broker.bootstrap, "fetch.max.bytes": 20_000, "queued.min.messages": 20}
     narrow |= {"message.max.bytes": 10_000, "max.partition.fetch.bytes": 20_000}
     pid = broker.pid
     assert pid is not None
@@ -320,7 +328,6 @@ def test_a_broker_that_falls_silent_is_told_after_the_read_timeout(
     with SliceReader(narrow, [span(topic, 0, 3000)], batch_records=10, read_timeout=3.0) as reader:
         chunks = reader.read()
         next(chunks)
-        # For less than the time after which the controller shuts a silent broker out.
         os.kill(pid, signal.SIGSTOP)
         try:
             with pytest.raises(SourceUnavailableError, match=r"nothing arrived for 3 s at offset \d+.*read again"):
