@@ -11,6 +11,7 @@ import os
 import shutil
 import signal
 import tempfile
+from fnmatch import fnmatch
 from pathlib import Path
 
 from dev import class_archive
@@ -52,6 +53,15 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 def pytest_configure(config: pytest.Config) -> None:
     # A pytest that is told to end must still stop its broker: SIGTERM alone would skip every fixture's end.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Variants that `heavy(but=…)` names, by patterns of their ids, are not heavy. Done before `-m` chooses."""
+    for item in items:
+        mark, variant = item.get_closest_marker("heavy"), getattr(item, "callspec", None)
+        if mark and variant and any(fnmatch(variant.id, pattern) for pattern in mark.kwargs.get("but", ())):
+            item.own_markers.remove(mark)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

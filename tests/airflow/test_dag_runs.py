@@ -152,6 +152,7 @@ def test_a_run_lands_what_is_new_and_the_next_one_that_finds_nothing_is_green_an
     assert lake.head("shop.orders") == before
 
 
+@pytest.mark.heavy
 def test_a_failed_group_fails_the_run_and_publishes_the_others_and_the_next_run_lands_the_rest(
     runner: Runner, lake: Lake, produce: Produce
 ) -> None:
@@ -194,6 +195,7 @@ def test_a_plan_that_fails_fails_the_run_and_the_commit_task_still_tells_the_con
     assert told == ["CycleOpened", "CycleClosed"]
 
 
+@pytest.mark.heavy
 def test_a_catalog_that_is_away_fails_the_commit_and_the_run(
     runner: Runner, lake: Lake, bootstrap: str, produce: Produce, tmp_path: Path
 ) -> None:
@@ -210,6 +212,7 @@ def test_a_catalog_that_is_away_fails_the_commit_and_the_run(
     assert lake.ids("shop.orders") == [1]
 
 
+@pytest.mark.heavy
 def test_a_range_over_its_budget_needs_a_hand_and_stops_no_other_partition(
     runner: Runner, lake: Lake, produce: Produce
 ) -> None:

@@ -113,6 +113,7 @@ def test_a_run_takes_as_many_cycles_as_it_needs_and_one_event_tells_of_all(world
     assert world.lake.head("shop.orders") == head
 
 
+@pytest.mark.heavy
 def test_what_the_last_of_its_cycles_leaves_is_told_and_lands_with_the_next_run(world: World, produce: Produce) -> None:
     produce(world.topic, orders(*range(25)), 0)
     asked = world.asked(landing={"max_records": 10}, options={"max_cycles": 2})
@@ -177,6 +178,7 @@ def killed(world: World, produce: Produce, tmp_path: Path) -> tuple[World, Gate]
     return replace(world, landing=asked.landing), gate
 
 
+@pytest.mark.heavy
 def test_a_retry_after_a_kill_in_mid_cycle_goes_on_with_it_and_reads_no_reported_slice_again(
     killed: tuple[World, Gate],
 ) -> None:
@@ -196,6 +198,7 @@ def test_a_retry_after_a_kill_in_mid_cycle_goes_on_with_it_and_reads_no_reported
     assert gate.begun[1] == 1
 
 
+@pytest.mark.heavy
 def test_claims_of_a_run_that_is_over_end_with_the_next_run_and_those_of_one_that_is_retried_hold(
     killed: tuple[World, Gate],
 ) -> None:

@@ -43,6 +43,7 @@ with DAG({dag!r} + "_downstream", schedule=[landing.asset], start_date=datetime(
 """
 
 
+@pytest.mark.heavy
 def test_one_task_lands_sends_one_event_for_all_its_cycles_and_does_nothing_when_it_is_cleared(
     live: Live, make_topic: Callable[..., str], produce: Produce
 ) -> None:

@@ -47,6 +47,7 @@ def test_a_scheduled_landing_starts_who_follows_it_once_per_snapshot_and_a_clear
     assert live.runs("followed_downstream") == ["success"]
 
 
+@pytest.mark.heavy
 def test_a_task_that_is_killed_says_what_is_saved_and_the_next_run_lands_the_rest_once(
     live: Live, make_topic: Callable[..., str], produce: Produce
 ) -> None:

@@ -64,6 +64,7 @@ def test_a_failed_run_that_is_cleared_lands_what_it_lacked_and_its_writer_alone_
     assert live.lake.ids("shop.cleared") == list(range(7))
 
 
+@pytest.mark.heavy
 def test_a_run_that_is_cleared_in_mid_flight_goes_on_with_its_cycle(
     live: Live, make_topic: Make, produce: Produce
 ) -> None:
@@ -78,6 +79,7 @@ def test_a_run_that_is_cleared_in_mid_flight_goes_on_with_its_cycle(
     assert live.lake.ids("shop.again") == list(range(6))
 
 
+@pytest.mark.heavy
 def test_a_write_task_that_is_marked_success_hides_nothing(live: Live, make_topic: Make, produce: Produce) -> None:
     topic = make_topic(1)
     faults = live.armed("marked", topic, slice_records=2)
@@ -93,6 +95,7 @@ def test_a_write_task_that_is_marked_success_hides_nothing(live: Live, make_topi
     assert live.lake.ids("shop.marked") == list(range(6))
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("marked", ["failed", "success"])
 def test_what_a_marked_or_deleted_run_claims_is_free_at_once_and_its_id_can_be_used_again(
     live: Live, make_topic: Make, produce: Produce, marked: str
@@ -118,6 +121,7 @@ def test_what_a_marked_or_deleted_run_claims_is_free_at_once_and_its_id_can_be_u
     assert live.lake.ids(f"shop.{name}") == list(range(7))
 
 
+@pytest.mark.heavy
 def test_a_run_that_is_deleted_in_mid_flight_and_made_again_goes_on_where_it_was(
     live: Live, make_topic: Make, produce: Produce
 ) -> None:
@@ -135,6 +139,7 @@ def test_a_run_that_is_deleted_in_mid_flight_and_made_again_goes_on_where_it_was
     assert live.lake.ids("shop.remade") == list(range(6))
 
 
+@pytest.mark.heavy
 def test_retries_outlive_a_death_of_every_task_before_and_after_its_work(
     live: Live, make_topic: Make, produce: Produce
 ) -> None:

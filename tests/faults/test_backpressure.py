@@ -143,6 +143,7 @@ def append_records(world: World) -> list[SnapshotRecord]:
     return [r for r in reversed(list(found)) if int(r.extra.get("files", 0))]
 
 
+@pytest.mark.heavy(but=("2",))
 @pytest.mark.parametrize("cycles", [2, 8])
 def test_an_outage_of_the_catalog_under_steady_load(make_outage: Callable[..., Outage], cycles: int) -> None:
     """Also one that ends before the landing counts as stalled."""
@@ -221,6 +222,7 @@ def test_a_catalog_that_can_be_read_and_takes_no_commit(make_outage: Callable[..
     outage.check()
 
 
+@pytest.mark.heavy(but=("slices",))
 @pytest.mark.parametrize(
     "budget",
     [{"max_pending_slices": 5}, {"max_pending_files": 7}, {"max_pending_bytes": 2000}],
@@ -253,6 +255,7 @@ def test_what_is_pending_stays_within_its_budget(
     outage.check()
 
 
+@pytest.mark.heavy
 def test_slowing_down_makes_windows_smaller_and_rarer(make_outage: Callable[..., Outage], impatient: None) -> None:
     outage = make_outage(partitions=1, stalled_cycles=100, slow_down=True)
     world = outage.world
@@ -275,6 +278,7 @@ def test_slowing_down_makes_windows_smaller_and_rarer(make_outage: Callable[...,
     outage.check()
 
 
+@pytest.mark.heavy
 def test_a_table_that_fails_alone_stops_nobody_until_its_budget_is_full(
     make_outage: Callable[..., Outage], impatient: None
 ) -> None:
@@ -342,6 +346,7 @@ def three_refused(outage: Outage) -> World:
     return world
 
 
+@pytest.mark.heavy
 def test_a_relapse_between_chunks_loses_no_ground(make_outage: Callable[..., Outage], impatient: None) -> None:
     outage = make_outage(partitions=1, commit_files=6, stalled_cycles=100)
     world = three_refused(outage)
@@ -369,6 +374,7 @@ def test_a_relapse_between_chunks_loses_no_ground(make_outage: Callable[..., Out
     outage.check()
 
 
+@pytest.mark.heavy(but=("2",))
 @pytest.mark.parametrize("step", [1, 2, 3])
 def test_a_death_between_the_chunks_of_a_drain(make_outage: Callable[..., Outage], impatient: None, step: int) -> None:
     outage = make_outage(partitions=1, commit_files=4, stalled_cycles=100)

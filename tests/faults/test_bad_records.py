@@ -80,6 +80,7 @@ def spoilt(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     return spoil
 
 
+@pytest.mark.heavy(but=("decode",))
 @pytest.mark.parametrize("where", ["decode", "write"])
 def test_a_record_that_brings_an_exception_is_blocked_alone(
     make_world: MakeWorld, produce: Produce, spoilt: Callable[[str], None], where: str
@@ -164,6 +165,7 @@ def test_storage_that_is_away_counts_for_nothing(
     world.check(Counter(range(10)))
 
 
+@pytest.mark.heavy(but=("True-none",))
 @pytest.mark.parametrize("codec", ["none", "gzip", "lz4", "snappy", "zstd"])
 @pytest.mark.parametrize("last", [False, True])
 def test_a_damaged_batch_is_blocked_alone_and_can_be_stepped_over(
@@ -197,6 +199,7 @@ def test_a_damaged_batch_is_blocked_alone_and_can_be_stepped_over(
     check_verified(world)
 
 
+@pytest.mark.heavy(but=("none",))
 @pytest.mark.parametrize("codec", ["none", "lz4"])
 def test_records_that_are_larger_than_the_client_takes_are_blocked_alone(
     make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch, codec: str
@@ -268,6 +271,7 @@ def test_a_changed_byte_never_lands_as_another_value(make_world: MakeWorld, brok
     world.check(Counter())
 
 
+@pytest.mark.heavy(but=("0", "17"))
 @pytest.mark.parametrize("place", [0, 4, 8, 10, 11, 15, 16, 17, 22, 26, 60])
 def test_any_byte_of_a_batchs_head(
     make_world: MakeWorld, broker: Broker, monkeypatch: pytest.MonkeyPatch, place: int

@@ -47,6 +47,7 @@ def database(world: World) -> Path:
     return Path(world.catalog["uri"].removeprefix("sqlite:///"))
 
 
+@pytest.mark.heavy(but=("append*",))
 @pytest.mark.parametrize("step", [Step.OPENED, Step.REPORTED, Step.APPENDED, Step.CLOSED])
 def test_a_catalog_that_is_restored_from_yesterday_lands_again_what_it_has_forgotten(
     make_world: Make, produce: Produce, step: Step, tmp_path: Path
@@ -107,6 +108,7 @@ def test_where_reports_are_lost_as_well_the_tables_newest_metadata_is_registered
     check_verified(forgotten)
 
 
+@pytest.mark.heavy
 def test_brokers_that_moved_with_their_topics_go_on_where_a_person_says(
     make_world: Make, produce: Produce, tmp_path: Path
 ) -> None:

@@ -31,6 +31,7 @@ def change_spec(world: World) -> None:
     world.landing = replace(world.landing, unknown_fields="dead_letter", on_spec_change="void")
 
 
+@pytest.mark.heavy(but=("behind a hole-*",))
 @pytest.mark.parametrize(
     "happens",
     [lambda _: None, evolve_spec, drop_tag, change_spec],

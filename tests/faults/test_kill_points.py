@@ -56,6 +56,7 @@ def test_a_death_at_any_durable_step_loses_and_doubles_nothing(
     assert step > 10, f"only {step} steps were tried"
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_the_killed_run_itself_goes_on_when_it_is_retried(
     make_world: Make, produce: Callable[..., object], when: str

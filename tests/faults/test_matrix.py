@@ -24,14 +24,14 @@ Make = Callable[..., World]
 Produce = Callable[..., object]
 
 
-QUICK = (Step.REPORTED, Step.LOOKED, Step.APPENDED)
-"""Where a mess meets other code than elsewhere; the other steps are tried by `make test-all`."""
+MARKS = {Step.LOOKED: [], Step.REPORTED: [pytest.mark.heavy], Step.APPENDED: [pytest.mark.heavy]}
+"""Where a mess meets other code than elsewhere. `make test` tries the one that decides, `make test-all` all steps."""
 
 CASES = [
     pytest.param(
         mess,
         step,
-        marks=[] if step in QUICK else [pytest.mark.campaign],
+        marks=MARKS.get(step, [pytest.mark.campaign]),
         id=f"{mess.name}, {step.name.lower()}".replace(" ", "-"),
     )
     for mess in MESSES

@@ -81,6 +81,7 @@ def other_spec(world: World) -> None:
 CHANGES = [add_column, drop_column, other_spec]
 
 
+@pytest.mark.heavy(but=("rows-column added", "dead letters-spec"))
 @pytest.mark.parametrize("change", CHANGES, ids=["column added", "column dropped", "spec"])
 @pytest.mark.parametrize("lost", [TABLE, DEAD], ids=["rows", "dead letters"])
 def test_a_table_that_was_rolled_back_is_not_read_again_alone_by_other_rules(

@@ -110,6 +110,7 @@ def check(lake: Lake) -> None:
     assert lake.rows() == sum(len(r) for _, r in lake.state().covered().items())
 
 
+@pytest.mark.heavy(but=("0",))
 @pytest.mark.parametrize("seed", range(4))
 def test_races(tmp_path: Path, seed: int) -> None:
     field = Field(tmp_path, seed)

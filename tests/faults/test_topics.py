@@ -89,6 +89,7 @@ CONTROL_CASES = [
 ]
 
 
+@pytest.mark.heavy(but=("*-reported", "*-closed"))
 @pytest.mark.parametrize(("mess", "step"), CONTROL_CASES)
 def test_what_a_control_topic_loses_is_read_again(
     make_world: Make, produce: Produce, admin: AdminClient, mess: ControlMess, step: Step
@@ -105,6 +106,7 @@ def test_what_a_control_topic_loses_is_read_again(
     check_verified(world)
 
 
+@pytest.mark.heavy
 def test_a_table_made_anew_is_no_first_run_though_partitions_were_added_to_the_control_topic(
     make_world: Make, produce: Produce, admin: AdminClient
 ) -> None:
@@ -140,6 +142,7 @@ def test_a_dead_letter_table_that_was_dropped_is_filled_again_and_not_taken_for_
     check_verified(world)
 
 
+@pytest.mark.heavy(but=("reported-more", "opened-fewer", "closed-same"))
 @pytest.mark.parametrize("partitions", [2, 1, 4], ids=["same", "fewer", "more"])
 @pytest.mark.parametrize("step", [Step.OPENED, Step.REPORTED, Step.CLOSED], ids=lambda step: step.name.lower())
 def test_a_source_topic_made_anew_is_an_error_until_a_person_says_so(

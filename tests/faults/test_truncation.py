@@ -140,6 +140,7 @@ def _topic_id(world: World) -> str:
     return next(iter(section(world).starts)).topic_id
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("start", ["earliest", "below"])
 def test_a_word_leads_back_no_further_than_to_where_the_log_differs(log: Log, world: World, start: str) -> None:
     log.grow(0, 100)
@@ -153,6 +154,7 @@ def test_a_word_leads_back_no_further_than_to_where_the_log_differs(log: Log, wo
     check_verified(world)
 
 
+@pytest.mark.heavy
 def test_a_word_may_give_up_what_stands_where_rows_were_landed(log: Log, world: World) -> None:
     log.grow(0, 100)
     world.run()
@@ -167,6 +169,7 @@ def test_a_word_may_give_up_what_stands_where_rows_were_landed(log: Log, world: 
     check_verified(world)
 
 
+@pytest.mark.heavy
 def test_a_log_that_only_shrank_is_named_with_the_offset(log: Log, world: World) -> None:
     log.grow(0, 100)
     world.run()
@@ -179,6 +182,7 @@ def test_a_log_that_only_shrank_is_named_with_the_offset(log: Log, world: World)
     check_verified(world)
 
 
+@pytest.mark.heavy
 def test_another_leader_of_the_same_log_is_no_truncation(log: Log, world: World) -> None:
     log.grow(0, 100)
     world.run()
@@ -200,6 +204,7 @@ def test_another_leader_of_the_same_log_is_no_truncation(log: Log, world: World)
     check_verified(world)
 
 
+@pytest.mark.heavy
 def test_slices_that_wait_are_of_the_log_too(log: Log, world: World) -> None:
     log.grow(0, 50)
     world.run()
@@ -233,6 +238,7 @@ def test_a_log_that_differs_between_plan_and_read_is_not_read(log: Log, world: W
     check_verified(world)
 
 
+@pytest.mark.heavy
 def test_slices_of_two_logs_are_not_published_together(log: Log, world: World) -> None:
     """The log loses its end between two slices of one window."""
     world.landing = replace(world.landing, slice_records=50)
@@ -252,6 +258,7 @@ def test_slices_of_two_logs_are_not_published_together(log: Log, world: World) -
     check_verified(world)
 
 
+@pytest.mark.heavy
 def test_a_ledger_of_an_earlier_release_is_read_on(log: Log, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     from airflow_provider_lakecommit.spark.positions import PartitionReading
 

@@ -190,6 +190,7 @@ def test_commits_of_others_are_notes_and_no_fault(landed: tuple[Path, Answer]) -
     ]
 
 
+@pytest.mark.heavy
 def test_a_spark_connect_server_lands_the_same(
     new_landing: Callable[..., tuple[Path, Sender]], connect_server: ConnectServer
 ) -> None:
@@ -203,6 +204,7 @@ def test_a_spark_connect_server_lands_the_same(
     assert "spark" not in land(spec).value["seconds"]
 
 
+@pytest.mark.heavy
 def test_cycles_limits_a_run_and_says_what_is_left(new_landing: Callable[..., tuple[Path, Sender]]) -> None:
     spec, sender = new_landing(1, max_records=400, slice_records=200)
     sender.produce(topic_of(spec), orders(1000), 0)
@@ -244,6 +246,7 @@ def test_after_a_kill_the_next_run_goes_on_at_once_from_what_was_reported(runnin
     check_nothing_lost_or_doubled(spec)
 
 
+@pytest.mark.heavy
 def test_a_run_that_is_told_to_stop_says_what_is_saved_and_publishes_nothing_more(
     running: tuple[Path, Running],
 ) -> None:
@@ -258,6 +261,7 @@ def test_a_run_that_is_told_to_stop_says_what_is_saved_and_publishes_nothing_mor
     check_nothing_lost_or_doubled(spec)
 
 
+@pytest.mark.heavy
 def test_when_java_dies_the_cycle_is_closed_and_the_next_one_reads_the_rest(running: tuple[Path, Running]) -> None:
     spec, process = running
     process.kill_children("org.apache.spark.deploy.SparkSubmit")
@@ -273,6 +277,7 @@ def test_when_java_dies_the_cycle_is_closed_and_the_next_one_reads_the_rest(runn
     check_nothing_lost_or_doubled(spec)
 
 
+@pytest.mark.heavy
 def test_when_python_workers_die_their_slices_are_done_by_others(running: tuple[Path, Running]) -> None:
     spec, process = running
     process.kill_children("pyspark.daemon")
@@ -281,6 +286,7 @@ def test_when_python_workers_die_their_slices_are_done_by_others(running: tuple[
     check_nothing_lost_or_doubled(spec)
 
 
+@pytest.mark.heavy
 def test_a_range_over_its_budget_is_blocked_by_name_until_a_person_says_how(
     new_landing: Callable[..., tuple[Path, Sender]],
 ) -> None:
@@ -308,6 +314,7 @@ def test_a_range_over_its_budget_is_blocked_by_name_until_a_person_says_how(
     assert run("verify", str(spec)).code == 0
 
 
+@pytest.mark.heavy
 def test_several_specs_are_landed_by_one_call_and_one_that_fails_is_named(
     new_landing: Callable[..., tuple[Path, Sender]], tmp_path: Path
 ) -> None:

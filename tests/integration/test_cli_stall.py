@@ -237,6 +237,7 @@ def test_brokers_that_do_not_answer_are_an_error_at_the_start() -> None:
         ControlWatch("control", {"bootstrap.servers": "127.0.0.1:1"}, timeout=1.0)
 
 
+@pytest.mark.heavy
 def test_brokers_that_go_away_are_told_and_waited_for(
     broker: Broker, make_topic: Callable[..., str], produce: Callable[..., Any]
 ) -> None:

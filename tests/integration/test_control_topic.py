@@ -355,6 +355,7 @@ def test_a_broker_that_is_away_is_an_error_within_the_timeout() -> None:
 # -- a broker that stops ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.heavy
 def test_reader_and_writer_go_on_after_a_restart(fragile: ControlTopic, own_broker: Broker) -> None:
     with fragile.writer("restart-" + fragile.name, 0) as writer:
         first = fragile.read(0, until=writer.send(records("a"))[-1])

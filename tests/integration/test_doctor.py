@@ -110,6 +110,7 @@ def test_a_landing_that_works_has_nothing_wrong_and_is_left_as_it_was(world: Wor
     assert "the landing may rest for 6 d 23 h" in seen[f"retention of {topic}"]
 
 
+@pytest.mark.heavy
 def test_brokers_and_catalog_that_are_away_are_both_told_in_one_run(world: World) -> None:
     kafka = {"bootstrap.servers": f"127.0.0.1:{free_port()}"}
     catalog = {"type": "rest", "uri": f"http://127.0.0.1:{free_port()}"}

@@ -69,6 +69,7 @@ def test_sizes_are_those_of_the_partitions_that_have_the_most(
     assert sizes({"bootstrap.servers": f"127.0.0.1:{free_port()}"}, Coverage(there)) == {}
 
 
+@pytest.mark.heavy
 def test_topics_that_are_missing_and_brokers_that_are_away_are_named(bootstrap: str) -> None:
     with pytest.raises(SourceError, match="nobody-made-this"):
         sample({"bootstrap.servers": bootstrap}, ["nobody-made-this"], 5)

@@ -36,6 +36,7 @@ def end_of(admin: AdminClient, topic: str, level: IsolationLevel) -> int:
     return admin.list_offsets({asked: OffsetSpec.latest()}, isolation_level=level)[asked].result(30).offset
 
 
+@pytest.mark.heavy
 def test_a_killed_broker_comes_back_on_its_port_with_its_records(tmp_path: Path) -> None:
     with Broker(tmp_path / "kafka") as broker:
         before, first = broker.bootstrap, broker.pid

@@ -254,6 +254,7 @@ def test_an_older_attempt_that_is_told_to_stop_leaves_adopted_work_alone(
     window.check()
 
 
+@pytest.mark.heavy
 def test_what_an_adopted_job_did_not_finish_is_a_new_job(make_window: Callable[..., Window], gate: Gate) -> None:
     window = make_window()
     killed = begin_elsewhere(window, gate)
@@ -387,6 +388,7 @@ def read_page(url: str) -> str:
         return str(answer.read().decode())
 
 
+@pytest.mark.heavy
 def test_the_death_of_the_server_ends_the_job_and_a_retry_does_the_rest_on_the_next_one(
     make_window: Callable[..., Window], gate: Gate, connect_server: ConnectServer
 ) -> None:

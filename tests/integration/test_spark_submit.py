@@ -104,6 +104,7 @@ def secrets() -> Secrets:
     return Secrets(kafka=kafka, io={})
 
 
+@pytest.mark.heavy
 def test_a_job_whose_slice_is_to_be_done_again_ends_with_an_error_that_names_it(scratch: Path, output: Output) -> None:
     with pytest.raises(SparkJobError, match=r"group 0, orders\[0\] .* ended early"):
         SparkSubmit("spark_default", grace=timedelta(seconds=5)).run(hopeless_job(), secrets())
