@@ -20,15 +20,15 @@ from airflow_provider_lakecommit.committer.ledger_updates import OtherSections
 from airflow_provider_lakecommit.core.model import Budget, LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet
 from airflow_provider_lakecommit.core.voiding import losses_text
-from airflow_provider_lakecommit.cycle.ledger_init import BEHIND
 from airflow_provider_lakecommit.cycle.session import LandingSession
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.landing import LandingSpec
+from airflow_provider_lakecommit.repair.ledger_init import BEHIND
 
 if TYPE_CHECKING:
-    from airflow_provider_lakecommit.cycle.attest import Attested, AttestedTable
-    from airflow_provider_lakecommit.cycle.ledger_init import InitPreview, InitTable
+    from airflow_provider_lakecommit.repair.attest import Attested, AttestedTable
+    from airflow_provider_lakecommit.repair.ledger_init import InitPreview, InitTable
 
 __all__ = ["ledger_attest", "ledger_init", "ledger_show", "parse_offsets", "parse_partition", "unblock"]
 
@@ -118,7 +118,7 @@ def ledger_init(
     :raises SpecError: *start* is none of these
     :raises LakecommitError: a part that is needed is away, or refuses
     """
-    from airflow_provider_lakecommit.cycle import ledger_init as word
+    from airflow_provider_lakecommit.repair import ledger_init as word
 
     hint = f"--from {start!r}: say earliest, latest or TOPIC:PARTITION=OFFSET,… as in orders:0=1500"
     places = start if start in ("earliest", "latest") else parse_offsets(start, hint)
@@ -197,7 +197,7 @@ def ledger_attest(
     :raises SpecError: *at* is no list of offsets, or a table is not of the landing
     :raises LakecommitError: a part that is needed is away, or the word cannot be true
     """
-    from airflow_provider_lakecommit.cycle import attest as word
+    from airflow_provider_lakecommit.repair import attest as word
 
     if strange := [t for t in tables or () if t not in spec.landing.tables]:
         raise SpecError(f"--table {strange[0]}: the landing has {', '.join(spec.landing.tables)}")
@@ -324,8 +324,8 @@ def unblock(
 
     :raises LakecommitError: a part that is needed is away, or nothing is blocked there
     """
-    from airflow_provider_lakecommit.cycle.repair import blocked_parts
-    from airflow_provider_lakecommit.cycle.repair import unblock as release
+    from airflow_provider_lakecommit.repair.unblock import blocked_parts
+    from airflow_provider_lakecommit.repair.unblock import unblock as release
 
     if whole and not skip:
         raise SpecError("--whole is of --skip: a range that is read again loses no good record")

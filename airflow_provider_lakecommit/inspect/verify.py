@@ -29,7 +29,7 @@ from airflow_provider_lakecommit.core.model import Counts, LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet
 from airflow_provider_lakecommit.core.routing import Role
 from airflow_provider_lakecommit.core.rules import Judged, merged, otherwise
-from airflow_provider_lakecommit.cycle.accounts import LedgerChange, RangeAccounts, RangeTotals, blocks_of, pieces_of
+from airflow_provider_lakecommit.inspect.accounts import LedgerChange, RangeAccounts, RangeTotals, blocks_of, pieces_of
 from airflow_provider_lakecommit.landing import Landing
 
 __all__ = [

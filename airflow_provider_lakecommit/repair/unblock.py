@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a person decides: where a ledger goes on (:mod:`~airflow_provider_lakecommit.cycle.ledger_init`), and how a
-blocked range goes on.
+"""A person's word on how a blocked range goes on: `lakecommit unblock`.
 
-Contract: each decision is durable before it is reported. An unblock is a cycle of its own in the control log: its START
+Contract: a decision is durable before it is reported. An unblock is a cycle of its own in the control log: its START
 carries the word, and it is closed like any other, so that a COMMIT_COMPLETE of it tells that commits come through. Only
 ranges that are named, or all, are taken. Records that can be read are given up only if the whole range is asked for:
 otherwise a range whose bad records were counted is read again, with a budget of just these.
 
-Failure story: killed in between, a decision is either in the table (or log) or not made at all; the same command can be
-given again. Where the commit of an unblock fails the word stands, and the next commit that succeeds publishes it.
+Failure story: killed in between, a decision is either in the log or not made at all; the same command can be given
+again. Where the commit of an unblock fails the word stands, and the next commit that succeeds publishes it.
 """
 
 from __future__ import annotations
@@ -34,14 +33,13 @@ from airflow_provider_lakecommit.core.model import (
 )
 from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet
 from airflow_provider_lakecommit.cycle.close import close_cycle
-from airflow_provider_lakecommit.cycle.ledger_init import ledger_init
 from airflow_provider_lakecommit.cycle.open import empty_plan, new_cycle, send_start
 from airflow_provider_lakecommit.cycle.prepare import Prepared, prepare_for_commit
 from airflow_provider_lakecommit.cycle.resume import ticket_of
 from airflow_provider_lakecommit.cycle.session import FoldedLog, LandingSession, RunIdentity
 from airflow_provider_lakecommit.exceptions import BlockedRangeError, LakecommitError
 
-__all__ = ["BlockedPart", "blocked_parts", "ledger_init", "unblock"]
+__all__ = ["BlockedPart", "blocked_parts", "unblock"]
 
 Named = Mapping[tuple[str, int], RangeSet]
 """Ranges by (topic, partition)."""

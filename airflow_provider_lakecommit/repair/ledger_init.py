@@ -30,12 +30,12 @@ from airflow_provider_lakecommit.core.truncation import first_offsets_of, in_dou
 from airflow_provider_lakecommit.core.voiding import Rescued, irreplaceable, losses, losses_text, rescued
 from airflow_provider_lakecommit.cycle.drain import drain
 from airflow_provider_lakecommit.cycle.epochs import first_offsets, new_section, origin_position
-from airflow_provider_lakecommit.cycle.pending import known_state
 from airflow_provider_lakecommit.cycle.prepare import ledger_state, remembered
 from airflow_provider_lakecommit.cycle.session import LandingSession, RunIdentity
 from airflow_provider_lakecommit.cycle.tables import table_of
 from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError, SourceError
 from airflow_provider_lakecommit.kafka.source_topic import SourceState
+from airflow_provider_lakecommit.repair.pending import known_state
 
 __all__ = ["BEHIND", "InitPreview", "InitTable", "init_preview", "ledger_init"]
 
