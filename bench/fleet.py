@@ -48,9 +48,10 @@ from airflow_provider_lakecommit.core.model import (
     window_id,
 )
 from airflow_provider_lakecommit.core.offsets import SourcePartition
-from airflow_provider_lakecommit.core.planning import Watermark, WindowLimits, choose, cut, find_missing, window_of
+from airflow_provider_lakecommit.core.planning import Watermark, WindowLimits, choose, find_missing
 from airflow_provider_lakecommit.core.pressure import only_holes, pressure_of
 from airflow_provider_lakecommit.core.settle import chunks, settle
+from airflow_provider_lakecommit.core.slicing import cut, window_of
 from airflow_provider_lakecommit.core.state import AcceptedSlice, LandingState, TableLedger
 from airflow_provider_lakecommit.cycle.targets import target_of
 from airflow_provider_lakecommit.exceptions import CatalogError

@@ -20,17 +20,9 @@ from uuid import UUID
 from airflow_provider_lakecommit.core.admission import Admit, Refuse, Terms, admit
 from airflow_provider_lakecommit.core.model import Plan, ReadPosition, Slice, TableTarget, window_id
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
-from airflow_provider_lakecommit.core.planning import (
-    Chosen,
-    Missing,
-    Watermark,
-    WindowLimits,
-    choose,
-    cut,
-    mean_size,
-    window_of,
-)
+from airflow_provider_lakecommit.core.planning import Chosen, Missing, Watermark, WindowLimits, choose, mean_size
 from airflow_provider_lakecommit.core.pressure import only_holes, pressure_of
+from airflow_provider_lakecommit.core.slicing import cut, window_of
 from airflow_provider_lakecommit.core.state import LandingState
 from airflow_provider_lakecommit.core.truncation import known_positions
 
