@@ -26,7 +26,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_lakecommit.core.budgets import PendingBudget
 from airflow_provider_lakecommit.core.formats import FormatOptions
-from airflow_provider_lakecommit.core.model import Budget, group_id
+from airflow_provider_lakecommit.core.identity import group_id
+from airflow_provider_lakecommit.core.model import Budget
 from airflow_provider_lakecommit.core.routing import Destination, Role
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing_checks import CHECKS

@@ -22,8 +22,9 @@ import yaml
 
 from airflow_provider_lakecommit.cli.output import Exit, Output, plain
 from airflow_provider_lakecommit.core.accounting import report_problem
+from airflow_provider_lakecommit.core.identity import group_id
 from airflow_provider_lakecommit.core.log import SliceReported, Unreadable
-from airflow_provider_lakecommit.core.model import LIVE, group_id
+from airflow_provider_lakecommit.core.model import LIVE
 from airflow_provider_lakecommit.exceptions import SpecError, WireError
 from airflow_provider_lakecommit.kafka.control_topic import ControlRecord, ControlTopic
 from airflow_provider_lakecommit.landing import DEFAULT_CONTROL_TOPIC, LandingSpec

@@ -27,7 +27,8 @@ from airflow_provider_lakecommit.committer.ledger import LedgerState, read_ledge
 from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
 from airflow_provider_lakecommit.committer.summary import Account, LogPoint, SnapshotKind, SnapshotRecord
 from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap, ledger_change
-from airflow_provider_lakecommit.core.model import LIVE, ControlPosition, LedgerSection, ReadPosition, token
+from airflow_provider_lakecommit.core.identity import token
+from airflow_provider_lakecommit.core.model import LIVE, ControlPosition, LedgerSection, ReadPosition
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
 from airflow_provider_lakecommit.core.rules import merged
 from airflow_provider_lakecommit.core.truncation import newest_positions

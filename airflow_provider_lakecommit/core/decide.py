@@ -18,7 +18,8 @@ from datetime import datetime
 from uuid import UUID
 
 from airflow_provider_lakecommit.core.admission import Admit, Refuse, Terms, admit
-from airflow_provider_lakecommit.core.model import Plan, ReadPosition, Slice, TableTarget, window_id
+from airflow_provider_lakecommit.core.identity import window_id
+from airflow_provider_lakecommit.core.model import Plan, ReadPosition, Slice, TableTarget
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
 from airflow_provider_lakecommit.core.planning import Chosen, Missing, Watermark, WindowLimits, choose, mean_size
 from airflow_provider_lakecommit.core.pressure import only_holes, pressure_of

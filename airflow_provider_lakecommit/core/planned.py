@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from uuid import UUID
 
-from airflow_provider_lakecommit.core.model import Plan, Slice, SliceReport, Span, slice_id
+from airflow_provider_lakecommit.core.identity import slice_id
+from airflow_provider_lakecommit.core.model import Plan, Slice, SliceReport, Span
 from airflow_provider_lakecommit.core.offsets import Coverage
 
 __all__ = ["not_planned"]

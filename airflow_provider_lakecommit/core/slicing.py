@@ -12,7 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from airflow_provider_lakecommit.core.model import Budget, Slice, Span, slice_id, window_id
+from airflow_provider_lakecommit.core.identity import slice_id, window_id
+from airflow_provider_lakecommit.core.model import Budget, Slice, Span
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
 from airflow_provider_lakecommit.core.planning import Chosen, WindowLimits
 from airflow_provider_lakecommit.core.state import LandingState

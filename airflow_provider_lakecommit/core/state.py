@@ -13,8 +13,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from airflow_provider_lakecommit.core.identity import slice_id
 from airflow_provider_lakecommit.core.log import CommitFailed, Raised
-from airflow_provider_lakecommit.core.model import Cycle, LedgerSection, Plan, Slice, SliceReport, Span, slice_id
+from airflow_provider_lakecommit.core.model import Cycle, LedgerSection, Plan, Slice, SliceReport, Span
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet
 
 __all__ = [

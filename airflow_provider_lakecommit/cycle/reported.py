@@ -21,7 +21,8 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
 from airflow_provider_lakecommit.core.formats import ONE_ROW_EACH
-from airflow_provider_lakecommit.core.model import SliceReport, is_attempt_at
+from airflow_provider_lakecommit.core.identity import is_attempt_at
+from airflow_provider_lakecommit.core.model import SliceReport
 from airflow_provider_lakecommit.core.places import data_roots, name_problem, named_provider, place_problem
 from airflow_provider_lakecommit.core.routing import Role, role_of
 from airflow_provider_lakecommit.cycle.ports import SourcePort

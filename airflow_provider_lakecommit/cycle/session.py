@@ -21,8 +21,9 @@ from uuid import UUID, uuid4
 
 from airflow_provider_lakecommit.committer.summary import LogPoint
 from airflow_provider_lakecommit.core.fold import fold
+from airflow_provider_lakecommit.core.identity import cycle_id, transactional_id
 from airflow_provider_lakecommit.core.log import Entry
-from airflow_provider_lakecommit.core.model import LIVE, Cycle, cycle_id, transactional_id
+from airflow_provider_lakecommit.core.model import LIVE, Cycle
 from airflow_provider_lakecommit.core.state import LandingState, TableLedger
 from airflow_provider_lakecommit.cycle.ports import ControlPort, SourcePort
 from airflow_provider_lakecommit.cycle.results import CycleTicket

@@ -18,6 +18,7 @@ from typing import Any
 
 from airflow_provider_lakecommit.committer.ledger_updates import carry_forward
 from airflow_provider_lakecommit.core.decisions import Decision
+from airflow_provider_lakecommit.core.identity import slice_id, window_id
 from airflow_provider_lakecommit.core.log import Directives, Raised, SliceReported
 from airflow_provider_lakecommit.core.model import (
     Budget,
@@ -28,8 +29,6 @@ from airflow_provider_lakecommit.core.model import (
     SpanReport,
     TableReport,
     TableTarget,
-    slice_id,
-    window_id,
 )
 from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet
 from airflow_provider_lakecommit.cycle.close import close_cycle

@@ -23,15 +23,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
-from airflow_provider_lakecommit.core.model import (
-    Counts,
-    Slice,
-    SliceReport,
-    Span,
-    SpanReport,
-    attempt_id,
-    slice_id,
-)
+from airflow_provider_lakecommit.core.identity import attempt_id, slice_id
+from airflow_provider_lakecommit.core.model import Counts, Slice, SliceReport, Span, SpanReport
 from airflow_provider_lakecommit.core.rules import rules_of
 from airflow_provider_lakecommit.exceptions import CatalogError, FencedError, LakecommitError, RecordsError
 from airflow_provider_lakecommit.spark.fenced import send_report

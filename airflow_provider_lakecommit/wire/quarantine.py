@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from airflow_provider_lakecommit.core.identity import group_id
 from airflow_provider_lakecommit.core.log import Entry, Unreadable
-from airflow_provider_lakecommit.core.model import group_id
 from airflow_provider_lakecommit.exceptions import WireError
 from airflow_provider_lakecommit.wire.events import head
 from airflow_provider_lakecommit.wire.headers import DAMAGED_HEADERS

@@ -19,6 +19,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from airflow_provider_lakecommit.core.identity import attempt_id
 from airflow_provider_lakecommit.core.log import CycleOpened, Directives, Raised, SliceReported
 from airflow_provider_lakecommit.core.model import (
     Budget,
@@ -29,7 +30,6 @@ from airflow_provider_lakecommit.core.model import (
     SliceReport,
     SpanReport,
     TableTarget,
-    attempt_id,
 )
 from airflow_provider_lakecommit.cycle.results import Opened
 from airflow_provider_lakecommit.cycle.session import cycle_id_of

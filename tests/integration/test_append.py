@@ -22,7 +22,8 @@ from airflow_provider_lakecommit.committer.ledger_updates import (
     set_section,
 )
 from airflow_provider_lakecommit.committer.summary import LogPoint, SnapshotKind
-from airflow_provider_lakecommit.core.model import ControlPosition, Counts, token
+from airflow_provider_lakecommit.core.identity import token
+from airflow_provider_lakecommit.core.model import ControlPosition, Counts
 from airflow_provider_lakecommit.exceptions import LedgerError, TableError
 from tests.fakes.lake import CONTROL, Lake, at, coverage, data_file, section, spans, staged
 
