@@ -136,7 +136,7 @@ def _change(
     judgement: AppendDecision,
 ) -> Change[AppendDecision]:
     chosen = judgement.accepted
-    added = Coverage.of(item for s in chosen for item in s.coverage.items())
+    added = Coverage.union(s.coverage for s in chosen)
     record = SnapshotRecord(
         kind=SnapshotKind.APPEND,
         branch=request.branch,
@@ -168,7 +168,7 @@ def _next(
 ) -> LedgerSection:
     return replace(
         section,
-        covered=section.covered | Coverage.of(item for s in chosen for item in s.coverage.items()),
+        covered=section.covered | Coverage.union(s.coverage for s in chosen),
         judged=merged(section.judged, ((s.rules, s.coverage) for s in chosen)),
         positions=newest_positions((*section.positions.items(), *_read(chosen))),
         control=request.control if request.control and whole else section.control,

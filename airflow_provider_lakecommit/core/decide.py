@@ -161,5 +161,5 @@ def _why_nothing(landing_state: LandingState, notes: Mapping[SourcePartition, st
         return "blocked: " + "; ".join(map(str, landing_state.blocked))
     if notes:
         return "; ".join(f"{p}: {note}" for p, note in sorted(notes.items()))
-    held = Coverage.of(item for c in landing_state.open_cycles() for item in c.claim.items())
+    held = Coverage.union(c.claim for c in landing_state.open_cycles())
     return f"nothing new; other open cycles claim {held}" if held else "nothing new"

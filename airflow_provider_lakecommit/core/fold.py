@@ -155,7 +155,7 @@ class _Folding:
         self.apply(e.directives, e.offset)
         wanted = e.plan.coverage
         earlier = [c for c in self.cycles.values() if c.live(e.at) and c.claim.overlaps(wanted)]
-        claim = wanted - Coverage.of(item for c in earlier for item in c.claim.items())
+        claim = wanted - Coverage.union(c.claim for c in earlier)
         self.planned[e.commit_id] = {s.slice_id: s for s in e.plan.slices}
         own = granted(e.plan, claim) if wanted.overlaps(self.landed) else ()
         slot, holders = self.slot_of(e.cycle)
@@ -254,7 +254,7 @@ class _Folding:
         self.disentangle()
 
     def block(self, coverage: Coverage, reason: str, e: SliceReported) -> None:
-        if new := coverage - Coverage.of(item for b in self.blocked for item in b.coverage.items()):
+        if new := coverage - Coverage.union(b.coverage for b in self.blocked):
             self.blocked.append(Blocked(coverage=new, reason=reason, offset=e.offset, at=e.at))
             self.lift_blocks()
             self.disentangle()
@@ -281,7 +281,7 @@ class _Folding:
         parts = s.coverage.parts
         if len(parts) < 2 or not (self.blocked or self.failures[0]):
             return None
-        blocked = Coverage.of(item for b in self.blocked for item in b.coverage.items())
+        blocked = Coverage.union(b.coverage for b in self.blocked)
         blocked = blocked | (self.failures[0] - s.coverage)
         for p, ranges in parts.items():
             lacking = blocked[p] - self.taken[table].get(p, NOTHING)

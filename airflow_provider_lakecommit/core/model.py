@@ -8,7 +8,7 @@ identities are made in :mod:`~airflow_provider_lakecommit.core.identity`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from uuid import UUID
 
@@ -138,16 +138,12 @@ class Plan:
 
     @property
     def coverage(self) -> Coverage:
-        return Coverage.of((s.partition, s.range) for sl in self.slices for s in sl.spans)
+        return Coverage.union(s.coverage for s in self.slices)
 
     @property
     def deferred(self) -> bool:
         """Was a window put off? Something was there to be read, or nobody could tell."""
         return self.refused is not None and (self.left > 0 or not self.ends)
-
-    @property
-    def groups(self) -> tuple[int, ...]:
-        return tuple(sorted({s.group for s in self.slices}))
 
     @property
     def epochs(self) -> dict[str, UUID]:
@@ -186,16 +182,10 @@ class Counts:
 
     @property
     def total(self) -> int:
-        return self.landed + self.rejected + self.filtered + self.gaps + self.skipped
+        return sum(getattr(self, f.name) for f in fields(self))
 
     def __add__(self, other: Counts) -> Counts:
-        return Counts(
-            landed=self.landed + other.landed,
-            rejected=self.rejected + other.rejected,
-            filtered=self.filtered + other.filtered,
-            gaps=self.gaps + other.gaps,
-            skipped=self.skipped + other.skipped,
-        )
+        return Counts(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

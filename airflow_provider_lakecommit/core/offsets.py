@@ -152,6 +152,10 @@ class Coverage:
             lists.setdefault(p, []).append(r)
         return cls({p: RangeSet.of(*rs) for p, rs in lists.items()})
 
+    @classmethod
+    def union(cls, coverages: Iterable[Coverage]) -> Coverage:
+        return cls.of(item for coverage in coverages for item in coverage.items())
+
     def __getitem__(self, p: SourcePartition) -> RangeSet:
         return self.parts.get(p, NOTHING)
 

@@ -29,7 +29,7 @@ def not_planned(
     :param blocked: what waits for a person when the report comes, and what did, as all tables have it by now
     """
     if not plan.slices:
-        return _not_given_up(report, Coverage.of(item for b in blocked for item in b.items()))
+        return _not_given_up(report, Coverage.union(blocked))
     if report.window_id != plan.window_id:
         return f"it is of window {report.window_id}, its cycle planned window {plan.window_id}"
     spans = sorted(s.span for s in report.spans)

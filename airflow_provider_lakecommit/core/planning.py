@@ -94,7 +94,7 @@ class Missing:
     @property
     def coverage(self) -> Coverage:
         """Whatever table lacks it."""
-        return Coverage.of(item for c in self.ranges.values() for item in c.items())
+        return Coverage.union(self.ranges.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

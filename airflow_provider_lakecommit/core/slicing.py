@@ -47,7 +47,7 @@ def cut(
     window = window_of(chosen, landing_state, landing=landing, lane=lane, spec_version=spec_version)
     out: list[tuple[int, Slice]] = []
     for tables, coverage in sorted(chosen.ranges.items()):
-        raised = Coverage.of(item for r in landing_state.raised for item in r.coverage.items())
+        raised = Coverage.union(r.coverage for r in landing_state.raised)
         troubled = Coverage({p: s for p, s in coverage.parts.items() if landing_state.suspects[p]})
         alone = (coverage & (landing_state.suspects | raised)) | troubled
         for group, spans in _pack(coverage - alone, limits, _apart(alone, landing_state.suspects)):

@@ -286,7 +286,7 @@ class TablePublisher:
             table=self.table.name,
             snapshot_id=snapshot_id,
             commit_id=self.ticket.commit_id,
-            coverage=Coverage.of(item for s in done for item in s.coverage.items()),
+            coverage=Coverage.union(s.coverage for s in done),
             rows=sum(s.rows for s in done),
             files=sum(len(s.files) for s in done),
             counts=Account.of(r for s in done for r in s.spans).total,

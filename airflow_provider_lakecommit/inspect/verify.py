@@ -214,7 +214,7 @@ def _pieces(history: TableHistory, landing: str) -> RangeAccounts:
     had, steps = Coverage(), []
     for s in history.snapshots:
         mine = (section for (name, _), section in s.sections.items() if name == landing)
-        has = Coverage.of(item for section in mine for item in section.covered.items())
+        has = Coverage.union(section.covered for section in mine)
         own = s.record.landing == landing
         ranges, account = (s.record.ranges, s.record.accounting) if own else (Coverage(), Account())
         steps.append(LedgerChange(had=had, has=has, ranges=ranges, account=account))

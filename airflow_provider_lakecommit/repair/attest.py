@@ -114,7 +114,7 @@ class _Known:
     def announced_of_any(self) -> Coverage:
         """What was published in any table."""
         said = (e for e in self.entries if isinstance(e, TablePublished))
-        return Coverage.of(item for e in said for item in e.coverage.items())
+        return Coverage.union(e.coverage for e in said)
 
     @property
     def rows(self) -> int | None:

@@ -141,7 +141,7 @@ class _Setting:
             behind=found.behind,
             back=found.back,
             published=saved.published,
-            reported=Coverage.of(i for a in self.pending for i in a.coverage.items()) - saved.published,
+            reported=Coverage.union(a.coverage for a in self.pending) - saved.published,
             lost=losses_text(saved.lost) if saved.lost else "",
         )
 

@@ -40,5 +40,5 @@ def _ledger(session: LandingSession, name: str, state: LedgerState) -> TableLedg
     if own is None:
         return None
     others = (s for s in state.sections or state.remembered if s is not own)
-    covered = Coverage.of(item for s in others for item in s.covered.items())
+    covered = Coverage.union(s.covered for s in others)
     return TableLedger(table=name, uuid=state.table_uuid, section=own, others=covered)

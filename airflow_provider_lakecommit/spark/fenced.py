@@ -100,7 +100,7 @@ def _of(work: Slice, reports: Sequence[SliceReport]) -> tuple[SliceReport, ...]:
     if (whole := next((r for r in reports if r.slice_id == work.slice_id), None)) is not None:
         return (whole,)
     some = tuple(r for r in reports if r.coverage.overlaps(work.coverage))
-    return () if work.coverage - Coverage.of(item for r in some for item in r.coverage.items()) else some
+    return () if work.coverage - Coverage.union(r.coverage for r in some) else some
 
 
 def _entries(control: ControlTopic, job: WindowJob) -> Iterator[Entry]:
