@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from airflow_provider_lakecommit.core.fold import FAILURES_TO_BLOCK
+from airflow_provider_lakecommit.core.blocks import FAILURES_TO_BLOCK
 from airflow_provider_lakecommit.cycle.prepare import prepare_for_commit
 from airflow_provider_lakecommit.exceptions import BlockedRangeError
 from airflow_provider_lakecommit.formats.decode_json import JsonDecoder
