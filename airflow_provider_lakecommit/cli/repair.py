@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_lakecommit.cli.confirm import agreed, asked, at_a_terminal, decision_of
 from airflow_provider_lakecommit.cli.output import Exit, Output, offsets
 from airflow_provider_lakecommit.committer.ledger import LedgerState, read_ledger
-from airflow_provider_lakecommit.committer.ledger_updates import OtherSections
+from airflow_provider_lakecommit.committer.ledger_by_hand import OtherSections
 from airflow_provider_lakecommit.core.model import Budget, LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet
 from airflow_provider_lakecommit.core.voiding import losses_text

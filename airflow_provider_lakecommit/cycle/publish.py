@@ -24,10 +24,7 @@ from pyiceberg.table import Table
 
 from airflow_provider_lakecommit.committer.append import AppendRequest, PublishOutcome, publish
 from airflow_provider_lakecommit.committer.checks import StagedSlice
-from airflow_provider_lakecommit.committer.ledger import (
-    landing_snapshots,
-    unannounced,
-)
+from airflow_provider_lakecommit.committer.ledger import landing_snapshots, unannounced
 from airflow_provider_lakecommit.committer.summary import Account, SnapshotRecord
 from airflow_provider_lakecommit.core.log import Directives
 from airflow_provider_lakecommit.core.offsets import Coverage
@@ -165,9 +162,8 @@ class TablePublisher:
         settlement = settle(accepted, self.table.ledger.section)
         if not settlement.ready:
             return ()
-        if not any(s.matters(self.table.name) for s in settlement.ready) and not is_behind(
-            self.session, self.table, folded, settlement.ready
-        ):
+        matters = any(s.matters(self.table.name) for s in settlement.ready)
+        if not matters and not is_behind(self.session, self.table, folded, settlement.ready):
             return ()
         chunk = chunks(settlement, self.table.name, self.session.landing.commit_files)[0]
         return self._refusals.of_one_spec(chunk, self.table.table.metadata.default_spec_id)

@@ -12,9 +12,7 @@ from uuid import UUID
 
 from pyiceberg.table.metadata import TableMetadata
 
-from airflow_provider_lakecommit.committer.ledger import (
-    landing_snapshots,
-)
+from airflow_provider_lakecommit.committer.ledger import landing_snapshots
 from airflow_provider_lakecommit.committer.summary import SnapshotRecord
 from airflow_provider_lakecommit.core.state import CycleState
 from airflow_provider_lakecommit.cycle.prepare import PreparedTable

@@ -26,7 +26,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
 from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, read_ledger
-from airflow_provider_lakecommit.committer.ledger_updates import OtherSections, attest_section
+from airflow_provider_lakecommit.committer.ledger_by_hand import OtherSections, attest_section
 from airflow_provider_lakecommit.committer.summary import has_ledger, sections_of
 from airflow_provider_lakecommit.core.announced import announced_in, rows_of
 from airflow_provider_lakecommit.core.decisions import Decision

@@ -17,7 +17,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState
-from airflow_provider_lakecommit.committer.ledger_updates import OtherSections, change_section, set_section
+from airflow_provider_lakecommit.committer.ledger_by_hand import OtherSections, set_section
+from airflow_provider_lakecommit.committer.ledger_updates import change_section
 from airflow_provider_lakecommit.committer.summary import SnapshotKind
 from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.model import LedgerSection, ReadPosition

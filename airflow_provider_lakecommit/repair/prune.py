@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from airflow_provider_lakecommit.committer.ledger import LedgerState
-from airflow_provider_lakecommit.committer.ledger_updates import prune_sections
+from airflow_provider_lakecommit.committer.ledger_by_hand import prune_sections
 from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.core.prune import gone, pruned
