@@ -25,8 +25,9 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from airflow_provider_lakecommit.committer.checks import AppendDecision, Refused, StagedSlice, judge
 from airflow_provider_lakecommit.committer.ledger import LedgerState, read_ledger, require_ledger
 from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
-from airflow_provider_lakecommit.committer.summary import Account, LogPoint, SnapshotKind, SnapshotRecord
+from airflow_provider_lakecommit.committer.summary import LogPoint, SnapshotKind, SnapshotRecord
 from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap, ledger_change
+from airflow_provider_lakecommit.core.accounting import Account
 from airflow_provider_lakecommit.core.identity import token
 from airflow_provider_lakecommit.core.model import LIVE, ControlPosition, LedgerSection, ReadPosition
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition

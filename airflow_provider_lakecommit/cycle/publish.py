@@ -25,7 +25,8 @@ from pyiceberg.table import Table
 from airflow_provider_lakecommit.committer.append import AppendRequest, PublishOutcome, publish
 from airflow_provider_lakecommit.committer.checks import StagedSlice
 from airflow_provider_lakecommit.committer.ledger import landing_snapshots, unannounced
-from airflow_provider_lakecommit.committer.summary import Account, SnapshotRecord
+from airflow_provider_lakecommit.committer.summary import SnapshotRecord
+from airflow_provider_lakecommit.core.accounting import Account
 from airflow_provider_lakecommit.core.log import Directives
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.core.settle import chunks, settle

@@ -23,7 +23,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import combinations, product
 
-from airflow_provider_lakecommit.committer.summary import Account, SnapshotKind, SnapshotRecord, pruned_sections
+from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord, pruned_sections
+from airflow_provider_lakecommit.core.accounting import Account
 from airflow_provider_lakecommit.core.formats import ONE_ROW_EACH
 from airflow_provider_lakecommit.core.model import Counts, LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet

@@ -36,7 +36,7 @@ from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, Rang
 from airflow_provider_lakecommit.core.planning import Watermark
 from airflow_provider_lakecommit.core.routing import Role, role_of
 from airflow_provider_lakecommit.core.voiding import Loss, irreplaceable, losses, losses_text
-from airflow_provider_lakecommit.cycle.epochs import new_section, origin_position
+from airflow_provider_lakecommit.cycle.sections import new_section, origin_position
 from airflow_provider_lakecommit.cycle.session import LandingSession
 from airflow_provider_lakecommit.cycle.write import read_entries
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError

@@ -30,8 +30,8 @@ from airflow_provider_lakecommit.core.state import AcceptedSlice
 from airflow_provider_lakecommit.core.truncation import first_offsets_of, in_doubt
 from airflow_provider_lakecommit.core.voiding import Rescued, irreplaceable, losses, losses_text, rescued
 from airflow_provider_lakecommit.cycle.drain import drain
-from airflow_provider_lakecommit.cycle.epochs import first_offsets, new_section, origin_position
 from airflow_provider_lakecommit.cycle.prepare import ledger_state, remembered
+from airflow_provider_lakecommit.cycle.sections import first_offsets, new_section, origin_position
 from airflow_provider_lakecommit.cycle.session import LandingSession, RunIdentity
 from airflow_provider_lakecommit.cycle.tables import table_of
 from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError, SourceError
