@@ -39,7 +39,7 @@ from airflow_provider_lakecommit.cycle.sections import first_offsets, own_sectio
 from airflow_provider_lakecommit.cycle.session import BEYOND, LandingSession
 from airflow_provider_lakecommit.cycle.write import read_entries
 from airflow_provider_lakecommit.exceptions import LedgerError
-from airflow_provider_lakecommit.kafka.control_topic import ControlLog
+from airflow_provider_lakecommit.kafka.control_log import ControlLog
 from airflow_provider_lakecommit.kafka.source_topic import SourceState
 
 __all__ = ["SpecWaits", "joined", "renewed"]

@@ -16,7 +16,7 @@ from airflow_provider_lakecommit.core.planning import Watermark
 from airflow_provider_lakecommit.core.rules import judged_in
 from airflow_provider_lakecommit.cycle.session import BEYOND, LandingSession
 from airflow_provider_lakecommit.exceptions import LedgerError
-from airflow_provider_lakecommit.kafka.control_topic import ControlLog
+from airflow_provider_lakecommit.kafka.control_log import ControlLog
 from airflow_provider_lakecommit.kafka.source_topic import SourceState
 
 __all__ = ["first_offsets", "new_section", "origin_position", "own_section", "position_at_end"]

@@ -20,7 +20,6 @@ import heapq
 import logging
 import threading
 import time
-import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
@@ -40,39 +39,24 @@ from airflow_provider_lakecommit.kafka.control_log import (
     checked,
     control_record,
 )
-from airflow_provider_lakecommit.kafka.control_writer import ControlWriter, Record
+from airflow_provider_lakecommit.kafka.control_topic_settings import (
+    PARTITIONS,
+    TOPIC_SETTINGS,
+    create_command,
+    partition_of,
+    tool,
+)
+from airflow_provider_lakecommit.kafka.control_writer import ControlWriter
 from airflow_provider_lakecommit.kafka.partition_tail import PartitionTail
 from airflow_provider_lakecommit.signing import SigningKeys
 
-__all__ = [
-    "TOPIC_SETTINGS",
-    "ControlLog",
-    "ControlRecord",
-    "ControlTopic",
-    "ControlTopicInfo",
-    "ControlWriter",
-    "Record",
-    "partition_of",
-]
+__all__ = ["ControlTopic"]
 
 log = logging.getLogger(__name__)
 
-TOPIC_SETTINGS: Mapping[str, str] = {
-    # Records of one role share a key: compaction would delete all but the newest.
-    "cleanup.policy": "delete",
-    "retention.ms": str(30 * 24 * 3600 * 1000),
-    # The broker's clock, so that no sender's tells how long a claim lasts or a record is kept.
-    "message.timestamp.type": "LogAppendTime",
-}
-PARTITIONS = 6
 LOOK_SECONDS = 0.02
 CLOSE_SECONDS = 1.0
 """For which a close waits for another thread's question."""
-
-
-def partition_of(group_id: str, partitions: int) -> int:
-    """The partition of a group: the same in every process and version."""
-    return zlib.crc32(group_id.encode()) % partitions
 
 
 class ControlTopic:
@@ -116,7 +100,7 @@ class ControlTopic:
         if facts is None:
             raise ControlTopicError(
                 f"control topic {self.name!r} does not exist in Kafka at {bootstrap_servers(self._config)}: "
-                f"create it with `{self._command(PARTITIONS, None)}`"
+                f"create it with `{create_command(self.name, self._config)}`"
             )
         return ControlTopicInfo(cluster_id=cluster_id, topic_id=facts.topic_id, partitions=len(facts.partitions))
 
@@ -294,7 +278,7 @@ class ControlTopic:
         elif objection.code() != KafkaError.TOPIC_ALREADY_EXISTS:
             raise ControlTopicError(
                 f"control topic {self.name!r} does not exist and could not be created: {objection.str()}; have it "
-                f"created with `{self._command(partitions, replication)}`"
+                f"created with `{create_command(self.name, self._config, partitions, replication)}`"
             )
 
     def _refuse_compaction(self) -> None:
@@ -311,13 +295,8 @@ class ControlTopic:
     def _grant_or_create(self) -> str:
         return (
             "grant this principal DESCRIBE, READ and WRITE on it; a topic that does not exist looks the same: create "
-            f"it with `{self._command(PARTITIONS, None)}`"
+            f"it with `{create_command(self.name, self._config)}`"
         )
 
-    def _command(self, partitions: int, replication: int | None) -> str:
-        factor = "" if replication is None else f" --replication-factor {replication}"
-        settings = "".join(f" --config {key}={value}" for key, value in TOPIC_SETTINGS.items())
-        return f"{self._tool('kafka-topics')} --create --topic {self.name} --partitions {partitions}{factor}{settings}"
-
     def _tool(self, name: str) -> str:
-        return f"{name} --bootstrap-server {bootstrap_servers(self._config)}"
+        return tool(name, self._config)

@@ -33,7 +33,8 @@ from airflow_provider_lakecommit.spark.report import report_records
 from airflow_provider_lakecommit.wire.records import Sender
 
 if TYPE_CHECKING:
-    from airflow_provider_lakecommit.kafka.control_topic import ControlTopic, ControlWriter, Record
+    from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
+    from airflow_provider_lakecommit.kafka.control_writer import ControlWriter, Record
     from airflow_provider_lakecommit.spark.slices import SliceOutcome
 
 __all__ = ["run_task"]
