@@ -197,11 +197,9 @@ def landing_snapshots(
 
     :raises WireError: at a snapshot whose summary is damaged
     """
-    for snapshot in ancestry(metadata, branch):
-        record = record_of(snapshot)
-        if record is None or landing not in (None, record.landing) or lane not in (None, record.lane):
-            continue
-        yield record
+    for record in map(record_of, ancestry(metadata, branch)):
+        if record is not None and landing in (None, record.landing) and lane in (None, record.lane):
+            yield record
 
 
 def unannounced(

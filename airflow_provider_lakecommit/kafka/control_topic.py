@@ -230,13 +230,12 @@ class ControlTopic:
 
     def _tail(self, partition: int, topic_id: str) -> PartitionTail:
         known, tail = self._tails.get(partition, ("", None))
-        if tail is not None and known == topic_id:
-            return tail
-        if tail is not None:
-            tail.close()
-        fresh = self._new_tail(partition)
-        self._tails[partition] = (topic_id, fresh)
-        return fresh
+        if tail is None or known != topic_id:
+            if tail is not None:
+                tail.close()
+            tail = self._new_tail(partition)
+            self._tails[partition] = (topic_id, tail)
+        return tail
 
     def _new_tail(self, partition: int) -> PartitionTail:
         return PartitionTail(self._config, self.name, partition, timeout=self._timeout, away=ControlTopicError)
