@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The control topic: where the commit protocol's records are read and written.
 
-Contract: a read gives the committed records of one partition from an offset to the last stable offset, with both
-ends of the log, so that the caller sees a log that was cut (`begin` above where it wanted to start) or made anew
-(`end` below it, another topic id). The end is found by position: transaction markers have offsets too. A
-transaction's records may be split between two reads when another transaction holds the last stable offset between
-them. All landings of a group write to one partition, so its order is the protocol's order. Threads that ask at once
-are answered one after the other. Where the settings hold a key, what is sent is signed, and a record with our header
-that is not says so.
+Contract: a read gives the committed records of one partition from an offset to the last stable offset, with both ends
+of the log, so that the caller sees a log that was cut (`begin` above where it wanted to start) or made anew (`end`
+below it, another topic id). The end is found by position: transaction markers have offsets too. A transaction's records
+may be split between two reads when another transaction holds the last stable offset between them. All landings of a
+group write to one partition, so its order is the protocol's order. Threads that ask at once are answered one after the
+other. Where the settings hold a key, what is sent is signed, and a record with our header that is not says so.
 
-Failure story: a topic that is missing, compacted or may not be created is a :class:`ControlTopicError` with the
-exact command; brokers that restart are waited for within `timeout`; a topic that is made anew during a read is read
-again from the start. After :meth:`ControlTopic.close` nothing is asked any more, also not by a thread that went on.
+Failure story: a topic that is missing, compacted or may not be created is a :class:`ControlTopicError` with the exact
+command; brokers that restart are waited for within `timeout`; a topic that is made anew during a read is read again
+from the start. After :meth:`ControlTopic.close` nothing is asked any more, also not by a thread that went on.
 """
 
 from __future__ import annotations
