@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakecommit ledger show|init|attest` and `lakecommit unblock`: the commands that errors name, for a person who has
-decided.
+"""`lakecommit ledger init|attest` and `lakecommit unblock`: the commands that errors name, for who has decided.
 
 Contract: nothing here decides; what is asked for is done as a cycle of its own, which the tables and the control topic
-record. `ledger show` only reads, and so does `ledger attest` until it is given `--yes`.
+record. `ledger attest` only reads until it is given `--yes`.
 """
 
 from __future__ import annotations
@@ -15,14 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_lakecommit.cli.confirm import agreed, asked, at_a_terminal, decision_of
 from airflow_provider_lakecommit.cli.output import Exit, Output, offsets
-from airflow_provider_lakecommit.committer.ledger import LedgerState, read_ledger
 from airflow_provider_lakecommit.committer.ledger_by_hand import OtherSections
-from airflow_provider_lakecommit.core.model import Budget, LedgerSection
+from airflow_provider_lakecommit.core.model import Budget
 from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet
 from airflow_provider_lakecommit.core.voiding import losses_text
 from airflow_provider_lakecommit.cycle.session import LandingSession
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.landing import LandingSpec
 from airflow_provider_lakecommit.repair.ledger_init import BEHIND
 
@@ -30,76 +27,7 @@ if TYPE_CHECKING:
     from airflow_provider_lakecommit.repair.attest import Attested, AttestedTable
     from airflow_provider_lakecommit.repair.ledger_init import InitPreview, InitTable
 
-__all__ = ["ledger_attest", "ledger_init", "ledger_show", "parse_offsets", "parse_partition", "unblock"]
-
-
-def ledger_show(spec: LandingSpec, output: Output) -> int:
-    """The ledger of each table, of all landings and lanes in it.
-
-    :raises CatalogError: the catalog is away
-    :raises WireError: a ledger is damaged
-    """
-    tables = Tables(spec.catalog)
-    for name in spec.landing.tables:
-        table = tables.find(name)
-        state = None if table is None else read_ledger(table.metadata, spec.landing.branch)
-        if output.as_json:
-            output.result(_to_dict(name, state))
-        else:
-            output.lines(_text(name, state))
-    return Exit.DONE
-
-
-def _to_dict(name: str, state: LedgerState | None) -> dict[str, Any]:
-    if state is None:
-        return {"table": name, "condition": "missing"}
-    return {
-        "table": name,
-        "uuid": str(state.table_uuid),
-        "branch": state.branch,
-        "condition": str(state.condition),
-        "reason": state.reason,
-        "snapshot_id": state.snapshot_id,
-        "head_id": state.head_id,
-        "tag_id": state.tag_id,
-        "foreign_since": state.foreign_since,
-        "sections": [_section_to_dict(s) for s in state.sections],
-    }
-
-
-def _section_to_dict(s: LedgerSection) -> dict[str, Any]:
-    return {
-        "landing": s.landing,
-        "lane": s.lane,
-        "cluster_id": s.cluster_id,
-        "epoch": str(s.epoch),
-        "spec_version": s.spec_version,
-        "topic_ids": {p.topic: p.topic_id for p in sorted(s.starts)},
-        "starts": {str(p): start for p, start in sorted(s.starts.items())},
-        "covered": offsets(s.covered),
-        "control": {
-            "cluster_id": s.control.cluster_id,
-            "topic": s.control.topic,
-            "topic_id": s.control.topic_id,
-            "partition": s.control.partition,
-            "read_from": s.control.read_from,
-            "low": s.control.low,
-        },
-    }
-
-
-def _text(name: str, state: LedgerState | None) -> Iterable[str]:
-    if state is None:
-        yield f"{name}: there is no such table"
-        return
-    reason = f" ({state.reason})" if state.reason else ""
-    yield f"{name}: ledger {state.condition}{reason}, in snapshot {state.snapshot_id}, head {state.head_id}"
-    for s in state.sections:
-        yield f"  landing {s.landing}, lane {s.lane}, spec {s.spec_version}, epoch {s.epoch}"
-        for p in sorted({*s.starts, *s.covered.parts}):
-            yield f"    {p}: from {s.starts.get(p, 0)}, landed {s.covered[p]}, next {s.end(p)}"
-        c = s.control
-        yield f"    control {c.topic}[{c.partition}] from offset {c.read_from}, lowest needed {c.low}"
+__all__ = ["ledger_attest", "ledger_init", "parse_offsets", "parse_partition", "unblock"]
 
 
 def ledger_init(

@@ -34,7 +34,8 @@ from airflow_provider_lakecommit.wire.records import Sender
 
 if TYPE_CHECKING:
     from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
-    from airflow_provider_lakecommit.kafka.control_writer import ControlWriter, Record
+    from airflow_provider_lakecommit.kafka.control_writer import ControlWriter
+    from airflow_provider_lakecommit.kafka.transaction import Record
     from airflow_provider_lakecommit.spark.slices import SliceOutcome
 
 __all__ = ["run_task"]

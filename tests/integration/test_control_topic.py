@@ -19,8 +19,8 @@ from airflow_provider_lakecommit.kafka import control_writer
 from airflow_provider_lakecommit.kafka.control_log import ControlLog
 from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
 from airflow_provider_lakecommit.kafka.control_topic_settings import TOPIC_SETTINGS
-from airflow_provider_lakecommit.kafka.control_writer import Record
 from airflow_provider_lakecommit.kafka.partition_tail import PartitionTail
+from airflow_provider_lakecommit.kafka.transaction import Record
 from dev.servers.kafka import Broker
 from dev.servers.server import free_port
 from tests.fixtures.kafka import create_topic, delete_topic, unique
