@@ -10,8 +10,8 @@ failed, a range over its budget. It writes to FOLDER
 * `told.json`: which code that was, and what `status`, `plan`, `ledger show` and `verify` told at the end.
 
 The package is the one that the interpreter has installed, whatever checkout this module is of. Nothing in the bytes
-says where they were recorded: the tables are below :data:`~dev.recorded_lake.HERE`, which every process takes for its own
-folder, and the host has a name of its own.
+says where they were recorded: the tables are below :data:`~dev.recorded_lake.HERE`, which every process takes for its
+own folder, and the host has a name of its own.
 
 Needs Linux and the right to name a host: root's, or that of `unshare --user --map-root-user`.
 

@@ -189,7 +189,7 @@ class LandingRunner:
         """After an interruption: what is saved, and what will be read again."""
         if self._writing:
             for ticket in self._writing:
-                self._log_saved(ticket)
+                self._saved(ticket, told=True)
             self._log("what is reported is published by the next run")
         else:
             self._log("nothing was being written; what is in the tables stays, the next run goes on from there")
@@ -267,33 +267,28 @@ class LandingRunner:
             unfinished = tuple(str(r) for r in outcome if r.status is not SliceStatus.DONE)
             return Written(slices=+before + Counter(r.status for r in outcome), unfinished=unfinished)
         died = (str(outcome),) if isinstance(outcome, SparkJobError) else ()
-        result = self._log_saved(ticket) if died else self._result(ticket)
+        result = self._saved(ticket, told=bool(died))
         done = result.done - before[SliceStatus.REPORTED]
         now = Counter({SliceStatus.DONE: done, SliceStatus.AGAIN: 0 if died else len(result.left)})
         return Written(slices=+before + now, unfinished=tuple(f"not reported: {s}" for s in result.left), died=died)
 
-    def _result(self, ticket: GroupTicket) -> GroupResult:
-        return group_result(self._session.landing, self._session.control, ticket)
-
-    def _log_saved(self, ticket: GroupTicket) -> GroupResult:
-        result = self._result(ticket)
-        self._log(f"group {ticket.group}: {result}")
+    def _saved(self, ticket: GroupTicket, *, told: bool) -> GroupResult:
+        result = group_result(self._session.landing, self._session.control, ticket)
+        if told:
+            self._log(f"group {ticket.group}: {result}")
         return result
 
 
 def _beside(work: Callable[[], None]) -> Future[None]:
-    """Something that runs while the caller does something else. A thread that nobody waits for ends with the
-    process.
-    """
+    """Run it while the caller does something else; if nobody waits for it, it ends with the process."""
     ended: Future[None] = Future()
 
     def run() -> None:
         try:
             work()
+            ended.set_result(None)
         except BaseException as e:
             ended.set_exception(e)
-        else:
-            ended.set_result(None)
 
     threading.Thread(target=run, name="engine", daemon=True).start()
     return ended
