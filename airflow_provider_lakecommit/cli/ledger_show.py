@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from airflow_provider_lakecommit.cli.output import Exit, Output, offsets
+from airflow_provider_lakecommit.cli.output import Exit, Output
 from airflow_provider_lakecommit.committer.ledger import LedgerState, read_ledger
 from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.iceberg.catalog import Tables
@@ -61,7 +61,7 @@ def _section_to_dict(s: LedgerSection) -> dict[str, Any]:
         "spec_version": s.spec_version,
         "topic_ids": {p.topic: p.topic_id for p in sorted(s.starts)},
         "starts": {str(p): start for p, start in sorted(s.starts.items())},
-        "covered": offsets(s.covered),
+        "covered": s.covered.to_dict(),
         "control": {
             "cluster_id": s.control.cluster_id,
             "topic": s.control.topic,

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_lakecommit.cli.confirm import agreed, asked, at_a_terminal, decision_of
-from airflow_provider_lakecommit.cli.output import Exit, Output, offsets
+from airflow_provider_lakecommit.cli.output import Exit, Output
 from airflow_provider_lakecommit.committer.ledger_by_hand import OtherSections
 from airflow_provider_lakecommit.core.model import Budget
 from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet
@@ -92,11 +92,11 @@ def _init_to_dict(t: InitTable) -> dict[str, Any]:
     return {
         "table": t.table,
         "next": {str(p): o for p, o in t.ends.items()},
-        "published_first": offsets(t.published),
-        "given_up": offsets(t.given_up),
-        "back": offsets(t.back),
-        "stays": offsets(t.behind),
-        "voided": offsets(t.reported),
+        "published_first": t.published.to_dict(),
+        "given_up": t.given_up.to_dict(),
+        "back": t.back.to_dict(),
+        "stays": t.behind.to_dict(),
+        "voided": t.reported.to_dict(),
         "lost": t.lost,
     }
 
@@ -164,12 +164,12 @@ def _said_to_dict(t: AttestedTable) -> dict[str, Any]:
         "reason": t.state.reason,
         "rows": t.rows,
         "lost": losses_text(t.lost) if t.lost else "",
-        "before": offsets(t.before),
-        "announced": offsets(t.announced),
-        "attested": offsets(t.section.covered),
+        "before": t.before.to_dict(),
+        "announced": t.announced.to_dict(),
+        "attested": t.section.covered.to_dict(),
         "next": {str(p): t.section.end(p) for p in sorted(t.section.starts)},
-        "read_again": offsets(t.again),
-        "never_read": offsets(t.unsaid),
+        "read_again": t.again.to_dict(),
+        "never_read": t.unsaid.to_dict(),
     }
 
 

@@ -183,5 +183,5 @@ def _read(chosen: Iterable[StagedSlice]) -> Iterator[tuple[SourcePartition, Read
 
 
 def _replaced(sections: Iterable[LedgerSection], new: LedgerSection) -> tuple[LedgerSection, ...]:
-    key = (new.landing, new.lane)
-    return (*(s for s in sections if (s.landing, s.lane) != key), new)
+    key = new.key
+    return (*(s for s in sections if s.key != key), new)

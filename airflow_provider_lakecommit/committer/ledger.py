@@ -108,11 +108,11 @@ class LedgerState:
         )
 
     def section(self, landing: str, lane: str) -> LedgerSection | None:
-        return next((s for s in self.sections if (s.landing, s.lane) == (landing, lane)), None)
+        return next((s for s in self.sections if s.key == (landing, lane)), None)
 
     def covered(self, *, exclude: tuple[str, str] | None = None) -> Coverage:
         """What all landings and lanes have in the table, but for one."""
-        return Coverage.union(s.covered for s in self.sections if (s.landing, s.lane) != exclude)
+        return Coverage.union(s.covered for s in self.sections if s.key != exclude)
 
 
 def tag_name(branch: str) -> str:

@@ -141,7 +141,7 @@ def prune_sections(
         require_ledger(state, table)
         changed.clear()
         changed.update(prune(state.sections))
-        left = ((s, changed.get((s.landing, s.lane), s)) for s in state.sections)
+        left = ((s, changed.get(s.key, s)) for s in state.sections)
         return tuple(new for _, new in left if new is not None) if changed else None
 
     def decide(loaded: Table) -> Change[None] | None:
@@ -158,12 +158,12 @@ def _with(
     state: LedgerState, section: LedgerSection, others: Iterable[LedgerSection] = ()
 ) -> tuple[LedgerSection, ...]:
     """The ledger with this section, and those of *others* that it lacks; epochs that a rollback ended are new."""
-    own = (section.landing, section.lane)
-    kept = [s for s in state.sections if (s.landing, s.lane) != own]
-    there = {own, *((s.landing, s.lane) for s in kept)}
+    own = section.key
+    kept = [s for s in state.sections if s.key != own]
+    there = {own, *(s.key for s in kept)}
     if state.condition is Condition.ROLLED_BACK:
         kept = [replace(s, epoch=uuid4()) for s in kept]
-    back = (replace(s, epoch=uuid4()) for s in others if (s.landing, s.lane) not in there)
+    back = (replace(s, epoch=uuid4()) for s in others if s.key not in there)
     return (*kept, *back, section)
 
 
@@ -175,7 +175,7 @@ def _others_back(
 
     :raises LedgerError: others had a section in a ledger that is lost, and nobody has said what of their rows is there
     """
-    others = tuple(s for s in state.remembered if (s.landing, s.lane) != (section.landing, section.lane))
+    others = tuple(s for s in state.remembered if s.key != section.key)
     if not others or word is OtherSections.GONE:
         return ()
     if state.condition is Condition.CUT or word is OtherSections.THERE:

@@ -77,7 +77,7 @@ def renew_epochs(
 
     def update(state: LedgerState) -> tuple[LedgerSection, ...] | None:
         require_ledger(state, table)
-        epochs = {(s.landing, s.lane): s.epoch for s in state.sections}
+        epochs = {s.key: s.epoch for s in state.sections}
         before.append(epochs)
         wanted = state.condition is Condition.ROLLED_BACK or (force and epochs == before[0])
         return tuple(replace(s, epoch=new_epoch()) for s in state.sections) if wanted and epochs else None

@@ -290,6 +290,10 @@ class LedgerSection:
     judged: Mapping[str, Coverage] = field(default_factory=dict)
     positions: Mapping[SourcePartition, ReadPosition] = field(default_factory=dict)
 
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.landing, self.lane
+
     def end(self, p: SourcePartition) -> int:
         """Ledger end: the next offset this table needs of ``p``. A partition that is newer than its topic's origin
         starts at 0.

@@ -160,7 +160,7 @@ class PublishedSnapshot:
             "table": self.table,
             "snapshot_id": self.snapshot_id,
             "commit_id": str(self.commit_id),
-            "offsets": {str(p): [[r.start, r.end] for r in s] for p, s in sorted(self.coverage.parts.items())},
+            "offsets": self.coverage.to_dict(),
             "rows": self.rows,
             "files": self.files,
             "counts": asdict(self.counts),

@@ -150,7 +150,7 @@ def _landing_snapshots(
         if sum(f.rows for f in files) != record.rows:
             # Others rewrote or removed some of them since, or it is wrong: its own manifests tell.
             files = [_added(e) for e in _entries(reading, snapshot) if e.snapshot_id == snapshot.snapshot_id]
-        yield LandingSnapshot(record=record, sections={(s.landing, s.lane): s for s in sections}, files=tuple(files))
+        yield LandingSnapshot(record=record, sections={s.key: s for s in sections}, files=tuple(files))
 
 
 def _entries(reading: _HistoryReading, snapshot: Snapshot) -> Iterator[ManifestEntry]:

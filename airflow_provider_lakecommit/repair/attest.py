@@ -148,7 +148,7 @@ def from_snapshot(session: LandingSession, snapshot_id: int) -> Attested:
     def word(known: _Known, _: SourceState) -> Said:
         snapshot = known.table.metadata.snapshot_by_id(snapshot_id)
         sections = sections_of(snapshot) if snapshot is not None and has_ledger(snapshot) else ()
-        own = next((s for s in sections if (s.landing, s.lane) == (session.landing.name, session.lane)), None)
+        own = next((s for s in sections if s.key == (session.landing.name, session.lane)), None)
         if own is None:
             raise LedgerError(
                 f"snapshot {snapshot_id} of {name} holds no ledger of landing {session.landing.name}; these do: "

@@ -22,7 +22,7 @@ __all__ = ["known_section", "known_state"]
 def known_section(session: LandingSession, state: LedgerState) -> LedgerSection | None:
     """The section of this lane: of the ledger, or of the newest one that the metadata remember."""
     key = (session.landing.name, session.lane)
-    return next((s for s in state.sections or state.remembered if (s.landing, s.lane) == key), None)
+    return next((s for s in state.sections or state.remembered if s.key == key), None)
 
 
 def known_state(session: LandingSession, states: Mapping[str, LedgerState | None]) -> LandingState | None:

@@ -110,9 +110,9 @@ def unblock(
     if committed:
         _record(session, prepared, decision, given_up, again)
     return {
-        "unblocked": _to_dict(coverage),
+        "unblocked": coverage.to_dict(),
         "skipped": skip,
-        "read_again": _to_dict(_coverage(again)),
+        "read_again": _coverage(again).to_dict(),
         "committed": committed,
     }
 
@@ -212,10 +212,6 @@ def _record(
             )
         except LakecommitError as e:
             session.log(f"{t.name}: its history does not tell of it, the control log does: {e}")
-
-
-def _to_dict(coverage: Coverage) -> dict[str, list[list[int]]]:
-    return {str(p): [[r.start, r.end] for r in s] for p, s in coverage.parts.items()}
 
 
 def _give_up(session: LandingSession, prepared: Prepared, folded: FoldedLog, coverage: Coverage, cycle: Cycle) -> None:

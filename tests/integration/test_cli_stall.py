@@ -177,9 +177,8 @@ def settings(bootstrap: str) -> dict[str, Any]:
 def everything(watch: ControlWatch) -> list[tuple[int, int]]:
     out: list[tuple[int, int]] = []
     while True:
-        batch = watch.poll(5.0)
-        out += [(record.partition, record.offset) for record in batch.records]
-        if batch.caught_up:
+        out += [(record.partition, record.offset) for record in watch.poll(5.0)]
+        if watch.caught_up:
             return out
 
 
