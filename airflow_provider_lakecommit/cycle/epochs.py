@@ -37,10 +37,10 @@ from airflow_provider_lakecommit.core.state import AcceptedSlice, TableLedger
 from airflow_provider_lakecommit.core.voiding import irreplaceable, losses, losses_text
 from airflow_provider_lakecommit.cycle.sections import first_offsets, own_section, position_at_end
 from airflow_provider_lakecommit.cycle.session import BEYOND, LandingSession
-from airflow_provider_lakecommit.cycle.write import read_entries
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.kafka.control_log import ControlLog
 from airflow_provider_lakecommit.kafka.source_topic import SourceState
+from airflow_provider_lakecommit.wire.quarantine import read_entries
 
 __all__ = ["SpecWaits", "joined", "renewed"]
 

@@ -26,8 +26,8 @@ from airflow_provider_lakecommit.core.state import CycleState, LandingState, gra
 from airflow_provider_lakecommit.cycle.published import snapshots_of
 from airflow_provider_lakecommit.cycle.results import Closed, CycleTicket, Opened, PublishedSnapshot
 from airflow_provider_lakecommit.cycle.session import FoldedLog, LandingSession, RunIdentity, cycle_id_of
-from airflow_provider_lakecommit.cycle.write import read_entries
 from airflow_provider_lakecommit.wire.plan import plan_digest
+from airflow_provider_lakecommit.wire.quarantine import read_entries
 
 __all__ = [
     "EarlierCycles",

@@ -188,7 +188,7 @@ def _fates(landing: str, data: TableHistory, dead: TableHistory) -> Iterator[Fin
     for block in blocks_of(_pieces(data, landing), _pieces(dead, landing)):
         if block.ours is None or block.ours.rejected or block.theirs is None or block.theirs.rejected:
             rejects |= Coverage({block.partition: RangeSet.of(block.range)})
-        if (said := _fate(block, data.table, dead.table)) is not None:
+        if (said := _fate(block, data.table)) is not None:
             yield Finding(level=said[0], table=dead.table, text=said[1])
     ours, theirs = (_judged(history, landing) for history in (data, dead))
     for rules, ranges in theirs.items():
@@ -197,7 +197,7 @@ def _fates(landing: str, data: TableHistory, dead: TableHistory) -> Iterator[Fin
             yield Finding(level=Severity.WRONG, table=dead.table, text=text)
 
 
-def _fate(block: RangeTotals, data: str, dead: str) -> tuple[Severity, str] | None:
+def _fate(block: RangeTotals, data: str) -> tuple[Severity, str] | None:
     """What is to be said of a range."""
     ours, theirs = block.ours, block.theirs
     if ours is None or ours.rejected == (0 if theirs is None else theirs.rejected):

@@ -38,11 +38,11 @@ from airflow_provider_lakecommit.core.routing import Role, role_of
 from airflow_provider_lakecommit.core.voiding import Loss, irreplaceable, losses, losses_text
 from airflow_provider_lakecommit.cycle.sections import new_section, origin_position
 from airflow_provider_lakecommit.cycle.session import LandingSession
-from airflow_provider_lakecommit.cycle.write import read_entries
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
 from airflow_provider_lakecommit.kafka.control_log import ControlLog
 from airflow_provider_lakecommit.kafka.source_topic import SourceState
 from airflow_provider_lakecommit.repair.pending import known_section, known_state
+from airflow_provider_lakecommit.wire.quarantine import read_entries
 
 __all__ = ["Attested", "AttestedTable", "attest", "from_log", "from_offsets", "from_snapshot"]
 

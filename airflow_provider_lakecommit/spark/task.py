@@ -93,8 +93,8 @@ def _run(job: WindowJob, secrets: Secrets, index: int, work: Slice) -> SliceResu
             if passes(e):
                 raise
             _log(secrets.without(f"slice {work} failed, what can be done of it is done in parts: {_trace(e)}"))
-            for part in in_parts(work.spans, e, doing.attempt):
-                doing.failed(part.spans, part.error)
+            for spans, error in in_parts(work.spans, e, doing.attempt):
+                doing.failed(spans, error)
         return doing.result()
 
 
