@@ -120,7 +120,7 @@ RULES = (
     ),
     rule("inspect", "core landing iceberg committer cycle", nowhere=AIRFLOW | SPARK | KAFKA),
     *(rule(f"inspect/{module}", "core landing committer", only=NOTHING) for module in ("accounts", "verify")),
-    rule("repair", "core kafka committer cycle", nowhere=AIRFLOW | SPARK, lazily=KAFKA),
+    rule("repair", "core wire kafka committer cycle", nowhere=AIRFLOW | SPARK, lazily=KAFKA),
     rule("doctor", f"{LIBRARY} inspect", nowhere=AIRFLOW, lazily=SPARK),
     rule("settings", "landing", only=AIRFLOW, lazily=AIRFLOW),
     rule("plugins", "preload", only=AIRFLOW),
