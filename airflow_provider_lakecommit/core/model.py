@@ -201,9 +201,7 @@ class SpanReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableReport:
-    """What a slice wrote for one table: ``events`` DATA_WRITTEN records with ``files`` files of ``rows`` rows
-    together.
-    """
+    """What a slice wrote for one table: ``events`` DATA_WRITTEN records with ``files`` files, ``rows`` rows in all."""
 
     table: str
     uuid: UUID
