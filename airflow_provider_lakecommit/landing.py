@@ -14,11 +14,9 @@ together.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -26,23 +24,18 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_lakecommit.core.budgets import PendingBudget
 from airflow_provider_lakecommit.core.formats import FormatOptions
-from airflow_provider_lakecommit.core.model import Budget, group_id
+from airflow_provider_lakecommit.core.identity import group_id
+from airflow_provider_lakecommit.core.model import Budget
 from airflow_provider_lakecommit.core.routing import Destination, Role
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.landing_checks import CHECKS
+from airflow_provider_lakecommit.landing_checks import CHECKS, parsed_value, unknown_keys, wrong_values
 from airflow_provider_lakecommit.redaction import yaml_trouble
 from airflow_provider_lakecommit.signing import resolved
 
 if TYPE_CHECKING:
     from airflow.sdk import Asset
 
-__all__ = [
-    "DEFAULT_CONTROL_TOPIC",
-    "METADATA_COLUMNS",
-    "Landing",
-    "LandingSpec",
-    "load_spec",
-]
+__all__ = ["DEFAULT_CONTROL_TOPIC", "METADATA_COLUMNS", "Landing", "LandingSpec", "load_spec"]
 
 DEFAULT_CONTROL_TOPIC = "control-lakecommit"
 METADATA_COLUMNS = ("kafka_topic", "kafka_partition", "kafka_offset", "kafka_timestamp", "kafka_key")
@@ -134,9 +127,9 @@ class Landing:
     control_events: str = "1.12"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "topics", _parsed("topics", self.topics))
-        object.__setattr__(self, "location_providers", _parsed("location_providers", self.location_providers))
-        if wrong := _wrong({key: getattr(self, key) for key in CHECKS}):
+        object.__setattr__(self, "topics", parsed_value("topics", self.topics))
+        object.__setattr__(self, "location_providers", parsed_value("location_providers", self.location_providers))
+        if wrong := wrong_values({key: getattr(self, key) for key in CHECKS}):
             raise SpecError(f"landing {self.name!r}: " + "; ".join(wrong))
 
     @property
@@ -230,12 +223,12 @@ class Landing:
         """
         known = {f.name: f for f in dataclasses.fields(cls)}
         name = values.get("name")
-        wrong = _unknown(values, known, known)
+        wrong = unknown_keys(values, known, known)
         required = (n for n, f in known.items() if f.default is f.default_factory is dataclasses.MISSING)
         wrong += [f"missing key {n!r}" for n in required if n not in values]
-        parsed = {key: _parsed(key, value) for key, value in values.items() if key in known}
+        parsed = {key: parsed_value(key, value) for key, value in values.items() if key in known}
         if wrong:
-            raise SpecError(f"landing {name!r}: " + "; ".join([*wrong, *_wrong(parsed)]))
+            raise SpecError(f"landing {name!r}: " + "; ".join([*wrong, *wrong_values(parsed)]))
         return cls(**parsed)
 
     @classmethod
@@ -279,7 +272,7 @@ def load_spec(path: str | Path, *, connections: bool = True) -> LandingSpec:
     if connections and isinstance(sections["kafka"], dict) and "bootstrap.servers" not in sections["kafka"]:
         wrong.append("section 'kafka' lacks 'bootstrap.servers'")
     fields = [f.name for f in dataclasses.fields(Landing)]
-    wrong += _unknown(values, fields, (*fields, *_SECTIONS))
+    wrong += unknown_keys(values, fields, (*fields, *_SECTIONS))
     try:
         landing = Landing.from_dict({key: value for key, value in values.items() if key in fields})
     except SpecError as e:
@@ -290,27 +283,3 @@ def load_spec(path: str | Path, *, connections: bool = True) -> LandingSpec:
         raise SpecError(f"spec {path}: " + "; ".join(wrong))
     kafka = resolved(sections["kafka"]) if connections else sections["kafka"]
     return LandingSpec(landing=landing, **{**sections, "kafka": kafka})
-
-
-def _parsed(key: str, value: Any) -> Any:
-    """A field's value as the landing holds it, where it can be; what cannot is refused with all else that is wrong."""
-    if key in ("topics", "location_providers") and not isinstance(value, str) and isinstance(value, Sequence):
-        return tuple(value)
-    if key == "completion_timeout" and isinstance(value, (int, float)) and not isinstance(value, bool):
-        with suppress(ValueError, OverflowError):
-            return timedelta(seconds=value)
-    return value
-
-
-def _wrong(values: Mapping[str, Any]) -> list[str]:
-    """What is said of fields that hold what they may not."""
-    wrong = [f"{key}: {text}" for key, value in values.items() if (text := CHECKS[key](value))]
-    if values.get("table") is not None and values.get("dead_letter_table") == values["table"]:
-        wrong.append("dead_letter_table: must be another table than `table`")
-    return wrong
-
-
-def _unknown(values: Iterable[str], allowed: Collection[str], near: Iterable[str]) -> list[str]:
-    """What is said of keys that are not allowed, with what may have been meant."""
-    close = {k: difflib.get_close_matches(k, list(near), n=1) for k in values if k not in allowed}
-    return [f"unknown key {k!r}" + (f" (did you mean {m[0]!r}?)" if m else "") for k, m in close.items()]

@@ -7,14 +7,25 @@ a check takes a value of any type, and returns what is wrong with it and what is
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
 from airflow_provider_lakecommit.core.formats import FORMATS
 
-__all__ = ["CHECKS", "CONTROL_EVENTS", "CREATE_KEYS", "ENCODINGS", "TIMESTAMP_RULES"]
+__all__ = [
+    "CHECKS",
+    "CONTROL_EVENTS",
+    "CREATE_KEYS",
+    "ENCODINGS",
+    "TIMESTAMP_RULES",
+    "parsed_value",
+    "unknown_keys",
+    "wrong_values",
+]
 
 CONTROL_EVENTS = ("1.12", "1.10")
 """Forms of the control events, by the release of the Iceberg sink connector that writes them so."""
@@ -152,3 +163,27 @@ CHECKS: Mapping[str, Check] = {
     "control_topic": _optional(_matches(_TOPIC, "a topic name")),
     "control_events": lambda v: None if v in CONTROL_EVENTS else f"{v!r} is not '1.12' or '1.10', as a text in quotes",
 }
+
+
+def parsed_value(key: str, value: Any) -> Any:
+    """A field's value as the landing holds it, where it can be; what cannot is refused with all else that is wrong."""
+    if key in ("topics", "location_providers") and not isinstance(value, str) and isinstance(value, Sequence):
+        return tuple(value)
+    if key == "completion_timeout" and isinstance(value, (int, float)) and not isinstance(value, bool):
+        with suppress(ValueError, OverflowError):
+            return timedelta(seconds=value)
+    return value
+
+
+def wrong_values(values: Mapping[str, Any]) -> list[str]:
+    """What is said of fields that hold what they may not."""
+    wrong = [f"{key}: {text}" for key, value in values.items() if (text := CHECKS[key](value))]
+    if values.get("table") is not None and values.get("dead_letter_table") == values["table"]:
+        wrong.append("dead_letter_table: must be another table than `table`")
+    return wrong
+
+
+def unknown_keys(values: Iterable[str], allowed: Collection[str], near: Iterable[str]) -> list[str]:
+    """What is said of keys that are not allowed, with what may have been meant."""
+    close = {k: difflib.get_close_matches(k, list(near), n=1) for k in values if k not in allowed}
+    return [f"unknown key {k!r}" + (f" (did you mean {m[0]!r}?)" if m else "") for k, m in close.items()]

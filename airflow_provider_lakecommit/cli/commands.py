@@ -117,7 +117,7 @@ class LedgerShowCommand(Command):
 
     def run(self, options: Namespace, output: Output) -> int:
         spec = load(options.spec, output)
-        from airflow_provider_lakecommit.cli.repair import ledger_show
+        from airflow_provider_lakecommit.cli.ledger_show import ledger_show
 
         return ledger_show(spec, output)
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import UUID, uuid4
 
-from airflow_provider_lakecommit.cli.output import Exit, Output, offsets
+from airflow_provider_lakecommit.cli.output import Exit, Output
 from airflow_provider_lakecommit.cli.process import identity, is_dead
 from airflow_provider_lakecommit.cli.stop import Signals, Stopped
 from airflow_provider_lakecommit.core.offsets import Coverage
@@ -83,11 +83,11 @@ def line_of(outcome: CycleOutcome, data_table: str) -> dict[str, Any]:
         "cycle": outcome.number,
         **outcome.closed.to_dict(),
         "counts": {name: getattr(counts, name) for name in ("landed", "rejected", "filtered", "gaps", "skipped")},
-        "offsets": offsets(covered),
+        "offsets": covered.to_dict(),
         "window": {
             "window_id": str(plan.window_id),
             "slices": len(slices),
-            "offsets": offsets(Coverage.of((s.partition, s.range) for each in slices for s in each.spans)),
+            "offsets": Coverage.of((s.partition, s.range) for each in slices for s in each.spans).to_dict(),
         },
         "slices": dict(outcome.written.slices),
         "held": plan.reason if outcome.deferred else None,

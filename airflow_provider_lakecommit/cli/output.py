@@ -24,10 +24,9 @@ from pathlib import PurePath
 from typing import Any, TextIO
 from uuid import UUID
 
-from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.redaction import secrets_in, without
 
-__all__ = ["Exit", "Output", "offsets", "plain", "results_only", "start_logging"]
+__all__ = ["Exit", "Output", "plain", "results_only", "start_logging"]
 
 
 class Exit(IntEnum):
@@ -51,11 +50,6 @@ def plain(value: Any) -> Any:
             return str(value)
         case _:
             return str(value)
-
-
-def offsets(coverage: Coverage) -> dict[str, list[list[int]]]:
-    """Ranges by partition, for JSON."""
-    return {str(p): [[r.start, r.end] for r in ranges] for p, ranges in sorted(coverage.parts.items())}
 
 
 class Output:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from airflow_provider_lakecommit.cli.output import Exit, Output, offsets
+from airflow_provider_lakecommit.cli.output import Exit, Output
 from airflow_provider_lakecommit.cycle.open import preview
 from airflow_provider_lakecommit.cycle.results import Opened
 from airflow_provider_lakecommit.cycle.session import LandingSession
@@ -37,13 +37,13 @@ def to_dict(opened: Opened) -> dict[str, Any]:
         "landing": found.landing,
         "window_id": str(found.window_id),
         "asked_at": found.asked_at.isoformat(),
-        "offsets": offsets(found.coverage),
+        "offsets": found.coverage.to_dict(),
         "records": sum(len(s) for s in opened.slices),
         "left": found.left,
         "reason": found.reason,
         "groups": [{"group": g.group, "slices": g.slices, "records": g.records} for g in opened.groups],
         "slices": [
-            {"slice_id": str(s.slice_id), "group": s.group, "tables": list(s.tables), "offsets": offsets(s.coverage)}
+            {"slice_id": str(s.slice_id), "group": s.group, "tables": list(s.tables), "offsets": s.coverage.to_dict()}
             for s in opened.slices
         ],
         "ends": {str(p): end for p, end in sorted(found.ends.items())},

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from airflow_provider_lakecommit.cli.output import Exit, Output
-from airflow_provider_lakecommit.cycle.prune import Prunable, look, prune
 from airflow_provider_lakecommit.cycle.session import LandingSession
 from airflow_provider_lakecommit.landing import LandingSpec
+from airflow_provider_lakecommit.repair.prune import Prunable, look, prune
 
 __all__ = ["ledger_prune"]
 

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakecommit ledger show|init|attest` and `lakecommit unblock`: the commands that errors name, for a person who has
-decided.
+"""`lakecommit ledger init|attest` and `lakecommit unblock`: the commands that errors name, for who has decided.
 
 Contract: nothing here decides; what is asked for is done as a cycle of its own, which the tables and the control topic
-record. `ledger show` only reads, and so does `ledger attest` until it is given `--yes`.
+record. `ledger attest` only reads until it is given `--yes`.
 """
 
 from __future__ import annotations
@@ -14,92 +13,21 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_lakecommit.cli.confirm import agreed, asked, at_a_terminal, decision_of
-from airflow_provider_lakecommit.cli.output import Exit, Output, offsets
-from airflow_provider_lakecommit.committer.ledger import LedgerState, read_ledger
-from airflow_provider_lakecommit.committer.ledger_updates import OtherSections
-from airflow_provider_lakecommit.core.model import Budget, LedgerSection
+from airflow_provider_lakecommit.cli.output import Exit, Output
+from airflow_provider_lakecommit.committer.ledger_by_hand import OtherSections
+from airflow_provider_lakecommit.core.model import Budget
 from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet
 from airflow_provider_lakecommit.core.voiding import losses_text
-from airflow_provider_lakecommit.cycle.ledger_init import BEHIND
 from airflow_provider_lakecommit.cycle.session import LandingSession
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.landing import LandingSpec
+from airflow_provider_lakecommit.repair.ledger_init import BEHIND
 
 if TYPE_CHECKING:
-    from airflow_provider_lakecommit.cycle.attest import Attested, AttestedTable
-    from airflow_provider_lakecommit.cycle.ledger_init import InitPreview, InitTable
+    from airflow_provider_lakecommit.repair.attest import Attested, AttestedTable
+    from airflow_provider_lakecommit.repair.ledger_init import InitPreview, InitTable
 
-__all__ = ["ledger_attest", "ledger_init", "ledger_show", "parse_offsets", "parse_partition", "unblock"]
-
-
-def ledger_show(spec: LandingSpec, output: Output) -> int:
-    """The ledger of each table, of all landings and lanes in it.
-
-    :raises CatalogError: the catalog is away
-    :raises WireError: a ledger is damaged
-    """
-    tables = Tables(spec.catalog)
-    for name in spec.landing.tables:
-        table = tables.find(name)
-        state = None if table is None else read_ledger(table.metadata, spec.landing.branch)
-        if output.as_json:
-            output.result(_to_dict(name, state))
-        else:
-            output.lines(_text(name, state))
-    return Exit.DONE
-
-
-def _to_dict(name: str, state: LedgerState | None) -> dict[str, Any]:
-    if state is None:
-        return {"table": name, "condition": "missing"}
-    return {
-        "table": name,
-        "uuid": str(state.table_uuid),
-        "branch": state.branch,
-        "condition": str(state.condition),
-        "reason": state.reason,
-        "snapshot_id": state.snapshot_id,
-        "head_id": state.head_id,
-        "tag_id": state.tag_id,
-        "foreign_since": state.foreign_since,
-        "sections": [_section_to_dict(s) for s in state.sections],
-    }
-
-
-def _section_to_dict(s: LedgerSection) -> dict[str, Any]:
-    return {
-        "landing": s.landing,
-        "lane": s.lane,
-        "cluster_id": s.cluster_id,
-        "epoch": str(s.epoch),
-        "spec_version": s.spec_version,
-        "topic_ids": {p.topic: p.topic_id for p in sorted(s.starts)},
-        "starts": {str(p): start for p, start in sorted(s.starts.items())},
-        "covered": offsets(s.covered),
-        "control": {
-            "cluster_id": s.control.cluster_id,
-            "topic": s.control.topic,
-            "topic_id": s.control.topic_id,
-            "partition": s.control.partition,
-            "read_from": s.control.read_from,
-            "low": s.control.low,
-        },
-    }
-
-
-def _text(name: str, state: LedgerState | None) -> Iterable[str]:
-    if state is None:
-        yield f"{name}: there is no such table"
-        return
-    reason = f" ({state.reason})" if state.reason else ""
-    yield f"{name}: ledger {state.condition}{reason}, in snapshot {state.snapshot_id}, head {state.head_id}"
-    for s in state.sections:
-        yield f"  landing {s.landing}, lane {s.lane}, spec {s.spec_version}, epoch {s.epoch}"
-        for p in sorted({*s.starts, *s.covered.parts}):
-            yield f"    {p}: from {s.starts.get(p, 0)}, landed {s.covered[p]}, next {s.end(p)}"
-        c = s.control
-        yield f"    control {c.topic}[{c.partition}] from offset {c.read_from}, lowest needed {c.low}"
+__all__ = ["ledger_attest", "ledger_init", "parse_offsets", "parse_partition", "unblock"]
 
 
 def ledger_init(
@@ -118,7 +46,7 @@ def ledger_init(
     :raises SpecError: *start* is none of these
     :raises LakecommitError: a part that is needed is away, or refuses
     """
-    from airflow_provider_lakecommit.cycle import ledger_init as word
+    from airflow_provider_lakecommit.repair import ledger_init as word
 
     hint = f"--from {start!r}: say earliest, latest or TOPIC:PARTITION=OFFSET,… as in orders:0=1500"
     places = start if start in ("earliest", "latest") else parse_offsets(start, hint)
@@ -164,11 +92,11 @@ def _init_to_dict(t: InitTable) -> dict[str, Any]:
     return {
         "table": t.table,
         "next": {str(p): o for p, o in t.ends.items()},
-        "published_first": offsets(t.published),
-        "given_up": offsets(t.given_up),
-        "back": offsets(t.back),
-        "stays": offsets(t.behind),
-        "voided": offsets(t.reported),
+        "published_first": t.published.to_dict(),
+        "given_up": t.given_up.to_dict(),
+        "back": t.back.to_dict(),
+        "stays": t.behind.to_dict(),
+        "voided": t.reported.to_dict(),
         "lost": t.lost,
     }
 
@@ -197,7 +125,7 @@ def ledger_attest(
     :raises SpecError: *at* is no list of offsets, or a table is not of the landing
     :raises LakecommitError: a part that is needed is away, or the word cannot be true
     """
-    from airflow_provider_lakecommit.cycle import attest as word
+    from airflow_provider_lakecommit.repair import attest as word
 
     if strange := [t for t in tables or () if t not in spec.landing.tables]:
         raise SpecError(f"--table {strange[0]}: the landing has {', '.join(spec.landing.tables)}")
@@ -236,12 +164,12 @@ def _said_to_dict(t: AttestedTable) -> dict[str, Any]:
         "reason": t.state.reason,
         "rows": t.rows,
         "lost": losses_text(t.lost) if t.lost else "",
-        "before": offsets(t.before),
-        "announced": offsets(t.announced),
-        "attested": offsets(t.section.covered),
+        "before": t.before.to_dict(),
+        "announced": t.announced.to_dict(),
+        "attested": t.section.covered.to_dict(),
         "next": {str(p): t.section.end(p) for p in sorted(t.section.starts)},
-        "read_again": offsets(t.again),
-        "never_read": offsets(t.unsaid),
+        "read_again": t.again.to_dict(),
+        "never_read": t.unsaid.to_dict(),
     }
 
 
@@ -324,8 +252,8 @@ def unblock(
 
     :raises LakecommitError: a part that is needed is away, or nothing is blocked there
     """
-    from airflow_provider_lakecommit.cycle.repair import blocked_parts
-    from airflow_provider_lakecommit.cycle.repair import unblock as release
+    from airflow_provider_lakecommit.repair.unblock import blocked_parts
+    from airflow_provider_lakecommit.repair.unblock import unblock as release
 
     if whole and not skip:
         raise SpecError("--whole is of --skip: a range that is read again loses no good record")

@@ -101,16 +101,16 @@ def _looks(watch: ControlWatch, output: Output, *, follow: bool) -> Iterator[tup
     """What is there; while following, what comes."""
     heard, said = time.monotonic(), None
     while True:
-        batch = watch.poll(LOOK_SECONDS)
-        yield batch.records
-        if batch.caught_up and not follow:
+        records = watch.poll(LOOK_SECONDS)
+        yield records
+        if watch.caught_up and not follow:
             return
-        if batch.records or batch.trouble is None:
+        if records or watch.trouble is None:
             heard, said = time.monotonic(), None
         elif not follow and time.monotonic() - heard > GIVE_UP_SECONDS:
             raise watch.away(GIVE_UP_SECONDS)
-        elif batch.trouble != said:
-            said = batch.trouble
+        elif watch.trouble != said:
+            said = watch.trouble
             output.log(f"waiting for the brokers of {watch.topic}: {said}")
 
 

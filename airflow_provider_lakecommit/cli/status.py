@@ -10,7 +10,7 @@ from airflow_provider_lakecommit.cli.output import Exit, Output
 from airflow_provider_lakecommit.cli.process import is_dead
 from airflow_provider_lakecommit.core.state import CycleState
 from airflow_provider_lakecommit.cycle.session import LandingSession
-from airflow_provider_lakecommit.cycle.status import (
+from airflow_provider_lakecommit.inspect.status import (
     PartitionStatus,
     Status,
     TableStatus,

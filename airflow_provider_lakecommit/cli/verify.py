@@ -12,9 +12,9 @@ from dataclasses import asdict
 from typing import Any
 
 from airflow_provider_lakecommit.cli.output import Exit, Output
-from airflow_provider_lakecommit.cycle.history import read_history
-from airflow_provider_lakecommit.cycle.verify import Finding, Severity, TableHistory, check_landing, totals
 from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.inspect.history import read_history
+from airflow_provider_lakecommit.inspect.verify import Finding, Severity, TableHistory, check_landing, totals
 from airflow_provider_lakecommit.landing import Landing, LandingSpec
 
 __all__ = ["verify"]

@@ -25,9 +25,11 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from airflow_provider_lakecommit.committer.checks import AppendDecision, Refused, StagedSlice, judge
 from airflow_provider_lakecommit.committer.ledger import LedgerState, read_ledger, require_ledger
 from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
-from airflow_provider_lakecommit.committer.summary import Account, LogPoint, SnapshotKind, SnapshotRecord
+from airflow_provider_lakecommit.committer.summary import LogPoint, SnapshotKind, SnapshotRecord
 from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap, ledger_change
-from airflow_provider_lakecommit.core.model import LIVE, ControlPosition, LedgerSection, ReadPosition, token
+from airflow_provider_lakecommit.core.accounting import Account
+from airflow_provider_lakecommit.core.identity import token
+from airflow_provider_lakecommit.core.model import LIVE, ControlPosition, LedgerSection, ReadPosition
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
 from airflow_provider_lakecommit.core.rules import merged
 from airflow_provider_lakecommit.core.truncation import newest_positions
@@ -135,7 +137,7 @@ def _change(
     judgement: AppendDecision,
 ) -> Change[AppendDecision]:
     chosen = judgement.accepted
-    added = Coverage.of(item for s in chosen for item in s.coverage.items())
+    added = Coverage.union(s.coverage for s in chosen)
     record = SnapshotRecord(
         kind=SnapshotKind.APPEND,
         branch=request.branch,
@@ -167,7 +169,7 @@ def _next(
 ) -> LedgerSection:
     return replace(
         section,
-        covered=section.covered | Coverage.of(item for s in chosen for item in s.coverage.items()),
+        covered=section.covered | Coverage.union(s.coverage for s in chosen),
         judged=merged(section.judged, ((s.rules, s.coverage) for s in chosen)),
         positions=newest_positions((*section.positions.items(), *_read(chosen))),
         control=request.control if request.control and whole else section.control,
@@ -181,5 +183,5 @@ def _read(chosen: Iterable[StagedSlice]) -> Iterator[tuple[SourcePartition, Read
 
 
 def _replaced(sections: Iterable[LedgerSection], new: LedgerSection) -> tuple[LedgerSection, ...]:
-    key = (new.landing, new.lane)
-    return (*(s for s in sections if (s.landing, s.lane) != key), new)
+    key = new.key
+    return (*(s for s in sections if s.key != key), new)

@@ -132,7 +132,7 @@ def judge(
 
     :param kept: attempts whose ranges cannot be read again: they are taken under their own partition spec
     """
-    others = state.covered(exclude=(section.landing, section.lane))
+    others = state.covered(exclude=section.key)
     accepted: list[StagedSlice] = []
     already: list[StagedSlice] = []
     refused: list[Refused] = []

@@ -108,11 +108,11 @@ class LedgerState:
         )
 
     def section(self, landing: str, lane: str) -> LedgerSection | None:
-        return next((s for s in self.sections if (s.landing, s.lane) == (landing, lane)), None)
+        return next((s for s in self.sections if s.key == (landing, lane)), None)
 
     def covered(self, *, exclude: tuple[str, str] | None = None) -> Coverage:
         """What all landings and lanes have in the table, but for one."""
-        return Coverage.of(item for s in self.sections if (s.landing, s.lane) != exclude for item in s.covered.items())
+        return Coverage.union(s.covered for s in self.sections if s.key != exclude)
 
 
 def tag_name(branch: str) -> str:
@@ -197,11 +197,9 @@ def landing_snapshots(
 
     :raises WireError: at a snapshot whose summary is damaged
     """
-    for snapshot in ancestry(metadata, branch):
-        record = record_of(snapshot)
-        if record is None or landing not in (None, record.landing) or lane not in (None, record.lane):
-            continue
-        yield record
+    for record in map(record_of, ancestry(metadata, branch)):
+        if record is not None and landing in (None, record.landing) and lane in (None, record.lane):
+            yield record
 
 
 def unannounced(

@@ -21,9 +21,10 @@ from uuid import UUID
 
 from pyiceberg.table.snapshots import Snapshot
 
+from airflow_provider_lakecommit.core.accounting import Account
 from airflow_provider_lakecommit.core.decisions import MOST_TEXT, Decision
-from airflow_provider_lakecommit.core.model import Counts, LedgerSection, SpanReport
-from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
+from airflow_provider_lakecommit.core.model import Counts, LedgerSection
+from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.exceptions import WireError
 from airflow_provider_lakecommit.wire.coverage import (
     coverage_from_json,
@@ -37,7 +38,6 @@ from airflow_provider_lakecommit.wire.ledger import LEDGER_LIMIT, decode_ledger,
 
 __all__ = [
     "PRUNED",
-    "Account",
     "LogPoint",
     "SnapshotKind",
     "SnapshotRecord",
@@ -83,27 +83,6 @@ class LogPoint:
     topic_id: str
     partition: int
     offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class Account:
-    """Accounting in source records per source partition."""
-
-    parts: Mapping[SourcePartition, Counts] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, reports: Iterable[SpanReport]) -> Account:
-        parts: dict[SourcePartition, Counts] = {}
-        for r in reports:
-            parts[r.span.partition] = parts.get(r.span.partition, Counts()) + r.counts
-        return cls(parts)
-
-    @property
-    def total(self) -> Counts:
-        out = Counts()
-        for counts in self.parts.values():
-            out = out + counts
-        return out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,12 +9,13 @@ is reported, and its range is read again.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from airflow_provider_lakecommit.core.model import SliceReport, SpanReport
+from airflow_provider_lakecommit.core.model import Counts, SliceReport, SpanReport
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
 
-__all__ = ["MOST_NAMES", "OTHERS", "add_names", "report_problem", "rows_problem", "spans_problem"]
+__all__ = ["MOST_NAMES", "OTHERS", "Account", "add_names", "report_problem", "rows_problem", "spans_problem"]
 
 MOST_NAMES = 500
 """Names of unknown fields that are counted one by one; a record may make up any number of them."""
@@ -59,3 +60,24 @@ def rows_problem(files: Sequence[int], reported: int) -> str | None:
     """How the record counts of files differ from the rows that were reported, or ``None``."""
     rows = sum(files)
     return None if rows == reported else f"its files hold {rows} rows, its report says {reported}"
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Accounting in source records per source partition."""
+
+    parts: Mapping[SourcePartition, Counts] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, reports: Iterable[SpanReport]) -> Account:
+        parts: dict[SourcePartition, Counts] = {}
+        for r in reports:
+            parts[r.span.partition] = parts.get(r.span.partition, Counts()) + r.counts
+        return cls(parts)
+
+    @property
+    def total(self) -> Counts:
+        out = Counts()
+        for counts in self.parts.values():
+            out = out + counts
+        return out

@@ -23,8 +23,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from airflow_provider_lakecommit.core.budgets import PendingBudget
-from airflow_provider_lakecommit.core.model import RefusalState
 from airflow_provider_lakecommit.core.pressure import Pressure
+from airflow_provider_lakecommit.core.refusal import RefusalState
 
 __all__ = [
     "TABLE",

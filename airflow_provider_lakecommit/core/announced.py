@@ -33,14 +33,14 @@ def announced_in(entries: Sequence[Entry], table: str, uuid: UUID) -> Coverage:
         match e:
             case CycleOpened() if (epoch := _epoch_of(e, table, wanted)) is not None:
                 age = order.setdefault(epoch, len(order))
-                again = Coverage.of(i for s in e.plan.slices if table in s.tables for i in s.coverage.items())
+                again = Coverage.union(s.coverage for s in e.plan.slices if table in s.tables)
                 landed = {k: c - again if order.get(k, -1) < age else c for k, c in landed.items()}
             case SliceReported() if (of := e.report.table(table)) is not None:
                 epochs.append((e.report.coverage, of.epoch))
             case TablePublished() if e.table == table and e.uuid in (None, wanted):
                 key = next((k for c, k in reversed(epochs) if c.overlaps(e.coverage)), None)
                 landed[key] = landed.get(key, Coverage()) | e.coverage
-    return Coverage.of(item for c in landed.values() for item in c.items())
+    return Coverage.union(landed.values())
 
 
 def rows_of(entries: Sequence[Entry], table: str, coverage: Coverage) -> int:

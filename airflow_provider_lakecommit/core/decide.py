@@ -18,19 +18,12 @@ from datetime import datetime
 from uuid import UUID
 
 from airflow_provider_lakecommit.core.admission import Admit, Refuse, Terms, admit
-from airflow_provider_lakecommit.core.model import Plan, ReadPosition, Slice, TableTarget, window_id
+from airflow_provider_lakecommit.core.identity import window_id
+from airflow_provider_lakecommit.core.model import Plan, ReadPosition, Slice, TableTarget
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
-from airflow_provider_lakecommit.core.planning import (
-    Chosen,
-    Missing,
-    Watermark,
-    WindowLimits,
-    choose,
-    cut,
-    mean_size,
-    window_of,
-)
+from airflow_provider_lakecommit.core.planning import Chosen, Missing, Watermark, WindowLimits, choose, mean_size
 from airflow_provider_lakecommit.core.pressure import only_holes, pressure_of
+from airflow_provider_lakecommit.core.slicing import cut, window_of
 from airflow_provider_lakecommit.core.state import LandingState
 from airflow_provider_lakecommit.core.truncation import known_positions
 
@@ -168,5 +161,5 @@ def _why_nothing(landing_state: LandingState, notes: Mapping[SourcePartition, st
         return "blocked: " + "; ".join(map(str, landing_state.blocked))
     if notes:
         return "; ".join(f"{p}: {note}" for p, note in sorted(notes.items()))
-    held = Coverage.of(item for c in landing_state.open_cycles() for item in c.claim.items())
+    held = Coverage.union(c.claim for c in landing_state.open_cycles())
     return f"nothing new; other open cycles claim {held}" if held else "nothing new"

@@ -1,21 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """The nouns of a commit cycle as frozen values: spans, slices, plans, reports, ledger sections.
 
-Contract: values cross processes through :mod:`airflow_provider_lakecommit.wire`; here they have no encoding. Identities
-never hold an attempt number, so that a retry or a replica of the same work has the same ``window_id`` and the same
-``slice_id``; what differs between attempts is the random ``attempt`` of a :class:`SliceReport`.
+Contract: values cross processes through :mod:`airflow_provider_lakecommit.wire`; here they have no encoding. Their
+identities are made in :mod:`~airflow_provider_lakecommit.core.identity`.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from datetime import datetime
-from enum import StrEnum
-from uuid import UUID, uuid5
+from uuid import UUID
 
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
+from airflow_provider_lakecommit.core.refusal import RefusalState
 
 __all__ = [
     "LIVE",
@@ -26,7 +24,6 @@ __all__ = [
     "LedgerSection",
     "Plan",
     "ReadPosition",
-    "RefusalState",
     "Slice",
     "SliceCost",
     "SliceReport",
@@ -34,30 +31,9 @@ __all__ = [
     "SpanReport",
     "TableReport",
     "TableTarget",
-    "attempt_id",
-    "cycle_id",
-    "group_id",
-    "is_attempt_at",
-    "slice_id",
-    "token",
-    "transactional_id",
-    "window_id",
 ]
 
 LIVE = "live"
-_NAMESPACE = UUID("5c0a6d9e-7a3c-5f0e-9f55-1a4e0c0fd3b1")
-_NONCE, _TELLS = 6, 8
-"""Random bytes of an attempt's id, and the version by which those ids are known that tell their slice."""
-
-
-def group_id(landing: str) -> str:
-    """Control group id of a landing: the ``group_id`` of all its events."""
-    return f"lakecommit-{landing}"
-
-
-def cycle_id(deployment: str, landing: str, lane: str, dag: str, run: str, n: int) -> UUID:
-    """Commit id of the n-th cycle of a run: the same for every retry of that run."""
-    return uuid5(_NAMESPACE, "\x1f".join(("cycle", deployment, landing, lane, dag, run, str(n))))
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -72,55 +48,6 @@ class Span:
 
     def __str__(self) -> str:
         return f"{self.partition}{self.range}"
-
-
-def _spans_text(spans: Iterable[Span]) -> str:
-    return ";".join(
-        f"{s.partition.topic_id}:{s.partition.partition}:{s.range.start}:{s.range.end}" for s in sorted(spans)
-    )
-
-
-def window_id(landing: str, lane: str, spec_version: str, epochs: Mapping[str, UUID], spans: Iterable[Span]) -> UUID:
-    """Identity of a window: what is read, under which spec and epochs; never the attempt."""
-    epoch_text = ",".join(f"{t}={e}" for t, e in sorted(epochs.items()))
-    return uuid5(_NAMESPACE, "\x1f".join(("window", landing, lane, spec_version, epoch_text, _spans_text(spans))))
-
-
-def slice_id(window: UUID, spans: Iterable[Span], tables: Iterable[str]) -> UUID:
-    """Identity of a slice within its window."""
-    return uuid5(window, "\x1f".join(("slice", ",".join(sorted(tables)), _spans_text(spans))))
-
-
-def attempt_id(of: UUID, random: UUID) -> UUID:
-    """Name of one attempt at a slice, and of the files that it makes: random, and made for this slice alone, so that no
-    report can pass these files off as those of other offsets.
-    """
-    nonce = random.bytes[:_NONCE]
-    digest = hashlib.sha256(b"attempt\x1f" + of.bytes + nonce).digest()
-    raw = bytearray(nonce + digest[: 16 - _NONCE])
-    raw[6], raw[8] = raw[6] & 0x0F | 0x80, raw[8] & 0x3F | 0x80
-    return UUID(bytes=bytes(raw))
-
-
-def is_attempt_at(attempt: UUID, of: UUID) -> bool | None:
-    """Was this attempt made at that slice? ``None``: it is of a release whose attempts do not tell."""
-    return attempt == attempt_id(of, attempt) if attempt.version == _TELLS else None
-
-
-def token(commit_id: UUID, table_uuid: UUID, slice_ids: Iterable[UUID]) -> UUID:
-    """Name of the snapshot that publishes these slices in this table: it is announced once."""
-    return uuid5(commit_id, f"{table_uuid}\x1f" + ",".join(sorted(str(s) for s in slice_ids)))
-
-
-def transactional_id(landing: str, lane: str, deployment: str, slot: int, role: str) -> str:
-    """Of the bounded pool of one landing's lane in one deployment: whoever opens it shuts out who had it before.
-
-    Another deployment's landing of the same name has other ids. ``@`` is in no landing's name, so that
-    ``lakecommit-<landing>-@`` is a prefix of this landing's ids alone. Without a deployment they are as they were
-    before ids had one.
-    """
-    whose = f"@{deployment}-" if deployment else ""
-    return f"lakecommit-{landing}-{whose}{lane}-{slot}-{role}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,34 +104,6 @@ class TableTarget:
     sort_order: str = ""
 
 
-class RefusalState(StrEnum):
-    """What keeps a cycle from planning a window. The value is the text for people."""
-
-    STALLED = "stalled"
-    """Commits failed for all tables in too many cycles in a row."""
-    OPEN_CYCLES = "open cycles"
-    """Too many windows are under way."""
-    PENDING_SLICES = "pending slices"
-    """A table's budget of slices that wait to be published is full."""
-    PENDING_FILES = "pending files"
-    """The same of data files."""
-    PENDING_BYTES = "pending bytes"
-    """The same of bytes of source records."""
-    SLOWING = "slowing"
-    """Commits failed, and the landing is to plan rarer windows then."""
-    CATALOG_AWAY = "catalog away"
-    """No ledger can be read, so nothing can be planned; no fold can tell this one."""
-    SPEC_CHANGE = "spec change"
-    """What is landed has to be published before another spec is planned for."""
-    OTHER = "another state"
-    """A state that this release does not know."""
-
-    @property
-    def budget_full(self) -> bool:
-        """Is a budget of pending work full?"""
-        return self in (RefusalState.PENDING_SLICES, RefusalState.PENDING_FILES, RefusalState.PENDING_BYTES)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadPosition:
     """An offset up to which a partition was read, and the leader epoch of the last record before it."""
@@ -239,16 +138,12 @@ class Plan:
 
     @property
     def coverage(self) -> Coverage:
-        return Coverage.of((s.partition, s.range) for sl in self.slices for s in sl.spans)
+        return Coverage.union(s.coverage for s in self.slices)
 
     @property
     def deferred(self) -> bool:
         """Was a window put off? Something was there to be read, or nobody could tell."""
         return self.refused is not None and (self.left > 0 or not self.ends)
-
-    @property
-    def groups(self) -> tuple[int, ...]:
-        return tuple(sorted({s.group for s in self.slices}))
 
     @property
     def epochs(self) -> dict[str, UUID]:
@@ -287,16 +182,10 @@ class Counts:
 
     @property
     def total(self) -> int:
-        return self.landed + self.rejected + self.filtered + self.gaps + self.skipped
+        return sum(getattr(self, f.name) for f in fields(self))
 
     def __add__(self, other: Counts) -> Counts:
-        return Counts(
-            landed=self.landed + other.landed,
-            rejected=self.rejected + other.rejected,
-            filtered=self.filtered + other.filtered,
-            gaps=self.gaps + other.gaps,
-            skipped=self.skipped + other.skipped,
-        )
+        return Counts(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -312,9 +201,7 @@ class SpanReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableReport:
-    """What a slice wrote for one table: ``events`` DATA_WRITTEN records with ``files`` files of ``rows`` rows
-    together.
-    """
+    """What a slice wrote for one table: ``events`` DATA_WRITTEN records with ``files`` files, ``rows`` rows in all."""
 
     table: str
     uuid: UUID
@@ -400,6 +287,10 @@ class LedgerSection:
     record_bytes: int = 0
     judged: Mapping[str, Coverage] = field(default_factory=dict)
     positions: Mapping[SourcePartition, ReadPosition] = field(default_factory=dict)
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.landing, self.lane
 
     def end(self, p: SourcePartition) -> int:
         """Ledger end: the next offset this table needs of ``p``. A partition that is newer than its topic's origin

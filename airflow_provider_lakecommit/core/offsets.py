@@ -152,6 +152,10 @@ class Coverage:
             lists.setdefault(p, []).append(r)
         return cls({p: RangeSet.of(*rs) for p, rs in lists.items()})
 
+    @classmethod
+    def union(cls, coverages: Iterable[Coverage]) -> Coverage:
+        return cls.of(item for coverage in coverages for item in coverage.items())
+
     def __getitem__(self, p: SourcePartition) -> RangeSet:
         return self.parts.get(p, NOTHING)
 
@@ -180,6 +184,10 @@ class Coverage:
 
     def __and__(self, other: Coverage) -> Coverage:
         return Coverage({p: s & other[p] for p, s in self.parts.items()})
+
+    def to_dict(self) -> dict[str, list[list[int]]]:
+        """For JSON that people read; other processes get :mod:`~airflow_provider_lakecommit.wire.coverage`."""
+        return {str(p): [[r.start, r.end] for r in s] for p, s in sorted(self.parts.items())}
 
     def overlaps(self, other: Coverage) -> bool:
         return any(self[p].overlaps(r) for p, s in other.parts.items() for r in s)

@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from uuid import UUID
 
-from airflow_provider_lakecommit.core.model import Plan, Slice, SliceReport, Span, slice_id
+from airflow_provider_lakecommit.core.identity import slice_id
+from airflow_provider_lakecommit.core.model import Plan, Slice, SliceReport, Span
 from airflow_provider_lakecommit.core.offsets import Coverage
 
 __all__ = ["not_planned"]
@@ -28,7 +29,7 @@ def not_planned(
     :param blocked: what waits for a person when the report comes, and what did, as all tables have it by now
     """
     if not plan.slices:
-        return _not_given_up(report, Coverage.of(item for b in blocked for item in b.items()))
+        return _not_given_up(report, Coverage.union(blocked))
     if report.window_id != plan.window_id:
         return f"it is of window {report.window_id}, its cycle planned window {plan.window_id}"
     spans = sorted(s.span for s in report.spans)

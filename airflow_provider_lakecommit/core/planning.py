@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Planning: which ranges are missing, where a window ends and why, how it is cut into groups and slices.
+"""Planning: which ranges are missing, where a window ends and why.
 
 Contract: planned are *all missing ranges, oldest first*: per table ``[ledger end, last stable offset)`` minus what is
 accepted, claimed or blocked. A range that only one table lacks is planned for that table alone. Nothing is planned
-beyond a blocked range of its partition. The result is a function of its arguments: the same inputs cut the same slices.
+beyond a blocked range of its partition. The result is a function of its arguments.
 
 Failure story: offsets that retention removed, a topic made anew, another cluster or a log shorter than the ledger are
 :class:`SourceError` that name the partitions and the command; nothing is skipped and nothing resets by itself.
@@ -11,11 +11,10 @@ Failure story: offsets that retention removed, a topic made anew, another cluste
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from uuid import UUID
 
-from airflow_provider_lakecommit.core.model import Budget, Slice, Span, slice_id, window_id
+from airflow_provider_lakecommit.core.model import Span
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
 from airflow_provider_lakecommit.core.state import LandingState, TableLedger
 from airflow_provider_lakecommit.exceptions import SourceError
@@ -27,10 +26,8 @@ __all__ = [
     "Watermark",
     "WindowLimits",
     "choose",
-    "cut",
     "find_missing",
     "mean_size",
-    "window_of",
     "worth_a_look",
 ]
 
@@ -40,8 +37,6 @@ BIG_RECORD = 1 << 20
 """Bytes of a record as big as topics take them by default."""
 MANY_RECORDS = 50_000
 """Of a slice: so many take longer to read than a look at their sizes does."""
-_WHOLE = 1 << 40
-"""What a full slice weighs, so that records of several sizes can be weighed together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +94,7 @@ class Missing:
     @property
     def coverage(self) -> Coverage:
         """Whatever table lacks it."""
-        return Coverage.of(item for c in self.ranges.values() for item in c.items())
+        return Coverage.union(self.ranges.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,109 +269,3 @@ def _explain(
                 f"up to the last stable offset {watermarks[p].stable}" if needs.get(p) else "nothing new"
             )
         yield f"{p}: {ranges}; {why}"
-
-
-def window_of(chosen: Chosen, landing_state: LandingState, *, landing: str, lane: str, spec_version: str) -> UUID:
-    """Identity of the window that takes these ranges under the ledgers' epochs."""
-    epochs = {t: ledger.section.epoch for t, ledger in landing_state.ledgers.items()}
-    return window_id(landing, lane, spec_version, epochs, chosen.spans)
-
-
-def cut(
-    chosen: Chosen,
-    landing_state: LandingState,
-    limits: WindowLimits,
-    *,
-    landing: str,
-    lane: str,
-    spec_version: str,
-) -> tuple[Slice, ...]:
-    """Cut the chosen ranges into slices by group: full ones, and small rests packed together. They come oldest first:
-    by what their partitions have before them in this window, so that any head of them leaves the newest. A partition
-    that has a range to be tried alone shares no slice: others would wait for that range.
-    """
-    whole = Coverage.of((s.partition, s.range) for s in chosen.spans)
-    window = window_of(chosen, landing_state, landing=landing, lane=lane, spec_version=spec_version)
-    out: list[tuple[int, Slice]] = []
-    for tables, coverage in sorted(chosen.ranges.items()):
-        raised = Coverage.of(item for r in landing_state.raised for item in r.coverage.items())
-        troubled = Coverage({p: s for p, s in coverage.parts.items() if landing_state.suspects[p]})
-        alone = (coverage & (landing_state.suspects | raised)) | troubled
-        for group, spans in _pack(coverage - alone, limits, _apart(alone, landing_state.suspects)):
-            out.append(
-                (
-                    max(_before(s, whole) // limits.per_slice(s.partition) for s in spans),
-                    Slice(
-                        slice_id=slice_id(window, spans, tables),
-                        group=group,
-                        spans=spans,
-                        tables=tables,
-                        budget=_budget(spans, landing_state),
-                    ),
-                )
-            )
-    out.sort(key=lambda item: (item[0], item[1].group, item[1].spans))
-    return tuple(s for _, s in out)
-
-
-def _before(span: Span, whole: Coverage) -> int:
-    """How many offsets of its partition the window takes before a span."""
-    start = span.range.start
-    return sum(min(r.end, start) - r.start for r in whole[span.partition] if r.start < start)
-
-
-@dataclass(slots=True)
-class _Bin:
-    """Small rests that make a slice together. Two ranges of one partition never share a slice: the older one would wait
-    for what lies between them.
-    """
-
-    spans: list[Span] = field(default_factory=list)
-    partitions: set[SourcePartition] = field(default_factory=set)
-    weight: int = 0
-
-    def takes(self, p: SourcePartition, weight: int) -> bool:
-        return self.weight + weight <= _WHOLE and p not in self.partitions
-
-    def add(self, span: Span, weight: int) -> None:
-        self.spans.append(span)
-        self.partitions.add(span.partition)
-        self.weight += weight
-
-
-def _apart(coverage: Coverage, suspects: Coverage) -> Iterable[tuple[SourcePartition, OffsetRange]]:
-    """The ranges, those that are suspected by themselves."""
-    for some in (coverage & suspects, coverage - suspects):
-        yield from some.items()
-
-
-def _pack(
-    coverage: Coverage, limits: WindowLimits, alone: Iterable[tuple[SourcePartition, OffsetRange]]
-) -> Iterable[tuple[int, tuple[Span, ...]]]:
-    """Group and spans of every slice."""
-    rests: dict[int, list[_Bin]] = {}
-    for p, r in coverage.items():
-        group, size = p.partition % limits.groups, limits.per_slice(p)
-        full = len(r) // size
-        for k in range(full):
-            yield group, (Span(p, OffsetRange(r.start + k * size, r.start + (k + 1) * size)),)
-        if rest := OffsetRange(r.start + full * size, r.end):
-            bins = rests.setdefault(group, [])
-            weight = len(rest) * _WHOLE // size
-            fitting = next((b for b in bins if b.takes(p, weight)), None)
-            if fitting is None:
-                bins.append(fitting := _Bin())
-            fitting.add(Span(p, rest), weight)
-    for group, bins in rests.items():
-        for b in bins:
-            yield group, tuple(sorted(b.spans))
-    for p, r in alone:
-        size = limits.per_slice(p)
-        for start in range(r.start, r.end, size):
-            yield p.partition % limits.groups, (Span(p, OffsetRange(start, min(r.end, start + size))),)
-
-
-def _budget(spans: Sequence[Span], landing_state: LandingState) -> Budget | None:
-    """The newest raised budget that touches one of the spans."""
-    of = Coverage.of((s.partition, s.range) for s in spans)
-    return next((r.budget for r in reversed(landing_state.raised) if r.coverage.overlaps(of)), None)

@@ -65,7 +65,7 @@ def holes(
     chosen = dict(enumerate(wanted))
     held: dict[int, tuple[SourcePartition, int]] = {}
     while True:
-        through = Coverage.of(item for c in chosen.values() for item in c.items())
+        through = Coverage.union(chosen.values())
         reach = {p: (have[p] | through[p]).reach(have[p].reach(starts.get(p, 0))) for p in through.parts}
         gaps = {n: gap for n, c in chosen.items() if (gap := _gap(c, reach))}
         if not gaps:
@@ -143,7 +143,7 @@ def passed_by_all(landing_state: LandingState) -> dict[str, Coverage]:
 
 
 def _passed(table: str, accepted: Iterable[AcceptedSlice]) -> Coverage:
-    return Coverage.of(item for s in accepted if not s.file_count(table) for item in s.coverage.items())
+    return Coverage.union(s.coverage for s in accepted if not s.file_count(table))
 
 
 def valid_through(cycles: Iterable[CycleState], ends: Mapping[SourcePartition, int]) -> datetime | None:

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from airflow_provider_lakecommit.core.identity import slice_id
 from airflow_provider_lakecommit.core.log import CommitFailed, Raised
-from airflow_provider_lakecommit.core.model import Cycle, LedgerSection, Plan, Slice, SliceReport, Span, slice_id
+from airflow_provider_lakecommit.core.model import Cycle, LedgerSection, Plan, Slice, SliceReport, Span
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet
 
 __all__ = [
@@ -234,10 +235,10 @@ class LandingState:
     def claims(self, now: datetime, released: Collection[UUID] = ()) -> Coverage:
         """Ranges that open cycles hold, without those that are about to be ``released``."""
         live = (c for c in self.cycles.values() if c.live(now) and c.cycle.commit_id not in released)
-        return Coverage.of(item for c in live for item in c.claim.items())
+        return Coverage.union(c.claim for c in live)
 
     def accepted_coverage(self, table: str) -> Coverage:
-        return Coverage.of(item for a in self.accepted.get(table, ()) for item in a.coverage.items())
+        return Coverage.union(a.coverage for a in self.accepted.get(table, ()))
 
     def lacking(self, slices: Iterable[Slice], voided: Collection[UUID] = ()) -> tuple[Slice, ...]:
         """Slices that some table of the landing has neither landed nor accepted whole, not counting the attempts that
@@ -258,7 +259,7 @@ class LandingState:
 
     @property
     def blocked_coverage(self) -> Coverage:
-        return Coverage.of(item for b in self.blocked for item in b.coverage.items())
+        return Coverage.union(b.coverage for b in self.blocked)
 
     def open_cycles(self) -> list[CycleState]:
         return sorted((c for c in self.cycles.values() if c.closed_at is None), key=lambda c: c.offset)

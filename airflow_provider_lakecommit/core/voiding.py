@@ -119,7 +119,7 @@ def rescued(
 
 
 def _all_of(accepted: Iterable[AcceptedSlice]) -> Coverage:
-    return Coverage.of(item for a in accepted for item in a.coverage.items())
+    return Coverage.union(a.coverage for a in accepted)
 
 
 def _below(coverage: Coverage) -> Coverage:

@@ -29,7 +29,7 @@ from airflow_provider_lakecommit.core.settle import passed_ends, settle, valid_t
 from airflow_provider_lakecommit.core.state import AcceptedSlice, CycleState, LandingState, granted
 from airflow_provider_lakecommit.cycle.commit import TableCommit, TableCommits, own_cycle
 from airflow_provider_lakecommit.cycle.open import start_without_tables
-from airflow_provider_lakecommit.cycle.publish import published_before
+from airflow_provider_lakecommit.cycle.published import published_before
 from airflow_provider_lakecommit.cycle.results import Closed, CycleTicket
 from airflow_provider_lakecommit.cycle.resume import FoundCycle, look_back, where_it_is
 from airflow_provider_lakecommit.cycle.session import FoldedLog, LandingSession, RunIdentity, cycle_id_of

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from types import MappingProxyType
 
 from pyiceberg.table import Table
 
@@ -31,20 +30,19 @@ from airflow_provider_lakecommit.committer.ledger_updates import (
 )
 from airflow_provider_lakecommit.committer.summary import SnapshotKind
 from airflow_provider_lakecommit.core.log import TablePublished
-from airflow_provider_lakecommit.core.model import ControlPosition, LedgerSection, ReadPosition
+from airflow_provider_lakecommit.core.model import ControlPosition, LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
-from airflow_provider_lakecommit.core.planning import Watermark
 from airflow_provider_lakecommit.core.routing import Role
-from airflow_provider_lakecommit.core.rules import judged_in
 from airflow_provider_lakecommit.core.state import AcceptedSlice, TableLedger
 from airflow_provider_lakecommit.core.voiding import irreplaceable, losses, losses_text
+from airflow_provider_lakecommit.cycle.sections import first_offsets, own_section, position_at_end
 from airflow_provider_lakecommit.cycle.session import BEYOND, LandingSession
-from airflow_provider_lakecommit.cycle.write import read_entries
 from airflow_provider_lakecommit.exceptions import LedgerError
-from airflow_provider_lakecommit.kafka.control_topic import ControlLog
+from airflow_provider_lakecommit.kafka.control_log import ControlLog
 from airflow_provider_lakecommit.kafka.source_topic import SourceState
+from airflow_provider_lakecommit.wire.quarantine import read_entries
 
-__all__ = ["SpecWaits", "first_offsets", "joined", "new_section", "origin_position", "own_section", "renewed"]
+__all__ = ["SpecWaits", "joined", "renewed"]
 
 
 class SpecWaits(Exception):
@@ -83,70 +81,6 @@ def joined(session: LandingSession, name: str, table: Table, state: LedgerState,
     )
 
 
-def new_section(
-    session: LandingSession,
-    source: SourceState,
-    starts: Mapping[SourcePartition, int],
-    covered: Coverage,
-    control: ControlPosition,
-    *,
-    before: LedgerSection | None = None,
-    positions: Mapping[SourcePartition, ReadPosition] = MappingProxyType({}),
-) -> LedgerSection:
-    """A section of this lane under a new epoch.
-
-    :param before: the section that it stands in for: its estimates are kept, and by which rules ranges were judged
-    :param positions: of it that still hold
-    """
-    return LedgerSection(
-        landing=session.landing.name,
-        lane=session.lane,
-        cluster_id=source.cluster_id,
-        epoch=session.new_id(),
-        spec_version=session.landing.spec_version,
-        starts=dict(starts),
-        covered=covered,
-        control=control,
-        record_bytes=before.record_bytes if before else 0,
-        judged=judged_in(before.judged, covered) if before else {},
-        positions=dict(positions),
-    )
-
-
-def first_offsets(partitions: Mapping[SourcePartition, Watermark], start: str) -> dict[SourcePartition, int]:
-    """Where ``earliest`` or ``latest`` is in each partition."""
-    return {p: w.start if start == "earliest" else w.stable for p, w in partitions.items()}
-
-
-def origin_position(session: LandingSession) -> ControlPosition:
-    """The end of the landing's control partition: what was said before is of no concern to a new ledger."""
-    return _position(session, session.control.read(session.control.partition_for(session.landing.group_id), BEYOND))
-
-
-def own_section(state: LedgerState, session: LandingSession) -> LedgerSection:
-    """The section of this lane.
-
-    :raises LedgerError: there is none
-    """
-    section = state.section(session.landing.name, session.lane)
-    if section is None:
-        raise LedgerError(
-            f"the table of landing {session.landing.name} has no ledger section of lane {session.lane}: plan first"
-        )
-    return section
-
-
-def _position(session: LandingSession, log: ControlLog) -> ControlPosition:
-    return ControlPosition(
-        cluster_id=log.cluster_id,
-        topic=session.control.name,
-        topic_id=log.topic_id,
-        partition=log.partition,
-        read_from=log.end,
-        low=None,
-    )
-
-
 def _with_the_log(session: LandingSession, name: str, state: LedgerState, source: SourceState | None) -> LedgerState:
     """A control log that is not the one of the ledger knows nothing of what was pending; one that was only cut knows
     the rest, of which what cannot be read again is published first.
@@ -159,7 +93,7 @@ def _with_the_log(session: LandingSession, name: str, state: LedgerState, source
         session.log(f"{name}: {why}; the new epoch waits until {kept} is published: the source has it no more")
         return state
     session.log(f"{name}: {why}; what was pending is void and read again (new epoch)")
-    new = _position(session, log)
+    new = position_at_end(session, log)
     return _change(
         session,
         name,

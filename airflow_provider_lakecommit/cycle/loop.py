@@ -22,7 +22,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from uuid import UUID
 
@@ -129,19 +129,20 @@ class LandingRunner:
         self._opened = False
         self._go_on_or_stop()
         run, seconds, began = self._identify(number), {}, time.monotonic()
-        starting = _Beside(self._engine.start) if self._early else None
+        starting = _beside(self._engine.start) if self._early else None
         dead: set[UUID] = set()
         try:
             opened = open_cycle(self._session, run, release=lambda cycle: self._released(cycle, dead))
         except LakecommitError:
             if starting:
-                starting.wait()
+                wait([starting])
             raise
         self._opened = True
         seconds["open"] = time.monotonic() - began
         for commit_id in dead:
             self._log(f"cycle {commit_id} is of a process that is gone: its claims end, what it reported is kept")
-        self._log_opened(number, opened)
+        for line in opened.lines(number):
+            self._log(line)
         if opened.finished:
             lacking = tuple(map(str, opened.lacking))
             closed = Closed(commit_id=opened.ticket.commit_id, finished=True, note=opened.note, missing=lacking)
@@ -188,7 +189,7 @@ class LandingRunner:
         """After an interruption: what is saved, and what will be read again."""
         if self._writing:
             for ticket in self._writing:
-                self._log_saved(ticket)
+                self._saved(ticket, told=True)
             self._log("what is reported is published by the next run")
         else:
             self._log("nothing was being written; what is in the tables stays, the next run goes on from there")
@@ -208,18 +209,6 @@ class LandingRunner:
         if cycle.commit_id not in dead and self._release(cycle):
             dead.add(cycle.commit_id)
         return cycle.commit_id in dead
-
-    def _log_opened(self, number: int, opened: Opened) -> None:
-        what = f"cycle {number} ({opened.ticket.commit_id})"
-        if not opened.slices:
-            self._log(f"{what}: {opened.plan.reason or opened.note or 'nothing was granted'}")
-            return
-        records = sum(len(s) for s in opened.slices)
-        left = f", {opened.plan.left} left for later" if opened.plan.left else ""
-        note = f"; {opened.note}" if opened.note else ""
-        self._log(f"{what}: {records} offsets in {len(opened.slices)} slices, {len(opened.groups)} groups{left}{note}")
-        for line in opened.explain:
-            self._log(f"  {line}")
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
@@ -278,46 +267,31 @@ class LandingRunner:
             unfinished = tuple(str(r) for r in outcome if r.status is not SliceStatus.DONE)
             return Written(slices=+before + Counter(r.status for r in outcome), unfinished=unfinished)
         died = (str(outcome),) if isinstance(outcome, SparkJobError) else ()
-        result = self._log_saved(ticket) if died else self._result(ticket)
+        result = self._saved(ticket, told=bool(died))
         done = result.done - before[SliceStatus.REPORTED]
         now = Counter({SliceStatus.DONE: done, SliceStatus.AGAIN: 0 if died else len(result.left)})
         return Written(slices=+before + now, unfinished=tuple(f"not reported: {s}" for s in result.left), died=died)
 
-    def _result(self, ticket: GroupTicket) -> GroupResult:
-        return group_result(self._session.landing, self._session.control, ticket)
-
-    def _log_saved(self, ticket: GroupTicket) -> GroupResult:
-        result = self._result(ticket)
-        self._log(f"group {ticket.group}: {result}")
+    def _saved(self, ticket: GroupTicket, *, told: bool) -> GroupResult:
+        result = group_result(self._session.landing, self._session.control, ticket)
+        if told:
+            self._log(f"group {ticket.group}: {result}")
         return result
 
 
-class _Beside:
-    """Something that runs while the caller does something else. A thread that nobody waits for ends with the
-    process.
-    """
+def _beside(work: Callable[[], None]) -> Future[None]:
+    """Run it while the caller does something else; if nobody waits for it, it ends with the process."""
+    ended: Future[None] = Future()
 
-    def __init__(self, work: Callable[[], None]) -> None:
-        self._work = work
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
+    def run() -> None:
         try:
-            self._work()
+            work()
+            ended.set_result(None)
         except BaseException as e:
-            self._error = e
+            ended.set_exception(e)
 
-    def wait(self) -> None:
-        """Wait for its end, however it ends."""
-        self._thread.join()
-
-    def result(self) -> None:
-        """Wait for its end, and raise what it raised."""
-        self.wait()
-        if self._error is not None:
-            raise self._error
+    threading.Thread(target=run, name="engine", daemon=True).start()
+    return ended
 
 
 def _why_given_up(last: CycleOutcome, idle: int) -> str:

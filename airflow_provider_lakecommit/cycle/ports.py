@@ -21,8 +21,8 @@ from airflow_provider_lakecommit.core.model import ReadPosition, Span
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.core.truncation import Truncation
 from airflow_provider_lakecommit.kafka.control_log import ControlLog, ControlRecord, ControlTopicInfo
-from airflow_provider_lakecommit.kafka.control_writer import Record
 from airflow_provider_lakecommit.kafka.source_topic import First, SourceState
+from airflow_provider_lakecommit.kafka.transaction import Record
 
 __all__ = ["ControlPort", "SourcePort", "WriterPort"]
 

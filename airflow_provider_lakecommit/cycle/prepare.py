@@ -26,14 +26,8 @@ from airflow_provider_lakecommit.core.model import LedgerSection, TableTarget
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.core.rules import merged
 from airflow_provider_lakecommit.core.state import TableLedger
-from airflow_provider_lakecommit.cycle.epochs import (
-    first_offsets,
-    joined,
-    new_section,
-    origin_position,
-    own_section,
-    renewed,
-)
+from airflow_provider_lakecommit.cycle.epochs import joined, renewed
+from airflow_provider_lakecommit.cycle.sections import first_offsets, new_section, origin_position, own_section
 from airflow_provider_lakecommit.cycle.session import LandingSession
 from airflow_provider_lakecommit.cycle.tables import table_of
 from airflow_provider_lakecommit.cycle.targets import check_fit, target_of

@@ -14,54 +14,36 @@ before stays published and announced.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from uuid import UUID
 
 from pyiceberg.manifest import DataFile
-from pyiceberg.partitioning import PartitionSpec
-from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.table.metadata import TableMetadata
 
 from airflow_provider_lakecommit.committer.append import AppendRequest, PublishOutcome, publish
 from airflow_provider_lakecommit.committer.checks import StagedSlice
-from airflow_provider_lakecommit.committer.ledger import (
-    expiry_age_ms,
-    landing_snapshots,
-    should_carry,
-    unannounced,
-)
-from airflow_provider_lakecommit.committer.ledger_updates import carry_forward
-from airflow_provider_lakecommit.committer.summary import Account, SnapshotRecord
-from airflow_provider_lakecommit.core.log import CycleClosed, Directives
-from airflow_provider_lakecommit.core.model import ControlPosition, LedgerSection
+from airflow_provider_lakecommit.committer.ledger import landing_snapshots, unannounced
+from airflow_provider_lakecommit.committer.summary import SnapshotRecord
+from airflow_provider_lakecommit.core.accounting import Account
+from airflow_provider_lakecommit.core.log import Directives
 from airflow_provider_lakecommit.core.offsets import Coverage
-from airflow_provider_lakecommit.core.rules import UNKNOWN
 from airflow_provider_lakecommit.core.settle import chunks, settle
-from airflow_provider_lakecommit.core.state import AcceptedSlice, CycleState
+from airflow_provider_lakecommit.core.state import AcceptedSlice
+from airflow_provider_lakecommit.cycle.carry import carry, is_behind, position_after
 from airflow_provider_lakecommit.cycle.prepare import PreparedTable, prepared_table
+from airflow_provider_lakecommit.cycle.published import published_before, snapshot_of
 from airflow_provider_lakecommit.cycle.refusals import Refusals
-from airflow_provider_lakecommit.cycle.reported import hidden_record, report_problem
+from airflow_provider_lakecommit.cycle.reported import hidden_record, report_problem, reported_files
 from airflow_provider_lakecommit.cycle.results import CycleTicket, PublishedSnapshot
 from airflow_provider_lakecommit.cycle.session import FoldedLog, LandingSession
 from airflow_provider_lakecommit.cycle.truncation import truncated
 from airflow_provider_lakecommit.exceptions import LakecommitError, TableError
-from airflow_provider_lakecommit.iceberg.data_files import to_pyiceberg
-from airflow_provider_lakecommit.wire.envelope import DAMAGE
-from airflow_provider_lakecommit.wire.events import DataWritten, decode
 from airflow_provider_lakecommit.wire.records import table_reference
 
-__all__ = ["TablePublisher", "published_before", "snapshot_of"]
+__all__ = ["TablePublisher"]
 
-CARRY_CYCLES = 100
-"""Cycles after which a table without rows is brought forward."""
-CARRY_AGE = timedelta(days=7)
-"""At the latest; and when a quarter of the time is over for which the control topic keeps what the table lacks."""
-CARRY_PART = 4
-MOVE_AFTER = 10_000
-"""Offsets of the control log, by whatever landings of its partition, after which a ledger's position is moved."""
 LOOK_AT_EMPTY = 1_000_000
 """Offsets of pending slices without a row that a commit looks at, where nobody signs."""
 CHECK_AGE = timedelta(hours=12)
@@ -112,7 +94,7 @@ class TablePublisher:
                 break
             self._go_on(outcome)
             folded = self._look(folded)
-        self._carry(folded)
+        carry(self.session, self.table, folded, self.ticket.commit_id, whole=self.whole)
         self._refusals.check()
         return folded
 
@@ -181,31 +163,11 @@ class TablePublisher:
         settlement = settle(accepted, self.table.ledger.section)
         if not settlement.ready:
             return ()
-        if not any(s.matters(self.table.name) for s in settlement.ready) and not self._stale(folded, settlement.ready):
+        matters = any(s.matters(self.table.name) for s in settlement.ready)
+        if not matters and not is_behind(self.session, self.table, folded, settlement.ready):
             return ()
         chunk = chunks(settlement, self.table.name, self.session.landing.commit_files)[0]
         return self._refusals.of_one_spec(chunk, self.table.table.metadata.default_spec_id)
-
-    def _stale(self, folded: FoldedLog, ready: Sequence[AcceptedSlice]) -> bool:
-        """Has a table without rows been behind for so long that it is brought forward? Where a spec change voids, it
-        never is, nor while the rules change by which records are judged: what is behind then would be judged anew. Nor
-        where the log was cut, as a new epoch waits for it.
-        """
-        low, rules = self.table.ledger.section.control.low, {s.report.rules for s in ready} - {UNKNOWN}
-        cut = low is not None and folded.begin.offset > low
-        if self.session.landing.on_spec_change == "void" or cut or len(rules) > 1:
-            return True
-        oldest = min(ready, key=lambda s: s.offset)
-        cycles = sum(isinstance(e, CycleClosed) and e.offset > oldest.offset for e in folded.entries)
-        if cycles >= CARRY_CYCLES or folded.end - oldest.offset >= MOVE_AFTER:
-            return True
-        return oldest.age(self.session.now()) >= self._carry_age()
-
-    def _carry_age(self) -> timedelta:
-        """Before the log or the owner's maintenance of the table can have removed what the ledger relies on."""
-        expiry = expiry_age_ms(self.table.table.metadata)
-        kept = (self.session.control.kept_for(), timedelta(milliseconds=expiry) if expiry else None)
-        return min([CARRY_AGE, *(k / CARRY_PART for k in kept if k)])
 
     def _staged(self, chunk: Sequence[AcceptedSlice]) -> tuple[StagedSlice, ...]:
         """The chunk with its files, or nothing if one of it is refused: then the chunk is chosen anew."""
@@ -224,17 +186,7 @@ class TablePublisher:
 
         :raises TableError: they cannot be, or one of an old slice is gone
         """
-        metadata, report = self.table.table.metadata, accepted.report.table(self.table.name)
-        files: list[DataFile] = []
-        for value in accepted.files[self.table.name]:
-            if report is None:
-                raise TableError("its report does not tell of this table")
-            spec, schema = metadata.specs().get(report.spec_id), metadata.schema_by_id(report.schema_id)
-            if spec is None or schema is None:
-                raise TableError(
-                    f"partition spec {report.spec_id} or schema {report.schema_id} is not of the table any more"
-                )
-            files += _announced(value, spec, schema)
+        files = reported_files(accepted, self.table.name, self.table.table.metadata)
         landing, told = self.session.landing, accepted.report
         problem = report_problem(landing, self.table.table, self.table.name, told, files)
         if not problem and self.table.name == landing.table and not self.session.signed:
@@ -250,7 +202,7 @@ class TablePublisher:
     def _request(
         self, folded: FoldedLog, chunk: Sequence[AcceptedSlice], staged: tuple[StagedSlice, ...]
     ) -> AppendRequest:
-        landing, section = self.session.landing, self.table.ledger.section
+        landing = self.session.landing
         records = sum(c.landed + c.rejected + c.filtered for a in chunk for c in (s.counts for s in a.report.spans))
         size = sum(a.report.bytes for a in chunk)
         return AppendRequest(
@@ -261,7 +213,7 @@ class TablePublisher:
             branch=landing.branch,
             commit_id=self.ticket.commit_id,
             slices=staged,
-            control=self._position(folded, chunk, section) if self.whole else None,
+            control=position_after(self.table, folded, self.ticket.commit_id, chunk) if self.whole else None,
             control_end=replace(folded.begin, offset=folded.end),
             record_bytes=max(1, size // records) if records and size else None,
             # With "void" the next plan finds the change, and voids what is left of the old spec.
@@ -269,14 +221,6 @@ class TablePublisher:
             extra={"files": str(sum(len(s.files) for s in staged))},
             kept=frozenset(self._refusals.kept),
         )
-
-    def _position(self, folded: FoldedLog, chunk: Sequence[AcceptedSlice], section: LedgerSection) -> ControlPosition:
-        """From where the log is needed once the chunk is in this table."""
-        landed = {(self.table.name, a.report.attempt) for a in chunk}
-        low = folded.state.low(without=self.ticket.commit_id, landed=landed)
-        own = folded.state.cycles.get(self.ticket.commit_id)
-        starts = [o for o in (low, own.since if own else folded.end) if o is not None]
-        return replace(section.control, read_from=min(starts), low=low)
 
     # -- what is said ---------------------------------------------------------------------------------------------
 
@@ -286,7 +230,7 @@ class TablePublisher:
             table=self.table.name,
             snapshot_id=snapshot_id,
             commit_id=self.ticket.commit_id,
-            coverage=Coverage.of(item for s in done for item in s.coverage.items()),
+            coverage=Coverage.union(s.coverage for s in done),
             rows=sum(s.rows for s in done),
             files=sum(len(s.files) for s in done),
             counts=Account.of(r for s in done for r in s.spans).total,
@@ -319,87 +263,3 @@ class TablePublisher:
     def _look(self, folded: FoldedLog) -> FoldedLog:
         ledgers = [self.table.ledger if t.table == self.table.name else t for t in folded.ledgers]
         return self.session.read_state(ledgers, since=folded)
-
-    def _carry(self, folded: FoldedLog) -> None:
-        now_ms, position = int(self.session.now().timestamp() * 1000), self._moved(folded)
-        if position is not None or should_carry(self.table.state, self.table.table.metadata, now_ms):
-            carry_forward(
-                self.session.tables,
-                self.table.name,
-                self.session.landing.name,
-                self.session.lane,
-                branch=self.session.landing.branch,
-                control=position,
-                was=self.table.ledger.section.control,
-                control_end=replace(folded.begin, offset=folded.end),
-            )
-
-    def _moved(self, folded: FoldedLog) -> ControlPosition | None:
-        """The next position of a ledger that got no rows while others filled the log: so an idle landing reads, too, no
-        more of a partition than what came since.
-        """
-        section = self.table.ledger.section
-        if not self.whole or section.control.partition != folded.partition:
-            return None
-        position = self._position(folded, (), section)
-        return position if position.read_from - section.control.read_from >= MOVE_AFTER else None
-
-
-def _announced(value: bytes, spec: PartitionSpec, schema: Schema) -> list[DataFile]:
-    """The files of one DATA_WRITTEN.
-
-    :raises TableError: it is none, or its files are none of this table
-    """
-    try:
-        payload = decode(value).payload
-        if not isinstance(payload, DataWritten):
-            raise TableError("its file list is no DATA_WRITTEN")
-        return to_pyiceberg(payload.data_files or (), payload.partition_fields, spec=spec, schema=schema)
-    except DAMAGE as e:
-        raise TableError(f"its file list in the control topic cannot be read: {e}") from e
-
-
-def published_before(
-    session: LandingSession, table: PreparedTable, cycle: CycleState, announced: Collection[UUID] | None = None
-) -> tuple[PublishedSnapshot, ...]:
-    """A cycle's snapshots with files in a table, oldest first; all, or those among the ``announced`` tokens."""
-    ids = {cycle.cycle.commit_id}
-    return snapshots_of(session, table.name, table.table.metadata, ids, since=cycle.offset, announced=announced)
-
-
-def snapshots_of(
-    session: LandingSession,
-    name: str,
-    metadata: TableMetadata,
-    cycles: Collection[UUID],
-    *,
-    since: int,
-    announced: Collection[UUID] | None = None,
-) -> tuple[PublishedSnapshot, ...]:
-    """The snapshots with files that cycles of this lane made in a table, oldest first.
-
-    :param since: offset of the control log at which the first of them began: no older snapshot is looked at
-    :param announced: only those of these tokens
-    """
-    branch, found = session.landing.branch, []
-    for record in landing_snapshots(metadata, branch, landing=session.landing.name, lane=session.lane):
-        if record.control_end is None or record.control_end.offset < since:
-            break
-        if record.commit_id is None or record.commit_id not in cycles:
-            continue
-        if announced is None or record.token in announced:
-            found.append(snapshot_of(record, name, record.commit_id))
-    return tuple(p for p in reversed(found) if p.files)
-
-
-def snapshot_of(record: SnapshotRecord, table: str, commit_id: UUID) -> PublishedSnapshot:
-    """What a landing snapshot says of itself."""
-    return PublishedSnapshot(
-        table=table,
-        snapshot_id=record.snapshot_id,
-        commit_id=commit_id,
-        coverage=record.ranges,
-        rows=record.rows,
-        files=int(record.extra.get("files", 0)),
-        counts=record.accounting.total,
-    )

@@ -19,16 +19,46 @@ from collections.abc import Sequence
 
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
 
 from airflow_provider_lakecommit.core.formats import ONE_ROW_EACH
-from airflow_provider_lakecommit.core.model import SliceReport, is_attempt_at
+from airflow_provider_lakecommit.core.identity import is_attempt_at
+from airflow_provider_lakecommit.core.model import SliceReport
 from airflow_provider_lakecommit.core.places import data_roots, name_problem, named_provider, place_problem
 from airflow_provider_lakecommit.core.routing import Role, role_of
+from airflow_provider_lakecommit.core.state import AcceptedSlice
 from airflow_provider_lakecommit.cycle.ports import SourcePort
-from airflow_provider_lakecommit.exceptions import CatalogError
+from airflow_provider_lakecommit.exceptions import CatalogError, TableError
+from airflow_provider_lakecommit.iceberg.data_files import to_pyiceberg
 from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.wire.envelope import DAMAGE
+from airflow_provider_lakecommit.wire.events import DataWritten, decode
 
-__all__ = ["hidden_record", "report_problem"]
+__all__ = ["hidden_record", "report_problem", "reported_files"]
+
+
+def reported_files(accepted: AcceptedSlice, name: str, metadata: TableMetadata) -> list[DataFile]:
+    """The files of a slice for a table, as its DATA_WRITTENs list them.
+
+    :raises TableError: they are none of this table
+    """
+    report, files = accepted.report.table(name), list[DataFile]()
+    for value in accepted.files[name]:
+        if report is None:
+            raise TableError("its report does not tell of this table")
+        spec, schema = metadata.specs().get(report.spec_id), metadata.schema_by_id(report.schema_id)
+        if spec is None or schema is None:
+            raise TableError(
+                f"partition spec {report.spec_id} or schema {report.schema_id} is not of the table any more"
+            )
+        try:
+            payload = decode(value).payload
+            if not isinstance(payload, DataWritten):
+                raise TableError("its file list is no DATA_WRITTEN")
+            files += to_pyiceberg(payload.data_files or (), payload.partition_fields, spec=spec, schema=schema)
+        except DAMAGE as e:
+            raise TableError(f"its file list in the control topic cannot be read: {e}") from e
+    return files
 
 
 def report_problem(

@@ -7,7 +7,7 @@ log and the tables hold the facts; these values are tickets to find them by.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
@@ -90,6 +90,21 @@ class Opened:
     lacking: tuple[Slice, ...] = ()
     note: str = ""
 
+    def lines(self, number: int) -> Iterator[str]:
+        """What is to be done, for people.
+
+        :param number: of the cycle in its run
+        """
+        what = f"cycle {number} ({self.ticket.commit_id})"
+        if not self.slices:
+            yield f"{what}: {self.plan.reason or self.note or 'nothing was granted'}"
+            return
+        records = sum(len(s) for s in self.slices)
+        left = f", {self.plan.left} left for later" if self.plan.left else ""
+        note = f"; {self.note}" if self.note else ""
+        yield f"{what}: {records} offsets in {len(self.slices)} slices, {len(self.groups)} groups{left}{note}"
+        yield from (f"  {line}" for line in self.explain)
+
     @property
     def groups(self) -> list[GroupTicket]:
         """One ticket per partition group that has work."""
@@ -145,7 +160,7 @@ class PublishedSnapshot:
             "table": self.table,
             "snapshot_id": self.snapshot_id,
             "commit_id": str(self.commit_id),
-            "offsets": {str(p): [[r.start, r.end] for r in s] for p, s in sorted(self.coverage.parts.items())},
+            "offsets": self.coverage.to_dict(),
             "rows": self.rows,
             "files": self.files,
             "counts": asdict(self.counts),

@@ -123,7 +123,7 @@ class RunOutcome:
     def of_table(self, table: str) -> tuple[Coverage, Counts]:
         """Offsets and source records that the run brought into one table."""
         mine = [p for p in self.published if p.table == table]
-        return Coverage.of(i for p in mine for i in p.coverage.items()), sum((p.counts for p in mine), Counts())
+        return Coverage.union(p.coverage for p in mine), sum((p.counts for p in mine), Counts())
 
     def __str__(self) -> str:
         last, rows = self.closed, sum(p.rows for p in self.published if p.table == self.closed.table)

@@ -21,18 +21,20 @@ from uuid import UUID, uuid4
 
 from airflow_provider_lakecommit.committer.summary import LogPoint
 from airflow_provider_lakecommit.core.fold import fold
+from airflow_provider_lakecommit.core.identity import cycle_id, transactional_id
 from airflow_provider_lakecommit.core.log import Entry
-from airflow_provider_lakecommit.core.model import LIVE, Cycle, cycle_id, transactional_id
+from airflow_provider_lakecommit.core.model import LIVE, Cycle
 from airflow_provider_lakecommit.core.state import LandingState, TableLedger
 from airflow_provider_lakecommit.cycle.ports import ControlPort, SourcePort
 from airflow_provider_lakecommit.cycle.results import CycleTicket
-from airflow_provider_lakecommit.cycle.write import read_decided, read_entries
 from airflow_provider_lakecommit.exceptions import ClosedError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.kafka.control_log import read_decided
 from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
 from airflow_provider_lakecommit.kafka.source_topic import SourceTopics
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.signing import SigningKeys
+from airflow_provider_lakecommit.wire.quarantine import read_entries
 from airflow_provider_lakecommit.wire.records import Outgoing, Sender
 
 __all__ = ["BEYOND", "FoldedLog", "LandingSession", "RunIdentity", "TableKey", "cycle_id_of"]

@@ -25,38 +25,16 @@ from airflow_provider_lakecommit.cycle.results import CycleTicket, GroupResult, 
 from airflow_provider_lakecommit.cycle.targets import contradiction
 from airflow_provider_lakecommit.engines.base import EarlierWorkError
 from airflow_provider_lakecommit.exceptions import ControlTopicError, SparkJobError
-from airflow_provider_lakecommit.kafka.control_log import ControlLog, ControlRecord
+from airflow_provider_lakecommit.kafka.control_log import read_decided
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.spark.job import SliceResult, WindowJob
 from airflow_provider_lakecommit.wire.plan import plan_digest
-from airflow_provider_lakecommit.wire.quarantine import entry_of
+from airflow_provider_lakecommit.wire.quarantine import read_entries
 
-__all__ = ["JobOutcome", "group_job", "group_result", "read_decided", "read_entries", "run_group"]
+__all__ = ["JobOutcome", "group_job", "group_result", "run_group"]
 
 JobOutcome = Sequence[SliceResult] | SparkJobError
 """What an engine knows of a job's slices, or why the job ended early."""
-
-
-def read_entries(records: Iterable[ControlRecord], landing: str, lane: str) -> tuple[Entry, ...]:
-    """The entries of a landing's lane among control records, and those that cannot be read."""
-    found = (entry_of(r, landing, lane) for r in records)
-    return tuple(e for e in found if e is not None)
-
-
-def read_decided(control: ControlPort, partition: int, start: int) -> ControlLog:
-    """The log from ``start`` to all that was sent before this call.
-
-    A transaction is over for its sender a moment before its markers let readers pass. A transaction that stays open is
-    waited for as long as the control topic's timeout; then the log is taken as far as it can be read.
-    """
-    log = control.read(partition, start)
-    if log.high <= log.end:
-        return log
-    try:
-        rest = control.read(partition, log.end, until=log.high - 1)
-    except ControlTopicError:
-        return log
-    return replace(rest, records=(*log.records, *rest.records))
 
 
 def group_job(

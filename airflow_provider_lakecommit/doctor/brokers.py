@@ -22,7 +22,7 @@ from airflow_provider_lakecommit.doctor.finding import CheckResult, fail, ok, wa
 from airflow_provider_lakecommit.exceptions import ControlTopicError, LakecommitError
 from airflow_provider_lakecommit.kafka.admin import ClusterAdmin, TopicFacts
 from airflow_provider_lakecommit.kafka.config import LastError, bootstrap_servers, made
-from airflow_provider_lakecommit.kafka.control_topic import PARTITIONS, TOPIC_SETTINGS
+from airflow_provider_lakecommit.kafka.control_topic_settings import PARTITIONS, TOPIC_SETTINGS
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.redaction import redacted
 

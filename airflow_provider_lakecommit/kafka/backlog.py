@@ -84,12 +84,12 @@ class BacklogWatch:
             self._log = ControlWatch(self._control_topic, self._kafka)
         deadline = time.monotonic() + LOG_SECONDS
         while True:
-            batch = self._log.poll()
-            for record in batch.records:
+            records = self._log.poll()
+            for record in records:
                 entry = entry_of(record, self._landing, LIVE)
                 if entry is not None:
                     self._planned = planned_after(self._planned, entry)
-            if batch.caught_up and not batch.records:
+            if self._log.caught_up and not records:
                 return
             if time.monotonic() > deadline:
                 raise self._log.away(LOG_SECONDS)

@@ -14,14 +14,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Protocol
 
 from confluent_kafka import Message
 
+from airflow_provider_lakecommit.exceptions import ControlTopicError
 from airflow_provider_lakecommit.kafka.record import UNREADABLE_NAME, bounded_time, headers_of
 from airflow_provider_lakecommit.signing import Place, SigningKeys
 from airflow_provider_lakecommit.wire.headers import DAMAGED_HEADERS, HEADER
 
-__all__ = ["ControlLog", "ControlRecord", "ControlTopicInfo", "checked", "control_record"]
+__all__ = ["ControlLog", "ControlRecord", "ControlTopicInfo", "checked", "control_record", "read_decided"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,3 +96,25 @@ def _headers(message: Message) -> tuple[tuple[str, bytes], ...]:
     if found is None or any(name == UNREADABLE_NAME for name, _ in found):
         return ((DAMAGED_HEADERS, b""),)
     return tuple((name, value or b"") for name, value in found)
+
+
+class LogReader(Protocol):
+    """What reads the partitions of one control topic."""
+
+    def read(self, partition: int, start: int | None = None, *, until: int | None = None) -> ControlLog: ...
+
+
+def read_decided(control: LogReader, partition: int, start: int) -> ControlLog:
+    """The log from ``start`` to all that was sent before this call.
+
+    A transaction is over for its sender a moment before its markers let readers pass. A transaction that stays open is
+    waited for as long as the control topic's timeout; then the log is taken as far as it can be read.
+    """
+    log = control.read(partition, start)
+    if log.high <= log.end:
+        return log
+    try:
+        rest = control.read(partition, log.end, until=log.high - 1)
+    except ControlTopicError:
+        return log
+    return replace(rest, records=(*log.records, *rest.records))

@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The control topic: where the commit protocol's records are read and written.
 
-Contract: a read gives the committed records of one partition from an offset to the last stable offset, with both
-ends of the log, so that the caller sees a log that was cut (`begin` above where it wanted to start) or made anew
-(`end` below it, another topic id). The end is found by position: transaction markers have offsets too. A
-transaction's records may be split between two reads when another transaction holds the last stable offset between
-them. All landings of a group write to one partition, so its order is the protocol's order. Threads that ask at once
-are answered one after the other. Where the settings hold a key, what is sent is signed, and a record with our header
-that is not says so.
+Contract: a read gives the committed records of one partition from an offset to the last stable offset, with both ends
+of the log, so that the caller sees a log that was cut (`begin` above where it wanted to start) or made anew (`end`
+below it, another topic id). The end is found by position: transaction markers have offsets too. A transaction's records
+may be split between two reads when another transaction holds the last stable offset between them. All landings of a
+group write to one partition, so its order is the protocol's order. Threads that ask at once are answered one after the
+other. Where the settings hold a key, what is sent is signed, and a record with our header that is not says so.
 
-Failure story: a topic that is missing, compacted or may not be created is a :class:`ControlTopicError` with the
-exact command; brokers that restart are waited for within `timeout`; a topic that is made anew during a read is read
-again from the start. After :meth:`ControlTopic.close` nothing is asked any more, also not by a thread that went on.
+Failure story: a topic that is missing, compacted or may not be created is a :class:`ControlTopicError` with the exact
+command; brokers that restart are waited for within `timeout`; a topic that is made anew during a read is read again
+from the start. After :meth:`ControlTopic.close` nothing is asked any more, also not by a thread that went on.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ import heapq
 import logging
 import threading
 import time
-import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
@@ -40,39 +38,24 @@ from airflow_provider_lakecommit.kafka.control_log import (
     checked,
     control_record,
 )
-from airflow_provider_lakecommit.kafka.control_writer import ControlWriter, Record
+from airflow_provider_lakecommit.kafka.control_topic_settings import (
+    PARTITIONS,
+    TOPIC_SETTINGS,
+    create_command,
+    partition_of,
+    tool,
+)
+from airflow_provider_lakecommit.kafka.control_writer import ControlWriter
 from airflow_provider_lakecommit.kafka.partition_tail import PartitionTail
 from airflow_provider_lakecommit.signing import SigningKeys
 
-__all__ = [
-    "TOPIC_SETTINGS",
-    "ControlLog",
-    "ControlRecord",
-    "ControlTopic",
-    "ControlTopicInfo",
-    "ControlWriter",
-    "Record",
-    "partition_of",
-]
+__all__ = ["ControlTopic"]
 
 log = logging.getLogger(__name__)
 
-TOPIC_SETTINGS: Mapping[str, str] = {
-    # Records of one role share a key: compaction would delete all but the newest.
-    "cleanup.policy": "delete",
-    "retention.ms": str(30 * 24 * 3600 * 1000),
-    # The broker's clock, so that no sender's tells how long a claim lasts or a record is kept.
-    "message.timestamp.type": "LogAppendTime",
-}
-PARTITIONS = 6
 LOOK_SECONDS = 0.02
 CLOSE_SECONDS = 1.0
 """For which a close waits for another thread's question."""
-
-
-def partition_of(group_id: str, partitions: int) -> int:
-    """The partition of a group: the same in every process and version."""
-    return zlib.crc32(group_id.encode()) % partitions
 
 
 class ControlTopic:
@@ -116,7 +99,7 @@ class ControlTopic:
         if facts is None:
             raise ControlTopicError(
                 f"control topic {self.name!r} does not exist in Kafka at {bootstrap_servers(self._config)}: "
-                f"create it with `{self._command(PARTITIONS, None)}`"
+                f"create it with `{create_command(self.name, self._config)}`"
             )
         return ControlTopicInfo(cluster_id=cluster_id, topic_id=facts.topic_id, partitions=len(facts.partitions))
 
@@ -246,13 +229,12 @@ class ControlTopic:
 
     def _tail(self, partition: int, topic_id: str) -> PartitionTail:
         known, tail = self._tails.get(partition, ("", None))
-        if tail is not None and known == topic_id:
-            return tail
-        if tail is not None:
-            tail.close()
-        fresh = self._new_tail(partition)
-        self._tails[partition] = (topic_id, fresh)
-        return fresh
+        if tail is None or known != topic_id:
+            if tail is not None:
+                tail.close()
+            tail = self._new_tail(partition)
+            self._tails[partition] = (topic_id, tail)
+        return tail
 
     def _new_tail(self, partition: int) -> PartitionTail:
         return PartitionTail(self._config, self.name, partition, timeout=self._timeout, away=ControlTopicError)
@@ -294,7 +276,7 @@ class ControlTopic:
         elif objection.code() != KafkaError.TOPIC_ALREADY_EXISTS:
             raise ControlTopicError(
                 f"control topic {self.name!r} does not exist and could not be created: {objection.str()}; have it "
-                f"created with `{self._command(partitions, replication)}`"
+                f"created with `{create_command(self.name, self._config, partitions, replication)}`"
             )
 
     def _refuse_compaction(self) -> None:
@@ -311,13 +293,8 @@ class ControlTopic:
     def _grant_or_create(self) -> str:
         return (
             "grant this principal DESCRIBE, READ and WRITE on it; a topic that does not exist looks the same: create "
-            f"it with `{self._command(PARTITIONS, None)}`"
+            f"it with `{create_command(self.name, self._config)}`"
         )
 
-    def _command(self, partitions: int, replication: int | None) -> str:
-        factor = "" if replication is None else f" --replication-factor {replication}"
-        settings = "".join(f" --config {key}={value}" for key, value in TOPIC_SETTINGS.items())
-        return f"{self._tool('kafka-topics')} --create --topic {self.name} --partitions {partitions}{factor}{settings}"
-
     def _tool(self, name: str) -> str:
-        return f"{name} --bootstrap-server {bootstrap_servers(self._config)}"
+        return tool(name, self._config)

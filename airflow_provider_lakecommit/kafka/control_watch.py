@@ -11,12 +11,9 @@ they come back: :attr:`ControlWatch.trouble` says what is wrong, and is ``None``
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any, Self
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -28,7 +25,7 @@ from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
 from airflow_provider_lakecommit.redaction import redacted
 from airflow_provider_lakecommit.signing import SigningKeys
 
-__all__ = ["Batch", "ControlRecord", "ControlWatch"]
+__all__ = ["ControlRecord", "ControlWatch"]
 
 AHEAD = 2000
 """Records of one partition that are held while others are waited for."""
@@ -50,17 +47,6 @@ _SETTINGS: dict[str, Any] = {
 }
 # More than comes in fetch.wait.max.ms, unless there is a log to be read.
 _GATHER: dict[str, Any] = {"fetch.min.bytes": 100_000}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
-    """What one look brought. ``caught_up``: the end as of the first look has been reached, and everything before it
-    was given. ``trouble`` is what keeps the brokers from answering.
-    """
-
-    records: tuple[ControlRecord, ...]
-    caught_up: bool
-    trouble: str | None
 
 
 class ControlWatch:
@@ -120,7 +106,7 @@ class ControlWatch:
 
     @property
     def caught_up(self) -> bool:
-        """Was everything given that was there at the first look?"""
+        """Was everything given that was there at the first look, and before?"""
         return len(self._reached) == len(self._partitions) and not any(self._queues.values())
 
     def away(self, seconds: float) -> LakecommitError:
@@ -128,7 +114,7 @@ class ControlWatch:
         doing = f"reading control topic {self.topic!r}"
         return unreachable(ControlTopicError, doing, self._config, self._heard, seconds)
 
-    def poll(self, seconds: float = POLL_SECONDS) -> Batch:
+    def poll(self, seconds: float = POLL_SECONDS) -> tuple[ControlRecord, ...]:
         """What has come, after at most that time; at once when there is something."""
         deadline = time.monotonic() + seconds
         out: list[ControlRecord] = []
@@ -141,19 +127,7 @@ class ControlWatch:
             if out or left == 0 or (messages and self.caught_up):
                 break
         self._probe()
-        return Batch(records=tuple(out), caught_up=self.caught_up, trouble=self.trouble)
-
-    async def batches(self, seconds: float = 1.0) -> AsyncGenerator[Batch, None]:
-        """One batch after the other, for ever: at the latest after that time an empty one. The looking is done in a
-        thread of its own, so that it never waits for other work of the loop's threads, nor holds up the loop.
-        """
-        loop = asyncio.get_running_loop()
-        pool = ThreadPoolExecutor(1, thread_name_prefix="control-watch")
-        try:
-            while True:
-                yield await loop.run_in_executor(pool, self.poll, seconds)
-        finally:
-            pool.shutdown(wait=False)
+        return tuple(out)
 
     # -- how ----------------------------------------------------------------------------------------------------------
 

@@ -20,29 +20,21 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Self
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from airflow_provider_lakecommit.exceptions import ControlTopicError, FencedError, LakecommitError, WireError
 from airflow_provider_lakecommit.kafka.config import LastError, bootstrap_servers, made, unreachable
+from airflow_provider_lakecommit.kafka.transaction import DEFAULT_MAX_BYTES, Deliveries, Record, check_sizes
 from airflow_provider_lakecommit.signing import Place, SigningKeys
 
-__all__ = ["ControlWriter", "Record"]
+__all__ = ["ControlWriter"]
 
 log = logging.getLogger(__name__)
-
-Record = tuple[bytes, bytes, Sequence[tuple[str, bytes]]]
-"""Key, value and headers of one record."""
 
 # Long enough for a commit, short enough to notice refused credentials in between.
 STEP_SECONDS = 1.0
 PAUSE_SECONDS = 0.2
 GOODBYE_SECONDS = 5.0
-DEFAULT_MAX_BYTES = 1_000_000
-# What a record has around key, value and headers on the wire, generously.
-RECORD_OVERHEAD = 96
-HEADER_OVERHEAD = 10
-SIGNATURE_BYTES = 128
-
 _FENCED = frozenset({KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED})
 _HOPELESS = frozenset(
     {
@@ -61,31 +53,6 @@ _HOPELESS = frozenset(
 
 class _AbortedError(Exception):
     """The transaction was ended without a commit, for this reason: the whole of it may be sent again."""
-
-
-class _Deliveries:
-    """The broker's word on each record of one transaction."""
-
-    def __init__(self, count: int) -> None:
-        self._offsets: list[int | None] = [None] * count
-        self.failure: KafkaError | None = None
-
-    def note(self, index: int) -> Callable[[KafkaError | None, Message], None]:
-        def noted(error: KafkaError | None, message: Message) -> None:
-            if error is None:
-                self._offsets[index] = message.offset()
-            elif self.failure is None:
-                self.failure = error
-
-        return noted
-
-    @property
-    def offsets(self) -> tuple[int, ...]:
-        return tuple(offset for offset in self._offsets if offset is not None)
-
-    @property
-    def complete(self) -> bool:
-        return None not in self._offsets
 
 
 class ControlWriter:
@@ -142,7 +109,8 @@ class ControlWriter:
         :raises FencedError: a later writer of the same id took over
         :raises ControlTopicError: not written, or, as it then says, unknown whether written
         """
-        self._check_sizes(records)
+        limit = int(self._config.get("message.max.bytes", DEFAULT_MAX_BYTES))
+        check_sizes(records, self._where, limit, signed=self._keys is not None)
         deadline = time.monotonic() + self._timeout
         while True:
             producer = self._opened(deadline)
@@ -170,7 +138,7 @@ class ControlWriter:
         return [(k, v, (*headers, self._keys.signature(place, k, v, headers))) for k, v, headers in records]
 
     def _transaction(self, producer: Producer, records: Sequence[Record], deadline: float) -> tuple[int, ...]:
-        deliveries = _Deliveries(len(records))
+        deliveries = Deliveries(len(records))
         self._trouble.forget()
         try:
             producer.begin_transaction()
@@ -188,7 +156,7 @@ class ControlWriter:
         return deliveries.offsets
 
     def _judged(
-        self, producer: Producer, error: KafkaError, deliveries: _Deliveries, deadline: float
+        self, producer: Producer, error: KafkaError, deliveries: Deliveries, deadline: float
     ) -> LakecommitError | _AbortedError:
         """What a failed transaction means for the caller."""
         if error.code() in _FENCED:
@@ -282,18 +250,6 @@ class ControlWriter:
     @property
     def _where(self) -> str:
         return f"{self._topic}[{self._partition}]"
-
-    def _check_sizes(self, records: Sequence[Record]) -> None:
-        limit = int(self._config.get("message.max.bytes", DEFAULT_MAX_BYTES))
-        for key, value, headers in records:
-            around = sum(len(name) + len(content) + HEADER_OVERHEAD for name, content in headers) + RECORD_OVERHEAD
-            around += SIGNATURE_BYTES if self._keys else 0
-            size = len(key) + len(value) + around
-            if size > limit:
-                raise WireError(
-                    f"a record for {self._where} has {size} bytes, the limit is {limit}: raise message.max.bytes of "
-                    "the connection and max.message.bytes of the topic"
-                )
 
     def _fenced(self) -> FencedError:
         return FencedError(

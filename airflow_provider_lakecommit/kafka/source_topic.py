@@ -64,7 +64,6 @@ class SourceTopics:
         self._topics = topics
         self._settings: PendingAnswers[str, dict[str, str]] | None = None
         self._asked_at = 0.0
-        self._timeout = timeout
         self._admin = ClusterAdmin(
             config,
             timeout=timeout,

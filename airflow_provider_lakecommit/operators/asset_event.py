@@ -46,7 +46,7 @@ def _sum(snapshots: Sequence[PublishedSnapshot]) -> PublishedSnapshot:
     """The newest of some snapshots of a table, with what all of them added."""
     return replace(
         snapshots[-1],
-        coverage=Coverage.of(item for p in snapshots for item in p.coverage.items()),
+        coverage=Coverage.union(p.coverage for p in snapshots),
         rows=sum(p.rows for p in snapshots),
         files=sum(p.files for p in snapshots),
         counts=sum((p.counts for p in snapshots), Counts()),

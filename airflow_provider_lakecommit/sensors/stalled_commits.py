@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from airflow.sdk import BaseSensorOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout, AirflowSkipException
 
-from airflow_provider_lakecommit.core.model import group_id
+from airflow_provider_lakecommit.core.identity import group_id
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.operators.base import no_retry_in_vain
 from airflow_provider_lakecommit.settings import Settings

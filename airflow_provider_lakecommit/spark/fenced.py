@@ -14,38 +14,25 @@ the next attempt then. A record that cannot be read is of no concern here: it is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from airflow_provider_lakecommit.core.fold import fold
-from airflow_provider_lakecommit.core.log import Entry, SliceReported
+from airflow_provider_lakecommit.core.log import SliceReported
 from airflow_provider_lakecommit.core.model import Slice, SliceReport
 from airflow_provider_lakecommit.core.offsets import Coverage
-from airflow_provider_lakecommit.exceptions import ControlTopicError, FencedError
+from airflow_provider_lakecommit.exceptions import FencedError
 from airflow_provider_lakecommit.spark.job import SliceResult, SliceStatus, WindowJob
-from airflow_provider_lakecommit.wire.quarantine import entry_of
+from airflow_provider_lakecommit.wire.quarantine import read_entries
 
 if TYPE_CHECKING:
-    from airflow_provider_lakecommit.kafka.control_log import ControlRecord
     from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
 
 __all__ = ["TAKEOVERS", "send_report"]
 
 TAKEOVERS = 5
 """How often an attempt takes the id back: the others do not wait for anything either, so each time one gets through."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Standing:
-    """What the log says of a slice: its first report in this cycle, or those that hold all of it, and whether the cycle
-    is over.
-    """
-
-    reports: tuple[SliceReport, ...]
-    over: bool
 
 
 def send_report(
@@ -63,11 +50,10 @@ def send_report(
             send()
             return None
         except FencedError as fenced:
-            found = _standing(control, job, work)
-            if found.reports:
-                own = any(r.attempt == attempt for r in found.reports)
-                return None if own else _told(work, found.reports)
-            if found.over:
+            reports, over = _standing(control, job, work)
+            if reports:
+                return None if any(r.attempt == attempt for r in reports) else _told(work, reports)
+            if over:
                 detail = f"its cycle is over, so nothing of it is wanted any more; {fenced}"
                 return SliceResult(slice=str(work), status=SliceStatus.SUPERSEDED, detail=detail)
             if left == 0:
@@ -87,12 +73,18 @@ def _told(work: Slice, reports: tuple[SliceReport, ...]) -> SliceResult:
     return SliceResult(slice=str(work), status=SliceStatus.REPORTED, detail=f"by attempt {by}")
 
 
-def _standing(control: ControlTopic, job: WindowJob, work: Slice) -> _Standing:
-    entries = tuple(_entries(control, job))
+def _standing(control: ControlTopic, job: WindowJob, work: Slice) -> tuple[tuple[SliceReport, ...], bool]:
+    """What the log says of a slice: its first report in this cycle, or those that hold all of it; and whether the cycle
+    is over.
+    """
+    from airflow_provider_lakecommit.kafka.control_log import read_decided
+
+    log = read_decided(control, job.control_partition, job.read_from)
+    entries = read_entries(log.records, job.plan.landing, job.plan.lane)
     reports = [e.report for e in entries if isinstance(e, SliceReported) and e.commit_id == job.commit_id]
     cycle = fold(entries, (), job.landing.completion_timeout).cycles.get(job.commit_id)
     # A cycle that the log does not hold any more is one that nobody waits for.
-    return _Standing(reports=_of(work, reports), over=cycle is None or cycle.over)
+    return _of(work, reports), cycle is None or cycle.over
 
 
 def _of(work: Slice, reports: Sequence[SliceReport]) -> tuple[SliceReport, ...]:
@@ -100,19 +92,4 @@ def _of(work: Slice, reports: Sequence[SliceReport]) -> tuple[SliceReport, ...]:
     if (whole := next((r for r in reports if r.slice_id == work.slice_id), None)) is not None:
         return (whole,)
     some = tuple(r for r in reports if r.coverage.overlaps(work.coverage))
-    return () if work.coverage - Coverage.of(item for r in some for item in r.coverage.items()) else some
-
-
-def _entries(control: ControlTopic, job: WindowJob) -> Iterator[Entry]:
-    for record in _decided(control, job):
-        if (entry := entry_of(record, job.plan.landing, job.plan.lane)) is not None:
-            yield entry
-
-
-def _decided(control: ControlTopic, job: WindowJob) -> Iterator[ControlRecord]:
-    """The log to all that was sent before this call, or as far as it can be read."""
-    log = control.read(job.control_partition, job.read_from)
-    yield from log.records
-    if log.high > log.end:
-        with suppress(ControlTopicError):
-            yield from control.read(job.control_partition, log.end, until=log.high - 1).records
+    return () if work.coverage - Coverage.union(r.coverage for r in some) else some

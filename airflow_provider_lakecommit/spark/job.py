@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from airflow_provider_lakecommit.core.model import Plan, transactional_id
+from airflow_provider_lakecommit.core.identity import transactional_id
+from airflow_provider_lakecommit.core.model import Plan
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.iceberg.storage import TableStorage, clock
 from airflow_provider_lakecommit.landing import Landing

@@ -14,7 +14,6 @@ whole slice; what was done by then is done.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from airflow_provider_lakecommit.core.model import Span
 from airflow_provider_lakecommit.spark.failures import cut, passes
@@ -27,12 +26,8 @@ MOST_FAILED = 8
 HOPELESS = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FailedPart:
-    """Ranges that failed and cannot be cut, and how."""
-
-    spans: tuple[Span, ...]
-    error: Exception
+FailedPart = tuple[tuple[Span, ...], Exception]
+"""Ranges that failed and cannot be cut, and how."""
 
 
 def in_parts(
@@ -48,11 +43,11 @@ def in_parts(
     todo = [(part, error) for part in reversed(cut(spans, error))]
     tries = done = hopeless = 0
     if not todo:
-        return [FailedPart(spans=spans, error=error)]
+        return [(spans, error)]
     while todo and tries < MOST_TRIES and len(failed) < MOST_FAILED:
         part, cause = todo.pop()
         if part.bad:
-            failed.append(FailedPart(spans=part.spans, error=cause))
+            failed.append((part.spans, cause))
             continue
         tries += 1
         try:
@@ -64,8 +59,8 @@ def in_parts(
             smaller = cut(part.spans, e)
             todo += [(each, e) for each in reversed(smaller)]
             if not smaller:
-                failed.append(FailedPart(spans=part.spans, error=e))
+                failed.append((part.spans, e))
                 hopeless += 1
         if hopeless == HOPELESS and not done:
-            return [FailedPart(spans=spans, error=error)]
+            return [(spans, error)]
     return failed

@@ -23,7 +23,7 @@ from __future__ import annotations
 import gc
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
@@ -31,7 +31,7 @@ from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from airflow_provider_lakecommit.core.model import ReadPosition, Span
-from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
+from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailableError
 from airflow_provider_lakecommit.kafka.truncation import is_truncation
 from airflow_provider_lakecommit.signing import PREFIX
@@ -46,6 +46,7 @@ from airflow_provider_lakecommit.spark.positions import (
     stretches,
 )
 from airflow_provider_lakecommit.spark.topics import NOT_THERE, check_topics
+from airflow_provider_lakecommit.spark.unreadable import Unreadable
 
 __all__ = ["SliceReader"]
 
@@ -57,14 +58,8 @@ BATCH_BYTES = 8 << 20
 FIRST_BATCH = 500
 POLL_SECONDS = 0.1
 READ_TIMEOUT = 60.0
-# librdkafka tells of an answer that it does not take by this text only, drops the connection and asks again, for ever.
-TOO_LARGE = "increase receive.message.max.bytes"
 TOO_LARGE_SECONDS = 5.0
-RECEIVE_BYTES = "receive.message.max.bytes"
-SHOWN = 4
 ASK_SECONDS = 15.0
-ENDS_SECONDS = 5.0
-"""How long brokers that give nothing may take to tell where a partition ends; those that are away do not."""
 # Each record is an object that Python's collector of cycles would visit several times in its short life, for nothing:
 # a quarter of all processor time. Cycles are still collected, when this many objects are in hand.
 OBJECTS_PER_COLLECTION = 200_000
@@ -124,13 +119,12 @@ class SliceReader:
         self._one_topic = len({s.partition.topic for s in spans}) == 1
         self._collecting = gc.get_threshold()
         self.stopped = False
-        self._last_error: str | None = None
-        self._too_large: str | None = None
         self._record_bytes = batch_bytes / FIRST_BATCH
         theirs = {k: v for k, v in kafka.items() if not k.startswith(PREFIX)}
-        shared = {**theirs, "error_cb": self._remember, "logger": log}
+        self._trouble = Unreadable(ask_seconds, read_timeout)
+        shared = {**theirs, "error_cb": self._trouble, "logger": log}
         self._admin = AdminClient({k: v for k, v in shared.items() if k not in _OURS and k not in _DEFAULTS})
-        self._consumer = Consumer({**_DEFAULTS, **shared, **_OURS})
+        self._consumer = self._trouble.consumer = Consumer({**_DEFAULTS, **shared, **_OURS})
 
     def __enter__(self) -> Self:
         if self._collecting[0]:
@@ -145,12 +139,12 @@ class SliceReader:
 
     def read(self) -> Iterator[Chunk]:
         """The records of all spans; the topics are compared before the first and after the last one."""
-        check_topics(self._admin, self._spans, self._ask_seconds, lambda: self._last_error)
+        check_topics(self._admin, self._spans, self._ask_seconds, lambda: self._trouble.cause)
         for round_ in rounds(self._spans):
             yield from self._read_round(round_)
             if self.stopped:
                 return
-        check_topics(self._admin, self._spans, self._ask_seconds, lambda: self._last_error)
+        check_topics(self._admin, self._spans, self._ask_seconds, lambda: self._trouble.cause)
 
     # -- one round: at most one span per partition --------------------------------------------------------------------
 
@@ -172,10 +166,10 @@ class SliceReader:
             self._drop_done(open_)
             now = time.monotonic()
             alive = now if moved else alive
-            if self._too_large and now - alive > TOO_LARGE_SECONDS:
-                raise self._larger_than_taken(self._too_large, open_.values())
+            if self._trouble.too_large and now - alive > TOO_LARGE_SECONDS:
+                raise self._trouble.larger_than_taken(open_.values())
             if now - alive > self._read_timeout:
-                raise self._nothing_comes(next(iter(open_.values())))
+                raise self._trouble.nothing_comes(next(iter(open_.values())))
         self._consumer.unassign()
 
     def _place(self, reading: PartitionReading) -> TopicPartition:
@@ -264,100 +258,26 @@ class SliceReader:
             raise SourceError(f"{span} cannot be read: {error.str()}; is the topic there, and may we read it?")
         if reading is None or reading.done:
             # What is wrong behind a span is not its own.
-            self._remember(error)
+            self._trouble(error)
         elif code == KafkaError._PARTITION_EOF:
             self._at_end_of_log(reading, offset_of(event))
         elif is_truncation(error):
-            raise self._out_of_range(reading, error)
+            raise self._trouble.out_of_range(reading, error)
         elif code == KafkaError._AUTO_OFFSET_RESET:
             # A client that was led astray by damage behind the span asks for wrong offsets.
             reading.position = max(reading.position, self._position(partition_of(event)))
             if not reading.done:
-                raise self._out_of_range(reading, error)
+                raise self._trouble.out_of_range(reading, error)
         else:
-            self._remember(error)
+            self._trouble(error)
 
     def _at_end_of_log(self, reading: PartitionReading, offset: int) -> None:
         reading.position = max(reading.position, offset)
         if reading.done:
             return
-        _, stable = self._watermarks(reading)
+        _, stable = self._trouble.watermarks(reading)
         if stable < reading.span.range.end:
             raise SourceError(
                 f"{reading.span} was planned, but the partition ends at {stable}: it was truncated or made anew; "
                 "compare the topic with the plan, then start the landing anew with `lakecommit ledger init`"
             )
-
-    def _out_of_range(self, reading: PartitionReading, error: KafkaError) -> SourceError:
-        if is_truncation(error):
-            return SourceError(
-                f"{reading.span} cannot be read: the partition's log is another one than that which was read up to "
-                f"{reading.position} ({error.str()}); the next plan says from where on, and how to go on"
-            )
-        low, stable = self._watermarks(reading)
-        if reading.position < low:
-            last = min(low, reading.span.range.end) - 1
-            return SourceError(
-                f"{reading.span}: offsets {reading.position} to {last} are no longer in the topic, which begins at "
-                f"{low} now (retention); give them up with `lakecommit unblock --skip`, or start anew with "
-                "`lakecommit ledger init --from earliest`",
-                (Span(reading.span.partition, OffsetRange(reading.position, last + 1)),),
-            )
-        return SourceError(
-            f"{reading.span} cannot be read at {reading.position}: the partition holds [{low}, {stable}) "
-            f"({error.str()}); it was truncated or made anew; start the landing anew with `lakecommit ledger init`"
-        )
-
-    def _watermarks(self, reading: PartitionReading, seconds: float | None = None) -> tuple[int, int]:
-        partition, seconds = reading.span.partition, seconds or self._ask_seconds
-        try:
-            marks = self._consumer.get_watermark_offsets(TopicPartition(partition.topic, partition.partition), seconds)
-        except KafkaException as e:
-            raise SourceUnavailableError(
-                f"{reading.span}: the ends of the partition could not be asked for: {e}"
-            ) from e
-        if marks is None:
-            raise SourceUnavailableError(f"{reading.span}: the ends of the partition did not come in {seconds:.0f} s")
-        return marks
-
-    def _nothing_comes(self, reading: PartitionReading) -> Exception:
-        """Brokers that tell where the partition ends are not away: they cannot give what lies at the position."""
-        unavailable = self._unavailable(reading)
-        try:
-            low, stable = self._watermarks(reading, min(self._ask_seconds, ENDS_SECONDS))
-        except SourceUnavailableError:
-            return unavailable
-        if not low <= reading.position < stable:
-            return unavailable
-        why = f"{self._last_error or 'no error was reported'}: the brokers answer, and give nothing at this offset"
-        return Damage(self._consumer, reading.span).found(reading.position, why)
-
-    def _unavailable(self, reading: PartitionReading) -> SourceUnavailableError:
-        why = self._last_error or "no error was reported"
-        return SourceUnavailableError(
-            f"{reading.span}: nothing arrived for {self._read_timeout:.0f} s at offset {reading.position} ({why}); "
-            "the span is read again when the brokers answer"
-        )
-
-    def _larger_than_taken(self, error: str, readings: Collection[PartitionReading]) -> SourceError:
-        places = [f"{r.span.partition}@{r.position}" for r in readings]
-        shown = ", ".join(places[:SHOWN]) + (f" and {len(places) - SHOWN} more" if len(places) > SHOWN else "")
-        where = f"the record at {shown}" if len(places) == 1 else f"one of the records at {shown}"
-        return SourceError(
-            f"{where}, with those compressed together with it, is larger than {RECEIVE_BYTES} lets a broker's answer "
-            f"be ({error}): set {RECEIVE_BYTES} among the Kafka settings of the landing to more than that",
-            self._not_readable(readings),
-        )
-
-    def _not_readable(self, readings: Collection[PartitionReading]) -> tuple[Span, ...]:
-        """From where each of them is, what cannot be read. The consumer reads nothing else any more."""
-        ends = [(r.span, r.position, Damage(self._consumer, r.span).end(r.position)) for r in readings]
-        return tuple(Span(s.partition, OffsetRange(start, end)) for s, start, end in ends if start < end)
-
-    def _remember(self, error: KafkaError) -> None:
-        text = error.str()
-        if TOO_LARGE in text:
-            self._too_large = text
-        # That all brokers are down follows every other error, and says less than it.
-        if self._last_error is None or error.code() != KafkaError._ALL_BROKERS_DOWN:
-            self._last_error = text

@@ -2,10 +2,8 @@
 """One attempt at one slice: read its spans, decode, write, account.
 
 Contract: :func:`run_slice` either gives an outcome whose files hold exactly the records of the spans, or leaves no file
-behind. Per span, in source records: landed (at least one row) + rejected + filtered (no row: tombstones, and what the
-decoder left out) + gaps (offsets without a record) = length of the span; it is checked here, from counts taken at
-different places, and a mismatch is an :class:`~airflow_provider_lakecommit.exceptions.AccountingError`. Rows are a
-separate sum: a record may give several. Those of a table are the files' own record counts.
+behind. What was read adds up (:mod:`~airflow_provider_lakecommit.spark.totals`), else it is an
+:class:`~airflow_provider_lakecommit.exceptions.AccountingError`.
 
 A slice over its dead-letter budget, or with any reject where there is no dead-letter table, is *blocked*: no files, all
 records still read and counted, the first offsets and reasons named. It is the caller's to cut it again or to call for a
@@ -19,7 +17,6 @@ caller asked to stop in mid-slice: the spans are read again by another attempt.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
@@ -32,10 +29,8 @@ from confluent_kafka import Message
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 
-from airflow_provider_lakecommit.core.accounting import add_names, spans_problem
-from airflow_provider_lakecommit.core.budgets import over_budget
+from airflow_provider_lakecommit.core.accounting import add_names
 from airflow_provider_lakecommit.core.model import (
-    Counts,
     ReadPosition,
     Slice,
     SliceCost,
@@ -57,6 +52,7 @@ from airflow_provider_lakecommit.spark.failures import passes
 from airflow_provider_lakecommit.spark.metadata import lost_times, mistyped, with_metadata
 from airflow_provider_lakecommit.spark.positions import offset_of
 from airflow_provider_lakecommit.spark.read import SliceReader
+from airflow_provider_lakecommit.spark.totals import SliceTotals
 
 __all__ = ["SliceOutcome", "SliceStopped", "SliceWork", "check_schema", "run_slice"]
 
@@ -101,22 +97,6 @@ class SliceOutcome:
     cost: SliceCost
 
 
-@dataclass(slots=True)
-class _Totals:
-    """What adds up over a slice, ``records`` and ``counts`` for each span by itself; each is taken where it happens."""
-
-    records: list[int]
-    counts: list[Counts]
-    rows: int = 0
-    bytes: int = 0
-    ignored: Counter[str] = field(default_factory=Counter)
-    samples: list[str] = field(default_factory=list)
-
-    @property
-    def rejected(self) -> int:
-        return sum(c.rejected for c in self.counts)
-
-
 def check_schema(landing: Landing, schema: Schema) -> None:
     """Whether this landing can fill a table of this schema.
 
@@ -158,7 +138,6 @@ class _SliceRun:
     def __init__(self, work: SliceWork, io_of: Callable[[str], Mapping[str, str]]) -> None:
         self._work = work
         self._landing = work.landing
-        self._budget = work.slice.budget or work.landing.budget
         targets = {t.table: t for t in work.targets}
         missing = {work.landing.table, *work.slice.tables} - set(targets)
         if missing:
@@ -176,7 +155,7 @@ class _SliceRun:
             )
             for name in work.slice.tables
         }
-        self._totals = _Totals([0] * len(work.slice.spans), [Counts()] * len(work.slice.spans))
+        self._totals = SliceTotals(work.slice, work.landing)
         self._clock = CostClock()
 
     def run(
@@ -204,7 +183,7 @@ class _SliceRun:
                 if passes(e) or isinstance(e, AccountingError):
                     raise
                 raise self._spoilt(chunk, e) from e
-            records = sum(self._totals.records)
+            records = self._totals.records
             if records - reported >= PROGRESS_RECORDS:
                 reported = records
                 progress(f"slice {self._work.slice}: {records} of at most {len(self._work.slice)} records read")
@@ -234,37 +213,13 @@ class _SliceRun:
         messages, values, places = _valued(chunk)
         totals.bytes += chunk.bytes
         decoded = self._decoder.decode(values)
-        self._count(chunk, places, decoded)
+        totals.count(chunk, places, decoded)
         add_names(totals.ignored, decoded.ignored)
         self._sample(messages, decoded)
         self._clock.lap(Work.DECODE)
-        if not self._blocked():
+        if not totals.blocked():
             self._write(messages, decoded)
             self._clock.lap(Work.WRITE)
-
-    def _count(self, chunk: Chunk, places: Sequence[int], decoded: Decoded) -> None:
-        """Count what became of the records, for each span by itself.
-
-        :param places: of the decoded values in the chunk
-        """
-        rows, of_rows = decoded.table.num_rows, range(len(places)) if decoded.records is None else decoded.records
-        if len(of_rows) != rows:
-            raise AccountingError(
-                f"slice {self._work.slice}: {rows} rows were decoded, and {len(of_rows)} that come from a record; "
-                "nothing of it is published, report it"
-            )
-        self._totals.rows += rows
-        landed = places if decoded.records is None else [places[i] for i in sorted(set(decoded.records))]
-        rejected = [places[r.index] for r in decoded.rejects]
-        filtered = [places[i] for i in decoded.filtered]
-        for run in chunk.runs:
-            records = run.end - run.start
-            self._totals.records[run.span] += records
-            self._totals.counts[run.span] += Counts(
-                landed=_within(landed, run),
-                rejected=_within(rejected, run),
-                filtered=records - _within(places, run) + _within(filtered, run),
-            )
 
     def _sample(self, messages: Sequence[Message], decoded: Decoded) -> None:
         for reject in decoded.rejects[: SAMPLES - len(self._totals.samples)]:
@@ -295,51 +250,29 @@ class _SliceRun:
             if rejects and name in self._writers:
                 yield name, dead_letters(landing.name, messages, rejects)
 
-    def _blocked(self) -> str | None:
-        """Why the slice cannot be published by what is known so far; the ratio is judged at the end."""
-        rejected = self._totals.rejected
-        if rejected and self._landing.dead_letter_table is None and self._work.slice.budget is None:
-            return f"{rejected} rejected records and no dead_letter_table"
-        if rejected > self._budget.max_records:
-            return over_budget(rejected, sum(self._totals.records), self._budget)
-        return None
-
     def _outcome(self, seen: Mapping[int, ReadPosition]) -> SliceOutcome:
         totals = self._totals
-        reports = map(_report, self._work.slice.spans, totals.records, totals.counts)
-        spans = tuple(replace(r, position=seen.get(n)) for n, r in enumerate(reports))
-        blocked = self._blocked() or over_budget(totals.rejected, sum(totals.records), self._budget)
+        spans = tuple(replace(r, position=seen.get(n)) for n, r in enumerate(totals.reports()))
+        blocked = totals.blocked_at_the_end()
         files: dict[str, list[DataFile]] = {}
-        if not blocked and self._landing.dead_letter_table is None:
-            spans = tuple(map(_given_up, spans))
         if blocked:
             blocked = f"slice {self._work.slice}: {blocked}; first: {'; '.join(totals.samples)}"
             self._abort()
         else:
             files = {name: writer.close() for name, writer in self._writers.items()}
-            self._check_rows(files)
+        rows = {name: sum(f.record_count for f in made) for name, made in files.items()}
+        totals.check_rows(rows)
         self._clock.lap(Work.WRITE)
         return SliceOutcome(
             spans=spans,
             files=files,
-            rows={name: sum(f.record_count for f in made) for name, made in files.items()},
+            rows=rows,
             bytes=totals.bytes,
             ignored_fields=dict(totals.ignored),
             blocked=blocked,
             rejected=tuple(totals.samples),
             cost=self._clock.cost(sum(f.file_size_in_bytes for made in files.values() for f in made)),
         )
-
-    def _check_rows(self, files: Mapping[str, Sequence[DataFile]]) -> None:
-        """The files' own record counts must be what was decoded and rejected."""
-        of = {Role.ROWS: self._totals.rows, Role.DEAD_LETTERS: self._totals.rejected}
-        due = {d.table: of[d.role] for d in self._landing.destinations}
-        for name, made in files.items():
-            rows = sum(f.record_count for f in made)
-            if rows != due[name]:
-                raise AccountingError(
-                    f"slice {self._work.slice}: {rows} rows in the files of {name}, {due[name]} were due"
-                )
 
     def _abort(self) -> None:
         for writer in self._writers.values():
@@ -353,21 +286,3 @@ def _valued(chunk: Chunk) -> tuple[Sequence[Message], Sequence[bytes], Sequence[
         return messages, values, range(len(messages))
     places = [i for i, v in enumerate(chunk.values) if v is not None]
     return [messages[i] for i in places], values, places
-
-
-def _within(places: Sequence[int], run: Run) -> int:
-    """How many of these places, which are in order, are in the run."""
-    return bisect_left(places, run.end) - bisect_left(places, run.start)
-
-
-def _given_up(report: SpanReport) -> SpanReport:
-    """Rejects that a person's budget allows, where no table takes them: skipped by that word."""
-    counts = report.counts
-    return replace(report, counts=replace(counts, rejected=0, skipped=counts.skipped + counts.rejected))
-
-
-def _report(span: Span, records: int, counts: Counts) -> SpanReport:
-    report = SpanReport(span=span, counts=replace(counts, gaps=len(span) - records))
-    if problem := spans_problem([report]):
-        raise AccountingError(f"{records} records read: {problem}; nothing of it is published, report it")
-    return report

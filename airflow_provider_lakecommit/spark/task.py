@@ -23,15 +23,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
-from airflow_provider_lakecommit.core.model import (
-    Counts,
-    Slice,
-    SliceReport,
-    Span,
-    SpanReport,
-    attempt_id,
-    slice_id,
-)
+from airflow_provider_lakecommit.core.identity import attempt_id, slice_id
+from airflow_provider_lakecommit.core.model import Counts, Slice, SliceReport, Span, SpanReport
 from airflow_provider_lakecommit.core.rules import rules_of
 from airflow_provider_lakecommit.exceptions import CatalogError, FencedError, LakecommitError, RecordsError
 from airflow_provider_lakecommit.spark.fenced import send_report
@@ -40,7 +33,9 @@ from airflow_provider_lakecommit.spark.report import report_records
 from airflow_provider_lakecommit.wire.records import Sender
 
 if TYPE_CHECKING:
-    from airflow_provider_lakecommit.kafka.control_topic import ControlTopic, ControlWriter, Record
+    from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
+    from airflow_provider_lakecommit.kafka.control_writer import ControlWriter
+    from airflow_provider_lakecommit.kafka.transaction import Record
     from airflow_provider_lakecommit.spark.slices import SliceOutcome
 
 __all__ = ["run_task"]
@@ -98,8 +93,8 @@ def _run(job: WindowJob, secrets: Secrets, index: int, work: Slice) -> SliceResu
             if passes(e):
                 raise
             _log(secrets.without(f"slice {work} failed, what can be done of it is done in parts: {_trace(e)}"))
-            for part in in_parts(work.spans, e, doing.attempt):
-                doing.failed(part.spans, part.error)
+            for spans, error in in_parts(work.spans, e, doing.attempt):
+                doing.failed(spans, error)
         return doing.result()
 
 

@@ -142,12 +142,12 @@ def commits_of(
     with ControlWatch(place.topic, kafka, since=place.since, timeout=timeout) as watch:
         heard = time.monotonic()
         while True:
-            batch = watch.poll(AT_ONCE)
-            for record in batch.records:
+            records = watch.poll(AT_ONCE)
+            for record in records:
                 fold.take(record)
-            if batch.caught_up:
+            if watch.caught_up:
                 return Commits(groups=fold.groups())
-            if batch.records:
+            if records:
                 heard = time.monotonic()
             elif time.monotonic() - heard > timeout:
                 raise watch.away(timeout)
@@ -186,22 +186,21 @@ class CommitWatch:
         changed = False
         while True:
             left = begun + self._interval - time.monotonic()
-            batch = watch.poll(min(max(left, 0.0), AT_ONCE))
-            for record in batch.records:
+            for record in watch.poll(min(max(left, 0.0), AT_ONCE)):
                 changed = self._fold.take(record) or changed
             if left <= 0:
                 break
         now = time.monotonic()
-        if batch.trouble is not None:
-            self._away = (now, batch.trouble)
+        if (trouble := watch.trouble) is not None:
+            self._away = (now, trouble)
         elif self._away is not None and now - self._away[0] > SETTLE_SECONDS:
             self._away = None
-        news = changed or batch.caught_up is not self._caught_up
-        self._caught_up = batch.caught_up
+        news = changed or watch.caught_up is not self._caught_up
+        self._caught_up = watch.caught_up
         if not news and now - self._reported < TICK_SECONDS:
             return None
         self._reported = now
-        groups = self._fold.groups() if batch.caught_up else None
+        groups = self._fold.groups() if watch.caught_up else None
         return Commits(groups=groups, trouble=None if self._away is None else self._away[1])
 
     def close(self) -> None:

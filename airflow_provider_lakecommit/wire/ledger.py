@@ -39,7 +39,7 @@ _OPTIONAL = frozenset({"judged", "positions"})
 
 def encode_ledger(sections: Sequence[LedgerSection]) -> str:
     """:raises WireError: above :data:`LEDGER_LIMIT`"""
-    told = [_section_to_json(s) for s in sorted(sections, key=lambda s: (s.landing, s.lane))]
+    told = [_section_to_json(s) for s in sorted(sections, key=lambda s: s.key)]
     try:
         return _packed(told)
     except WireError:
@@ -63,7 +63,7 @@ def decode_ledger(packed: str) -> tuple[LedgerSection, ...]:
     values = unpack(packed, what="the ledger of the table")
     try:
         sections = tuple(_section_from_json(s) for s in values["sections"])
-        if len({(s.landing, s.lane) for s in sections}) < len(sections):
+        if len({s.key for s in sections}) < len(sections):
             raise ValueError("a lane has two sections")
         return sections
     except DAMAGE as e:

@@ -15,7 +15,9 @@ from math import inf
 from typing import Any
 from uuid import UUID
 
-from airflow_provider_lakecommit.core.model import Budget, Plan, RefusalState, Slice, TableTarget, slice_id
+from airflow_provider_lakecommit.core.identity import slice_id
+from airflow_provider_lakecommit.core.model import Budget, Plan, Slice, TableTarget
+from airflow_provider_lakecommit.core.refusal import RefusalState
 from airflow_provider_lakecommit.exceptions import WireError
 from airflow_provider_lakecommit.wire.coverage import (
     offsets_from_json,

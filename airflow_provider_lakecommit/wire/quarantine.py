@@ -11,16 +11,17 @@ again. A claim, a release or a voided attempt that is lost costs work that is do
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from uuid import UUID
 
+from airflow_provider_lakecommit.core.identity import group_id
 from airflow_provider_lakecommit.core.log import Entry, Unreadable
-from airflow_provider_lakecommit.core.model import group_id
 from airflow_provider_lakecommit.exceptions import WireError
 from airflow_provider_lakecommit.wire.events import head
 from airflow_provider_lakecommit.wire.headers import DAMAGED_HEADERS
 from airflow_provider_lakecommit.wire.records import LogRecord, read_entry
 
-__all__ = ["entry_of"]
+__all__ = ["entry_of", "read_entries"]
 
 REASON_LENGTH = 300
 _NOBODY = UUID(int=0)
@@ -49,3 +50,9 @@ def _unreadable(record: LogRecord, reason: str) -> Unreadable:
     shown = "".join(letter if letter.isprintable() else "�" for letter in " ".join(reason.split()))
     short = shown if len(shown) <= REASON_LENGTH else f"{shown[:REASON_LENGTH]}…"
     return Unreadable(offset=record.offset, at=record.timestamp, commit_id=_NOBODY, reason=short)
+
+
+def read_entries(records: Iterable[LogRecord], landing: str, lane: str) -> tuple[Entry, ...]:
+    """The entries of a landing's lane among control records, and those that cannot be read."""
+    found = (entry_of(r, landing, lane) for r in records)
+    return tuple(e for e in found if e is not None)

@@ -19,6 +19,7 @@ from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID, uuid5
 
+from airflow_provider_lakecommit.core.identity import group_id
 from airflow_provider_lakecommit.core.log import (
     CommitFailed,
     CycleClosed,
@@ -29,7 +30,7 @@ from airflow_provider_lakecommit.core.log import (
     SliceReported,
     TablePublished,
 )
-from airflow_provider_lakecommit.core.model import Cycle, Plan, SliceReport, group_id
+from airflow_provider_lakecommit.core.model import Cycle, Plan, SliceReport
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.exceptions import WireError
 from airflow_provider_lakecommit.wire import headers as h

@@ -102,7 +102,7 @@ class SliceDiagram(DiagramDirective):
         statuses = load("spark.job:SliceStatus")
         ends = [str(status) for status in statuses if status is not statuses.REPORTED]
         void = load("committer.checks:Grounds")
-        objections = answers("core.fold", "_Folding", "objection")
+        objections = answers("core.acceptance", "Acceptance", "objection")
         return columns(
             "What can become of a slice",
             [

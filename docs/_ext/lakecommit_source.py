@@ -25,6 +25,12 @@ import airflow_provider_lakecommit
 PACKAGE = airflow_provider_lakecommit.__name__
 ROOT = Path(airflow_provider_lakecommit.__file__).resolve().parent
 APPLY = "apply"
+FOLDING = {
+    "": ("core.fold", "_Folding"),
+    "acceptance": ("core.acceptance", "Acceptance"),
+    "blocks": ("core.blocks", "Blocks"),
+}
+"""The fold, and the attributes of it that have methods of their own."""
 """Method of the fold that applies an entry's directives."""
 
 
@@ -198,7 +204,7 @@ def _kinds_of_methods() -> dict[str, str]:
 
 def _callers(method: str) -> Iterator[str]:
     """Modules that call a method of ``Sender``."""
-    for module in (m for room in ("cycle", "spark") for m in modules_of(room)):
+    for module in (m for room in ("cycle", "repair", "spark") for m in modules_of(room)):
         calls = (n.func for n in ast.walk(tree_of(module)) if isinstance(n, ast.Call))
         if any(isinstance(f, ast.Attribute) and f.attr == method and not _is_self(f.value) for f in calls):
             yield module
@@ -220,12 +226,16 @@ class Effect:
 
 def effects() -> dict[str, Effect]:
     """Effects by entry class, from ``match entry`` of the fold."""
-    methods = methods_of(class_of("core.fold", "_Folding"))
+    methods: dict[str, ast.FunctionDef] = {}
+    state: set[str] = set()
+    for part, place in FOLDING.items():
+        own = methods_of(class_of(*place))
+        state |= {n.attr for n in ast.walk(own["__init__"]) if isinstance(n, ast.Attribute) and _is_self(n.value)}
+        methods |= {f"{part}.{name}".lstrip("."): method for name, method in own.items()}
     take = methods.get("take")
     cases = [n for n in ast.walk(take) if isinstance(n, ast.match_case)] if take else []
     if not cases or APPLY not in methods:
         raise MissingError("the match table of core.fold is gone")
-    state = {n.attr for n in ast.walk(methods["__init__"]) if isinstance(n, ast.Attribute) and _is_self(n.value)}
     out = {}
     for case in cases:
         all_of_it = set(_touched(case.body, methods, frozenset()))
@@ -235,18 +245,24 @@ def effects() -> dict[str, Effect]:
     return out
 
 
-def _touched(body: Iterable[ast.AST], methods: dict[str, ast.FunctionDef], seen: frozenset[str]) -> Iterator[str]:
+def _touched(
+    body: Iterable[ast.AST], methods: dict[str, ast.FunctionDef], seen: frozenset[str], part: str = ""
+) -> Iterator[str]:
     """Methods of ``self`` that are called, attributes of ``self`` that are assigned to or changed by a method of
     theirs, also by the methods called.
+
+    :param part: of the fold, that ``self`` is
     """
     for node in (n for statement in body for n in ast.walk(statement)):
         if isinstance(node, ast.Assign | ast.AugAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             yield from (name for target in targets if (name := _own_attribute(target)))
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            if _is_self(node.func.value) and node.func.attr in methods and node.func.attr not in seen:
-                yield node.func.attr
-                yield from _touched(methods[node.func.attr].body, methods, seen | {node.func.attr})
+            whose = part if _is_self(node.func.value) else _own_attribute(node.func.value) or ""
+            name = f"{whose}.{node.func.attr}".lstrip(".")
+            if name in methods and name not in seen:
+                yield name
+                yield from _touched(methods[name].body, methods, seen | {name}, whose)
             elif node.func.attr in ("append", "add", "setdefault", "pop", "remove", "update"):
                 yield from filter(None, [_own_attribute(node.func.value)])
 

@@ -26,7 +26,7 @@ SENT_BY = {
     "cycle.open": "plan",
     "cycle.close": "commit",
     "cycle.publish": "commit",
-    "cycle.repair": "``lakecommit unblock``",
+    "repair.unblock": "``lakecommit unblock``",
     "spark.report": "the Spark task of the slice",
 }
 """Who runs the modules that send messages."""

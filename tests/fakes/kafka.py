@@ -20,9 +20,9 @@ from airflow_provider_lakecommit.core.planning import Watermark
 from airflow_provider_lakecommit.core.truncation import Truncation
 from airflow_provider_lakecommit.exceptions import ControlTopicError, FencedError, SourceError
 from airflow_provider_lakecommit.kafka.control_log import ControlLog, ControlRecord, ControlTopicInfo
-from airflow_provider_lakecommit.kafka.control_topic import partition_of
-from airflow_provider_lakecommit.kafka.control_writer import Record
+from airflow_provider_lakecommit.kafka.control_topic_settings import partition_of
 from airflow_provider_lakecommit.kafka.source_topic import First, SourceState
+from airflow_provider_lakecommit.kafka.transaction import Record
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
+from airflow_provider_lakecommit.core.identity import attempt_id
 from airflow_provider_lakecommit.core.log import Directives
-from airflow_provider_lakecommit.core.model import Counts, Slice, SliceReport, SpanReport, attempt_id
+from airflow_provider_lakecommit.core.model import Counts, Slice, SliceReport, SpanReport
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.cycle.close import close_cycle
 from airflow_provider_lakecommit.cycle.open import open_cycle

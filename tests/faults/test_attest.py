@@ -18,13 +18,13 @@ from airflow_provider_lakecommit.cli.output import Output
 from airflow_provider_lakecommit.cli.repair import ledger_attest
 from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, read_ledger
 from airflow_provider_lakecommit.core.model import LIVE
-from airflow_provider_lakecommit.cycle.attest import Attested, attest, from_log, from_offsets, from_snapshot
-from airflow_provider_lakecommit.cycle.history import read_history
-from airflow_provider_lakecommit.cycle.repair import ledger_init
-from airflow_provider_lakecommit.cycle.verify import Severity, check_landing
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError, SpecError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.inspect.history import read_history
+from airflow_provider_lakecommit.inspect.verify import Severity, check_landing
 from airflow_provider_lakecommit.landing import LandingSpec
+from airflow_provider_lakecommit.repair.attest import Attested, attest, from_log, from_offsets, from_snapshot
+from airflow_provider_lakecommit.repair.ledger_init import ledger_init
 from tests.support.world import World, records
 
 pytestmark = pytest.mark.integration

@@ -11,9 +11,9 @@ from confluent_kafka.admin import AdminClient
 
 from airflow_provider_lakecommit.committer import ledger as ledger_module
 from airflow_provider_lakecommit.committer.ledger import read_ledger
-from airflow_provider_lakecommit.cycle.prune import look, prune
-from airflow_provider_lakecommit.cycle.status import read_status
 from airflow_provider_lakecommit.exceptions import WireError
+from airflow_provider_lakecommit.inspect.status import read_status
+from airflow_provider_lakecommit.repair.prune import look, prune
 from airflow_provider_lakecommit.wire import ledger as wire_ledger
 from tests.fixtures.kafka import delete_topic
 from tests.support.steps import check_verified

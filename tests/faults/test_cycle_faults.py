@@ -19,9 +19,10 @@ from pyiceberg.types import StringType
 
 from airflow_provider_lakecommit.committer.ledger import landing_snapshots
 from airflow_provider_lakecommit.cycle.open import preview
-from airflow_provider_lakecommit.cycle.repair import ledger_init, unblock
-from airflow_provider_lakecommit.cycle.status import read_status
 from airflow_provider_lakecommit.exceptions import CatalogError, LedgerError, SourceError, TableError
+from airflow_provider_lakecommit.inspect.status import read_status
+from airflow_provider_lakecommit.repair.ledger_init import ledger_init
+from airflow_provider_lakecommit.repair.unblock import unblock
 from tests.fixtures.kafka import Sender, add_partitions
 from tests.support.steps import check_verified
 from tests.support.world import World, race, records

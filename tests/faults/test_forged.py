@@ -19,6 +19,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from airflow_provider_lakecommit.core.identity import attempt_id
 from airflow_provider_lakecommit.core.log import CycleOpened, Directives, Raised, SliceReported
 from airflow_provider_lakecommit.core.model import (
     Budget,
@@ -29,17 +30,16 @@ from airflow_provider_lakecommit.core.model import (
     SliceReport,
     SpanReport,
     TableTarget,
-    attempt_id,
 )
-from airflow_provider_lakecommit.cycle.history import read_history
-from airflow_provider_lakecommit.cycle.repair import unblock
 from airflow_provider_lakecommit.cycle.results import Opened
 from airflow_provider_lakecommit.cycle.session import cycle_id_of
-from airflow_provider_lakecommit.cycle.write import read_entries
+from airflow_provider_lakecommit.inspect.history import read_history
 from airflow_provider_lakecommit.kafka.control_log import ControlRecord
 from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
+from airflow_provider_lakecommit.repair.unblock import unblock
 from airflow_provider_lakecommit.signing import KEY
 from airflow_provider_lakecommit.spark.report import report_records
+from airflow_provider_lakecommit.wire.quarantine import read_entries
 from airflow_provider_lakecommit.wire.records import Outgoing, Sender, table_reference
 from tests.fakes.lake import data_file
 from tests.support.steps import check_verified

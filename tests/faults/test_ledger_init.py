@@ -14,9 +14,9 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from airflow_provider_lakecommit.cycle.open import preview
-from airflow_provider_lakecommit.cycle.repair import ledger_init
-from airflow_provider_lakecommit.cycle.status import read_status
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
+from airflow_provider_lakecommit.inspect.status import read_status
+from airflow_provider_lakecommit.repair.ledger_init import ledger_init
 from tests.fixtures.kafka import Sender, add_partitions
 from tests.support import messes
 from tests.support.messes import CREATE, TABLE

@@ -14,9 +14,9 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from airflow_provider_lakecommit.committer.ledger import ancestry
-from airflow_provider_lakecommit.cycle.attest import attest, from_offsets
-from airflow_provider_lakecommit.cycle.repair import ledger_init
 from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError
+from airflow_provider_lakecommit.repair.attest import attest, from_offsets
+from airflow_provider_lakecommit.repair.ledger_init import ledger_init
 from tests.fixtures.kafka import delete_topic
 from tests.support.messes import CREATE, TABLE, add_column, drop_column, table_of
 from tests.support.steps import check_verified

@@ -21,11 +21,12 @@ from airflow_provider_lakecommit.cli.control_log import control_log
 from airflow_provider_lakecommit.cli.output import Output
 from airflow_provider_lakecommit.cli.stall import StallOptions, stall
 from airflow_provider_lakecommit.cli.status import _text
-from airflow_provider_lakecommit.cycle.status import Status, read_status
 from airflow_provider_lakecommit.doctor.lake import headroom
+from airflow_provider_lakecommit.inspect.status import Status, read_status
 from airflow_provider_lakecommit.kafka.backlog import BacklogWatch
 from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
-from airflow_provider_lakecommit.kafka.control_writer import ControlWriter, Record
+from airflow_provider_lakecommit.kafka.control_writer import ControlWriter
+from airflow_provider_lakecommit.kafka.transaction import Record
 from airflow_provider_lakecommit.stall.guard import Guard
 from airflow_provider_lakecommit.stall.verdict import StallRules
 from airflow_provider_lakecommit.stall.watch import CommitWatch, WatchedTopic, commits_of

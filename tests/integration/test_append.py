@@ -14,15 +14,11 @@ from pyiceberg.types import StringType
 
 from airflow_provider_lakecommit.committer.checks import Grounds
 from airflow_provider_lakecommit.committer.ledger import Condition, landing_snapshots, tag_name
-from airflow_provider_lakecommit.committer.ledger_updates import (
-    carry_forward,
-    change_section,
-    join_table,
-    renew_epochs,
-    set_section,
-)
+from airflow_provider_lakecommit.committer.ledger_by_hand import set_section
+from airflow_provider_lakecommit.committer.ledger_updates import carry_forward, change_section, join_table, renew_epochs
 from airflow_provider_lakecommit.committer.summary import LogPoint, SnapshotKind
-from airflow_provider_lakecommit.core.model import ControlPosition, Counts, token
+from airflow_provider_lakecommit.core.identity import token
+from airflow_provider_lakecommit.core.model import ControlPosition, Counts
 from airflow_provider_lakecommit.exceptions import LedgerError, TableError
 from tests.fakes.lake import CONTROL, Lake, at, coverage, data_file, section, spans, staged
 

@@ -16,8 +16,11 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from airflow_provider_lakecommit.exceptions import ControlTopicError, FencedError, WireError
 from airflow_provider_lakecommit.kafka import control_topic as control_topic_module
 from airflow_provider_lakecommit.kafka import control_writer
-from airflow_provider_lakecommit.kafka.control_topic import TOPIC_SETTINGS, ControlLog, ControlTopic, Record
+from airflow_provider_lakecommit.kafka.control_log import ControlLog
+from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
+from airflow_provider_lakecommit.kafka.control_topic_settings import TOPIC_SETTINGS
 from airflow_provider_lakecommit.kafka.partition_tail import PartitionTail
+from airflow_provider_lakecommit.kafka.transaction import Record
 from dev.servers.kafka import Broker
 from dev.servers.server import free_port
 from tests.fixtures.kafka import create_topic, delete_topic, unique

@@ -28,7 +28,7 @@ from airflow_provider_lakecommit.cli.doctor import examine
 from airflow_provider_lakecommit.cli.output import Output
 from airflow_provider_lakecommit.doctor.finding import CheckResult, Level
 from airflow_provider_lakecommit.iceberg.catalog import Tables
-from airflow_provider_lakecommit.kafka.control_topic import TOPIC_SETTINGS
+from airflow_provider_lakecommit.kafka.control_topic_settings import TOPIC_SETTINGS
 from airflow_provider_lakecommit.landing import LandingSpec
 from dev.servers.kafka import Broker
 from dev.servers.server import free_port

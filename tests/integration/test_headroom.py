@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from airflow_provider_lakecommit.cycle.headroom import Watch, ask
 from airflow_provider_lakecommit.cycle.prepare import prepare_for_commit
-from airflow_provider_lakecommit.cycle.status import Status, read_status, to_dict
+from airflow_provider_lakecommit.inspect.status import Status, read_status, to_dict
 from airflow_provider_lakecommit.kafka.admin import ClusterAdmin
 from airflow_provider_lakecommit.landing import Landing
 from tests.support.waiting import until
@@ -30,7 +30,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is asked has its answer in time: a plan waits for 50 ms, which a busy broker may exceed."""
     monkeypatch.setattr(Watch.found, "__defaults__", (60.0,))
     monkeypatch.setattr(ask, "__kwdefaults__", {"timeout": 60.0})
-    monkeypatch.setattr("airflow_provider_lakecommit.cycle.status.HEADROOM_SECONDS", 60.0)
+    monkeypatch.setattr("airflow_provider_lakecommit.inspect.status.HEADROOM_SECONDS", 60.0)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from airflow_provider_lakecommit.cycle.status import read_status, to_dict
+from airflow_provider_lakecommit.inspect.status import read_status, to_dict
 from airflow_provider_lakecommit.kafka.backlog import BacklogWatch
 from airflow_provider_lakecommit.kafka.record import UNREADABLE_NAME
 from tests.support.raw_records import Raw, send_raw

@@ -16,7 +16,8 @@ from uuid import uuid4
 
 import pytest
 
-from airflow_provider_lakecommit.core.model import Plan, Slice, Span, TableTarget, slice_id
+from airflow_provider_lakecommit.core.identity import slice_id
+from airflow_provider_lakecommit.core.model import Plan, Slice, Span, TableTarget
 from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
 from airflow_provider_lakecommit.exceptions import SparkJobError
 from airflow_provider_lakecommit.hooks.spark import SparkSubmit

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from airflow_provider_lakecommit.cycle.history import read_history
-from airflow_provider_lakecommit.cycle.verify import Severity, check_landing
 from airflow_provider_lakecommit.exceptions import LakecommitError
+from airflow_provider_lakecommit.inspect.history import read_history
+from airflow_provider_lakecommit.inspect.verify import Severity, check_landing
 from airflow_provider_lakecommit.kafka.control_writer import ControlWriter
 from tests.support.world import World
 

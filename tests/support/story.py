@@ -16,6 +16,7 @@ from uuid import UUID
 from hypothesis import settings
 
 from airflow_provider_lakecommit.core.fold import fold
+from airflow_provider_lakecommit.core.identity import cycle_id, slice_id, window_id
 from airflow_provider_lakecommit.core.log import (
     CommitFailed,
     CycleClosed,
@@ -40,9 +41,6 @@ from airflow_provider_lakecommit.core.model import (
     SpanReport,
     TableReport,
     TableTarget,
-    cycle_id,
-    slice_id,
-    window_id,
 )
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
 from airflow_provider_lakecommit.core.state import LandingState, TableLedger

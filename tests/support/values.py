@@ -13,6 +13,7 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 
+from airflow_provider_lakecommit.core.identity import slice_id
 from airflow_provider_lakecommit.core.log import Directives, Raised
 from airflow_provider_lakecommit.core.model import (
     Budget,
@@ -22,7 +23,6 @@ from airflow_provider_lakecommit.core.model import (
     LedgerSection,
     Plan,
     ReadPosition,
-    RefusalState,
     Slice,
     SliceCost,
     SliceReport,
@@ -30,9 +30,9 @@ from airflow_provider_lakecommit.core.model import (
     SpanReport,
     TableReport,
     TableTarget,
-    slice_id,
 )
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
+from airflow_provider_lakecommit.core.refusal import RefusalState
 from airflow_provider_lakecommit.exceptions import WireError
 
 STEADY = settings(derandomize=True, deadline=None)

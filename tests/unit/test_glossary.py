@@ -22,14 +22,14 @@ AIRFLOW = """
 """
 KAFKA = """
     admin batch broker cluster connect connector consumer control fenced group header kafka offset partition
-    partitioning record retention sink topic watched watermark worker
+    partitioning record retention sink topic watched watermark worker deliveries transaction
 """
 SPARK = """
     daemon driver engine executor fanout master scratch shuffle spark sql stage staged submit
 """
 ICEBERG = """
     append arrow avro branch catalog column commit committer field file iceberg manifest metadata metrics parquet
-    schema snapshot sorting spec statistics storage table tag vended
+    schema snapshot sorting spec statistics storage table tag vended inspect
 """
 PLAIN = """
     account accounting added admission admit announced answer arguments attempt attest attested backlog base before
@@ -48,7 +48,7 @@ PLAIN = """
     swapped tail tally target terminal terms text thread ticket times to totals transient trim type unavailable
     unblock unknown updates url values verify voiding waiting waits watch wire work write writer written
     believed body bounds destination gone measure place planned prunable prune pruned quarantine quarantined signature
-    signing unbelieved unreadable
+    signing unbelieved unreadable acceptance block carry hand slicing
 """
 
 

@@ -118,7 +118,10 @@ RULES = (
         nowhere=AIRFLOW | SPARK,
         lazily=KAFKA,
     ),
-    rule("doctor", LIBRARY, nowhere=AIRFLOW, lazily=SPARK),
+    rule("inspect", "core landing iceberg committer cycle", nowhere=AIRFLOW | SPARK | KAFKA),
+    *(rule(f"inspect/{module}", "core landing committer", only=NOTHING) for module in ("accounts", "verify")),
+    rule("repair", "core wire kafka committer cycle", nowhere=AIRFLOW | SPARK, lazily=KAFKA),
+    rule("doctor", f"{LIBRARY} inspect", nowhere=AIRFLOW, lazily=SPARK),
     rule("settings", "landing", only=AIRFLOW, lazily=AIRFLOW),
     rule("plugins", "preload", only=AIRFLOW),
     rule("notifications", only=AIRFLOW),
@@ -132,7 +135,7 @@ RULES = (
         lazily=HEAVY,
     ),
     rule("task_groups", "landing operators", nowhere=SPARK, lazily=HEAVY),
-    rule("cli", f"{LIBRARY} doctor __version__", nowhere=AIRFLOW, lazily=SPARK),
+    rule("cli", f"{LIBRARY} inspect repair doctor __version__", nowhere=AIRFLOW, lazily=SPARK),
     rule("example_dags", "landing task_groups operators sensors triggers notifications assets", only=AIRFLOW),
 )
 
@@ -222,7 +225,7 @@ def test_a_lazy_import_and_one_for_types_are_no_import_at_load(source: str) -> N
     assert not any(one.at_load for one in found)
 
 
-LIGHT = "landing,core,wire,kafka,iceberg,stall,engines,committer,connector,cycle,doctor,cli"
+LIGHT = "landing,core,wire,kafka,iceberg,stall,engines,committer,connector,cycle,inspect,repair,doctor,cli"
 WITHOUT = """
 import importlib, pkgutil, sys
 package, blocked, rooms = sys.argv[1], sys.argv[2].split(","), sys.argv[3].split(",")

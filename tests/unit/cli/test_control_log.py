@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from airflow_provider_lakecommit.cli.control_log import source_of, to_dict
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.kafka.control_topic import ControlRecord
+from airflow_provider_lakecommit.kafka.control_log import ControlRecord
 from airflow_provider_lakecommit.landing import Landing, LandingSpec
 from airflow_provider_lakecommit.wire.events import (
     CommitComplete,

@@ -12,8 +12,7 @@ from uuid import UUID
 
 import pytest
 
-from airflow_provider_lakecommit.cli.output import Output, offsets
-from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
+from airflow_provider_lakecommit.cli.output import Output
 from airflow_provider_lakecommit.exceptions import CatalogError
 from airflow_provider_lakecommit.redaction import secrets_in
 
@@ -88,12 +87,6 @@ def test_values_of_the_protocol_have_a_form_in_json(streams: tuple[io.StringIO, 
         "at": "2026-01-01T00:00:00+00:00",
         "raw": "00",
     }
-
-
-def test_ranges_are_listed_by_partition() -> None:
-    p = SourcePartition("orders", 1, "id")
-    coverage = Coverage.of([(p, OffsetRange(5, 7)), (p, OffsetRange(0, 3))])
-    assert offsets(coverage) == {"orders[1]": [[0, 3], [5, 7]]}
 
 
 NOISY = """

@@ -13,7 +13,7 @@ from airflow_provider_lakecommit.cli.main import main
 from airflow_provider_lakecommit.cli.stall import GroupVerdicts, StallOptions, with_settings
 from airflow_provider_lakecommit.core.log import Directives
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.kafka.control_topic import ControlRecord
+from airflow_provider_lakecommit.kafka.control_log import ControlRecord
 from airflow_provider_lakecommit.stall.verdict import StallRules
 from airflow_provider_lakecommit.wire.events import (
     CommitComplete,

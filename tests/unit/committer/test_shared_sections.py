@@ -9,13 +9,8 @@ from uuid import uuid4
 import pytest
 
 from airflow_provider_lakecommit.committer.ledger import Condition, tag_name
-from airflow_provider_lakecommit.committer.ledger_updates import (
-    OtherSections,
-    attest_section,
-    carry_forward,
-    restore_tag,
-    set_section,
-)
+from airflow_provider_lakecommit.committer.ledger_by_hand import OtherSections, attest_section, set_section
+from airflow_provider_lakecommit.committer.ledger_updates import carry_forward, restore_tag
 from airflow_provider_lakecommit.core.decisions import MOST_DECISIONS, Decision
 from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.exceptions import LedgerError

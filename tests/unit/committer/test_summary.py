@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 
 from airflow_provider_lakecommit.committer.summary import (
-    Account,
     LogPoint,
     SnapshotKind,
     SnapshotRecord,
@@ -21,6 +20,7 @@ from airflow_provider_lakecommit.committer.summary import (
     sections_of,
     to_summary,
 )
+from airflow_provider_lakecommit.core.accounting import Account
 from airflow_provider_lakecommit.core.model import Counts, Span, SpanReport
 from airflow_provider_lakecommit.core.offsets import OffsetRange
 from airflow_provider_lakecommit.exceptions import WireError

@@ -9,8 +9,9 @@ from uuid import UUID
 
 from airflow_provider_lakecommit.core.backlog import planned_after, unplanned
 from airflow_provider_lakecommit.core.log import CycleClosed, CycleOpened, Entry
-from airflow_provider_lakecommit.core.model import Cycle, Plan, RefusalState, Slice, Span
+from airflow_provider_lakecommit.core.model import Cycle, Plan, Slice, Span
 from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
+from airflow_provider_lakecommit.core.refusal import RefusalState
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 A, B = SourcePartition("orders", 0, "id"), SourcePartition("orders", 1, "id")

@@ -10,7 +10,8 @@ from uuid import UUID
 
 import pytest
 
-from airflow_provider_lakecommit.core.fold import FAILURES_TO_BLOCK, fold
+from airflow_provider_lakecommit.core.blocks import FAILURES_TO_BLOCK
+from airflow_provider_lakecommit.core.fold import fold
 from airflow_provider_lakecommit.core.log import Directives, Entry, Raised, SliceReported
 from airflow_provider_lakecommit.core.model import Budget, Counts, SpanReport
 from airflow_provider_lakecommit.core.state import LandingState, TableLedger, granted

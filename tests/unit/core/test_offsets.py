@@ -127,3 +127,9 @@ def test_sets_of_very_many_ranges_cost_as_much_as_they_are_long() -> None:
     others = RangeSet.of(*((4 * n + 1, 4 * n + 3) for n in range(many)))
     assert len(some - others) == len(some & others) == many
     assert not any(some.overlaps(OffsetRange(4 * n + 2, 4 * n + 4)) for n in range(many))
+
+
+def test_ranges_are_listed_by_partition() -> None:
+    p = SourcePartition("orders", 1, "id")
+    coverage = Coverage.of([(p, OffsetRange(5, 7)), (p, OffsetRange(0, 3))])
+    assert coverage.to_dict() == {"orders[1]": [[0, 3], [5, 7]]}

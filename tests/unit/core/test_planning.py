@@ -22,12 +22,11 @@ from airflow_provider_lakecommit.core.planning import (
     Watermark,
     WindowLimits,
     choose,
-    cut,
     find_missing,
     mean_size,
-    window_of,
     worth_a_look,
 )
+from airflow_provider_lakecommit.core.slicing import cut, window_of
 from airflow_provider_lakecommit.core.state import LandingState, TableLedger
 from airflow_provider_lakecommit.exceptions import SourceError
 from tests.support.story import DEAD, ORDERS, P0, P1, P2, STEADY, VOID_EPOCH, Ranges, Story, coverage, ledger, spans

@@ -16,9 +16,9 @@ from pyiceberg.types import StringType
 from airflow_provider_lakecommit.committer.ledger import tag_name
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.cycle.drain import drain
-from airflow_provider_lakecommit.cycle.ledger_init import init_preview, ledger_init
 from airflow_provider_lakecommit.cycle.prepare import prepare_table
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
+from airflow_provider_lakecommit.repair.ledger_init import init_preview, ledger_init
 from tests.fakes.session import DATA, DEAD, P0, P1, FakeLanding
 
 

@@ -12,9 +12,10 @@ import pytest
 from airflow_provider_lakecommit.committer.ledger import read_ledger
 from airflow_provider_lakecommit.core.log import CycleClosed, Directives
 from airflow_provider_lakecommit.core.state import TableLedger
-from airflow_provider_lakecommit.cycle import publish
+from airflow_provider_lakecommit.cycle import carry
+from airflow_provider_lakecommit.cycle.carry import CARRY_AGE
 from airflow_provider_lakecommit.cycle.prepare import prepare_for_commit
-from airflow_provider_lakecommit.cycle.publish import CARRY_AGE, CHECK_AGE
+from airflow_provider_lakecommit.cycle.publish import CHECK_AGE
 from tests.fakes.session import DATA, DEAD, P0, P1, FakeLanding
 
 
@@ -68,7 +69,7 @@ class TestTableWithoutRows:
     ) -> None:
         quiet.cycle("a")
         if by == "cycles":
-            monkeypatch.setattr(publish, "CARRY_CYCLES", 1)
+            monkeypatch.setattr(carry, "CARRY_CYCLES", 1)
         else:
             quiet.clock.passes(CARRY_AGE)
         closed = quiet.cycle("b")
@@ -112,7 +113,7 @@ class TestIdleBesideOthers:
 
     @pytest.fixture
     def idle(self, make_landing: Callable[..., FakeLanding], monkeypatch: pytest.MonkeyPatch) -> FakeLanding:
-        monkeypatch.setattr(publish, "MOVE_AFTER", 50)
+        monkeypatch.setattr(carry, "MOVE_AFTER", 50)
         landing = make_landing(slice_records=10, dead_letter_table=DEAD)
         landing.control.partitions = 1
         landing.cycle("first")

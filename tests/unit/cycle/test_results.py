@@ -10,7 +10,8 @@ from uuid import UUID
 
 import pytest
 
-from airflow_provider_lakecommit.core.model import Counts, Plan, Slice, Span, slice_id
+from airflow_provider_lakecommit.core.identity import slice_id
+from airflow_provider_lakecommit.core.model import Counts, Plan, Slice, Span
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
 from airflow_provider_lakecommit.cycle.results import (
     SHOWN,

@@ -13,10 +13,10 @@ from airflow_provider_lakecommit.core.log import Directives
 from airflow_provider_lakecommit.core.model import Cycle, Slice, Span
 from airflow_provider_lakecommit.core.offsets import OffsetRange
 from airflow_provider_lakecommit.cycle.results import GroupTicket, Opened
-from airflow_provider_lakecommit.cycle.write import group_job, group_result, read_decided, run_group
+from airflow_provider_lakecommit.cycle.write import group_job, group_result, run_group
 from airflow_provider_lakecommit.engines.base import EarlierWorkError
 from airflow_provider_lakecommit.exceptions import ControlTopicError, SparkJobError
-from airflow_provider_lakecommit.kafka.control_log import ControlLog
+from airflow_provider_lakecommit.kafka.control_log import ControlLog, read_decided
 from airflow_provider_lakecommit.spark.job import SliceResult, WindowJob
 from airflow_provider_lakecommit.wire.plan import plan_digest
 from airflow_provider_lakecommit.wire.records import Outgoing

@@ -17,7 +17,8 @@ from uuid import UUID
 
 import pytest
 
-from airflow_provider_lakecommit.core.model import Plan, Slice, Span, slice_id
+from airflow_provider_lakecommit.core.identity import slice_id
+from airflow_provider_lakecommit.core.model import Plan, Slice, Span
 from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
 from airflow_provider_lakecommit.exceptions import SparkJobError, SpecError
 from airflow_provider_lakecommit.hooks.spark import SparkMaster, SparkSubmit, _files, spark_master

@@ -11,7 +11,8 @@ from confluent_kafka import TIMESTAMP_CREATE_TIME, Message
 
 from airflow_provider_lakecommit.exceptions import WireError
 from airflow_provider_lakecommit.kafka.control_log import ControlRecord, control_record
-from airflow_provider_lakecommit.kafka.control_topic import ControlTopic, partition_of
+from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
+from airflow_provider_lakecommit.kafka.control_topic_settings import partition_of
 
 # A port nobody listens on: whoever contacts it is found out by the error.
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1"}

@@ -9,7 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from airflow_provider_lakecommit.core.model import LIVE, Cycle, cycle_id
+from airflow_provider_lakecommit.core.identity import cycle_id
+from airflow_provider_lakecommit.core.model import LIVE, Cycle
 from airflow_provider_lakecommit.cycle.session import LandingSession
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.operators.plan import PlanWindowOperator

@@ -11,7 +11,8 @@ from uuid import UUID
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from airflow_provider_lakecommit.core.model import LIVE, Counts, Cycle, cycle_id
+from airflow_provider_lakecommit.core.identity import cycle_id
+from airflow_provider_lakecommit.core.model import LIVE, Counts, Cycle
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.cycle.results import Closed, PublishedSnapshot
 from airflow_provider_lakecommit.cycle.session import RunIdentity

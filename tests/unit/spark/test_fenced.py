@@ -11,8 +11,9 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from airflow_provider_lakecommit.core.identity import slice_id
 from airflow_provider_lakecommit.core.log import SliceReported
-from airflow_provider_lakecommit.core.model import Slice, slice_id
+from airflow_provider_lakecommit.core.model import Slice
 from airflow_provider_lakecommit.core.offsets import OffsetRange
 from airflow_provider_lakecommit.cycle.results import GroupTicket, Opened
 from airflow_provider_lakecommit.cycle.write import group_job

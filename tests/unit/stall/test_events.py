@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_lakecommit.core.model import RefusalState, Span
+from airflow_provider_lakecommit.core.model import Span
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
+from airflow_provider_lakecommit.core.refusal import RefusalState
 from airflow_provider_lakecommit.exceptions import WireError
 from airflow_provider_lakecommit.stall.events import seen_of
 from airflow_provider_lakecommit.stall.verdict import EventKind

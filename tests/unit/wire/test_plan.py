@@ -13,8 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_lakecommit.core.model import Plan, RefusalState, Slice, Span, TableTarget, slice_id
+from airflow_provider_lakecommit.core.identity import slice_id
+from airflow_provider_lakecommit.core.model import Plan, Slice, Span, TableTarget
 from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
+from airflow_provider_lakecommit.core.refusal import RefusalState
 from airflow_provider_lakecommit.exceptions import WireError
 from airflow_provider_lakecommit.wire.headers import header
 from airflow_provider_lakecommit.wire.plan import (

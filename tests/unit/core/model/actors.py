@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from airflow_provider_lakecommit.core.decide import PlanInputs, decide_plan
+from airflow_provider_lakecommit.core.identity import cycle_id, slice_id, window_id
 from airflow_provider_lakecommit.core.log import (
     CommitFailed,
     CycleClosed,
@@ -30,9 +31,6 @@ from airflow_provider_lakecommit.core.model import (
     SliceReport,
     SpanReport,
     TableReport,
-    cycle_id,
-    slice_id,
-    window_id,
 )
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.core.planning import WindowLimits, find_missing

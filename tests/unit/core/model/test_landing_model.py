@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from airflow_provider_lakecommit.core.admission import Terms
+from airflow_provider_lakecommit.core.blocks import FAILURES_TO_BLOCK
 from airflow_provider_lakecommit.core.budgets import PendingBudget
-from airflow_provider_lakecommit.core.fold import FAILURES_TO_BLOCK
 from airflow_provider_lakecommit.core.log import CycleClosed, CycleOpened, Directives, Raised, SliceReported
 from airflow_provider_lakecommit.core.model import Budget
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition

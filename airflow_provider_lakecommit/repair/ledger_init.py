@@ -17,7 +17,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState
-from airflow_provider_lakecommit.committer.ledger_updates import OtherSections, change_section, set_section
+from airflow_provider_lakecommit.committer.ledger_by_hand import OtherSections, set_section
+from airflow_provider_lakecommit.committer.ledger_updates import change_section
 from airflow_provider_lakecommit.committer.summary import SnapshotKind
 from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.model import LedgerSection, ReadPosition
@@ -29,13 +30,13 @@ from airflow_provider_lakecommit.core.state import AcceptedSlice
 from airflow_provider_lakecommit.core.truncation import first_offsets_of, in_doubt
 from airflow_provider_lakecommit.core.voiding import Rescued, irreplaceable, losses, losses_text, rescued
 from airflow_provider_lakecommit.cycle.drain import drain
-from airflow_provider_lakecommit.cycle.epochs import first_offsets, new_section, origin_position
-from airflow_provider_lakecommit.cycle.pending import known_state
 from airflow_provider_lakecommit.cycle.prepare import ledger_state, remembered
+from airflow_provider_lakecommit.cycle.sections import first_offsets, new_section, origin_position
 from airflow_provider_lakecommit.cycle.session import LandingSession, RunIdentity
 from airflow_provider_lakecommit.cycle.tables import table_of
 from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError, SourceError
 from airflow_provider_lakecommit.kafka.source_topic import SourceState
+from airflow_provider_lakecommit.repair.known import known_state
 
 __all__ = ["BEHIND", "InitPreview", "InitTable", "init_preview", "ledger_init"]
 
@@ -141,7 +142,7 @@ class _Setting:
             behind=found.behind,
             back=found.back,
             published=saved.published,
-            reported=Coverage.of(i for a in self.pending for i in a.coverage.items()) - saved.published,
+            reported=Coverage.union(a.coverage for a in self.pending) - saved.published,
             lost=losses_text(saved.lost) if saved.lost else "",
         )
 

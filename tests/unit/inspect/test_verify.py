@@ -9,11 +9,12 @@ from uuid import UUID
 
 import pytest
 
-from airflow_provider_lakecommit.committer.summary import Account, SnapshotKind, SnapshotRecord
+from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord
+from airflow_provider_lakecommit.core.accounting import Account
 from airflow_provider_lakecommit.core.formats import FORMATS
 from airflow_provider_lakecommit.core.model import ControlPosition, Counts, LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
-from airflow_provider_lakecommit.cycle.verify import (
+from airflow_provider_lakecommit.inspect.verify import (
     AddedFile,
     Finding,
     LandingSnapshot,

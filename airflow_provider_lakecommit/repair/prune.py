@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from airflow_provider_lakecommit.committer.ledger import LedgerState
-from airflow_provider_lakecommit.committer.ledger_updates import prune_sections
+from airflow_provider_lakecommit.committer.ledger_by_hand import prune_sections
 from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.core.prune import gone, pruned
@@ -70,7 +70,7 @@ def prune(session: LandingSession, found: Prunable) -> LedgerState:
 
     def change(sections: tuple[LedgerSection, ...]) -> dict[Key, LedgerSection | None]:
         dead = _gone(session, sections, found.cluster_id, found.ids)
-        by_key = {(s.landing, s.lane): s for s in sections}
+        by_key = {s.key: s for s in sections}
         return {key: pruned(by_key[key], parts, session.new_id(), own=key == own) for key, parts in dead.items()}
 
     return prune_sections(session.tables, found.table, own, change, branch=session.landing.branch)
@@ -80,10 +80,7 @@ def _gone(
     session: LandingSession, sections: tuple[LedgerSection, ...], cluster_id: str, ids: Mapping[str, str | None]
 ) -> dict[Key, frozenset[SourcePartition]]:
     named = session.landing.topic_names
-    found = {
-        (s.landing, s.lane): gone(s, cluster_id, ids, named if s.landing == session.landing.name else ())
-        for s in sections
-    }
+    found = {s.key: gone(s, cluster_id, ids, named if s.landing == session.landing.name else ()) for s in sections}
     return {key: parts for key, parts in found.items() if parts}
 
 

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from airflow_provider_lakecommit.committer.summary import Account
+from airflow_provider_lakecommit.core.accounting import Account
 from airflow_provider_lakecommit.core.model import Counts
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
-from airflow_provider_lakecommit.cycle.accounts import LedgerChange, RangeAccounts, blocks_of, pieces_of
+from airflow_provider_lakecommit.inspect.accounts import LedgerChange, RangeAccounts, blocks_of, pieces_of
 
 P = SourcePartition("orders", 0, "topic-id")
 

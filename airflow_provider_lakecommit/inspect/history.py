@@ -25,9 +25,9 @@ from pyiceberg.table.snapshots import Snapshot
 from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, ancestry, read_ledger, tag_name
 from airflow_provider_lakecommit.committer.summary import SnapshotKind, has_ledger, record_of, sections_of
 from airflow_provider_lakecommit.core.places import data_roots, place_problem
-from airflow_provider_lakecommit.cycle.verify import AddedFile, Finding, LandingSnapshot, Severity, TableHistory
 from airflow_provider_lakecommit.exceptions import TableError, WireError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.inspect.verify import AddedFile, Finding, LandingSnapshot, Severity, TableHistory
 
 __all__ = ["read_history"]
 
@@ -150,7 +150,7 @@ def _landing_snapshots(
         if sum(f.rows for f in files) != record.rows:
             # Others rewrote or removed some of them since, or it is wrong: its own manifests tell.
             files = [_added(e) for e in _entries(reading, snapshot) if e.snapshot_id == snapshot.snapshot_id]
-        yield LandingSnapshot(record=record, sections={(s.landing, s.lane): s for s in sections}, files=tuple(files))
+        yield LandingSnapshot(record=record, sections={s.key: s for s in sections}, files=tuple(files))
 
 
 def _entries(reading: _HistoryReading, snapshot: Snapshot) -> Iterator[ManifestEntry]:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from airflow_provider_lakecommit.committer.summary import Account
+from airflow_provider_lakecommit.core.accounting import Account
 from airflow_provider_lakecommit.core.model import Counts
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
 

@@ -15,9 +15,9 @@ from pyiceberg.table.update import SetSnapshotRefUpdate
 
 from airflow_provider_lakecommit.committer.checks import StagedSlice
 from airflow_provider_lakecommit.committer.ledger import tag_name
-from airflow_provider_lakecommit.cycle.history import KEPT_FOR_EVER, read_history
-from airflow_provider_lakecommit.cycle.verify import Severity, TableHistory, check_table
 from airflow_provider_lakecommit.exceptions import CatalogError
+from airflow_provider_lakecommit.inspect.history import KEPT_FOR_EVER, read_history
+from airflow_provider_lakecommit.inspect.verify import Severity, TableHistory, check_table
 from tests.fakes.lake import NAME, Lake, data_file, staged
 
 

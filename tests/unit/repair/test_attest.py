@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_lakecommit.cycle.attest import attest, from_log, from_offsets, from_snapshot
 from airflow_provider_lakecommit.cycle.prepare import prepare_table
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
+from airflow_provider_lakecommit.repair.attest import attest, from_log, from_offsets, from_snapshot
 from tests.fakes.lake import SCHEMA, data_file
 from tests.fakes.session import DATA, P0, P1, FakeLanding
 from tests.support.story import coverage

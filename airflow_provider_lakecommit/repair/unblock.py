@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a person decides: where a ledger goes on (:mod:`~airflow_provider_lakecommit.cycle.ledger_init`), and how a
-blocked range goes on.
+"""A person's word on how a blocked range goes on: `lakecommit unblock`.
 
-Contract: each decision is durable before it is reported. An unblock is a cycle of its own in the control log: its START
+Contract: a decision is durable before it is reported. An unblock is a cycle of its own in the control log: its START
 carries the word, and it is closed like any other, so that a COMMIT_COMPLETE of it tells that commits come through. Only
 ranges that are named, or all, are taken. Records that can be read are given up only if the whole range is asked for:
 otherwise a range whose bad records were counted is read again, with a budget of just these.
 
-Failure story: killed in between, a decision is either in the table (or log) or not made at all; the same command can be
-given again. Where the commit of an unblock fails the word stands, and the next commit that succeeds publishes it.
+Failure story: killed in between, a decision is either in the log or not made at all; the same command can be given
+again. Where the commit of an unblock fails the word stands, and the next commit that succeeds publishes it.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from typing import Any
 
 from airflow_provider_lakecommit.committer.ledger_updates import carry_forward
 from airflow_provider_lakecommit.core.decisions import Decision
+from airflow_provider_lakecommit.core.identity import slice_id, window_id
 from airflow_provider_lakecommit.core.log import Directives, Raised, SliceReported
 from airflow_provider_lakecommit.core.model import (
     Budget,
@@ -29,19 +29,16 @@ from airflow_provider_lakecommit.core.model import (
     SpanReport,
     TableReport,
     TableTarget,
-    slice_id,
-    window_id,
 )
 from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet
 from airflow_provider_lakecommit.cycle.close import close_cycle
-from airflow_provider_lakecommit.cycle.ledger_init import ledger_init
 from airflow_provider_lakecommit.cycle.open import empty_plan, new_cycle, send_start
 from airflow_provider_lakecommit.cycle.prepare import Prepared, prepare_for_commit
 from airflow_provider_lakecommit.cycle.resume import ticket_of
 from airflow_provider_lakecommit.cycle.session import FoldedLog, LandingSession, RunIdentity
 from airflow_provider_lakecommit.exceptions import BlockedRangeError, LakecommitError
 
-__all__ = ["BlockedPart", "blocked_parts", "ledger_init", "unblock"]
+__all__ = ["BlockedPart", "blocked_parts", "unblock"]
 
 Named = Mapping[tuple[str, int], RangeSet]
 """Ranges by (topic, partition)."""
@@ -113,9 +110,9 @@ def unblock(
     if committed:
         _record(session, prepared, decision, given_up, again)
     return {
-        "unblocked": _to_dict(coverage),
+        "unblocked": coverage.to_dict(),
         "skipped": skip,
-        "read_again": _to_dict(_coverage(again)),
+        "read_again": _coverage(again).to_dict(),
         "committed": committed,
     }
 
@@ -215,10 +212,6 @@ def _record(
             )
         except LakecommitError as e:
             session.log(f"{t.name}: its history does not tell of it, the control log does: {e}")
-
-
-def _to_dict(coverage: Coverage) -> dict[str, list[list[int]]]:
-    return {str(p): [[r.start, r.end] for r in s] for p, s in coverage.parts.items()}
 
 
 def _give_up(session: LandingSession, prepared: Prepared, folded: FoldedLog, coverage: Coverage, cycle: Cycle) -> None:

@@ -22,27 +22,30 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pyiceberg.table import Table
-from pyiceberg.table.metadata import TableMetadata
-
-from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, read_ledger
-from airflow_provider_lakecommit.committer.ledger_updates import OtherSections, attest_section
+from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState
+from airflow_provider_lakecommit.committer.ledger_by_hand import OtherSections, attest_section
 from airflow_provider_lakecommit.committer.summary import has_ledger, sections_of
-from airflow_provider_lakecommit.core.announced import announced_in, rows_of
 from airflow_provider_lakecommit.core.decisions import Decision
-from airflow_provider_lakecommit.core.log import Entry, TablePublished, Unreadable
+from airflow_provider_lakecommit.core.log import Unreadable
 from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
 from airflow_provider_lakecommit.core.planning import Watermark
 from airflow_provider_lakecommit.core.routing import Role, role_of
 from airflow_provider_lakecommit.core.voiding import Loss, irreplaceable, losses, losses_text
-from airflow_provider_lakecommit.cycle.epochs import new_section, origin_position
-from airflow_provider_lakecommit.cycle.pending import known_section, known_state
+from airflow_provider_lakecommit.cycle.sections import new_section, origin_position
 from airflow_provider_lakecommit.cycle.session import LandingSession
-from airflow_provider_lakecommit.cycle.write import read_entries
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
-from airflow_provider_lakecommit.kafka.control_log import ControlLog
 from airflow_provider_lakecommit.kafka.source_topic import SourceState
+from airflow_provider_lakecommit.repair.known import (
+    KnownTable,
+    check_log,
+    check_topics,
+    first_known,
+    known_section,
+    known_state,
+    known_table,
+    with_ledger,
+)
 
 __all__ = ["Attested", "AttestedTable", "attest", "from_log", "from_offsets", "from_snapshot"]
 
@@ -94,41 +97,9 @@ class Attested:
     marks: Mapping[SourcePartition, Watermark]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Known:
-    """One table as it is, for making the word, and all that the control partition still holds, from ``begin`` on."""
-
-    name: str
-    table: Table
-    state: LedgerState
-    own: LedgerSection | None
-    entries: Sequence[Entry]
-    begin: int
-
-    @property
-    def announced(self) -> Coverage:
-        """What the log says was published in it."""
-        return announced_in(self.entries, self.name, self.state.table_uuid)
-
-    @property
-    def announced_of_any(self) -> Coverage:
-        """What was published in any table."""
-        said = (e for e in self.entries if isinstance(e, TablePublished))
-        return Coverage.of(item for e in said for item in e.coverage.items())
-
-    @property
-    def rows(self) -> int | None:
-        """Rows of the table, as its newest snapshot counts them."""
-        head = self.table.metadata.snapshot_by_id(self.state.head_id) if self.state.head_id is not None else None
-        if head is None:
-            return 0
-        total = head.summary.additional_properties.get("total-records", "") if head.summary else ""
-        return int(total) if total.isdecimal() else None
-
-
 Said = tuple[str, Mapping[SourcePartition, int], Coverage, tuple[LedgerSection, ...] | None]
 """Where a word is from, the first offsets, what is landed, and sections of others."""
-Word = Callable[[_Known, SourceState], Said]
+Word = Callable[[KnownTable, SourceState], Said]
 
 
 def from_snapshot(session: LandingSession, snapshot_id: int) -> Attested:
@@ -142,17 +113,17 @@ def from_snapshot(session: LandingSession, snapshot_id: int) -> Attested:
     if name is None:
         raise LedgerError(
             f"no table of landing {session.landing.name} has a snapshot {snapshot_id}; with a ledger there are: "
-            f"{'; '.join(f'{n}: {_with_ledger(t.metadata)}' for n, t in tables) or 'none'}"
+            f"{'; '.join(f'{n}: {with_ledger(t.metadata)}' for n, t in tables) or 'none'}"
         )
 
-    def word(known: _Known, _: SourceState) -> Said:
+    def word(known: KnownTable, _: SourceState) -> Said:
         snapshot = known.table.metadata.snapshot_by_id(snapshot_id)
         sections = sections_of(snapshot) if snapshot is not None and has_ledger(snapshot) else ()
-        own = next((s for s in sections if (s.landing, s.lane) == (session.landing.name, session.lane)), None)
+        own = next((s for s in sections if s.key == (session.landing.name, session.lane)), None)
         if own is None:
             raise LedgerError(
                 f"snapshot {snapshot_id} of {name} holds no ledger of landing {session.landing.name}; these do: "
-                f"{_with_ledger(known.table.metadata)}"
+                f"{with_ledger(known.table.metadata)}"
             )
         return f"snapshot {snapshot_id}", own.starts, own.covered, tuple(s for s in sections if s is not own)
 
@@ -167,7 +138,7 @@ def from_log(session: LandingSession, tables: Sequence[str] | None = None) -> At
     :raises LedgerError: the log remembers nothing of them, or holds what cannot be read
     """
 
-    def word(known: _Known, source: SourceState) -> Said:
+    def word(known: KnownTable, source: SourceState) -> Said:
         if unread := next((e for e in known.entries if isinstance(e, Unreadable)), None):
             raise LedgerError(
                 f"{known.name}: a record of {session.control.name} at offset {unread.offset} cannot be read, and may "
@@ -181,14 +152,14 @@ def from_log(session: LandingSession, tables: Sequence[str] | None = None) -> At
             )
         landed = Coverage({p: s for p, s in known.announced.parts.items() if p in source.partitions})
         own = known.own.starts if known.own else {}
-        starts = {p: _first(p, known, own.get(p)) for p in source.partitions}
+        starts = {p: first_known(p, known, own.get(p)) for p in source.partitions}
         if unknown := sorted(p for p, start in starts.items() if start is None and source.partitions[p].high):
             raise LedgerError(
                 f"{known.name}: the log of {session.control.name} was cut by its retention and remembers nothing of "
                 f"{', '.join(map(str, unknown))}: say what the table holds with `lakecommit ledger attest SPEC --at "
                 f"TOPIC:PARTITION=OFFSET,…`"
             )
-        _check_log(session, known, landed)
+        check_log(session, known, landed)
         return f"the log of {session.control.name}", {p: s or 0 for p, s in starts.items()}, landed, None
 
     return _said(session, tables, word)
@@ -204,7 +175,7 @@ def from_offsets(
     :raises LedgerError: a partition is not named, and no ledger tells of it
     """
 
-    def word(known: _Known, source: SourceState) -> Said:
+    def word(known: KnownTable, source: SourceState) -> Said:
         places = {(p.topic, p.partition): p for p in source.partitions}
         if strange := [f"{t}[{n}]" for t, n in at if (t, n) not in places]:
             raise SourceError(f"{', '.join(strange)}: the source has no such partition")
@@ -269,7 +240,7 @@ def _said(session: LandingSession, tables: Sequence[str] | None, word: Word) -> 
     session.control.ensure()
     source = session.source.watermarks()
     log = session.control.read(session.control.partition_for(session.landing.group_id), None)
-    known = [_known(session, name, log) for name in tables or session.landing.tables]
+    known = [known_table(session, name, log) for name in tables or session.landing.tables]
     if tables is None:
         known = [k for k in known if k.own is None or k.state.condition is not Condition.PRESENT]
         if not known:
@@ -280,9 +251,9 @@ def _said(session: LandingSession, tables: Sequence[str] | None, word: Word) -> 
     return Attested(tables=tuple(_one(session, k, source, word) for k in known), marks=source.partitions)
 
 
-def _one(session: LandingSession, known: _Known, source: SourceState, word: Word) -> AttestedTable:
+def _one(session: LandingSession, known: KnownTable, source: SourceState, word: Word) -> AttestedTable:
     source_of_word, starts, covered, others = word(known, source)
-    _check(known.name, starts, covered, source)
+    check_topics(known.name, starts, covered, source)
     section = new_section(session, source, starts, covered, origin_position(session), before=known.own)
     pending = known_state(session, {known.name: known.state})
     kept = irreplaceable(pending.accepted[known.name], source.partitions, known.name) if pending else ()
@@ -298,67 +269,3 @@ def _one(session: LandingSession, known: _Known, source: SourceState, word: Word
         rows=known.rows,
         lost=losses((a for a in kept if a.coverage - covered), source.partitions),
     )
-
-
-def _check_log(session: LandingSession, known: _Known, landed: Coverage) -> None:
-    """Can the table hold what the log says?
-
-    :raises LedgerError: a ledger that the metadata remember has less, or the table has fewer rows
-    """
-    remedy = "say what the table holds with `lakecommit ledger attest SPEC --at TOPIC:PARTITION=OFFSET,…`"
-    newest = known_section(session, known.state)
-    if newest is not None and (more := landed - newest.covered):
-        snapshot = known.state.snapshot_id or known.state.tag_id or "ID"
-        raise LedgerError(
-            f"{known.name}: the log of {session.control.name} says that {more} was published, which the newest ledger "
-            f"that the metadata know does not have: it was rolled back, or given back by a person. If that ledger is "
-            f"right, `lakecommit ledger attest SPEC --snapshot {snapshot}`; if not, {remedy}"
-        )
-    rows, said = known.rows, rows_of(known.entries, known.name, landed)
-    if rows is not None and rows < said:
-        raise LedgerError(
-            f"{known.name} has {rows} rows, by the log of {session.control.name} {said} were published in it: some "
-            f"were rolled back or removed, and the log does not tell which; {remedy}"
-        )
-
-
-def _check(name: str, starts: Mapping[SourcePartition, int], covered: Coverage, source: SourceState) -> None:
-    """Can it be true of the topics as they are?"""
-    ids = source.topic_ids
-    if strange := sorted({p.topic for p in starts.keys() | covered.parts.keys() if p.topic_id != ids.get(p.topic)}):
-        raise SourceError(
-            f"{name}: that ledger is of topic {', '.join(strange)} under another id, or of a topic that this landing "
-            f"does not read: the offsets of a topic made anew are other records; "
-            f"`lakecommit ledger init SPEC --from earliest` starts it over"
-        )
-    for p, s in sorted(covered.parts.items()):
-        mark = source.partitions.get(p)
-        if mark is None or s.ranges[-1].end > mark.high:
-            end = "does not exist" if mark is None else f"ends at {mark.high}"
-            raise SourceError(f"{name} cannot hold {p} {s}: the partition {end}; is this the right cluster?")
-
-
-def _known(session: LandingSession, name: str, log: ControlLog) -> _Known:
-    table = session.tables.load(name)
-    state = read_ledger(table.metadata, session.landing.branch)
-    return _Known(
-        name=name,
-        table=table,
-        state=state,
-        own=state.section(session.landing.name, session.lane),
-        entries=read_entries(log.records, session.landing.name, session.lane),
-        begin=log.begin,
-    )
-
-
-def _first(p: SourcePartition, known: _Known, start: int | None) -> int | None:
-    """Where a partition begins: where the log's oldest commit to *any* table does, because a table without rows is
-    announced late; ``None`` when nobody can tell.
-    """
-    if said := known.announced_of_any[p]:
-        return said.ranges[0].start
-    return 0 if start is None and not known.begin else start
-
-
-def _with_ledger(metadata: TableMetadata) -> str:
-    return ", ".join(str(s.snapshot_id) for s in metadata.snapshots if has_ledger(s)) or "none"

@@ -9,12 +9,12 @@ from pyiceberg.exceptions import ForbiddenError
 from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.model import Budget
 from airflow_provider_lakecommit.core.offsets import RangeSet
-from airflow_provider_lakecommit.cycle.history import read_history
-from airflow_provider_lakecommit.cycle.ledger_init import init_preview
 from airflow_provider_lakecommit.cycle.prepare import prepare_table
-from airflow_provider_lakecommit.cycle.repair import blocked_parts, ledger_init, unblock
-from airflow_provider_lakecommit.cycle.verify import check_landing
 from airflow_provider_lakecommit.exceptions import BlockedRangeError, SourceError
+from airflow_provider_lakecommit.inspect.history import read_history
+from airflow_provider_lakecommit.inspect.verify import check_landing
+from airflow_provider_lakecommit.repair.ledger_init import init_preview, ledger_init
+from airflow_provider_lakecommit.repair.unblock import blocked_parts, unblock
 from tests.fakes.session import DATA, P0, P1, FakeLanding
 
 

@@ -23,13 +23,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import combinations, product
 
-from airflow_provider_lakecommit.committer.summary import Account, SnapshotKind, SnapshotRecord, pruned_sections
+from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord, pruned_sections
+from airflow_provider_lakecommit.core.accounting import Account
 from airflow_provider_lakecommit.core.formats import ONE_ROW_EACH
 from airflow_provider_lakecommit.core.model import Counts, LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet
 from airflow_provider_lakecommit.core.routing import Role
 from airflow_provider_lakecommit.core.rules import Judged, merged, otherwise
-from airflow_provider_lakecommit.cycle.accounts import LedgerChange, RangeAccounts, RangeTotals, blocks_of, pieces_of
+from airflow_provider_lakecommit.inspect.accounts import LedgerChange, RangeAccounts, RangeTotals, blocks_of, pieces_of
 from airflow_provider_lakecommit.landing import Landing
 
 __all__ = [
@@ -187,7 +188,7 @@ def _fates(landing: str, data: TableHistory, dead: TableHistory) -> Iterator[Fin
     for block in blocks_of(_pieces(data, landing), _pieces(dead, landing)):
         if block.ours is None or block.ours.rejected or block.theirs is None or block.theirs.rejected:
             rejects |= Coverage({block.partition: RangeSet.of(block.range)})
-        if (said := _fate(block, data.table, dead.table)) is not None:
+        if (said := _fate(block, data.table)) is not None:
             yield Finding(level=said[0], table=dead.table, text=said[1])
     ours, theirs = (_judged(history, landing) for history in (data, dead))
     for rules, ranges in theirs.items():
@@ -196,7 +197,7 @@ def _fates(landing: str, data: TableHistory, dead: TableHistory) -> Iterator[Fin
             yield Finding(level=Severity.WRONG, table=dead.table, text=text)
 
 
-def _fate(block: RangeTotals, data: str, dead: str) -> tuple[Severity, str] | None:
+def _fate(block: RangeTotals, data: str) -> tuple[Severity, str] | None:
     """What is to be said of a range."""
     ours, theirs = block.ours, block.theirs
     if ours is None or ours.rejected == (0 if theirs is None else theirs.rejected):
@@ -214,7 +215,7 @@ def _pieces(history: TableHistory, landing: str) -> RangeAccounts:
     had, steps = Coverage(), []
     for s in history.snapshots:
         mine = (section for (name, _), section in s.sections.items() if name == landing)
-        has = Coverage.of(item for section in mine for item in section.covered.items())
+        has = Coverage.union(section.covered for section in mine)
         own = s.record.landing == landing
         ranges, account = (s.record.ranges, s.record.accounting) if own else (Coverage(), Account())
         steps.append(LedgerChange(had=had, has=has, ranges=ranges, account=account))

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which reports are accepted, table by table, while a landing's log is folded.
+
+Contract: a complete report is accepted for a table if its epoch is current and its ranges are disjoint from the ledger
+and from what was accepted before it; otherwise it is redundant, with the reason. A slice of several partitions is not
+accepted while a blocked or failing range of one of them would keep the others waiting, nor one for a table whose ranges
+another table of the landing has by other rules (:mod:`~airflow_provider_lakecommit.core.rules`).
+
+Invariant: per table, accepted slices are disjoint from each other and from the ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from airflow_provider_lakecommit.core.blocks import Blocks
+from airflow_provider_lakecommit.core.offsets import NOTHING, Coverage, RangeSet, SourcePartition
+from airflow_provider_lakecommit.core.rules import UNKNOWN, otherwise
+from airflow_provider_lakecommit.core.state import AcceptedSlice, Redundant, TableLedger
+
+__all__ = ["Acceptance"]
+
+
+class Acceptance:
+    """Mutable while folding. ``taken`` is what each table has or has accepted, ``rules`` by which rules it accepted."""
+
+    def __init__(self, ledgers: Sequence[TableLedger], blocks: Blocks) -> None:
+        self.ledgers = {t.table: t for t in ledgers}
+        self.blocks = blocks
+        self.taken: dict[str, dict[SourcePartition, RangeSet]] = {
+            t.table: dict((t.section.covered | t.others).parts) for t in ledgers
+        }
+        self.rules: dict[str, set[str]] = {t.table: set() for t in ledgers}
+        self.accepted: dict[str, list[AcceptedSlice]] = {t.table: [] for t in ledgers}
+        self.redundant: list[Redundant] = []
+        self.landed = self.done()
+
+    def done(self) -> Coverage:
+        """What every table has, or has accepted; nothing without tables."""
+        first, *others = [Coverage(dict(t)) for t in self.taken.values()] or [Coverage()]
+        for other in others:
+            first = first & other
+        return first
+
+    def judge(self, s: AcceptedSlice) -> None:
+        """Accept a report, or say why not, for each table that it is about."""
+        for table in [t.table for t in s.report.tables if t.table in self.ledgers]:
+            if reason := self.objection(s, table):
+                self.redundant.append(Redundant(slice=s, table=table, reason=reason))
+                continue
+            self.accepted[table].append(s)
+            self.rules[table].add(s.report.rules)
+            taken = self.taken[table]
+            for p, ranges in s.coverage.parts.items():
+                taken[p] = taken.get(p, NOTHING) | ranges
+            self.blocks.forget_failures(s.coverage)
+            self.lift_blocks()
+
+    def turn_down(self, s: AcceptedSlice, reason: str) -> None:
+        """For all tables that it is about."""
+        self.redundant += [Redundant(slice=s, table=t, reason=reason) for t in self.ledgers if s.report.table(t)]
+
+    def objection(self, s: AcceptedSlice, table: str) -> str | None:
+        """Why a report is not taken for a table, or ``None``."""
+        of, ledger = s.report.table(table), self.ledgers[table]
+        if of is None:
+            return "it is not about this table"
+        if of.events != len(s.files[table]):
+            return f"{len(s.files[table])} of its {of.events} file lists are in the control log"
+        if of.uuid != ledger.uuid:
+            return "it was written for a table of this name that is gone"
+        if of.epoch != ledger.section.epoch:
+            return "its epoch is void"
+        taken = self.taken[table]
+        if any(taken.get(p, NOTHING).overlaps(r) for p, r in s.coverage.items()):
+            return "its ranges are in the ledger or accepted already"
+        if (p := self.held_by(s, table)) is not None:
+            return f"it is held by the blocked range of {p}"
+        others = ((t, self.judged_otherwise(s, t)) for t in self.ledgers if t != table)
+        return next((f"{t} has {ranges} by other rules" for t, ranges in others if ranges), None)
+
+    def held_by(self, s: AcceptedSlice, table: str) -> SourcePartition | None:
+        return self.blocks.holder(s.coverage, self.taken[table])
+
+    def judged_otherwise(self, s: AcceptedSlice, table: str) -> Coverage:
+        """What of a slice a table has, or has accepted, by rules that are known to be others."""
+        rules = s.report.rules
+        found = otherwise(self.ledgers[table].judged, s.coverage, rules)
+        if rules != UNKNOWN and self.rules[table] - {rules, UNKNOWN}:
+            for a in self.accepted[table]:
+                if a.report.rules not in (rules, UNKNOWN):
+                    found = found | (a.coverage & s.coverage)
+        return found
+
+    def lift_blocks(self) -> None:
+        """A block is over as soon as every table has its range."""
+        if self.blocks.blocked:
+            self.blocks.lift(self.done())
+
+    def disentangle(self) -> None:
+        """Slices of several partitions that a block, or a range that fails, keeps from being published are given up, so
+        that their other partitions go on.
+        """
+        for table, slices in self.accepted.items():
+            for s in [s for s in slices if self.held_by(s, table)]:
+                self.give_up(s, table, f"it is held by the blocked range of {self.held_by(s, table)}")
+
+    def void(self, attempt: UUID) -> None:
+        for table, slices in self.accepted.items():
+            for gone in [s for s in slices if s.report.attempt == attempt]:
+                self.give_up(gone, table, "it was voided")
+
+    def give_up(self, s: AcceptedSlice, table: str, reason: str) -> None:
+        self.accepted[table].remove(s)
+        for p, ranges in s.coverage.parts.items():
+            self.taken[table][p] = self.taken[table][p] - ranges
+        self.redundant.append(Redundant(slice=s, table=table, reason=reason))

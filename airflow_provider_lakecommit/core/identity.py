@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Identities: names that every process makes alike, whoever asks and however often.
+
+Contract: they never hold an attempt number, so that a retry or a replica of the same work has the same ``window_id``
+and the same ``slice_id``. What differs between attempts is the random ``attempt`` of a report; it tells which slice it
+was made for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from uuid import UUID, uuid5
+
+from airflow_provider_lakecommit.core.model import Span
+
+__all__ = ["attempt_id", "cycle_id", "group_id", "is_attempt_at", "slice_id", "token", "transactional_id", "window_id"]
+
+_NAMESPACE = UUID("5c0a6d9e-7a3c-5f0e-9f55-1a4e0c0fd3b1")
+_NONCE = 6
+"""Random bytes of an attempt's id."""
+_TELLS = 8
+"""The version by which those ids are known that tell their slice."""
+
+
+def group_id(landing: str) -> str:
+    """Control group id of a landing: the ``group_id`` of all its events."""
+    return f"lakecommit-{landing}"
+
+
+def cycle_id(deployment: str, landing: str, lane: str, dag: str, run: str, n: int) -> UUID:
+    """Commit id of the n-th cycle of a run: the same for every retry of that run."""
+    return uuid5(_NAMESPACE, "\x1f".join(("cycle", deployment, landing, lane, dag, run, str(n))))
+
+
+def _spans_text(spans: Iterable[Span]) -> str:
+    return ";".join(
+        f"{s.partition.topic_id}:{s.partition.partition}:{s.range.start}:{s.range.end}" for s in sorted(spans)
+    )
+
+
+def window_id(landing: str, lane: str, spec_version: str, epochs: Mapping[str, UUID], spans: Iterable[Span]) -> UUID:
+    """Identity of a window: what is read, under which spec and epochs; never the attempt."""
+    epoch_text = ",".join(f"{t}={e}" for t, e in sorted(epochs.items()))
+    return uuid5(_NAMESPACE, "\x1f".join(("window", landing, lane, spec_version, epoch_text, _spans_text(spans))))
+
+
+def slice_id(window: UUID, spans: Iterable[Span], tables: Iterable[str]) -> UUID:
+    """Identity of a slice within its window."""
+    return uuid5(window, "\x1f".join(("slice", ",".join(sorted(tables)), _spans_text(spans))))
+
+
+def attempt_id(of: UUID, random: UUID) -> UUID:
+    """Name of one attempt at a slice, and of the files that it makes: random, and made for this slice alone, so that no
+    report can pass these files off as those of other offsets.
+    """
+    nonce = random.bytes[:_NONCE]
+    digest = hashlib.sha256(b"attempt\x1f" + of.bytes + nonce).digest()
+    raw = bytearray(nonce + digest[: 16 - _NONCE])
+    raw[6], raw[8] = raw[6] & 0x0F | 0x80, raw[8] & 0x3F | 0x80
+    return UUID(bytes=bytes(raw))
+
+
+def is_attempt_at(attempt: UUID, of: UUID) -> bool | None:
+    """Was this attempt made at that slice? ``None``: it is of a release whose attempts do not tell."""
+    return attempt == attempt_id(of, attempt) if attempt.version == _TELLS else None
+
+
+def token(commit_id: UUID, table_uuid: UUID, slice_ids: Iterable[UUID]) -> UUID:
+    """Name of the snapshot that publishes these slices in this table: it is announced once."""
+    return uuid5(commit_id, f"{table_uuid}\x1f" + ",".join(sorted(str(s) for s in slice_ids)))
+
+
+def transactional_id(landing: str, lane: str, deployment: str, slot: int, role: str) -> str:
+    """Of the bounded pool of one landing's lane in one deployment: whoever opens it shuts out who had it before.
+
+    Another deployment's landing of the same name has other ids. ``@`` is in no landing's name, so that
+    ``lakecommit-<landing>-@`` is a prefix of this landing's ids alone. Without a deployment they are as they were
+    before ids had one.
+    """
+    whose = f"@{deployment}-" if deployment else ""
+    return f"lakecommit-{landing}-{whose}{lane}-{slot}-{role}"

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The states in which no window is planned, each by the name and the text that a plan carries.
+
+Contract: names and values cross processes and releases; a new one may be added, none may be renamed. One that a reader
+does not know is :attr:`RefusalState.OTHER`.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+__all__ = ["RefusalState"]
+
+
+class RefusalState(StrEnum):
+    """What keeps a cycle from planning a window. The value is the text for people."""
+
+    STALLED = "stalled"
+    """Commits failed for all tables in too many cycles in a row."""
+    OPEN_CYCLES = "open cycles"
+    """Too many windows are under way."""
+    PENDING_SLICES = "pending slices"
+    """A table's budget of slices that wait to be published is full."""
+    PENDING_FILES = "pending files"
+    """The same of data files."""
+    PENDING_BYTES = "pending bytes"
+    """The same of bytes of source records."""
+    SLOWING = "slowing"
+    """Commits failed, and the landing is to plan rarer windows then."""
+    CATALOG_AWAY = "catalog away"
+    """No ledger can be read, so nothing can be planned; no fold can tell this one."""
+    SPEC_CHANGE = "spec change"
+    """What is landed has to be published before another spec is planned for."""
+    OTHER = "another state"
+    """A state that this release does not know."""
+
+    @property
+    def budget_full(self) -> bool:
+        """Is a budget of pending work full?"""
+        return self in (RefusalState.PENDING_SLICES, RefusalState.PENDING_FILES, RefusalState.PENDING_BYTES)

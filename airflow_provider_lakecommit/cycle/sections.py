@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sections of a lane: found in a ledger, or made anew, with the offsets and the log position that they begin at.
+
+Contract: nothing is written. A section that is made has a new epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from airflow_provider_lakecommit.committer.ledger import LedgerState
+from airflow_provider_lakecommit.core.model import ControlPosition, LedgerSection, ReadPosition
+from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
+from airflow_provider_lakecommit.core.planning import Watermark
+from airflow_provider_lakecommit.core.rules import judged_in
+from airflow_provider_lakecommit.cycle.session import BEYOND, LandingSession
+from airflow_provider_lakecommit.exceptions import LedgerError
+from airflow_provider_lakecommit.kafka.control_log import ControlLog
+from airflow_provider_lakecommit.kafka.source_topic import SourceState
+
+__all__ = ["first_offsets", "new_section", "origin_position", "own_section", "position_at_end"]
+
+
+def new_section(
+    session: LandingSession,
+    source: SourceState,
+    starts: Mapping[SourcePartition, int],
+    covered: Coverage,
+    control: ControlPosition,
+    *,
+    before: LedgerSection | None = None,
+    positions: Mapping[SourcePartition, ReadPosition] = MappingProxyType({}),
+) -> LedgerSection:
+    """A section of this lane under a new epoch.
+
+    :param before: the section that it stands in for: its estimates are kept, and by which rules ranges were judged
+    :param positions: of it that still hold
+    """
+    return LedgerSection(
+        landing=session.landing.name,
+        lane=session.lane,
+        cluster_id=source.cluster_id,
+        epoch=session.new_id(),
+        spec_version=session.landing.spec_version,
+        starts=dict(starts),
+        covered=covered,
+        control=control,
+        record_bytes=before.record_bytes if before else 0,
+        judged=judged_in(before.judged, covered) if before else {},
+        positions=dict(positions),
+    )
+
+
+def first_offsets(partitions: Mapping[SourcePartition, Watermark], start: str) -> dict[SourcePartition, int]:
+    """Where ``earliest`` or ``latest`` is in each partition."""
+    return {p: w.start if start == "earliest" else w.stable for p, w in partitions.items()}
+
+
+def origin_position(session: LandingSession) -> ControlPosition:
+    """The end of the landing's control partition: what was said before is of no concern to a new ledger."""
+    return position_at_end(
+        session, session.control.read(session.control.partition_for(session.landing.group_id), BEYOND)
+    )
+
+
+def own_section(state: LedgerState, session: LandingSession) -> LedgerSection:
+    """The section of this lane.
+
+    :raises LedgerError: there is none
+    """
+    section = state.section(session.landing.name, session.lane)
+    if section is None:
+        raise LedgerError(
+            f"the table of landing {session.landing.name} has no ledger section of lane {session.lane}: plan first"
+        )
+    return section
+
+
+def position_at_end(session: LandingSession, log: ControlLog) -> ControlPosition:
+    """Where a log ends, as a ledger states it that needs nothing of what is before."""
+    return ControlPosition(
+        cluster_id=log.cluster_id,
+        topic=session.control.name,
+        topic_id=log.topic_id,
+        partition=log.partition,
+        read_from=log.end,
+        low=None,
+    )

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is known of a table before a person's word: its ledger, also one that only the metadata remember; what is
+reported for it and not in it; what the log says of it; and whether a word on it can be true.
+
+Contract: reads only. Nothing is reported where a table never had a ledger of this lane, or where the control topic is
+not the one that its ledger names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+
+from airflow_provider_lakecommit.committer.ledger import LedgerState, read_ledger
+from airflow_provider_lakecommit.committer.summary import has_ledger
+from airflow_provider_lakecommit.core.announced import announced_in, rows_of
+from airflow_provider_lakecommit.core.log import Entry, TablePublished
+from airflow_provider_lakecommit.core.model import LedgerSection
+from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
+from airflow_provider_lakecommit.core.state import LandingState, TableLedger
+from airflow_provider_lakecommit.cycle.session import LandingSession
+from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
+from airflow_provider_lakecommit.kafka.control_log import ControlLog
+from airflow_provider_lakecommit.kafka.source_topic import SourceState
+from airflow_provider_lakecommit.wire.quarantine import read_entries
+
+__all__ = [
+    "KnownTable",
+    "check_log",
+    "check_topics",
+    "first_known",
+    "known_section",
+    "known_state",
+    "known_table",
+    "with_ledger",
+]
+
+
+def known_section(session: LandingSession, state: LedgerState) -> LedgerSection | None:
+    """The section of this lane: of the ledger, or of the newest one that the metadata remember."""
+    key = (session.landing.name, session.lane)
+    return next((s for s in state.sections or state.remembered if s.key == key), None)
+
+
+def known_state(session: LandingSession, states: Mapping[str, LedgerState | None]) -> LandingState | None:
+    """The log folded over the ledgers that are known; ``None`` where there are none, or the log is another one."""
+    ledgers = [ledger for name, s in states.items() if s is not None and (ledger := _ledger(session, name, s))]
+    log = session.control.describe()
+    places = {(t.section.control.cluster_id, t.section.control.topic_id, t.section.control.partition) for t in ledgers}
+    if len(places) != 1 or next(iter(places))[:2] != (log.cluster_id, log.topic_id):
+        return None
+    return session.read_state(ledgers).state
+
+
+def _ledger(session: LandingSession, name: str, state: LedgerState) -> TableLedger | None:
+    own = known_section(session, state)
+    if own is None:
+        return None
+    others = (s for s in state.sections or state.remembered if s is not own)
+    covered = Coverage.union(s.covered for s in others)
+    return TableLedger(table=name, uuid=state.table_uuid, section=own, others=covered)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownTable:
+    """One table as it is, for making the word, and all that the control partition still holds, from ``begin`` on."""
+
+    name: str
+    table: Table
+    state: LedgerState
+    own: LedgerSection | None
+    entries: Sequence[Entry]
+    begin: int
+
+    @property
+    def announced(self) -> Coverage:
+        """What the log says was published in it."""
+        return announced_in(self.entries, self.name, self.state.table_uuid)
+
+    @property
+    def announced_of_any(self) -> Coverage:
+        """What was published in any table."""
+        said = (e for e in self.entries if isinstance(e, TablePublished))
+        return Coverage.union(e.coverage for e in said)
+
+    @property
+    def rows(self) -> int | None:
+        """Rows of the table, as its newest snapshot counts them."""
+        head = self.table.metadata.snapshot_by_id(self.state.head_id) if self.state.head_id is not None else None
+        if head is None:
+            return 0
+        total = head.summary.additional_properties.get("total-records", "") if head.summary else ""
+        return int(total) if total.isdecimal() else None
+
+
+def check_log(session: LandingSession, known: KnownTable, landed: Coverage) -> None:
+    """Can the table hold what the log says?
+
+    :raises LedgerError: a ledger that the metadata remember has less, or the table has fewer rows
+    """
+    remedy = "say what the table holds with `lakecommit ledger attest SPEC --at TOPIC:PARTITION=OFFSET,…`"
+    newest = known_section(session, known.state)
+    if newest is not None and (more := landed - newest.covered):
+        snapshot = known.state.snapshot_id or known.state.tag_id or "ID"
+        raise LedgerError(
+            f"{known.name}: the log of {session.control.name} says that {more} was published, which the newest ledger "
+            f"that the metadata know does not have: it was rolled back, or given back by a person. If that ledger is "
+            f"right, `lakecommit ledger attest SPEC --snapshot {snapshot}`; if not, {remedy}"
+        )
+    rows, said = known.rows, rows_of(known.entries, known.name, landed)
+    if rows is not None and rows < said:
+        raise LedgerError(
+            f"{known.name} has {rows} rows, by the log of {session.control.name} {said} were published in it: some "
+            f"were rolled back or removed, and the log does not tell which; {remedy}"
+        )
+
+
+def check_topics(name: str, starts: Mapping[SourcePartition, int], covered: Coverage, source: SourceState) -> None:
+    """Can it be true of the topics as they are?"""
+    ids = source.topic_ids
+    if strange := sorted({p.topic for p in starts.keys() | covered.parts.keys() if p.topic_id != ids.get(p.topic)}):
+        raise SourceError(
+            f"{name}: that ledger is of topic {', '.join(strange)} under another id, or of a topic that this landing "
+            f"does not read: the offsets of a topic made anew are other records; "
+            f"`lakecommit ledger init SPEC --from earliest` starts it over"
+        )
+    for p, s in sorted(covered.parts.items()):
+        mark = source.partitions.get(p)
+        if mark is None or s.ranges[-1].end > mark.high:
+            end = "does not exist" if mark is None else f"ends at {mark.high}"
+            raise SourceError(f"{name} cannot hold {p} {s}: the partition {end}; is this the right cluster?")
+
+
+def known_table(session: LandingSession, name: str, log: ControlLog) -> KnownTable:
+    table = session.tables.load(name)
+    state = read_ledger(table.metadata, session.landing.branch)
+    return KnownTable(
+        name=name,
+        table=table,
+        state=state,
+        own=state.section(session.landing.name, session.lane),
+        entries=read_entries(log.records, session.landing.name, session.lane),
+        begin=log.begin,
+    )
+
+
+def first_known(p: SourcePartition, known: KnownTable, start: int | None) -> int | None:
+    """Where a partition begins: where the log's oldest commit to *any* table does, because a table without rows is
+    announced late; ``None`` when nobody can tell.
+    """
+    if said := known.announced_of_any[p]:
+        return said.ranges[0].start
+    return 0 if start is None and not known.begin else start
+
+
+def with_ledger(metadata: TableMetadata) -> str:
+    return ", ".join(str(s.snapshot_id) for s in metadata.snapshots if has_ledger(s)) or "none"

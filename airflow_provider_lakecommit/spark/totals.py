@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What adds up over one attempt at a slice: records, what became of them, rows; and whether there are too many rejects.
+
+Contract: per span, in source records: landed (at least one row) + rejected + filtered (no row: tombstones, and what the
+decoder left out) + gaps (offsets without a record) = length of the span. It is checked here, from counts that are taken
+where each thing happens; a mismatch is an :class:`~airflow_provider_lakecommit.exceptions.AccountingError`. Rows are a
+separate sum: a record may give several. Those of a table are the files' own record counts.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from airflow_provider_lakecommit.core.accounting import spans_problem
+from airflow_provider_lakecommit.core.budgets import over_budget
+from airflow_provider_lakecommit.core.model import Counts, Slice, SpanReport
+from airflow_provider_lakecommit.core.routing import Role
+from airflow_provider_lakecommit.exceptions import AccountingError
+from airflow_provider_lakecommit.formats.decoder import Decoded
+from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.spark.chunks import Chunk, Run
+
+__all__ = ["SliceTotals"]
+
+
+class SliceTotals:
+    """``records`` and ``counts`` are for each span by itself; ``samples`` are the first rejects."""
+
+    def __init__(self, work: Slice, landing: Landing) -> None:
+        self._slice = work
+        self._landing = landing
+        self._budget = work.budget or landing.budget
+        self._records = [0] * len(work.spans)
+        self._counts = [Counts()] * len(work.spans)
+        self._rows = 0
+        self.bytes = 0
+        self.ignored: Counter[str] = Counter()
+        self.samples: list[str] = []
+
+    @property
+    def records(self) -> int:
+        return sum(self._records)
+
+    @property
+    def rejected(self) -> int:
+        return sum(c.rejected for c in self._counts)
+
+    def count(self, chunk: Chunk, places: Sequence[int], decoded: Decoded) -> None:
+        """Count what became of the records, for each span by itself.
+
+        :param places: of the decoded values in the chunk
+        """
+        rows, of_rows = decoded.table.num_rows, range(len(places)) if decoded.records is None else decoded.records
+        if len(of_rows) != rows:
+            raise AccountingError(
+                f"slice {self._slice}: {rows} rows were decoded, and {len(of_rows)} that come from a record; "
+                "nothing of it is published, report it"
+            )
+        self._rows += rows
+        landed = places if decoded.records is None else [places[i] for i in sorted(set(decoded.records))]
+        rejected = [places[r.index] for r in decoded.rejects]
+        filtered = [places[i] for i in decoded.filtered]
+        for run in chunk.runs:
+            records = run.end - run.start
+            self._records[run.span] += records
+            self._counts[run.span] += Counts(
+                landed=_within(landed, run),
+                rejected=_within(rejected, run),
+                filtered=records - _within(places, run) + _within(filtered, run),
+            )
+
+    def blocked(self) -> str | None:
+        """Why the slice cannot be published by what is known so far; the ratio is judged at the end."""
+        rejected = self.rejected
+        if rejected and self._landing.dead_letter_table is None and self._slice.budget is None:
+            return f"{rejected} rejected records and no dead_letter_table"
+        if rejected > self._budget.max_records:
+            return over_budget(rejected, self.records, self._budget)
+        return None
+
+    def blocked_at_the_end(self) -> str | None:
+        return self.blocked() or over_budget(self.rejected, self.records, self._budget)
+
+    def reports(self) -> list[SpanReport]:
+        """Each span with what became of its records. Rejects that a person's budget allows, where no table takes them,
+        are skipped by that word.
+
+        :raises AccountingError: they do not add up
+        """
+        skips = self._landing.dead_letter_table is None and not self.blocked_at_the_end()
+        found = []
+        for span, records, counts in zip(self._slice.spans, self._records, self._counts, strict=True):
+            report = SpanReport(span=span, counts=replace(counts, gaps=len(span) - records))
+            if problem := spans_problem([report]):
+                raise AccountingError(f"{records} records read: {problem}; nothing of it is published, report it")
+            if skips:
+                report = replace(report, counts=replace(report.counts, rejected=0, skipped=counts.rejected))
+            found.append(report)
+        return found
+
+    def check_rows(self, rows: Mapping[str, int]) -> None:
+        """The files' own record counts, by table, must be what was decoded and rejected.
+
+        :raises AccountingError: they are not
+        """
+        of = {Role.ROWS: self._rows, Role.DEAD_LETTERS: self.rejected}
+        due = {d.table: of[d.role] for d in self._landing.destinations}
+        for name, made in rows.items():
+            if made != due[name]:
+                raise AccountingError(f"slice {self._slice}: {made} rows in the files of {name}, {due[name]} were due")
+
+
+def _within(places: Sequence[int], run: Run) -> int:
+    """How many of these places, which are in order, are in the run."""
+    return bisect_left(places, run.end) - bisect_left(places, run.start)
