@@ -86,13 +86,21 @@ class DoctorCommand(Command):
     def add_arguments(self, parser: ArgumentParser) -> None:
         add_every(parser)
         parser.add_argument("--no-spark", dest="spark", action="store_false", help="start no Spark job")
+        roles = "what the Kafka connection is for (may be repeated; default: plan, write and commit)"
+        parser.add_argument("--role", action="append", choices=["plan", "write", "commit", "sensor"], help=roles)
+        deployment = "try a transactional id of that deployment, as its rights may name it"
+        parser.add_argument("--deployment", default="", metavar="NAME", help=deployment)
 
     def run(self, options: Namespace, output: Output) -> int:
         spec = load(options.spec, output)
         from airflow_provider_lakecommit.cli.doctor import doctor
+        from airflow_provider_lakecommit.doctor.roles import LANDING_ROLES, Role
 
+        roles = tuple(Role(name) for name in dict.fromkeys(options.role or ())) or LANDING_ROLES
         with results_only(output):
-            return doctor(spec, output, every=options.every, spark=options.spark)
+            return doctor(
+                spec, output, every=options.every, spark=options.spark, roles=roles, deployment=options.deployment
+            )
 
 
 class VerifyCommand(Command):
@@ -190,13 +198,13 @@ class LedgerPruneCommand(Command):
     says = "drop from the tables' ledgers what is gone for good"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--yes", action="store_true", help="write it; without, it is only shown")
+        add_confirmation(parser)
 
     def run(self, options: Namespace, output: Output) -> int:
         spec = load(options.spec, output)
         from airflow_provider_lakecommit.cli.prune import ledger_prune
 
-        return ledger_prune(spec, output, yes=options.yes)
+        return ledger_prune(spec, output, yes=options.yes, reason=options.reason)
 
 
 class UnblockCommand(Command):

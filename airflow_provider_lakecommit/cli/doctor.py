@@ -8,7 +8,7 @@ undone at once: an empty transaction, and a small file in the tables' storage.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -19,8 +19,10 @@ from airflow_provider_lakecommit.cycle.session import LandingSession
 from airflow_provider_lakecommit.doctor.brokers import brokers
 from airflow_provider_lakecommit.doctor.executor import executor
 from airflow_provider_lakecommit.doctor.finding import CheckResult, Level, looked, warn
+from airflow_provider_lakecommit.doctor.groups import sharing
 from airflow_provider_lakecommit.doctor.host import installed_versions, java, memory, versions
 from airflow_provider_lakecommit.doctor.lake import headroom, probe_place, tables
+from airflow_provider_lakecommit.doctor.roles import LANDING_ROLES, NEEDS, Role
 from airflow_provider_lakecommit.doctor.signatures import signatures
 from airflow_provider_lakecommit.doctor.vended import vended
 from airflow_provider_lakecommit.engines.local import LocalSpark, SparkSection, engine_of
@@ -36,13 +38,23 @@ __all__ = ["doctor", "examine"]
 _SECRET = ("secret", "key", "token", "password", "credential", "sas")
 
 
-def doctor(spec: LandingSpec, output: Output, *, every: timedelta | None, spark: bool) -> int:
+def doctor(
+    spec: LandingSpec,
+    output: Output,
+    *,
+    every: timedelta | None,
+    spark: bool,
+    roles: Collection[Role] = LANDING_ROLES,
+    deployment: str = "",
+) -> int:
     """Look, and say what was found.
 
     :param every: how often the landing runs
     :param spark: also run a task
+    :param roles: that the Kafka connection is for
+    :param deployment: whose transactional ids are tried
     """
-    found = examine(spec, output, every=every, spark=spark)
+    found = examine(spec, output, every=every, spark=spark, roles=roles, deployment=deployment)
     bad = [f for f in found if f.level is Level.FAIL]
     if output.as_json:
         output.result(
@@ -59,14 +71,22 @@ def doctor(spec: LandingSpec, output: Output, *, every: timedelta | None, spark:
     return Exit.REFUSED if bad else Exit.DONE
 
 
-def examine(spec: LandingSpec, output: Output, *, every: timedelta | None, spark: bool) -> list[CheckResult]:
+def examine(
+    spec: LandingSpec,
+    output: Output,
+    *,
+    every: timedelta | None,
+    spark: bool,
+    roles: Collection[Role] = LANDING_ROLES,
+    deployment: str = "",
+) -> list[CheckResult]:
     """All findings, in the order in which one thing needs the other."""
     section = SparkSection(spec.spark)
     master = None if section.remote else section.master
     out = looked("versions", lambda: versions(installed_versions()))
     out += looked("java", lambda: java(master))
     out += looked("memory", lambda: memory(master, section.conf))
-    kafka = looked("brokers", lambda: brokers(spec.landing, spec.kafka, every))
+    kafka = looked("brokers", lambda: brokers(spec.landing, spec.kafka, every, roles, deployment))
     out += kafka
     with LandingSession.connect(spec.landing, spec.kafka, spec.catalog, log=output.log) as session:
         lake, there = tables(session)
@@ -74,10 +94,12 @@ def examine(spec: LandingSpec, output: Output, *, every: timedelta | None, spark
         for table in there:
             if (storage := session.tables.known_storage(_name(table))) is not None:
                 out += vended(storage, _name(table), time.time())
-        if there and not any(f.level is Level.FAIL for f in (*kafka, *lake)):
+        reads = any(NEEDS[role].source for role in roles)
+        if reads and there and not any(f.level is Level.FAIL for f in (*kafka, *lake)):
             out += looked("headroom", lambda: headroom(session, every))
         if not any(f.level is Level.FAIL for f in kafka):
             out += looked("control signatures", lambda: signatures(session))
+            out += looked("control topic in common", lambda: sharing(session))
         if spark:
             out += looked("executor", lambda: _executor(spec, section, session, there, output))
     return out

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """`lakecommit ledger prune`: what of the tables' ledgers is gone for good, and taking it out.
 
-Contract: only shows until it is given `--yes`.
+Contract: only shows until it is given `--yes`; on a terminal it asks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from airflow_provider_lakecommit.cli.confirm import asked, at_a_terminal, decision_of
 from airflow_provider_lakecommit.cli.output import Exit, Output
 from airflow_provider_lakecommit.cycle.session import LandingSession
 from airflow_provider_lakecommit.landing import LandingSpec
@@ -16,18 +17,28 @@ from airflow_provider_lakecommit.repair.prune import Prunable, look, prune
 __all__ = ["ledger_prune"]
 
 
-def ledger_prune(spec: LandingSpec, output: Output, *, yes: bool) -> int:
+def ledger_prune(spec: LandingSpec, output: Output, *, yes: bool, reason: str = "") -> int:
     """Show what would be taken out, and take it out if *yes*.
 
     :raises LakecommitError: a part that is needed is away, or a ledger needs something else first
     """
     with LandingSession.connect(spec.landing, spec.kafka, spec.catalog, log=output.log) as session:
         found = look(session)
-        after = {f.table: prune(session, f).share for f in found if f.gone} if yes else {}
+        shown = any(f.gone for f in found) and not yes and not output.as_json and at_a_terminal()
+        if shown:
+            output.lines(_text(found, {}))
+            yes = asked(output)
+        told = decision_of("ledger prune", spec.landing.name, reason)
+        after = {f.table: prune(session, f, told).share for f in found if f.gone} if yes else {}
     if output.as_json:
         output.result({"tables": [_to_dict(f, after.get(f.table)) for f in found], "written": yes})
-    else:
-        output.lines(_text(found, after, yes=yes))
+        return Exit.DONE
+    if not shown or after:
+        output.lines(_text(found, after))
+    if after:
+        output.lines(["written"])
+    elif not shown and any(f.gone for f in found):
+        output.lines(["nothing is written: the same with --yes writes it; what is pending is read again then"])
     return Exit.DONE
 
 
@@ -39,18 +50,14 @@ def _to_dict(found: Prunable, after: float | None) -> dict[str, object]:
     return {"table": found.table, "share": found.state.share, "gone": gone, "share_after": after}
 
 
-def _text(found: Iterable[Prunable], after: dict[str, float], *, yes: bool) -> Iterable[str]:
+def _text(found: Iterable[Prunable], after: dict[str, float]) -> Iterable[str]:
     for f in found:
         now = f", {after[f.table]:.1%} now" if f.table in after else ""
         yield f"{f.table}: its ledger takes {f.state.share:.1%} of its room{now}"
         for (landing, lane), parts in sorted(f.gone.items()):
             yield f"  landing {landing}, lane {lane}:"
-            yield from (f"    {p} of topic id {p.topic_id}, which is gone" for p in sorted(parts))
+            for p in sorted(parts):
+                landed = f.landed((landing, lane), p)
+                yield f"    {p} of topic id {p.topic_id}, which is gone: {landed} landed offsets"
         if not f.gone:
             yield "  nothing of it is gone"
-    if any(f.gone for f in found):
-        yield (
-            "written"
-            if yes
-            else "nothing is written: the same with --yes writes it; what is pending is read again then"
-        )

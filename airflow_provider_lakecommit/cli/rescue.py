@@ -97,7 +97,7 @@ def rescue(
         branch=request.branch,
         names=request.table,
         commit=request.commit,
-        by=_by(request),
+        by=decision_of("rescue --commit", request.connector, request.reason).by,
     )
     for report in reports:
         if output.as_json:
@@ -109,11 +109,6 @@ def rescue(
     if at_work and not output.as_json:
         output.lines([f"nothing could be committed now: {at_work}"])
     return Exit.REFUSED if any(_needs_a_hand(report) for report in reports) else Exit.DONE
-
-
-def _by(request: Namespace) -> str:
-    said = decision_of("rescue --commit", request.connector, request.reason)
-    return f"{said.at} {said.actor} on {said.host}: {said.reason or 'no reason given'}"
 
 
 def _at_work(kafka: Mapping[str, Any], request: Namespace, rest: ConnectRest | None) -> str | None:

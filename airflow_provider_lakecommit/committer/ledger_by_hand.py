@@ -127,6 +127,7 @@ def prune_sections(
     prune: Callable[[tuple[LedgerSection, ...]], Mapping[tuple[str, str], LedgerSection | None]],
     *,
     branch: str = MAIN_BRANCH,
+    decision: Decision | None = None,
 ) -> LedgerState:
     """Take out of a ledger what is gone for good.
 
@@ -148,7 +149,10 @@ def prune_sections(
         state = read_ledger(loaded.metadata, branch)
         sections = update(state)
         extra = {PRUNED: json.dumps(sorted(changed))}
-        record = SnapshotRecord(kind=SnapshotKind.INIT, branch=branch, landing=own[0], lane=own[1], extra=extra)
+        told = () if decision is None else (decision,)
+        record = SnapshotRecord(
+            kind=SnapshotKind.INIT, branch=branch, landing=own[0], lane=own[1], extra=extra, decisions=told
+        )
         return None if sections is None else ledger_change(table, state, record, sections, None)
 
     return read_ledger(compare_and_swap(tables, table, branch, decide).metadata, branch)

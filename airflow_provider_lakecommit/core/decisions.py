@@ -28,6 +28,11 @@ class Decision:
     reason: str = ""
     what: str = ""
 
+    @property
+    def by(self) -> str:
+        """Who, where and why, of what is no landing's: a rescue of a connector's files."""
+        return f"{self.at} {self.actor} on {self.host}: {self.reason or 'no reason given'}"
+
     def __str__(self) -> str:
         why = f": {self.reason}" if self.reason else ", no reason given"
         return f"{self.at} {self.actor} on {self.host}, `{self.command}` of landing {self.landing}{why}; {self.what}"

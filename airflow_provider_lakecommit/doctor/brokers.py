@@ -3,22 +3,25 @@
 
 Contract: nothing is produced and nothing is made. Rights are what the brokers say this principal may do
 (``authorized operations`` of a description), creation is asked for as a trial run, and the transactional id is tried
-with an *empty* transaction under an id of the landing's own, ``lakecommit-<landing>-doctor``: it leaves no record.
+with an *empty* transaction under an id of the landing's own, ``lakecommit-<landing>-doctor``, or that of a stated
+deployment: it leaves no record. What is looked at is what the roles need that the connection is for
+(:mod:`~airflow_provider_lakecommit.doctor.roles`).
 
 Failure story: brokers that do not answer are one finding, and nothing more is asked of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]  # public, and exported without saying so
 
 from airflow_provider_lakecommit.core.headroom import Retention, duration_text
 from airflow_provider_lakecommit.doctor.finding import CheckResult, fail, ok, warn
+from airflow_provider_lakecommit.doctor.roles import LANDING_ROLES, NEEDS, HeldRights, Role, role_findings
 from airflow_provider_lakecommit.exceptions import ControlTopicError, LakecommitError
 from airflow_provider_lakecommit.kafka.admin import ClusterAdmin, TopicFacts
 from airflow_provider_lakecommit.kafka.config import LastError, bootstrap_servers, made
@@ -33,14 +36,20 @@ TRANSACTION_MS = 10_000
 """What our transactions ask for."""
 HEADER_BYTES, ROOMY_BYTES = 300_000, 1_000_000
 """The largest header is 256 KiB; a list of files comes on top."""
-_READ = (AclOperation.READ, AclOperation.DESCRIBE)
-_WRITE = (*_READ, AclOperation.WRITE)
 
 
-def brokers(landing: Landing, kafka: Mapping[str, Any], every: timedelta | None) -> Iterable[CheckResult]:
+def brokers(
+    landing: Landing,
+    kafka: Mapping[str, Any],
+    every: timedelta | None,
+    roles: Collection[Role] = LANDING_ROLES,
+    deployment: str = "",
+) -> Iterable[CheckResult]:
     """All of it.
 
     :param every: how often the landing runs, if that is known
+    :param roles: that the connection is for
+    :param deployment: whose transactional ids it may use; any, where nothing is said
     """
     admin = ClusterAdmin(
         kafka, timeout=TIMEOUT, away=ControlTopicError, refused=ControlTopicError, remedy=lambda: "grant DESCRIBE"
@@ -51,25 +60,34 @@ def brokers(landing: Landing, kafka: Mapping[str, Any], every: timedelta | None)
         yield fail("brokers", str(e), "correct `bootstrap.servers` and the login; nothing else was asked of them")
         return
     yield ok("brokers", f"cluster {cluster} at {bootstrap_servers(kafka)}")
-    names = [*landing.topic_names, landing.control_topic_name]
-    rights = {name: admin.rights(name) for name in names}
-    for name in landing.topic_names:
-        yield from _source(name, rights[name], admin.settings(name) if rights[name] else None, landing, every)
-    yield from _control(landing, admin, rights[landing.control_topic_name], every)
+    control = landing.control_topic_name
+    rights = {name: admin.rights(name) for name in (*landing.topic_names, control)}
+    for name in landing.topic_names if any(NEEDS[r].source for r in roles) else ():
+        yield from _source(name, rights[name], admin.settings(name), landing, every)
+    yield from _control(landing, admin, rights[control], every, roles)
     yield from _broker_settings(admin)
-    yield from _transaction(landing, kafka)
+    prefix = f"lakecommit-{landing.name}-{f'@{deployment}-' if deployment else ''}"
+    tried: bool | None = None
+    if any(NEEDS[r].ids for r in roles):
+        found, tried = _transaction(prefix, kafka)
+        yield found
     admin.close()
+    may = {name: None if facts is None else facts.operations for name, facts in rights.items()}
+    sources = {name: may[name] for name in landing.topic_names}
+    yield from role_findings(
+        HeldRights(sources=sources, control=control, on_control=may[control], prefix=prefix, ids=tried), roles
+    )
 
 
 def _source(
     name: str, rights: TopicFacts | None, settings: Mapping[str, str] | None, landing: Landing, every: timedelta | None
 ) -> Iterable[CheckResult]:
     check = f"topic {name}"
-    if rights is None:
+    if rights is None or not rights.partitions:
         yield fail(check, "does not exist, or may not be described", "correct `topics`, create it, or grant DESCRIBE")
         return
     yield ok(check, f"{len(rights.partitions)} partitions")
-    yield _granted(check, rights, _READ)
+    yield _granted(check, rights, (AclOperation.READ, AclOperation.DESCRIBE))
     yield from _retention(f"retention of {name}", settings, landing, every)
 
 
@@ -110,7 +128,7 @@ def _retention(
 
 
 def _control(
-    landing: Landing, admin: ClusterAdmin, rights: TopicFacts | None, every: timedelta | None
+    landing: Landing, admin: ClusterAdmin, rights: TopicFacts | None, every: timedelta | None, roles: Collection[Role]
 ) -> Iterable[CheckResult]:
     name = landing.control_topic_name
     check = f"control topic {name}"
@@ -121,8 +139,12 @@ def _control(
         else:
             yield fail(check, f"does not exist and may not be made: {objection.str()}", "have it created")
         return
+    if not rights.partitions:
+        yield fail(check, "may not be described, if it exists", "grant this principal DESCRIBE on it")
+        return
     yield ok(check, f"{len(rights.partitions)} partitions")
-    yield _granted(check.replace("control topic ", ""), rights, _WRITE)
+    wanted = dict.fromkeys(operation for role in roles for operation in NEEDS[role].control)
+    yield _granted(check.replace("control topic ", ""), rights, tuple(wanted))
     settings = admin.settings(name)
     if settings is None:
         yield warn(check, "the settings may not be read", "grant DESCRIBE_CONFIGS")
@@ -183,9 +205,9 @@ def _broker_settings(admin: ClusterAdmin) -> Iterable[CheckResult]:
         yield ok(check, found[check])
 
 
-def _transaction(landing: Landing, kafka: Mapping[str, Any]) -> Iterable[CheckResult]:
-    """Register the id, and commit a transaction without a record."""
-    check, name, trouble = "transactional id", f"lakecommit-{landing.name}-doctor", LastError()
+def _transaction(prefix: str, kafka: Mapping[str, Any]) -> tuple[CheckResult, bool | None]:
+    """Register an id, and commit a transaction without a record. Is that allowed, as far as it can be told?"""
+    check, name, trouble = "transactional id", f"{prefix}doctor", LastError()
     ours = {"transactional.id": name, "transaction.timeout.ms": TRANSACTION_MS, "enable.idempotence": True}
     try:
         producer: Producer = made(Producer, kafka, trouble, **ours)
@@ -193,10 +215,8 @@ def _transaction(landing: Landing, kafka: Mapping[str, Any]) -> Iterable[CheckRe
         producer.begin_transaction()
         producer.commit_transaction(TIMEOUT)
     except KafkaException as e:
-        yield fail(
-            check,
-            redacted(f"{name}: {e.args[0].str()}{f' ({trouble.cause})' if trouble.cause else ''}", kafka),
-            f"grant this principal WRITE and DESCRIBE on transactional ids with the prefix lakecommit-{landing.name}-",
-        )
-    else:
-        yield ok(check, f"{name}: an empty transaction was committed")
+        seen = redacted(f"{name}: {e.args[0].str()}{f' ({trouble.cause})' if trouble.cause else ''}", kafka)
+        denied = e.args[0].code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        remedy = f"grant this principal WRITE and DESCRIBE on transactional ids with the prefix {prefix}"
+        return fail(check, seen, remedy), False if denied else None
+    return ok(check, f"{name}: an empty transaction was committed"), True

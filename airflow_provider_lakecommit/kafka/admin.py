@@ -129,14 +129,16 @@ class ClusterAdmin(AdminRequests):
         )
 
     def rights(self, topic: str) -> TopicFacts | None:
-        """What we may do with a topic; None when it does not exist, or may not even be described."""
+        """What we may do with a topic; None when it does not exist. One that may not even be described has no
+        partitions, whether it is there or not.
+        """
         asked = TopicCollection([topic])
         answer = self._ask(
             f"asking for the rights on topic {topic!r}",
             lambda left: self._client.describe_topics(asked, include_authorized_operations=True, request_timeout=left),
         )[topic]
         if isinstance(answer, KafkaError) and answer.code() in DENIED:
-            return None
+            return TopicFacts(name=topic, topic_id="", partitions=())
         facts = self._facts(topic, answer)
         if facts is None or isinstance(answer, KafkaError):
             return None

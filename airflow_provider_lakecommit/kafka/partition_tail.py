@@ -8,7 +8,7 @@ group is joined and no offset stored.
 
 Failure story: an offset that the broker does not have (deleted by retention, cut off, topic made anew) is
 :class:`StaleTopicError`: the borders must be asked for again. A broker that restarts is waited for; `timeout`
-seconds without any progress end in the `away` error with the cause.
+seconds without any progress end in the `away` error with the cause, a partition that may not be read at once.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from airflow_provider_lakecommit.exceptions import LakecommitError
-from airflow_provider_lakecommit.kafka.admin_requests import StaleTopicError
-from airflow_provider_lakecommit.kafka.config import LastError, made, unreachable
+from airflow_provider_lakecommit.kafka.admin_requests import DENIED, StaleTopicError
+from airflow_provider_lakecommit.kafka.config import LastError, bootstrap_servers, made, unreachable
 
 __all__ = ["PartitionTail"]
 
@@ -124,5 +124,10 @@ class PartitionTail:
         elif error.code() in _MOVED:
             self._next = -1
             raise StaleTopicError(f"{self._topic}[{self._partition}]: {error.str()}")
+        elif error.code() in DENIED:
+            raise self._away(
+                f"reading {self._topic}[{self._partition}]: Kafka at {bootstrap_servers(self._config)} says: "
+                f"{error.str()}; grant this principal READ and DESCRIBE on topic {self._topic!r}"
+            )
         else:
             self._trouble(error)

@@ -3,7 +3,7 @@
 
 Contract: by default nothing is written: the log has the list, the result the counts. With ``commit`` what surely was
 never committed is appended, and may be so by two tasks at once, or again: no row twice. The rules are those of
-:mod:`~airflow_provider_lakecommit.connector.judge`.
+:mod:`~airflow_provider_lakecommit.connector.judge`. Its snapshots say which run did it, who triggered that, and why.
 
 Failure story: a connector that is at work, a table that refuses, files that are gone: the task fails and is not tried
 again, after all other tables are done. What is away is left to the task's retries.
@@ -11,13 +11,16 @@ again, after all other tables are done. What is away is left to the task's retri
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
 from airflow_provider_lakecommit.connector.judge import Fate
 from airflow_provider_lakecommit.connector.sink import CONTROL_TOPIC
+from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.operators.base import no_retry_in_vain
 
@@ -40,11 +43,19 @@ class RescueOperator(BaseOperator):
         not there. ``None``: you state that it is gone (templated)
     :param group: the group in its events, if it is not `connect-NAME` (templated)
     :param branch: of the tables, to which it commits
+    :param reason: kept in the snapshots, with who and where (templated)
 
     .. seealso:: :ref:`howto/operator:RescueOperator`
     """
 
-    template_fields: Sequence[str] = ("connector", "control_topic", "tables", "kafka_connect_conn_id", "group")
+    template_fields: Sequence[str] = (
+        "connector",
+        "control_topic",
+        "tables",
+        "kafka_connect_conn_id",
+        "group",
+        "reason",
+    )
     ui_color = "#e6edf0"
 
     def __init__(
@@ -59,6 +70,7 @@ class RescueOperator(BaseOperator):
         iceberg_conn_id: str = "iceberg_default",
         group: str | None = None,
         branch: str = "main",
+        reason: str = "",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -71,11 +83,12 @@ class RescueOperator(BaseOperator):
         self.iceberg_conn_id = iceberg_conn_id
         self.group = group
         self.branch = branch
+        self.reason = reason
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Look, and commit if that is asked for."""
         with no_retry_in_vain():
-            reports = self._reports()
+            reports = self._reports(self._decision(context))
             for report in reports:
                 self._tell(report)
             if refused := [r.refusal for r in reports if r.refusal]:
@@ -88,7 +101,20 @@ class RescueOperator(BaseOperator):
                 )
         return [report.to_dict() for report in reports]
 
-    def _reports(self) -> Sequence[RescueReport]:
+    def _decision(self, context: Context) -> Decision:
+        """Whose word this run is: of the user who triggered it, else of nobody."""
+        task, run = context.get("ti"), context.get("dag_run")
+        user = getattr(run, "triggering_user_name", None) or "nobody"
+        where = f"DAG {task.dag_id}, run {run.run_id}, task {task.task_id}" if task and run else f"task {self.task_id}"
+        return Decision(
+            command="rescue --commit",
+            actor=f"{user} by {where}",
+            host=socket.gethostname(),
+            at=datetime.now(UTC).isoformat(timespec="seconds"),
+            reason=self.reason.strip(),
+        )
+
+    def _reports(self, decision: Decision) -> Sequence[RescueReport]:
         from airflow_provider_lakecommit.connector.rescue import rescue
         from airflow_provider_lakecommit.connector.stopped import check_stopped
         from airflow_provider_lakecommit.hooks.connections import catalog_properties, kafka_settings
@@ -108,6 +134,7 @@ class RescueOperator(BaseOperator):
             branch=self.branch,
             names=self.tables,
             commit=self.commit,
+            by=decision.by,
         )
 
     def _tell(self, report: RescueReport) -> None:

@@ -43,7 +43,10 @@ __all__ = ["BEHIND", "InitPreview", "InitTable", "init_preview", "ledger_init"]
 Start = str | Mapping[tuple[str, int], int]
 """``earliest``, ``latest``, or an offset per (topic, partition)."""
 
-BEHIND = "does not go back over {}, which it has; `lakecommit ledger attest SPEC --at` says that its rows are not there"
+BEHIND = (
+    "does not go back over {}, which it has; `lakecommit ledger attest SPEC --at TOPIC:PARTITION=OFFSET,…` says that "
+    "its rows are not there"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,10 +12,11 @@ pruned and some are not; the same command goes on.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from airflow_provider_lakecommit.committer.ledger import LedgerState
 from airflow_provider_lakecommit.committer.ledger_by_hand import prune_sections
+from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.core.prune import gone, pruned
@@ -39,6 +40,16 @@ class Prunable:
     cluster_id: str = ""
     ids: Mapping[str, str | None] = field(default_factory=dict)
 
+    def landed(self, key: Key, p: SourcePartition) -> int:
+        """How many offsets of a partition a section has."""
+        return sum(len(s.covered[p]) for s in self.state.sections if (s.landing, s.lane) == key)
+
+    @property
+    def what(self) -> str:
+        """For the table's history."""
+        parts = (f"{p} of topic id {p.topic_id}" for some in self.gone.values() for p in sorted(some))
+        return f"takes out {', '.join(dict.fromkeys(parts))}"
+
 
 def look(session: LandingSession) -> tuple[Prunable, ...]:
     """What could be taken out; nothing is written.
@@ -61,9 +72,10 @@ def look(session: LandingSession) -> tuple[Prunable, ...]:
     )
 
 
-def prune(session: LandingSession, found: Prunable) -> LedgerState:
+def prune(session: LandingSession, found: Prunable, decision: Decision | None = None) -> LedgerState:
     """Take it out, as the ledger is now.
 
+    :param decision: who says it, for the table's history
     :raises LedgerError: the ledger is gone, or its rollback was not dealt with
     """
     own = (session.landing.name, session.lane)
@@ -73,7 +85,8 @@ def prune(session: LandingSession, found: Prunable) -> LedgerState:
         by_key = {s.key: s for s in sections}
         return {key: pruned(by_key[key], parts, session.new_id(), own=key == own) for key, parts in dead.items()}
 
-    return prune_sections(session.tables, found.table, own, change, branch=session.landing.branch)
+    told = None if decision is None else replace(decision, what=found.what)
+    return prune_sections(session.tables, found.table, own, change, branch=session.landing.branch, decision=told)
 
 
 def _gone(

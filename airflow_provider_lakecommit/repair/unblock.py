@@ -53,6 +53,12 @@ class BlockedPart:
     bad: int | None = None
     good: int | None = None
 
+    @property
+    def argument(self) -> str:
+        """As `--range` takes it."""
+        p, r = self.span.partition, self.span.range
+        return f"{p.topic}:{p.partition}={r.start}-{r.end}"
+
     def __str__(self) -> str:
         known = "how many of its records are good is not known" if self.good is None else f"{self.good} good records"
         bad = "" if self.bad is None else f", {self.bad} bad"
@@ -94,8 +100,12 @@ def unblock(
     parts = _parts(session, folded, partitions, ranges)
     given_up = [p for p in parts if skip and (not only_bad or p.good == 0)]
     again = [p for p in parts if p not in given_up]
-    if unknown := [str(p) for p in again if skip and p.bad is None]:
-        raise BlockedRangeError(f"{'; '.join(unknown)}: name the whole range to give it up (`--skip --whole`)")
+    if unknown := [p for p in again if skip and p.bad is None]:
+        named = " ".join(f"--range {p.argument}" for p in unknown)
+        raise BlockedRangeError(
+            f"{'; '.join(map(str, unknown))}: name the whole range to give it up (`--skip --whole`): "
+            f"`lakecommit unblock SPEC --skip --whole {named}`"
+        )
     budgets = {p: raise_to or Budget(max_records=p.bad or 0, max_ratio=1.0) for p in again}
     raised = tuple(Raised(coverage=_coverage([p]), budget=budget) for p, budget in budgets.items())
     coverage = _coverage(parts)

@@ -85,7 +85,8 @@ class Damage:
         return SourceDamagedError(
             f"damage: {lost.partition}, offsets {position} to {end - 1} are not what was written ({said}): restore "
             "this partition from a replica or a copy that is whole, and they are read again; if there is none, give "
-            "them up with `lakecommit unblock --skip` when they are blocked",
+            "them up when they are blocked: `lakecommit unblock --skip --whole --range "
+            f"{lost.partition.topic}:{lost.partition.partition}={position}-{end}`",
             (lost,),
         )
 

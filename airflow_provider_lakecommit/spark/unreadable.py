@@ -58,8 +58,9 @@ class Unreadable(LastError):
             last = min(low, reading.span.range.end) - 1
             return SourceError(
                 f"{reading.span}: offsets {reading.position} to {last} are no longer in the topic, which begins at "
-                f"{low} now (retention); give them up with `lakecommit unblock --skip`, or start anew with "
-                "`lakecommit ledger init --from earliest`",
+                f"{low} now (retention); give them up with `lakecommit unblock --skip --whole --range "
+                f"{reading.span.partition.topic}:{reading.span.partition.partition}={reading.position}-{last + 1}` "
+                "when they are blocked, or start anew with `lakecommit ledger init --from earliest`",
                 (Span(reading.span.partition, OffsetRange(reading.position, last + 1)),),
             )
         return SourceError(

@@ -11,6 +11,8 @@ from confluent_kafka.admin import AdminClient
 
 from airflow_provider_lakecommit.committer import ledger as ledger_module
 from airflow_provider_lakecommit.committer.ledger import read_ledger
+from airflow_provider_lakecommit.committer.summary import decisions_of
+from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.exceptions import WireError
 from airflow_provider_lakecommit.inspect.status import read_status
 from airflow_provider_lakecommit.repair.prune import look, prune
@@ -22,6 +24,7 @@ from tests.support.world import World, records
 pytestmark = pytest.mark.faults
 
 Make = Callable[..., World]
+SAID = Decision(command="ledger prune", actor="carla", host="h", at="2026-01-01", landing="rows", reason="crowded")
 Produce = Callable[..., object]
 
 
@@ -45,7 +48,9 @@ def test_topics_that_are_gone_are_taken_out_and_what_was_pending_comes_in_once(
         expected = [f"{goes}[{n}]" for n in (0, 1)]
         assert [sorted(map(str, f.gone["rows", "live"])) for f in found] == [expected, expected]
         for each in found:
-            assert prune(session, each).share < each.state.share
+            assert prune(session, each, SAID).share < each.state.share
+            (said,) = decisions_of(session.tables.load(each.table).metadata.current_snapshot())
+            assert (said.actor, said.what.count(goes)) == ("carla", 2)
         assert [f.gone for f in look(session)] == [{}, {}]
     check_verified(world)
     # What was reported under the epoch before is read again.

@@ -7,6 +7,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlparse
 from uuid import uuid4
@@ -22,7 +23,7 @@ from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
 from airflow_provider_lakecommit.committer.stage import stage_untagged
 from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap
 from airflow_provider_lakecommit.connector.judge import Fate
-from airflow_provider_lakecommit.connector.rescue import Rescue, RescueReport, read_rescue
+from airflow_provider_lakecommit.connector.rescue import RESCUED_BY, Rescue, RescueReport, read_rescue
 from airflow_provider_lakecommit.connector.stopped import check_stopped
 from airflow_provider_lakecommit.exceptions import CommitUnknownError, ConnectorError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
@@ -341,12 +342,20 @@ def test_the_operator_shows_and_commits(
 
     def rescue(**options: Any) -> list[dict[str, Any]]:
         task = RescueOperator(task_id="rescue", connector=sink.connector, control_topic=sink.topic, **options)
-        return task.execute({})  # type: ignore[arg-type]
+        ti = SimpleNamespace(dag_id="mend", task_id="rescue")
+        run = SimpleNamespace(run_id="by hand", triggering_user_name="carla")
+        return task.execute({"ti": ti, "dag_run": run})  # type: ignore[typeddict-item]
 
     (seen,) = rescue()
     assert (seen["fates"]["waiting"]["rows"], seen["snapshot_ids"]) == (2, [])
     assert sink.ids() == [1]
-    (done,) = rescue(commit=True, kafka_connect_conn_id=None)
+    (done,) = rescue(commit=True, kafka_connect_conn_id=None, reason="the worker is gone")
+    snapshot = sink.table.current_snapshot()
+    assert snapshot is not None
+    assert snapshot.summary is not None
+    said = snapshot.summary.additional_properties[RESCUED_BY]
+    assert "carla by DAG mend, run by hand, task rescue on " in said
+    assert said.endswith(": the worker is gone")
     assert (done["committed"]["rows"], len(done["snapshot_ids"])) == (2, 1)
     assert sink.ids() == [1, 2, 3]
     sink.begin()

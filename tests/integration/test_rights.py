@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Each task of a landing under the rights that the documentation gives to its role, and no others: on a broker with
-Kafka's own authorizer.
+Kafka's own authorizer. And what `doctor` says of a connection that has them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,10 +21,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, and
     ResourceType,
 )
 
-from airflow_provider_lakecommit.exceptions import SourceError
+from airflow_provider_lakecommit.doctor.brokers import brokers
+from airflow_provider_lakecommit.doctor.finding import Level
+from airflow_provider_lakecommit.doctor.roles import NEEDS, Role
+from airflow_provider_lakecommit.exceptions import LakecommitError, SourceError
 from airflow_provider_lakecommit.landing import Landing
 from dev.servers.kafka import Broker
-from tests.fixtures.kafka import Sender, create_topic
+from tests.fixtures.kafka import Sender, create_topic, delete_topic
 from tests.support.steps import check_verified
 from tests.support.waiting import until
 from tests.support.world import SCHEMA, World, catalog_in, records
@@ -34,26 +38,16 @@ TOPIC, IDS = ResourceType.TOPIC, ResourceType.TRANSACTIONAL_ID
 Right = tuple[ResourceType, str, ResourcePatternType, tuple[AclOperation, ...]]
 LITERAL, PREFIXED = ResourcePatternType.LITERAL, ResourcePatternType.PREFIXED
 READ, WRITE, DESCRIBE = AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE
-OUR_IDS: Right = (IDS, "lakecommit-rows-@test-", PREFIXED, (WRITE, DESCRIBE))
 
-#: As docs/howto/tenancy.rst has them.
-ROLES: dict[str, tuple[Right, ...]] = {
-    "plan": (
-        (TOPIC, "source", LITERAL, (READ, DESCRIBE, AclOperation.DESCRIBE_CONFIGS)),
-        (TOPIC, "control", LITERAL, (READ, WRITE, DESCRIBE, AclOperation.DESCRIBE_CONFIGS)),
-        OUR_IDS,
-    ),
-    "write": (
-        (TOPIC, "source", LITERAL, (READ, DESCRIBE)),
-        (TOPIC, "control", LITERAL, (READ, WRITE, DESCRIBE)),
-        OUR_IDS,
-    ),
-    "commit": (
-        (TOPIC, "source", LITERAL, ()),
-        (TOPIC, "control", LITERAL, (READ, WRITE, DESCRIBE, AclOperation.DESCRIBE_CONFIGS)),
-        OUR_IDS,
-    ),
-}
+
+def rights_of(role: Role) -> tuple[Right, ...]:
+    """As docs/howto/tenancy.rst has them, by a unit test."""
+    needs = NEEDS[role]
+    topics = [
+        (TOPIC, name, LITERAL, (*operations, *([AclOperation.DESCRIBE_CONFIGS] if name in needs.settings else [])))
+        for name, operations in (("source", needs.source), ("control", needs.control))
+    ]
+    return (*topics, (IDS, "lakecommit-rows-@test-", PREFIXED, (WRITE, DESCRIBE) if needs.ids else ()))
 
 
 class Guarded:
@@ -63,17 +57,25 @@ class Guarded:
         self.admin = AdminClient({"bootstrap.servers": bootstrap})
 
     @contextmanager
-    def role(self, name: str) -> Iterator[None]:
-        given = [binding for right in ROLES[name] for binding in self._bindings(right)]
+    def role(self, role: Role) -> Iterator[None]:
+        """Nothing but its rights, but for the tests' own topics and records."""
+        with self.rights(*rights_of(role)):
+            yield
+
+    @contextmanager
+    def rights(self, *rights: Right) -> Iterator[None]:
+        given = [binding for right in rights for binding in self._bindings(right)]
         for answer in self.admin.create_acls(given).values():
             answer.result(30)
         self._heard(len(given))
-        yield
-        every = AclBindingFilter(
-            ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
-        )
-        self.admin.delete_acls([every])[every].result(30)
-        self._heard(0)
+        try:
+            yield
+        finally:
+            every = AclBindingFilter(
+                ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
+            )
+            self.admin.delete_acls([every])[every].result(30)
+            self._heard(0)
 
     def _bindings(self, right: Right) -> list[AclBinding]:
         kind, name, pattern, operations = right
@@ -88,27 +90,92 @@ class Guarded:
         until(lambda: len(self.admin.describe_acls(every).result(30)) == rules, what="the rules")
 
 
-def test_each_step_does_with_the_rights_of_its_role(tmp_path: Path) -> None:
-    rules = {
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "allow.everyone.if.no.acl.found": "true",
-    }
-    with Broker(tmp_path / "guarded", properties=rules) as broker:
-        guarded, sender = Guarded(broker.bootstrap), Sender(broker.bootstrap)
-        for topic in ("source", "control"):
-            create_topic(guarded.admin, topic)
-        sender.produce("source", records(0, 40))
-        sender.close()
-        landing = Landing(
-            name="rows", topics="source", table="shop.rows", create=SCHEMA, control_topic="control", slice_records=40
-        )
-        world = World(landing=landing, kafka={"bootstrap.servers": broker.bootstrap}, catalog=catalog_in(tmp_path))
-        with guarded.role("commit"), pytest.raises(SourceError, match="source"):
-            world.open("of another role")
-        with guarded.role("plan"):
-            opened = world.open("a")
-        with guarded.role("write"):
-            assert [r.status for r in world.write(opened)] == ["done"]
-        with guarded.role("commit"):
-            assert world.close("a", opened).rows == 40
-        check_verified(world)
+RULES = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+}
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with Broker(tmp_path_factory.mktemp("guarded"), properties=RULES) as broker:
+        yield broker
+
+
+@pytest.fixture
+def guarded(broker: Broker) -> Iterator[Guarded]:
+    """With a source of 40 records and a control topic, both of this test's own."""
+    guarded, sender = Guarded(broker.bootstrap), Sender(broker.bootstrap)
+    for topic in ("source", "control"):
+        create_topic(guarded.admin, topic)
+    sender.produce("source", records(0, 40))
+    sender.close()
+    yield guarded
+    for topic in ("source", "control"):
+        delete_topic(guarded.admin, topic)
+
+
+def world_on(broker: Broker, path: Path) -> World:
+    landing = Landing(
+        name="rows", topics="source", table="shop.rows", create=SCHEMA, control_topic="control", slice_records=40
+    )
+    return World(landing=landing, kafka={"bootstrap.servers": broker.bootstrap}, catalog=catalog_in(path))
+
+
+def test_each_step_does_with_the_rights_of_its_role(broker: Broker, guarded: Guarded, tmp_path: Path) -> None:
+    world = world_on(broker, tmp_path)
+    with guarded.role(Role.SENSOR), pytest.raises(SourceError, match="source"):
+        world.open("of another role")
+    with guarded.role(Role.PLAN):
+        opened = world.open("a")
+    with guarded.role(Role.WRITE):
+        assert [r.status for r in world.write(opened)] == ["done"]
+    with guarded.role(Role.COMMIT):
+        assert world.close("a", opened).rows == 40
+    check_verified(world)
+
+
+def test_a_commit_that_looks_at_the_source_needs_its_rights_there(
+    broker: Broker, guarded: Guarded, tmp_path: Path
+) -> None:
+    """A slice of tombstones: that it has no row is not believed of a log that nobody signs."""
+    sender = Sender(broker.bootstrap)
+    sender.produce("source", [(str(n), None) for n in range(5)])
+    sender.close()
+    world = world_on(broker, tmp_path)
+    world.landing = replace(world.landing, slice_records=5)
+    with guarded.role(Role.PLAN):
+        opened = world.open("a")
+    with guarded.role(Role.WRITE):
+        world.write(opened)
+    control, ids = rights_of(Role.COMMIT)[1:]
+    with guarded.rights((TOPIC, "source", LITERAL, ()), control, ids), pytest.raises(LakecommitError, match="source"):
+        world.close("a", opened)
+    with guarded.role(Role.COMMIT):
+        assert world.close("a", opened).rows == 40
+    check_verified(world)
+
+
+@pytest.mark.parametrize("role", list(Role))
+def test_doctor_finds_a_role_whole_that_has_its_rights_and_no_others(
+    role: Role, broker: Broker, guarded: Guarded, tmp_path: Path
+) -> None:
+    world = world_on(broker, tmp_path)
+    with guarded.role(role):
+        found = list(brokers(world.landing, world.kafka, None, (role,), "test"))
+    assert [f for f in found if f.level is Level.FAIL] == []
+    (own,) = (f for f in found if f.check == f"role {role}")
+    assert (own.level, own.seen) == (Level.OK, "has its rights")
+
+
+@pytest.mark.parametrize("lacking", range(3), ids=["source", "control", "ids"])
+def test_doctor_tells_what_a_role_lacks(lacking: int, broker: Broker, guarded: Guarded, tmp_path: Path) -> None:
+    world, rights = world_on(broker, tmp_path), list(rights_of(Role.WRITE))
+    kind, name, pattern, _ = rights[lacking]
+    rights[lacking] = (kind, name, pattern, ())
+    with guarded.rights(*rights):
+        found = {f.check: f for f in brokers(world.landing, world.kafka, None, (Role.WRITE,), "test")}
+    assert found["role write"].level is Level.FAIL
+    assert found["role write"].seen.count(";") == 0
+    assert found["role write"].seen.endswith(f" {name}")
+    assert found["role plan"].seen.startswith("not for this connection: lacks")

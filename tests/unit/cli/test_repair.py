@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_lakecommit.cli import confirm
+from airflow_provider_lakecommit.cli import confirm, prune
 from airflow_provider_lakecommit.cli import main as face
 from airflow_provider_lakecommit.cli import repair as commands
 from airflow_provider_lakecommit.cli.output import Exit, Output
@@ -17,6 +17,7 @@ from airflow_provider_lakecommit.cli.repair import parse_offsets, parse_ranges
 from airflow_provider_lakecommit.core.offsets import RangeSet
 from airflow_provider_lakecommit.exceptions import BlockedRangeError, SpecError
 from airflow_provider_lakecommit.landing import LandingSpec
+from airflow_provider_lakecommit.repair import prune as cycle_prune
 from tests.fakes.session import DATA, P0, P1, FakeLanding
 
 
@@ -174,3 +175,39 @@ class TestConfirmation:
     def test_whole_is_of_skip(self, person: Person) -> None:
         with pytest.raises(SpecError, match="--whole is of --skip"):
             person.unblock(skip=False, raise_to=(5, 1.0), whole=True)
+
+
+class TestPrune:
+    """What is gone of a ledger: shown with its offsets, asked for on a terminal, and kept."""
+
+    @pytest.fixture(autouse=True)
+    def gone(self, person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+        person.landing.cycle()
+        monkeypatch.setattr(cycle_prune, "_asked", lambda *_: ("cluster-1", {"orders": None}))
+        monkeypatch.setattr(cycle_prune, "gone", lambda section, *_: frozenset({P0} & section.starts.keys()))
+
+    def prune(self, person: Person, *, yes: bool = False) -> int:
+        return prune.ledger_prune(person.spec, Output(), yes=yes, reason="crowded")
+
+    def test_without_a_terminal_it_is_shown(self, person: Person, capsys: pytest.CaptureFixture[str]) -> None:
+        before = person.landing.snapshots()
+        assert self.prune(person) == Exit.DONE
+        told = capsys.readouterr().out
+        assert "orders[0] of topic id topic-1, which is gone: 20 landed offsets" in told
+        assert "nothing is written: the same with --yes writes it" in told
+        assert person.landing.snapshots() == before
+
+    @pytest.mark.parametrize(("answer", "written"), [("yes\n", True), ("no\n", False)])
+    def test_on_a_terminal_it_is_asked_for(
+        self, person: Person, at_a_terminal: Callable[[str], None], answer: str, written: bool
+    ) -> None:
+        before = person.landing.snapshots()
+        at_a_terminal(answer)
+        assert self.prune(person) == Exit.DONE
+        assert (person.landing.snapshots() != before) is written
+
+    def test_who_did_it_and_why_is_kept(self, person: Person) -> None:
+        assert self.prune(person, yes=True) == Exit.DONE
+        said = person.landing.snapshots()[-1]["lakecommit.decisions"]
+        assert "crowded" in said
+        assert "takes out orders[0] of topic id topic-1" in said

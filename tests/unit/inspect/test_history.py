@@ -15,8 +15,9 @@ from pyiceberg.table.update import SetSnapshotRefUpdate
 
 from airflow_provider_lakecommit.committer.checks import StagedSlice
 from airflow_provider_lakecommit.committer.ledger import tag_name
+from airflow_provider_lakecommit.connector.rescue import RESCUED_BY as WRITTEN_BY_RESCUES
 from airflow_provider_lakecommit.exceptions import CatalogError
-from airflow_provider_lakecommit.inspect.history import KEPT_FOR_EVER, read_history
+from airflow_provider_lakecommit.inspect.history import KEPT_FOR_EVER, RESCUED_BY, read_history
 from airflow_provider_lakecommit.inspect.verify import Severity, TableHistory, check_table
 from tests.fakes.lake import NAME, Lake, data_file, staged
 
@@ -238,3 +239,14 @@ def test_a_file_of_another_table_is_wrong(lake: Lake) -> None:
     lake.publish(lake.request(staged((0, 0, 5), epoch=section.epoch, files=(file,))))
     (text,) = texts(history(lake))
     assert "does not lie where the table has its data" in text
+
+
+def test_a_rescue_in_the_history_says_whose_it_was(lake: Lake) -> None:
+    assert RESCUED_BY == WRITTEN_BY_RESCUES
+    table = lake.load()
+    with table.transaction() as transaction:
+        properties = {RESCUED_BY: "2026-01-01 carla by DAG mend, run a, task r on host-1: the worker is gone"}
+        with transaction.update_snapshot(snapshot_properties=properties).fast_append() as append:
+            append.append_data_file(data_file("file:///x.parquet", 1))
+    (text,) = (t for t in texts(history(lake), Severity.NOTE) if "rescue" in t)
+    assert "by `lakecommit rescue`, 2026-01-01 carla by DAG mend, run a, task r on host-1: the worker is gone" in text

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import runpy
+import socket
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -60,3 +61,18 @@ def test_a_run_that_was_started_by_hand_does_nothing(example: dict[str, Any]) ->
 def test_a_rescue_writes_nothing_unless_it_is_told_to() -> None:
     made = RescueOperator(task_id="rescue", connector="x")
     assert (made.commit, made.kafka_connect_conn_id) == (False, "kafka_connect_default")
+
+
+@pytest.mark.parametrize(
+    ("user", "named"), [("carla", "carla by DAG mend, run a, task r"), (None, "nobody by DAG mend, run a, task r")]
+)
+def test_a_rescue_says_which_run_it_was_who_triggered_it_and_why(user: str | None, named: str) -> None:
+    context: Any = {
+        "ti": SimpleNamespace(dag_id="mend", task_id="r"),
+        "dag_run": SimpleNamespace(run_id="a", triggering_user_name=user),
+    }
+    said = RescueOperator(task_id="rescue", connector="x", reason=" the worker is gone ")._decision(context).by
+    assert f" {named} on {socket.gethostname()}: the worker is gone" in said
+    assert said[:4].isdecimal()
+    nothing: Any = {}
+    assert "nobody by task rescue on " in RescueOperator(task_id="rescue", connector="x")._decision(nothing).by

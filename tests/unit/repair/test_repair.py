@@ -151,8 +151,9 @@ class TestUnblock:
 
     def test_where_nobody_knows_which_are_bad_the_whole_range_has_to_be_named(self, landing: FakeLanding) -> None:
         block(landing)
-        with pytest.raises(BlockedRangeError, match=r"good is not known.*`--skip --whole`"):
+        with pytest.raises(BlockedRangeError, match=r"good is not known.*`--skip --whole`") as raised:
             unblock(landing.session, skip=True, only_bad=True)
+        assert "`lakecommit unblock SPEC --skip --whole --range orders:0=0-10 " in str(raised.value)
 
     def test_another_partition_stays_blocked(self, landing: FakeLanding) -> None:
         block(landing)
