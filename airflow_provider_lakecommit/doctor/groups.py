@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from airflow_provider_lakecommit.core.model import group_id
+from airflow_provider_lakecommit.core.identity import group_id
 from airflow_provider_lakecommit.cycle.session import BEYOND, LandingSession
 from airflow_provider_lakecommit.doctor.finding import CheckResult, ok, warn
 from airflow_provider_lakecommit.exceptions import ControlTopicError, WireError
