@@ -190,13 +190,13 @@ class LedgerPruneCommand(Command):
     says = "drop from the tables' ledgers what is gone for good"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--yes", action="store_true", help="write it; without, it is only shown")
+        add_confirmation(parser)
 
     def run(self, options: Namespace, output: Output) -> int:
         spec = load(options.spec, output)
         from airflow_provider_lakecommit.cli.prune import ledger_prune
 
-        return ledger_prune(spec, output, yes=options.yes)
+        return ledger_prune(spec, output, yes=options.yes, reason=options.reason)
 
 
 class UnblockCommand(Command):

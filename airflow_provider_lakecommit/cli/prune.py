@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from airflow_provider_lakecommit.cli.confirm import decision_of
 from airflow_provider_lakecommit.cli.output import Exit, Output
 from airflow_provider_lakecommit.cycle.prune import Prunable, look, prune
 from airflow_provider_lakecommit.cycle.session import LandingSession
@@ -16,14 +17,15 @@ from airflow_provider_lakecommit.landing import LandingSpec
 __all__ = ["ledger_prune"]
 
 
-def ledger_prune(spec: LandingSpec, output: Output, *, yes: bool) -> int:
+def ledger_prune(spec: LandingSpec, output: Output, *, yes: bool, reason: str = "") -> int:
     """Show what would be taken out, and take it out if *yes*.
 
     :raises LakecommitError: a part that is needed is away, or a ledger needs something else first
     """
     with LandingSession.connect(spec.landing, spec.kafka, spec.catalog, log=output.log) as session:
         found = look(session)
-        after = {f.table: prune(session, f).share for f in found if f.gone} if yes else {}
+        told = decision_of("ledger prune", spec.landing.name, reason)
+        after = {f.table: prune(session, f, told).share for f in found if f.gone} if yes else {}
     if output.as_json:
         output.result({"tables": [_to_dict(f, after.get(f.table)) for f in found], "written": yes})
     else:
