@@ -185,8 +185,8 @@ def _said_text(said: Attested) -> Iterable[str]:
             yield f"  read AGAIN, though the ledger or the control log has it: {t.again}: doubled if its rows are there"
         if t.unsaid:
             yield f"  never read, though neither ledger nor log has it: {t.unsaid}: lost if its rows are not there"
-        if t.lost:
-            yield f"  reported, not published, and the source has it no more: {losses_text(t.lost)}"
+        for text in filter(None, (losses_text(t.lost) if t.lost else "", *t.others_lost)):
+            yield f"  reported, not published, and the source has it no more: {text}"
 
 
 def parse_offsets(text: str, hint: str) -> dict[tuple[str, int], int]:

@@ -146,7 +146,8 @@ def judge(
         found = (
             _epoch(one, state, section)
             or _overlap(coverage, taken)
-            or _table(one, metadata, own_spec=one.attempt in kept)
+            # Without a file it is of no schema and no spec.
+            or (_table(one, metadata, own_spec=one.attempt in kept) if one.files else None)
             or _accounting(one, metadata, paths)
         )
         if found:
@@ -208,7 +209,7 @@ def _accounting(one: StagedSlice, metadata: TableMetadata, paths: set[str]) -> F
 def _files_problem(one: StagedSlice, metadata: TableMetadata, paths: set[str]) -> str | None:
     if problem := rows_problem([f.record_count for f in one.files], one.rows):
         return problem
-    arity = len(metadata.specs()[one.spec_id].fields)
+    arity = len(metadata.specs()[one.spec_id].fields) if one.files else 0
     own = set[str]()
     for f in one.files:
         if f.file_path in paths or f.file_path in own:

@@ -9,10 +9,10 @@ what it lost is taken again. Sections of others come back only where their rows 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from enum import StrEnum
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH
@@ -49,6 +49,7 @@ def set_section(
     *,
     branch: str = MAIN_BRANCH,
     others: OtherSections = OtherSections.ASK,
+    keep: Collection[UUID] = (),
     decision: Decision | None = None,
 ) -> LedgerState:
     """Set a landing's section as a person decided, also where the ledger is gone; other sections get a new epoch if the
@@ -57,6 +58,7 @@ def set_section(
 
     :param make: the section, made of the one that is there. It is asked again at every look of the compare-and-swap, so
         that what lands meanwhile is not forgotten. Its epoch must be new, so that nothing that was pending is appended
+    :param keep: epochs of others that stay where their sections come back: what is pending for them is lost else
     :raises LedgerError: the epoch is the present one
     """
 
@@ -69,7 +71,7 @@ def set_section(
             raise LedgerError(
                 f"{table}: a ledger that is set by hand needs a new epoch, {section.epoch} is the present one"
             )
-        return _with(state, section, _others_back(state, table, section, others))
+        return _with(state, section, _others_back(state, table, section, others), keep)
 
     decisions = () if decision is None else (decision,)
     record = SnapshotRecord(kind=SnapshotKind.INIT, branch=branch, landing=landing, lane=lane, decisions=decisions)
@@ -84,6 +86,7 @@ def attest_section(
     seen: LedgerState,
     others: tuple[LedgerSection, ...] | None = None,
     rows_of_others: OtherSections = OtherSections.ASK,
+    keep: Collection[UUID] = (),
     word: str,
     branch: str = MAIN_BRANCH,
     decision: Decision | None = None,
@@ -95,6 +98,7 @@ def attest_section(
     :param seen: what the person was shown; another ledger by now is not overwritten
     :param others: sections of other landings that the word is about too; ``None``: it is about this landing only
     :param rows_of_others: the person's word on them, where the ledger is lost and ``others`` says nothing
+    :param keep: epochs of others that stay, as in :func:`set_section`
     :param word: where the word came from, for the snapshot's summary (``lakecommit.attested``)
     :raises LedgerError: the ledger has changed since
     """
@@ -107,7 +111,9 @@ def attest_section(
                 f"{seen.snapshot_id} ({seen.condition}) when it was looked up: a run is under way; look again"
             )
         back = state.remembered if state.condition is Condition.CUT else others
-        return _with(state, section, _others_back(state, table, section, rows_of_others) if back is None else back)
+        if back is None:
+            back = _others_back(state, table, section, rows_of_others)
+        return _with(state, section, back, keep)
 
     record = SnapshotRecord(
         kind=SnapshotKind.INIT,
@@ -159,15 +165,18 @@ def prune_sections(
 
 
 def _with(
-    state: LedgerState, section: LedgerSection, others: Iterable[LedgerSection] = ()
+    state: LedgerState, section: LedgerSection, others: Iterable[LedgerSection], keep: Collection[UUID]
 ) -> tuple[LedgerSection, ...]:
-    """The ledger with this section, and those of *others* that it lacks; epochs that a rollback ended are new."""
+    """The ledger with this section, and those of *others* that it lacks, with new epochs but for those to *keep*;
+    epochs that a rollback ended are new.
+    """
     own = section.key
     kept = [s for s in state.sections if s.key != own]
     there = {own, *(s.key for s in kept)}
     if state.condition is Condition.ROLLED_BACK:
         kept = [replace(s, epoch=uuid4()) for s in kept]
-    back = (replace(s, epoch=uuid4()) for s in others if s.key not in there)
+    missing = (s for s in others if s.key not in there)
+    back = (s if s.epoch in keep else replace(s, epoch=uuid4()) for s in missing)
     return (*kept, *back, section)
 
 

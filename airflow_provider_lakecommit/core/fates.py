@@ -47,7 +47,8 @@ def other_rules(
         for holder, ledger in landing_state.ledgers.items():
             if holder in tables:
                 continue
-            same = merged(ledger.judged, ((a.report.rules, a.coverage) for a in landing_state.accepted[holder]))
+            pending = ((a.report.rules, a.coverage) for a in landing_state.accepted[holder])
+            same = merged(ledger.judged, pending, most=None)
             landed = lacking & (ledger.section.covered | ledger.others)
             held = landed | (lacking & landing_state.accepted_coverage(holder))
             ranges = otherwise(same, held, rules) | (Coverage() if holder in alike else unjudged(same, held))

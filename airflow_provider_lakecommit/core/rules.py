@@ -48,13 +48,18 @@ def _plain(value: Any) -> Any:
     return [_plain(v) for v in value] if isinstance(value, list) else value
 
 
-def merged(known: Judged, added: Iterable[tuple[str, Coverage]]) -> dict[str, Coverage]:
-    """With further ranges; those of rules that are not known are left out, and the oldest rules are forgotten."""
+def merged(
+    known: Judged, added: Iterable[tuple[str, Coverage]], *, most: int | None = MOST_RULES
+) -> dict[str, Coverage]:
+    """With further ranges; those of rules that are not known are left out, and the oldest rules are forgotten.
+
+    :param most: rules that are kept; ``None`` for all, where nothing is stored: a table of many landings has as many
+    """
     out = dict(known)
     for rules, coverage in added:
         if rules != UNKNOWN and coverage:
             out[rules] = out.get(rules, Coverage()) | coverage
-    return dict(list(out.items())[-MOST_RULES:])
+    return dict(list(out.items())[-most:]) if most else out
 
 
 def judged_in(known: Judged, coverage: Coverage) -> dict[str, Coverage]:

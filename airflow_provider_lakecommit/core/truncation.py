@@ -14,14 +14,23 @@ is shorter than the ledger is found by the plan all the same.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from airflow_provider_lakecommit.core.model import ReadPosition
 from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet, SourcePartition
 from airflow_provider_lakecommit.core.planning import Watermark
 from airflow_provider_lakecommit.core.state import LandingState
 
-__all__ = ["Truncation", "first_offsets_of", "in_doubt", "known_positions", "lost_rows", "newest_positions", "outdated"]
+__all__ = [
+    "Truncation",
+    "first_offsets_of",
+    "in_doubt",
+    "known_positions",
+    "lost_rows",
+    "newest_positions",
+    "outdated",
+    "positions_up_to",
+]
 
 Place = tuple[SourcePartition, ReadPosition]
 
@@ -70,6 +79,16 @@ def _furthest(places: Iterable[Place]) -> list[Place]:
     for p, at in places:
         out[p, at.leader_epoch] = max(at.offset, out.get((p, at.leader_epoch), 0))
     return [(p, ReadPosition(offset=o, leader_epoch=epoch)) for (p, epoch), o in sorted(out.items())]
+
+
+def positions_up_to(
+    known: Mapping[SourcePartition, ReadPosition], ends: Mapping[SourcePartition, int]
+) -> dict[SourcePartition, ReadPosition]:
+    """Positions no further than these offsets, which a person says are landed: before a smaller offset there is no
+    record of a later epoch, so that the log confirms it or not all the same.
+    """
+    found = {p: replace(at, offset=min(at.offset, ends.get(p, 0))) for p, at in known.items()}
+    return {p: at for p, at in found.items() if at.offset}
 
 
 def newest_positions(places: Iterable[Place]) -> dict[SourcePartition, ReadPosition]:

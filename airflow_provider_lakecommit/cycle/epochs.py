@@ -7,7 +7,9 @@ give a new epoch; a topic that was added gets its starts; a lane that is new get
 
 No epoch ends while a slice is reported and pending whose range the source no longer has: a spec change and a log that
 was cut wait until it is published; a tag that is gone is made again where nothing newer than the ledger is known; after
-a rollback nobody but a person can tell, so it is an error that lists what would be lost.
+a rollback nobody but a person can tell, so it is an error that lists what would be lost. The same holds for what other
+landings of the table have pending, whose epochs a rollback ends too, and for a control topic that the landing does not
+name any more.
 
 Failure story: what two processes do at once is done once. A kill between two changes leaves a ledger with the first
 one, and the next caller makes the second. A spec change by which a landed range would be judged anew waits
@@ -33,9 +35,10 @@ from airflow_provider_lakecommit.core.log import TablePublished
 from airflow_provider_lakecommit.core.model import ControlPosition, LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
 from airflow_provider_lakecommit.core.routing import Role
-from airflow_provider_lakecommit.core.state import AcceptedSlice, TableLedger
+from airflow_provider_lakecommit.core.state import TableLedger
 from airflow_provider_lakecommit.core.voiding import irreplaceable, losses, losses_text
-from airflow_provider_lakecommit.cycle.sections import first_offsets, own_section, position_at_end
+from airflow_provider_lakecommit.cycle.pending import endangered, pending_of
+from airflow_provider_lakecommit.cycle.sections import check_cluster, first_offsets, own_section, position_at_end
 from airflow_provider_lakecommit.cycle.session import BEYOND, LandingSession
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.kafka.control_log import ControlLog
@@ -85,10 +88,19 @@ def _with_the_log(session: LandingSession, name: str, state: LedgerState, source
     """A control log that is not the one of the ledger knows nothing of what was pending; one that was only cut knows
     the rest, of which what cannot be read again is published first.
     """
-    old = own_section(state, session).control
-    log = session.control.read(old.partition, BEYOND)
+    section = own_section(state, session)
+    old, log = section.control, session.control.read(section.control.partition, BEYOND)
+    # Topics of a landing are all on one cluster, and another one tells nothing of what is pending.
+    check_cluster(session, name, section, log.cluster_id)
     if (why := _log_lost(old, log)) is None:
         return state
+    if old.topic != session.control.name and (kept := _kept(session, name, state, source)):
+        raise LedgerError(
+            f"{name}: landing {session.landing.name} has its records in control topic {old.topic}, and is to have them "
+            f"in {session.control.name} now; what is reported there and the source has no more would be lost: {kept}. "
+            f"Nothing is changed: name control topic {old.topic} again until `lakecommit land SPEC` has published it, "
+            f"or give it up with `lakecommit ledger init SPEC --from earliest --give-up-reported`"
+        )
     if _is_cut(old, log) and (kept := _kept(session, name, state, source)):
         session.log(f"{name}: {why}; the new epoch waits until {kept} is published: the source has it no more")
         return state
@@ -158,15 +170,6 @@ def _is_cut(control: ControlPosition, log: ControlLog) -> bool:
     return (control.cluster_id, control.topic_id) == (log.cluster_id, log.topic_id) and control.read_from <= log.end
 
 
-def _pending(session: LandingSession, name: str, state: LedgerState) -> tuple[AcceptedSlice, ...]:
-    """What is reported for a table, by the log that its ledger names, and not in the table."""
-    section = state.section(session.landing.name, session.lane)
-    if section is None:
-        return ()
-    ledger = TableLedger(table=name, uuid=state.table_uuid, section=section, others=Coverage())
-    return session.read_state([ledger]).state.accepted[name]
-
-
 def _kept(
     session: LandingSession, name: str, state: LedgerState, source: SourceState | None, *, rows: bool = False
 ) -> str:
@@ -175,7 +178,8 @@ def _kept(
     :param rows: only what has rows for this table, not what it has passed
     :raises SourceUnavailableError: something is pending, and the source does not tell what it has
     """
-    if not (pending := _pending(session, name, state)):
+    section = state.section(session.landing.name, session.lane)
+    if section is None or not (pending := pending_of(session, name, state.table_uuid, section)):
         return ""
     marks = (source or session.source.watermarks(missing_ok=True)).partitions
     kept = irreplaceable(pending, marks, name if rows else None)
@@ -220,13 +224,9 @@ def _change(
 
 
 def _renew(session: LandingSession, name: str, state: LedgerState, source: SourceState | None) -> LedgerState:
-    log = session.control.describe()
-    section, branch = state.section(session.landing.name, session.lane), session.landing.branch
-    same_log = section is not None and (section.control.cluster_id, section.control.topic_id) == (
-        log.cluster_id,
-        log.topic_id,
-    )
-    if same_log and (kept := _kept(session, name, state, source, rows=True)):
+    branch = session.landing.branch
+    own, others = _kept(session, name, state, source, rows=True), endangered(session, name, state)
+    if kept := "; ".join(filter(None, (own, *others.values()))):
         if state.newest and _newest_by_the_log(session, name, state):
             session.log(f"{name}: {state.reason}, and nothing newer is known; the tag is made again, {kept} is kept")
             return restore_tag(

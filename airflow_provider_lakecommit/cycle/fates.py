@@ -6,28 +6,39 @@ the tables that have them judged them. It writes nothing. What is refused is dec
 :mod:`~airflow_provider_lakecommit.core.fates`; here is read what that depends on.
 
 Failure story: a :class:`~airflow_provider_lakecommit.exceptions.LedgerError` names the ranges, the tables, and the ways
-on: the other table rolled back too, so that both are read again together; the change undone; or a person's word that
-the table is right as it is.
+on: the other table rolled back too, so that both are read again together, where that takes nobody's rows for good; the
+change undone; or a person's word that the table is right as it is.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from pyiceberg.table.snapshots import Operation
+
 from airflow_provider_lakecommit.committer.ledger import ancestry
-from airflow_provider_lakecommit.committer.summary import has_ledger, sections_of
+from airflow_provider_lakecommit.committer.summary import record_of, sections_of
 from airflow_provider_lakecommit.core.fates import RefusedRange, other_rules
-from airflow_provider_lakecommit.core.planning import Missing
+from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
+from airflow_provider_lakecommit.core.planning import Missing, Watermark
 from airflow_provider_lakecommit.core.rules import rules_of
 from airflow_provider_lakecommit.core.state import LandingState
+from airflow_provider_lakecommit.core.voiding import gone
 from airflow_provider_lakecommit.cycle.prepare import Prepared, PreparedTable
 from airflow_provider_lakecommit.cycle.session import LandingSession
 from airflow_provider_lakecommit.exceptions import LedgerError
 
 __all__ = ["check_fates"]
 
+Marks = Mapping[SourcePartition, Watermark]
 
-def check_fates(session: LandingSession, prepared: Prepared, landing_state: LandingState, missing: Missing) -> None:
+
+def check_fates(
+    session: LandingSession, prepared: Prepared, landing_state: LandingState, missing: Missing, marks: Marks
+) -> None:
     """Whether what is missing may be read for the tables that lack it.
 
+    :param marks: what the source has: no way on is named that would lose rows
     :raises LedgerError: a record of it could end in two tables of the landing, or in none
     """
     if all(len(tables) == len(prepared.tables) for tables in missing.ranges):
@@ -36,16 +47,16 @@ def check_fates(session: LandingSession, prepared: Prepared, landing_state: Land
     rules = rules_of(landing.decoding, metadata.schema().model_dump_json())
     ever = {rules_of(landing.decoding, s.model_dump_json()) for s in metadata.schemas}
     same = (t for t in prepared.tables if t.ledger.section.spec_version == landing.spec_version)
-    alike = {t.name for t in same} if ever == {rules} else set()
+    alike = {t.name for t in same if t.ledger.section.judged.keys() <= {rules}} if ever == {rules} else set()
     if found := other_rules(landing_state, missing, rules, alike):
         holders = {t.name: t for t in prepared.tables}
-        raise LedgerError("; ".join(_text(session, one, holders[one.holder]) for one in found))
+        raise LedgerError("; ".join(_text(session, one, holders[one.holder], marks) for one in found))
 
 
-def _text(session: LandingSession, one: RefusedRange, holder: PreparedTable) -> str:
+def _text(session: LandingSession, one: RefusedRange, holder: PreparedTable, marks: Marks) -> str:
     lacking = " and ".join(one.tables)
     ends = ",".join(f"{p.topic}:{p.partition}={s.ranges[-1].end}" for p, s in sorted(one.ranges.parts.items()))
-    before = _newest_without(session, one, holder)
+    before = _newest_without(session, one, holder, marks)
     together = f"roll {one.holder} back to snapshot {before}, so that all are read again together; " if before else ""
     words = " and ".join(f"`lakecommit ledger attest SPEC --table {t} --at {ends}`" for t in one.tables)
     return (
@@ -56,9 +67,23 @@ def _text(session: LandingSession, one: RefusedRange, holder: PreparedTable) -> 
     )
 
 
-def _newest_without(session: LandingSession, one: RefusedRange, holder: PreparedTable) -> int | None:
-    """The newest snapshot of a table whose ledger has nothing of these ranges."""
+def _newest_without(session: LandingSession, one: RefusedRange, holder: PreparedTable, marks: Marks) -> int | None:
+    """The newest snapshot of a table whose ledger has nothing of these ranges, if no row is lost by going back to it:
+    all that came after it is this landing's own, and the source has it still.
+    """
+    now = holder.ledger.section.covered
     for snapshot in ancestry(holder.table.metadata, session.landing.branch):
-        if has_ledger(snapshot) and not any(s.covered.overlaps(one.ranges) for s in sections_of(snapshot)):
-            return snapshot.snapshot_id
+        if (record := record_of(snapshot)) is None:
+            if snapshot.summary is None or snapshot.summary.operation is not Operation.REPLACE:
+                return None
+            continue
+        if not any(s.covered.overlaps(one.ranges) for s in sections_of(snapshot)):
+            then = next((s.covered for s in sections_of(snapshot) if _is_own(session, s.landing, s.lane)), Coverage())
+            return None if gone(now - then, marks) else snapshot.snapshot_id
+        if not _is_own(session, record.landing, record.lane):
+            return None
     return None
+
+
+def _is_own(session: LandingSession, landing: str, lane: str) -> bool:
+    return (landing, lane) == (session.landing.name, session.lane)

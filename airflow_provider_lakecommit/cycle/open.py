@@ -204,7 +204,7 @@ def _decide(
             f"{table} lacks {behind}, which {landing.table} has and the source has removed: what is newer waits behind "
             "it there; to go on without it: `lakecommit ledger init SPEC --from earliest`"
         )
-    check_fates(session, prepared, folded.state, missing)
+    check_fates(session, prepared, folded.state, missing, source.partitions)
     limits = WindowLimits(
         groups=landing.groups or 1,
         slice_records=landing.slice_records,

@@ -13,7 +13,7 @@ person and is an error that names the command. What two processes do at once is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from uuid import UUID
@@ -21,18 +21,26 @@ from uuid import UUID
 from pyiceberg.table import Table
 
 from airflow_provider_lakecommit.committer.ledger import LedgerState, read_ledger, require_ledger
-from airflow_provider_lakecommit.core.log import SliceReported
+from airflow_provider_lakecommit.core.log import SliceReported, TablePublished
 from airflow_provider_lakecommit.core.model import LedgerSection, TableTarget
-from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet
 from airflow_provider_lakecommit.core.rules import merged
 from airflow_provider_lakecommit.core.state import TableLedger
 from airflow_provider_lakecommit.cycle.epochs import joined, renewed
-from airflow_provider_lakecommit.cycle.sections import first_offsets, new_section, origin_position, own_section
+from airflow_provider_lakecommit.cycle.pending import endangered
+from airflow_provider_lakecommit.cycle.sections import (
+    check_cluster,
+    first_offsets,
+    new_section,
+    origin_position,
+    own_section,
+)
 from airflow_provider_lakecommit.cycle.session import LandingSession
 from airflow_provider_lakecommit.cycle.tables import table_of
 from airflow_provider_lakecommit.cycle.targets import check_fit, target_of
-from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError, SourceError, TableError
+from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError, TableError
 from airflow_provider_lakecommit.kafka.source_topic import SourceState
+from airflow_provider_lakecommit.wire.quarantine import read_entries
 
 __all__ = [
     "Prepared",
@@ -95,13 +103,17 @@ def prepare(session: LandingSession, source: SourceState, *, dry: bool = False) 
         _check_alone(session, name, state, source)
         if state.section(session.landing.name, session.lane) is None:
             _check_first_run(session, name)
+            if not out:
+                _check_former(session, name)
             check_fit(session.landing, target_of(name, table, session.new_id()))
             section = _origin(session, source, out[0].ledger.section if out else None)
             state = _thought(state, section) if dry else joined(session, name, table, state, section)
-        elif not dry:
-            state = renewed(session, name, state, source, out[0].ledger.section if out else None)
+        else:
+            # Before anything is written: of another cluster nothing is known that a ledger could be changed by.
+            check_cluster(session, name, own_section(state, session), source.cluster_id)
+            if not dry:
+                state = renewed(session, name, state, source, out[0].ledger.section if out else None)
         out.append(prepared_table(session, name, table, state))
-    _check_cluster(session, source, out)
     return Prepared(tables=tuple(out))
 
 
@@ -140,9 +152,41 @@ def _origin(session: LandingSession, source: SourceState, data: LedgerSection | 
     if data is None:
         starts, control = first_offsets(source.partitions, session.landing.start), origin_position(session)
     else:
-        starts = {p: data.end(p) for p in data.starts.keys() | source.partitions.keys()}
+        behind = _left_by_former(session, data)
+        starts = {p: _first(behind[p], data.end(p)) for p in data.starts.keys() | source.partitions.keys()}
         control = data.control
     return new_section(session, source, starts, Coverage(), control)
+
+
+def _left_by_former(session: LandingSession, data: LedgerSection) -> Coverage:
+    """What the data table has, and a table in which the landing had other records of it has not: that one is not named
+    any more, so that the one which joins in its place has to take it.
+    """
+    log = session.control.read(data.control.partition, data.control.read_from)
+    reported: dict[str, Coverage] = {}
+    taken: dict[str, Coverage] = {}
+    for e in read_entries(log.records, session.landing.name, session.lane):
+        if isinstance(e, TablePublished):
+            taken[e.table] = taken.get(e.table, Coverage()) | e.coverage
+        elif isinstance(e, SliceReported):
+            for t in e.report.tables:
+                if t.table not in session.landing.tables and t.rows:
+                    reported[t.table] = reported.get(t.table, Coverage()) | e.report.coverage
+    left = Coverage()
+    for name, coverage in reported.items():
+        state = ledger_state(session, name)
+        section = None if state is None else state.section(session.landing.name, session.lane)
+        left |= coverage - (taken.get(name, Coverage()) if section is None else section.covered)
+    left &= data.covered
+    if left:
+        session.log(
+            f"{left} is reported for a table that the landing names no more, and is not in it: it is read again"
+        )
+    return left
+
+
+def _first(ranges: RangeSet, end: int) -> int:
+    return min(end, ranges.ranges[0].start) if ranges else end
 
 
 def remembered(session: LandingSession, name: str) -> set[UUID]:
@@ -160,6 +204,24 @@ def _check_first_run(session: LandingSession, name: str) -> None:
             f"back, or say that it holds what was landed (`lakecommit ledger attest SPEC --from-log`) or where it goes "
             f"on (`lakecommit ledger init SPEC --from OFFSETS`)"
         )
+
+
+def _check_former(session: LandingSession, name: str) -> None:
+    """A landing that goes to another table takes what is reported for the former one there first, if nobody can read it
+    again: the new table begins with what the source has.
+    """
+    entries = (e for _, some in session.all_entries() for e in some)
+    named = {t.table for e in entries if isinstance(e, SliceReported) for t in e.report.tables}
+    own = {(session.landing.name, session.lane)}
+    for former in sorted(named - set(session.landing.tables)):
+        state = ledger_state(session, former)
+        if state is not None and (lost := endangered(session, former, state, own)):
+            raise LedgerError(
+                f"landing {session.landing.name} has reported for {former}, which it names no more, what the source "
+                f"has no more: {'; '.join(lost.values())}. {name} cannot get it: name {former} again until `lakecommit "
+                f"land SPEC` has published it, or give it up with `lakecommit ledger init SPEC --from earliest "
+                f"--give-up-reported` while {former} is named"
+            )
 
 
 def _thought(state: LedgerState, section: LedgerSection) -> LedgerState:
@@ -189,7 +251,7 @@ def table_ledger(session: LandingSession, name: str, state: LedgerState) -> Tabl
     :raises LedgerError: there is no section of this lane
     """
     others = state.covered(exclude=(session.landing.name, session.lane))
-    judged = merged({}, (item for s in state.sections for item in s.judged.items()))
+    judged = merged({}, (item for s in state.sections for item in s.judged.items()), most=None)
     section = own_section(state, session)
     return TableLedger(table=name, uuid=state.table_uuid, section=section, others=others, judged=judged)
 
@@ -202,15 +264,4 @@ def _check_alone(session: LandingSession, name: str, state: LedgerState, source:
             raise TableError(
                 f"landing {s.landing} lands {', '.join(shared)} into {name} already, so landing {session.landing.name} "
                 f"cannot: give one of them another table"
-            )
-
-
-def _check_cluster(session: LandingSession, source: SourceState, tables: Iterable[PreparedTable]) -> None:
-    for t in tables:
-        if t.ledger.section.cluster_id != source.cluster_id:
-            raise SourceError(
-                f"{t.name} holds offsets of Kafka cluster {t.ledger.section.cluster_id}, "
-                f"landing {session.landing.name} now reads cluster {source.cluster_id}: point it back; where its "
-                "topics were copied, give the offsets where it is to go on (`lakecommit ledger init --from "
-                "TOPIC:0=OFFSET,…`); `--from earliest` reads all there is, also what the table holds"
             )

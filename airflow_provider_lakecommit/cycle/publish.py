@@ -71,7 +71,7 @@ class TablePublisher:
         self._refusals = Refusals(session=self.session, table=self.table.name, voided=voided)
         published.extend(self._announced_before(folded))
         folded = self._announce_forgotten(folded, published)
-        self._void_truncated(folded, voided)
+        self._refuse_truncated(folded)
         self._look_at_empty(folded)
         while True:
             chunk = self._next_chunk(folded)
@@ -135,11 +135,12 @@ class TablePublisher:
 
     # -- what is settled ------------------------------------------------------------------------------------------
 
-    def _void_truncated(self, folded: FoldedLog, voided: dict[UUID, str]) -> None:
-        for attempt, reason in truncated(self.session, folded.state, self.table.name).items():
-            if attempt not in voided:
-                voided[attempt] = f"slice of {reason}; its range is read again"
-                self.session.log(f"{self.table.name}: voided {voided[attempt]}")
+    def _refuse_truncated(self, folded: FoldedLog) -> None:
+        """Slices of a log that is another one since."""
+        found = truncated(self.session, folded.state, self.table.name)
+        for a in self._refusals.of(folded.state.accepted[self.table.name]):
+            if (reason := found.get(a.report.attempt)) is not None:
+                self._refusals.refuse(a, None, f"slice of {reason}")
 
     def _look_at_empty(self, folded: FoldedLog) -> None:
         """Slices without a row are published rarely: what is wrong with one is not to be hidden until then."""

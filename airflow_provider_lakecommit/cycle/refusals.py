@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What becomes of reported slices that a table does not take: voided, kept under their own partition spec, or held.
 
-Contract: a slice is voided only if its ranges can be read again, or its epoch is over, or another has its ranges. Of
-the others, one that was written under an older partition spec is *kept*: appended under that spec. What is left is
-*held*: it stays pending, and :meth:`Refusals.check` raises its losses when all else is published.
+Contract: a slice is voided only if its ranges can be read again. Of the others, one whose epoch is over in this table,
+or whose ranges the table has, is passed by here and stays what it is to the other tables; one that was written under an
+older partition spec is *kept*: appended under that spec. What is left is *held*: it stays pending, and
+:meth:`Refusals.check` raises its losses when all else is published.
 
 Failure story: a source that does not tell what it has is an error, and nothing is voided: the next commit asks again.
 """
@@ -33,19 +34,25 @@ class Refusals:
     voided: dict[UUID, str]
     kept: set[UUID] = field(default_factory=set)
     held: dict[UUID, tuple[str, tuple[Loss, ...]]] = field(default_factory=dict)
+    passed_by: set[UUID] = field(default_factory=set)
     _source: SourceState | None = None
 
     def of(self, accepted: Sequence[AcceptedSlice]) -> list[AcceptedSlice]:
         """Those that may still be published."""
-        return [a for a in accepted if a.report.attempt not in self.voided and a.report.attempt not in self.held]
+        out = {*self.voided, *self.held, *self.passed_by}
+        return [a for a in accepted if a.report.attempt not in out]
 
     def refuse(self, accepted: AcceptedSlice, grounds: Grounds | None, reason: str) -> None:
         """Decide what becomes of a slice that is not appended as it is.
 
         :raises SourceUnavailableError: the source does not tell what it has
         """
-        attempt = accepted.report.attempt
-        if grounds in (Grounds.EPOCH, Grounds.OVERLAP) or not gone(accepted.coverage, self._marks().partitions):
+        attempt, lost = accepted.report.attempt, gone(accepted.coverage, self._marks().partitions)
+        if grounds in (Grounds.EPOCH, Grounds.OVERLAP) and lost:
+            # This table does not want it; another one may, and nobody could read it again for that one.
+            self.session.log(f"{self.table}: {reason}; it is of no concern to the other tables")
+            self.passed_by.add(attempt)
+        elif not lost:
             self.voided[attempt] = f"{reason}; its range is read again"
             self.session.log(f"{self.table}: voided {self.voided[attempt]}")
         elif grounds is Grounds.SPEC and attempt not in self.kept:

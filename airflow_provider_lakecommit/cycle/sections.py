@@ -14,12 +14,20 @@ from airflow_provider_lakecommit.core.model import ControlPosition, LedgerSectio
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
 from airflow_provider_lakecommit.core.planning import Watermark
 from airflow_provider_lakecommit.core.rules import judged_in
+from airflow_provider_lakecommit.cycle.pending import own_partition
 from airflow_provider_lakecommit.cycle.session import BEYOND, LandingSession
-from airflow_provider_lakecommit.exceptions import LedgerError
+from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
 from airflow_provider_lakecommit.kafka.control_log import ControlLog
 from airflow_provider_lakecommit.kafka.source_topic import SourceState
 
-__all__ = ["first_offsets", "new_section", "origin_position", "own_section", "position_at_end"]
+__all__ = [
+    "check_cluster",
+    "first_offsets",
+    "new_section",
+    "origin_position",
+    "own_section",
+    "position_at_end",
+]
 
 
 def new_section(
@@ -59,9 +67,7 @@ def first_offsets(partitions: Mapping[SourcePartition, Watermark], start: str) -
 
 def origin_position(session: LandingSession) -> ControlPosition:
     """The end of the landing's control partition: what was said before is of no concern to a new ledger."""
-    return position_at_end(
-        session, session.control.read(session.control.partition_for(session.landing.group_id), BEYOND)
-    )
+    return position_at_end(session, session.control.read(own_partition(session), BEYOND))
 
 
 def own_section(state: LedgerState, session: LandingSession) -> LedgerSection:
@@ -75,6 +81,17 @@ def own_section(state: LedgerState, session: LandingSession) -> LedgerSection:
             f"the table of landing {session.landing.name} has no ledger section of lane {session.lane}: plan first"
         )
     return section
+
+
+def check_cluster(session: LandingSession, name: str, section: LedgerSection, cluster_id: str) -> None:
+    """:raises SourceError: the brokers that answer are of another cluster than the ledger is of"""
+    if section.cluster_id != cluster_id:
+        raise SourceError(
+            f"{name} holds offsets of Kafka cluster {section.cluster_id}, landing {session.landing.name} now reads "
+            f"cluster {cluster_id}: point it back; where its topics were copied, give the offsets where it is to go on "
+            "(`lakecommit ledger init --from TOPIC:0=OFFSET,…`); `--from earliest` reads all there is, also what the "
+            "table holds"
+        )
 
 
 def position_at_end(session: LandingSession, log: ControlLog) -> ControlPosition:

@@ -226,7 +226,8 @@ def _pieces(history: TableHistory, landing: str) -> RangeAccounts:
 def _judged(history: TableHistory, landing: str) -> Judged:
     """By the newest ledger."""
     last = history.snapshots[-1].sections if history.snapshots else {}
-    return merged({}, (item for (name, _), s in last.items() if name == landing for item in s.judged.items()))
+    found = (item for (name, _), s in last.items() if name == landing for item in s.judged.items())
+    return merged({}, found, most=None)
 
 
 def check_table(history: TableHistory) -> Iterator[Finding]:

@@ -77,6 +77,10 @@ class ControlTopic:
         self._settings: Mapping[str, str] | None = None
         self._closed = False
 
+    def other(self, name: str) -> ControlTopic:
+        """Another topic of the same cluster, for who closes it."""
+        return ControlTopic(name, self._config, self._timeout)
+
     # -- the topic ----------------------------------------------------------------------------------------------------
 
     def ensure(self, partitions: int = PARTITIONS, replication: int | None = None) -> ControlTopicInfo:

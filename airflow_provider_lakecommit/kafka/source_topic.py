@@ -72,6 +72,10 @@ class SourceTopics:
             remedy=lambda: "grant this principal DESCRIBE and READ on it",
         )
 
+    def of(self, topics: tuple[str, ...]) -> SourceTopics:
+        """Other topics of the same cluster, for who closes it."""
+        return SourceTopics(self._config, topics, self._timeout)
+
     def watermarks(self, *, missing_ok: bool = False) -> SourceState:
         """How far all partitions of all topics reach.
 

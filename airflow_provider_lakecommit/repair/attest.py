@@ -19,8 +19,9 @@ again. A word that cannot be true (offsets past the end of the log, another topi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
+from uuid import UUID
 
 from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState
 from airflow_provider_lakecommit.committer.ledger_by_hand import OtherSections, attest_section
@@ -31,7 +32,9 @@ from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
 from airflow_provider_lakecommit.core.planning import Watermark
 from airflow_provider_lakecommit.core.routing import Role, role_of
+from airflow_provider_lakecommit.core.truncation import positions_up_to
 from airflow_provider_lakecommit.core.voiding import Loss, irreplaceable, losses, losses_text
+from airflow_provider_lakecommit.cycle.pending import endangered, known_section, known_state
 from airflow_provider_lakecommit.cycle.sections import new_section, origin_position
 from airflow_provider_lakecommit.cycle.session import LandingSession
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
@@ -41,8 +44,6 @@ from airflow_provider_lakecommit.repair.known import (
     check_log,
     check_topics,
     first_known,
-    known_section,
-    known_state,
     known_table,
     with_ledger,
 )
@@ -54,8 +55,9 @@ __all__ = ["Attested", "AttestedTable", "attest", "from_log", "from_offsets", "f
 class AttestedTable:
     """What is about to be said of one table. ``before`` is what its ledger says now, ``announced`` what the control log
     says was published in it; ``others`` are sections of other landings that come back with the named snapshot, ``old``
-    is the newest section that is known. A new epoch would have ``lost`` what is reported and cannot be read again.
-    ``rows`` are those of the table now, of all writers.
+    is the newest section that is known. A new epoch would have ``lost`` what is reported and cannot be read again;
+    ``endangered`` is the same of other landings, by the epochs of their sections. ``rows`` are those of the table now,
+    of all writers.
     """
 
     table: str
@@ -67,6 +69,7 @@ class AttestedTable:
     others: tuple[LedgerSection, ...] | None = None
     old: LedgerSection | None = None
     lost: tuple[Loss, ...] = ()
+    endangered: Mapping[UUID, str] = field(default_factory=dict)
     rows: int | None = None
 
     @property
@@ -77,6 +80,19 @@ class AttestedTable:
         if self.old is None or self.state.condition is not Condition.CUT or self.old.covered != self.section.covered:
             return None
         return replace(self.section, epoch=self.old.epoch, control=self.old.control)
+
+    @property
+    def others_lost(self) -> tuple[str, ...]:
+        """What others have reported and would lose: sections that come back keep their epochs, those of a table that
+        was rolled back cannot.
+        """
+        return tuple(self.endangered.values()) if self.state.condition is Condition.ROLLED_BACK else ()
+
+    @property
+    def loses(self) -> str:
+        """What is reported and would be lost."""
+        own = losses_text(self.lost) if self.lost and self.kept is None else ""
+        return "; ".join(filter(None, (own, *self.others_lost)))
 
     @property
     def again(self) -> Coverage:
@@ -212,9 +228,9 @@ def attest(
     :raises LedgerError: the ledger of a table has changed since it was looked up, or what is reported would be lost
     :raises CatalogError: the catalog is away
     """
-    if not give_up_reported and (lost := [t for t in said.tables if t.lost and t.kept is None]):
+    if not give_up_reported and (lost := [t for t in said.tables if t.loses]):
         raise LedgerError(
-            f"{'; '.join(f'{t.table}: {losses_text(t.lost)}' for t in lost)} is reported and the source has it no "
+            f"{'; '.join(f'{t.table}: {t.loses}' for t in lost)} is reported and the source has it no "
             f"more: nothing is changed, as a new epoch would lose it. Where the ledger is in order `lakecommit land` "
             f"publishes it first, where it was cut `--snapshot` with its newest snapshot keeps it; to give it up: "
             f"`--give-up-reported`"
@@ -228,6 +244,7 @@ def attest(
             seen=t.state,
             others=t.others,
             rows_of_others=rows_of_others,
+            keep=t.endangered.keys(),
             word=t.word,
             branch=session.landing.branch,
             decision=None if decision is None else replace(decision, what=what),
@@ -254,7 +271,11 @@ def _said(session: LandingSession, tables: Sequence[str] | None, word: Word) -> 
 def _one(session: LandingSession, known: KnownTable, source: SourceState, word: Word) -> AttestedTable:
     source_of_word, starts, covered, others = word(known, source)
     check_topics(known.name, starts, covered, source)
-    section = new_section(session, source, starts, covered, origin_position(session), before=known.own)
+    old = known_section(session, known.state)
+    section = new_section(session, source, starts, covered, origin_position(session), before=old)
+    if old is not None and old.cluster_id == source.cluster_id:
+        there = {p: section.end(p) for p in source.partitions}
+        section = replace(section, positions=positions_up_to(old.positions, there))
     pending = known_state(session, {known.name: known.state})
     kept = irreplaceable(pending.accepted[known.name], source.partitions, known.name) if pending else ()
     return AttestedTable(
@@ -265,7 +286,8 @@ def _one(session: LandingSession, known: KnownTable, source: SourceState, word: 
         before=known.own.covered if known.own else Coverage(),
         announced=known.announced,
         others=others,
-        old=known_section(session, known.state),
+        old=old,
+        endangered={} if known.state.condition is Condition.PRESENT else endangered(session, known.name, known.state),
         rows=known.rows,
         lost=losses((a for a in kept if a.coverage - covered), source.partitions),
     )

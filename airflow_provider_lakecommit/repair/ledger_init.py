@@ -13,8 +13,9 @@ can be given again. What would be lost beyond the preview that a person agreed t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
+from uuid import UUID
 
 from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState
 from airflow_provider_lakecommit.committer.ledger_by_hand import OtherSections, set_section
@@ -27,16 +28,16 @@ from airflow_provider_lakecommit.core.planning import Watermark
 from airflow_provider_lakecommit.core.restart import Restart, StatedOffsets, restart
 from airflow_provider_lakecommit.core.settle import passed_by_all
 from airflow_provider_lakecommit.core.state import AcceptedSlice
-from airflow_provider_lakecommit.core.truncation import first_offsets_of, in_doubt
+from airflow_provider_lakecommit.core.truncation import first_offsets_of, in_doubt, positions_up_to
 from airflow_provider_lakecommit.core.voiding import Rescued, irreplaceable, losses, losses_text, rescued
 from airflow_provider_lakecommit.cycle.drain import drain
+from airflow_provider_lakecommit.cycle.pending import endangered, known_section, known_state
 from airflow_provider_lakecommit.cycle.prepare import ledger_state, remembered
 from airflow_provider_lakecommit.cycle.sections import first_offsets, new_section, origin_position
 from airflow_provider_lakecommit.cycle.session import LandingSession, RunIdentity
 from airflow_provider_lakecommit.cycle.tables import table_of
 from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError, SourceError
 from airflow_provider_lakecommit.kafka.source_topic import SourceState
-from airflow_provider_lakecommit.repair.known import known_state
 
 __all__ = ["BEHIND", "InitPreview", "InitTable", "init_preview", "ledger_init"]
 
@@ -107,6 +108,9 @@ class _Setting:
     diverged: Mapping[SourcePartition, int]
     pending: tuple[AcceptedSlice, ...]
     publishable: bool
+    remembered: LedgerSection | None = None
+    rolled_back: bool = False
+    endangered: Mapping[UUID, str] = field(default_factory=dict)
 
     def restart(self, section: LedgerSection | None) -> Restart:
         """:raises LakecommitError: the word leaves something open, or cannot be"""
@@ -120,7 +124,11 @@ class _Setting:
         return found
 
     def positions(self, section: LedgerSection | None, found: Restart) -> dict[SourcePartition, ReadPosition]:
-        """Those that a word leaves as they are: what it says of a log that is another one is taken for it."""
+        """Those that a word leaves as they are: what it says of a log that is another one is taken for it. Who names
+        offsets because a ledger is gone says nothing of the log.
+        """
+        if section is None and (gone := self.remembered) and gone.cluster_id == self.source.cluster_id:
+            return positions_up_to(gone.positions, _ends(found, self.source.partitions))
         said = self.diverged.keys() & self.word.offsets.keys() | found.back.parts.keys()
         known = section.positions if section and section.cluster_id == self.source.cluster_id else {}
         return {p: at for p, at in known.items() if p not in said and p in self.source.partitions}
@@ -132,6 +140,11 @@ class _Setting:
         if self.old is None or not self.publishable:
             return Rescued(lost=losses(irreplaceable(self.pending, marks, self.name), marks))
         return rescued(self.name, self.old, self.pending, marks, lambda s: self.restart(s).given_up)
+
+    @property
+    def others_lost(self) -> Iterable[str]:
+        """Sections that come back keep their epochs, those of a table that was rolled back cannot."""
+        return self.endangered.values() if self.rolled_back else ()
 
     def preview(self) -> InitTable:
         saved = self.rescued
@@ -146,7 +159,7 @@ class _Setting:
             back=found.back,
             published=saved.published,
             reported=Coverage.union(a.coverage for a in self.pending) - saved.published,
-            lost=losses_text(saved.lost) if saved.lost else "",
+            lost="; ".join(filter(None, (losses_text(saved.lost) if saved.lost else "", *self.others_lost))),
         )
 
 
@@ -210,6 +223,7 @@ def _look(session: LandingSession, start: Start) -> dict[str, _Setting]:
     data: Restart | None = None
     for name, ledger in states.items():
         old = None if ledger is None else ledger.section(session.landing.name, session.lane)
+        in_order = ledger is None or ledger.condition is Condition.PRESENT
         if word.offsets.keys() >= source.partitions.keys():
             firsts: Mapping[SourcePartition, int] = {}
         else:
@@ -223,11 +237,19 @@ def _look(session: LandingSession, start: Start) -> dict[str, _Setting]:
             firsts=firsts,
             diverged=diverged,
             pending=state.accepted.get(name, ()) if state else (),
-            publishable=ledger is not None and ledger.newest,
+            publishable=ledger is not None and ledger.newest and _same_topic(session, old),
+            remembered=None if ledger is None else known_section(session, ledger),
+            rolled_back=ledger is not None and ledger.condition is Condition.ROLLED_BACK,
+            endangered={} if ledger is None or in_order else endangered(session, name, ledger),
         )
         found = settings[name].restart(old)
         data = data or found
     return settings
+
+
+def _same_topic(session: LandingSession, section: LedgerSection | None) -> bool:
+    """Is what a ledger has pending in the control topic that the landing names?"""
+    return section is None or section.control.topic == session.control.name
 
 
 def _published_first(session: LandingSession, start: Start, decision: Decision | None) -> dict[str, _Setting]:
@@ -290,7 +312,10 @@ def _set(
         return section
 
     branch, landing = session.landing.branch, session.landing.name
-    set_section(session.tables, name, landing, session.lane, make, branch=branch, others=others, decision=decision)
+    keep = setting.endangered.keys()
+    set_section(
+        session.tables, name, landing, session.lane, make, branch=branch, others=others, keep=keep, decision=decision
+    )
     section, found = made[-1]
     ends = {str(p): section.end(p) for p in sorted(setting.source.partitions)}
     session.log(f"{name}: goes on at {', '.join(f'{p} {o}' for p, o in ends.items())}")

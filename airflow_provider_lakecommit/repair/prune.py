@@ -3,7 +3,8 @@
 
 Contract: what is gone is decided by :mod:`~airflow_provider_lakecommit.core.prune` on what the landing's cluster says
 now; sections of other clusters stay. A section that lost something has a new epoch: what was pending of it is read
-again, and no report of what it lost can be taken a second time.
+again, and no report of what it lost can be taken a second time. Where something of that cannot be read again, nothing
+is taken out.
 
 Failure story: nothing is written unless the cluster has answered for every topic. Killed in between, some tables are
 pruned and some are not; the same command goes on.
@@ -20,9 +21,10 @@ from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.core.prune import gone, pruned
+from airflow_provider_lakecommit.cycle.pending import endangered
 from airflow_provider_lakecommit.cycle.prepare import ledger_state
 from airflow_provider_lakecommit.cycle.session import LandingSession
-from airflow_provider_lakecommit.exceptions import SourceUnavailableError
+from airflow_provider_lakecommit.exceptions import LedgerError, SourceUnavailableError
 from airflow_provider_lakecommit.kafka.admin import ClusterAdmin
 
 __all__ = ["Prunable", "look", "prune"]
@@ -76,9 +78,16 @@ def prune(session: LandingSession, found: Prunable, decision: Decision | None = 
     """Take it out, as the ledger is now.
 
     :param decision: who says it, for the table's history
-    :raises LedgerError: the ledger is gone, or its rollback was not dealt with
+    :raises LedgerError: the ledger is gone, or its rollback was not dealt with; or what is reported would be lost
     """
     own = (session.landing.name, session.lane)
+    if lost := endangered(session, found.table, found.state, found.gone):
+        raise LedgerError(
+            f"{found.table}: a ledger from which something is taken gets a new epoch, and that would lose what is "
+            f"reported and the source has no more: {'; '.join(lost.values())}. Nothing is changed: `lakecommit land` "
+            f"of that landing publishes it first; to give it up: `lakecommit ledger init SPEC --from earliest "
+            f"--give-up-reported` of that landing"
+        )
 
     def change(sections: tuple[LedgerSection, ...]) -> dict[Key, LedgerSection | None]:
         dead = _gone(session, sections, found.cluster_id, found.ids)

@@ -60,6 +60,15 @@ class FakeControl:
     begins: dict[int, int] = field(default_factory=dict)
     writers: dict[str, object] = field(default_factory=dict)
     closed: bool = False
+    others: dict[str, FakeControl] = field(default_factory=dict)
+    """Further topics of the cluster, by name."""
+
+    def other(self, name: str) -> FakeControl:
+        return self.others.get(name, FakeControl(name=name, topic_id=""))
+
+    def exists(self) -> bool:
+        self._check()
+        return bool(self.topic_id)
 
     def ensure(self) -> ControlTopicInfo:
         return self.describe()
@@ -164,6 +173,14 @@ class FakeSource:
     epochs: dict[SourcePartition, list[int]] = field(default_factory=dict)
     """Where the records of each leader epoch begin, from epoch 0 on."""
     values: Callable[[Span], int | None] = lambda _: None
+    others: list[FakeSource] = field(default_factory=list)
+    """Further topics of the cluster."""
+
+    def of(self, topics: tuple[str, ...]) -> FakeSource:
+        ends = {p: e for one in (self, *self.others) for p, e in one.ends.items() if p.topic in topics}
+        starts = {p: o for one in (self, *self.others) for p, o in one.starts.items() if p.topic in topics}
+        missing = tuple(t for t in topics if t not in {p.topic for p in ends})
+        return FakeSource(ends, starts=starts, missing=missing, cluster_id=self.cluster_id, clock=self.clock)
 
     def watermarks(self, *, missing_ok: bool = False) -> SourceState:
         if self.missing and not missing_ok:

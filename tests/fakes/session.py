@@ -13,7 +13,7 @@ from uuid import UUID, uuid4
 
 from airflow_provider_lakecommit.core.identity import attempt_id
 from airflow_provider_lakecommit.core.log import Directives
-from airflow_provider_lakecommit.core.model import Counts, Slice, SliceReport, SpanReport
+from airflow_provider_lakecommit.core.model import Counts, ReadPosition, Slice, SliceReport, SpanReport
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.cycle.close import close_cycle
 from airflow_provider_lakecommit.cycle.open import open_cycle
@@ -39,6 +39,8 @@ class FakeLanding:
     path: Path
     fields: Mapping[str, Any] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
+    leader_epoch: int | None = None
+    """Under which the records of a slice were read, by its report."""
 
     def __post_init__(self) -> None:
         self.clock = Clock()
@@ -104,7 +106,10 @@ class FakeLanding:
         def counts(records: int) -> Counts:
             return Counts(landed=records - rejected, rejected=rejected) if landed else Counts(filtered=records)
 
-        spans = tuple(SpanReport(span=s, counts=counts(len(s))) for s in work.spans)
+        def position(end: int) -> ReadPosition | None:
+            return None if self.leader_epoch is None else ReadPosition(offset=end, leader_epoch=self.leader_epoch)
+
+        spans = tuple(SpanReport(span=s, counts=counts(len(s)), position=position(s.range.end)) for s in work.spans)
         report = SliceReport(
             slice_id=work.slice_id,
             attempt=attempt,

@@ -59,6 +59,11 @@ def test_slices_that_follow_the_ledger_are_accepted_in_order() -> None:
     assert found == AppendDecision(accepted=(a, b), already=(), refused=())
 
 
+def test_a_slice_without_a_file_is_of_no_spec_and_no_schema() -> None:
+    a = staged((0, 0, 5), epoch=EPOCH, files=(), rows=0, spec_id=7, schema_id=9)
+    assert decide(a).accepted == (a,)
+
+
 def test_a_slice_that_is_in_the_ledger_is_there_already() -> None:
     a = staged((0, 2, 5), epoch=EPOCH)
     assert decide(a, ours=section(epoch=EPOCH, covered=coverage((0, 0, 9)))).already == (a,)

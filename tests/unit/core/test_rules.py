@@ -158,3 +158,14 @@ def test_a_report_by_other_rules_than_those_of_another_tables_ledger_is_redundan
     state = story.landing_state(data, ledger(DEAD))
     assert state.accepted[DEAD] == ()
     assert [r.reason for r in state.redundant] == [f"{ORDERS} has {coverage([(P0, 0, 10)])} by other rules"]
+
+
+def test_nothing_is_forgotten_where_nothing_is_stored() -> None:
+    many = {f"rules {n}": coverage([(P0, n, n + 1)]) for n in range(MOST_RULES + 4)}
+    assert len(merged({}, many.items())) == MOST_RULES
+    assert merged({}, many.items(), most=None) == many
+    state = Story().landing_state(
+        ledger(ORDERS), replace(ledger(DEAD, [(P0, 0, 1)]), judged={**many, "rules 0": coverage([(P0, 0, 1)])})
+    )
+    lacking = Missing(ranges={(ORDERS,): coverage([(P0, 0, 1)])})
+    assert other_rules(state, lacking, "rules 0") == ()
