@@ -14,7 +14,7 @@ from pyiceberg.table import Table
 from pyiceberg.types import LongType
 
 from airflow_provider_lakecommit.committer.ledger import Condition, read_ledger, tag_name
-from airflow_provider_lakecommit.committer.ledger_updates import OtherSections
+from airflow_provider_lakecommit.committer.ledger_by_hand import OtherSections
 from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
