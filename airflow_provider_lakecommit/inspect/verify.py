@@ -144,7 +144,7 @@ def check_landing(landing: Landing, histories: Iterable[TableHistory]) -> list[F
 
 def _words(history: TableHistory) -> Iterator[Finding]:
     """What persons decided: each snapshot by which they set a ledger, and their own record of who and why, which
-    outlives it.
+    outlives it. A release that does not know of such records does not carry them on: then older snapshots have them.
     """
     before: Sections = {}
     for s in history.snapshots:
@@ -156,9 +156,8 @@ def _words(history: TableHistory) -> Iterator[Finding]:
                 text=_set_by_hand(s, before.get(s.key)),
             )
         before = s.sections
-    if history.snapshots:
-        for decision in history.snapshots[-1].record.decisions:
-            yield Finding(level=Severity.NOTE, table=history.table, text=f"a person decided: {decision}")
+    for decision in dict.fromkeys(d for s in history.snapshots for d in s.record.decisions):
+        yield Finding(level=Severity.NOTE, table=history.table, text=f"a person decided: {decision}")
 
 
 def _set_by_hand(s: LandingSnapshot, before: LedgerSection | None) -> str:

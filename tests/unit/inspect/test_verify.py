@@ -11,6 +11,7 @@ import pytest
 
 from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord
 from airflow_provider_lakecommit.core.accounting import Account
+from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.formats import FORMATS
 from airflow_provider_lakecommit.core.model import ControlPosition, Counts, LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
@@ -319,3 +320,13 @@ def test_a_hole_is_judged_from_where_the_lane_starts() -> None:
     later = section(Coverage({P0: RangeSet.of((5, 9))}), starts={P0: 5})
     one = replace(FIRST, sections={("orders", "live"): later})
     assert texts(f for f in check_table(history(one, whole=False)) if "hole" in f.text) == ""
+
+
+def test_what_a_person_decided_is_told_once_also_where_a_release_did_not_carry_it_on() -> None:
+    said = [Decision(command=f"ledger {c}", actor="carla", host="h", at="2026-01-01") for c in ("init", "prune")]
+    snapshots = [snapshot(n, cover((P0, 0, n)), cover((P0, n - 1, n))) for n in (1, 2, 3)]
+    kept = [(said[0],), tuple(said), ()]
+    told = [replace(s, record=replace(s.record, decisions=d)) for s, d in zip(snapshots, kept, strict=True)]
+    found = check_landing(LANDING, [TableHistory(table="shop.orders", snapshots=tuple(told), whole=True)])
+    notes = [f.text for f in found if "a person decided" in f.text]
+    assert [n.partition("`")[2].partition("`")[0] for n in notes] == ["ledger init", "ledger prune"]
