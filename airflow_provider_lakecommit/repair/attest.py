@@ -41,11 +41,10 @@ from airflow_provider_lakecommit.repair.known import (
     check_log,
     check_topics,
     first_known,
-    known_section,
-    known_state,
     known_table,
     with_ledger,
 )
+from airflow_provider_lakecommit.repair.pending import known_section, known_state
 
 __all__ = ["Attested", "AttestedTable", "attest", "from_log", "from_offsets", "from_snapshot"]
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of a table before a person's word: its ledger, also one that only the metadata remember; what is
-reported for it and not in it; what the log says of it; and whether a word on it can be true.
+"""What is known of a table before a person says what it holds: its ledger, and what the log says of it; and whether
+such a word can be true.
 
-Contract: reads only. Nothing is reported where a table never had a ledger of this lane, or where the control topic is
-not the one that its ledger names.
+Contract: reads only. Nobody is believed against the table: a word that claims offsets which the source does not have,
+or more than the log and the rows of the table can bear, is refused with what to say instead.
 """
 
 from __future__ import annotations
@@ -20,48 +20,14 @@ from airflow_provider_lakecommit.core.announced import announced_in, rows_of
 from airflow_provider_lakecommit.core.log import Entry, TablePublished
 from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
-from airflow_provider_lakecommit.core.state import LandingState, TableLedger
 from airflow_provider_lakecommit.cycle.session import LandingSession
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
 from airflow_provider_lakecommit.kafka.control_log import ControlLog
 from airflow_provider_lakecommit.kafka.source_topic import SourceState
+from airflow_provider_lakecommit.repair.pending import known_section
 from airflow_provider_lakecommit.wire.quarantine import read_entries
 
-__all__ = [
-    "KnownTable",
-    "check_log",
-    "check_topics",
-    "first_known",
-    "known_section",
-    "known_state",
-    "known_table",
-    "with_ledger",
-]
-
-
-def known_section(session: LandingSession, state: LedgerState) -> LedgerSection | None:
-    """The section of this lane: of the ledger, or of the newest one that the metadata remember."""
-    key = (session.landing.name, session.lane)
-    return next((s for s in state.sections or state.remembered if s.key == key), None)
-
-
-def known_state(session: LandingSession, states: Mapping[str, LedgerState | None]) -> LandingState | None:
-    """The log folded over the ledgers that are known; ``None`` where there are none, or the log is another one."""
-    ledgers = [ledger for name, s in states.items() if s is not None and (ledger := _ledger(session, name, s))]
-    log = session.control.describe()
-    places = {(t.section.control.cluster_id, t.section.control.topic_id, t.section.control.partition) for t in ledgers}
-    if len(places) != 1 or next(iter(places))[:2] != (log.cluster_id, log.topic_id):
-        return None
-    return session.read_state(ledgers).state
-
-
-def _ledger(session: LandingSession, name: str, state: LedgerState) -> TableLedger | None:
-    own = known_section(session, state)
-    if own is None:
-        return None
-    others = (s for s in state.sections or state.remembered if s is not own)
-    covered = Coverage.union(s.covered for s in others)
-    return TableLedger(table=name, uuid=state.table_uuid, section=own, others=covered)
+__all__ = ["KnownTable", "check_log", "check_topics", "first_known", "known_table", "with_ledger"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,7 +36,7 @@ from airflow_provider_lakecommit.cycle.session import LandingSession, RunIdentit
 from airflow_provider_lakecommit.cycle.tables import table_of
 from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError, SourceError
 from airflow_provider_lakecommit.kafka.source_topic import SourceState
-from airflow_provider_lakecommit.repair.known import known_state
+from airflow_provider_lakecommit.repair.pending import known_state
 
 __all__ = ["BEHIND", "InitPreview", "InitTable", "init_preview", "ledger_init"]
 
