@@ -26,6 +26,7 @@ from airflow_provider_lakecommit.core.places import data_roots, name_problem, na
 from airflow_provider_lakecommit.core.routing import Role, role_of
 from airflow_provider_lakecommit.cycle.ports import SourcePort
 from airflow_provider_lakecommit.exceptions import CatalogError
+from airflow_provider_lakecommit.iceberg.storage import trouble_of
 from airflow_provider_lakecommit.landing import Landing
 
 __all__ = ["hidden_record", "report_problem"]
@@ -93,7 +94,7 @@ def _held(table: Table, branch: str) -> frozenset[str]:
         manifests = [m.fetch_manifest_entry(table.io, discard_deleted=True) for m in head.manifests(table.io)]
     except OSError as e:
         raise CatalogError(
-            f"the manifests of {'.'.join(table.name())} cannot be read ({type(e).__name__}: {e.strerror or e}): check "
+            f"the manifests of {'.'.join(table.name())} cannot be read ({trouble_of(table.io, e, place=False)}): check "
             "the storage; nothing was committed"
-        ) from e
+        ) from None
     return frozenset(entry.data_file.file_path for entries in manifests for entry in entries)
