@@ -330,7 +330,7 @@ def _with(
     own = (section.landing, section.lane)
     kept = [s for s in state.sections if (s.landing, s.lane) != own]
     there = {own, *((s.landing, s.lane) for s in kept)}
-    if state.condition is Condition.ROLLED_BACK:
+    if state.condition in (Condition.ROLLED_BACK, Condition.PICKED):
         kept = [replace(s, epoch=uuid4()) for s in kept]
     back = (replace(s, epoch=uuid4()) for s in others if (s.landing, s.lane) not in there)
     return (*kept, *back, section)
