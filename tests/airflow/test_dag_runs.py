@@ -141,7 +141,7 @@ def processes_watched() -> Iterator[set[str]]:
     seen, over = set[str](), threading.Event()
 
     def look() -> None:
-        while not over.wait(0.05):
+        while not over.wait(0.2):
             for path in Path("/proc").glob("[0-9]*/cmdline"):
                 with suppress(OSError):
                     if CANARY in (words := path.read_bytes().decode(errors="replace")):
