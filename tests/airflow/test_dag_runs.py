@@ -156,6 +156,39 @@ def processes_watched() -> Iterator[set[str]]:
         thread.join()
 
 
+def _no_canary_in(lake: Lake, bootstrap: str, runner: Runner, *folders: Path) -> None:
+    """Of the database with its XComs and rendered fields, logs, work folders, metadata and control records."""
+    spec = runner.folder / f"{runner.name}.py"
+    files = [path for folder in folders for path in folder.rglob("*") if path.is_file() and path.stat().st_size]
+    # The DAG states it, and Airflow keeps DAGs as they are.
+    kept = {spec, *runner.folder.rglob("*.pyc"), *(p for f in folders for p in f.glob("airflow.db*"))}
+    assert [path for path in files if path not in kept and CANARY.encode() in path.read_bytes()] == []
+    assert _in_the_database() == []
+    with ControlTopic(runner.control_topic, {"bootstrap.servers": bootstrap}) as control:
+        records = list(control.read_all())
+    assert records
+    assert [r for r in records if CANARY in repr((r.key, r.value, r.headers))] == []
+    for name in ("shop.orders", "shop.orders_dead"):
+        assert CANARY not in lake.open().load_table(name).metadata.model_dump_json()
+
+
+def _in_the_database() -> list[str]:
+    """Tables of Airflow's database that show a canary, but for the DAG itself."""
+    from airflow.utils.session import create_session
+    from sqlalchemy import MetaData
+
+    of_the_dag = {"serialized_dag", "dag_code"}
+    found = []
+    with create_session() as session:
+        schema = MetaData()
+        schema.reflect(session.connection())
+        for name, table in schema.tables.items():
+            rows = session.execute(table.select()).all()
+            if name not in of_the_dag and any(CANARY in repr(tuple(row)) for row in rows):
+                found.append(name)
+    return found
+
+
 def orders(*ids: int) -> list[dict[str, Any]]:
     return [{"id": number, "note": f"order {number}"} for number in ids]
 
@@ -203,39 +236,6 @@ def test_a_run_lands_what_is_new_and_the_next_one_that_finds_nothing_is_green_an
     assert second.state == "success"
     assert second.events == []
     assert lake.head("shop.orders") == before
-
-
-def _no_canary_in(lake: Lake, bootstrap: str, runner: Runner, *folders: Path) -> None:
-    """Of the database with its XComs and rendered fields, logs, work folders, metadata and control records."""
-    spec = runner.folder / f"{runner.name}.py"
-    files = [path for folder in folders for path in folder.rglob("*") if path.is_file() and path.stat().st_size]
-    # The DAG states it, and Airflow keeps DAGs as they are.
-    kept = {spec, *runner.folder.rglob("*.pyc"), *(p for f in folders for p in f.glob("airflow.db*"))}
-    assert [path for path in files if path not in kept and CANARY.encode() in path.read_bytes()] == []
-    assert _in_the_database() == []
-    with ControlTopic(runner.control_topic, {"bootstrap.servers": bootstrap}) as control:
-        records = list(control.read_all())
-    assert records
-    assert [r for r in records if CANARY in repr((r.key, r.value, r.headers))] == []
-    for name in ("shop.orders", "shop.orders_dead"):
-        assert CANARY not in lake.open().load_table(name).metadata.model_dump_json()
-
-
-def _in_the_database() -> list[str]:
-    """Tables of Airflow's database that show a canary, but for the DAG itself."""
-    from airflow.utils.session import create_session
-    from sqlalchemy import MetaData
-
-    of_the_dag = {"serialized_dag", "dag_code"}
-    found = []
-    with create_session() as session:
-        schema = MetaData()
-        schema.reflect(session.connection())
-        for name, table in schema.tables.items():
-            rows = session.execute(table.select()).all()
-            if name not in of_the_dag and any(CANARY in repr(tuple(row)) for row in rows):
-                found.append(name)
-    return found
 
 
 def test_a_failed_group_fails_the_run_and_publishes_the_others_and_the_next_run_lands_the_rest(
