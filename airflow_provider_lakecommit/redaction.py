@@ -5,27 +5,45 @@ Contract: pure. Settings are those of pyiceberg, librdkafka, Kafka Connect, Spar
 connection, nested as they come. :func:`is_secret` judges a setting by its key; :func:`secrets_in` finds the values that
 no text may hold: of such keys with all below them, in texts that are JSON, ``name=value`` pairs or addresses. What only
 says where or how to get one is none: a file, an endpoint, a provider class, ``${file:…}`` of Kafka Connect.
-:func:`without` strikes them out of a text, also where a driver echoes them escaped or percent-encoded; credentials in
-addresses and signed URLs go even if no setting holds them.
+:func:`without` strikes them out of a text, also where a driver echoes them escaped (twice, too), percent-encoded, in
+Base64, line by line, or cut short. Private keys, logins in addresses and HTTP headers, and values behind a name that is
+secret go even if no setting holds them.
 
 Failure story: a key that nobody foresaw is judged by its words, so `vendor.api-key` is secret without being listed. A
-value of less than three characters, or one like `true`, is left alone: it is in every text.
+value of less than three characters, or one like `true`, is left alone: it is in every text. One that is a word of many
+messages, like `kafka`, or a short number goes where it stands alone, so that the message can still be read.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
+from html import escape
+from itertools import pairwise
 from typing import Any
-from urllib.parse import quote, unquote
+from urllib.parse import quote, quote_plus, unquote
 
-__all__ = ["is_secret", "redacted", "secrets_in", "without", "yaml_trouble"]
+__all__ = ["is_secret", "redacted", "secrets_in", "shown_as", "without", "yaml_trouble"]
 
 STRUCK = "***"
 _SHORTEST = 3
 _COMMON = frozenset({"true", "false", "none", "null"})
+_WORDS = re.compile(
+    "access|account|admin|airflow|and|any|auth|bad|basic|batch|bearer|brokers?|catalog|changeme|cluster|commit|connect"
+    "|connection|credentials?|data|default|error|event|failed|file|for|from|group|has|host|iceberg|invalid|kafka|key"
+    "|lake|lakecommit|landing|local|login|main|minio|name|not|offsets?|password|postgres|read|refused|role|root|schema"
+    "|secret|server|session|shop|slice|snapshot|source|spark|staging|table|test|the|token|topic|unknown|user|value|was"
+    "|with|write",
+    re.IGNORECASE,
+)
+"""Values that are words of messages."""
+_LONG = 6
+"""Digits from which on a number is no offset or port that happens to be the same."""
+_PART = 6
+"""Characters of a value that was cut which are no accident."""
 
 _ABOUT = (
     r"-?(?:algorithm|cache|callback|class|client-id|directory|encoder|endpoint|enabled?|exchange|expir(?:es|y|ation)|"
@@ -37,9 +55,10 @@ _SECRET = re.compile(
     rf"(?:passw(?:or)?d|passphrase|\bpwd\b|secret|credential|token|signature)s?+(?!{_ABOUT})"
     rf"|\b(?:{_KEYS})-?key(?!{_ABOUT})|\b(?:sas|sig)\b(?!-token|{_ABOUT})"
     # Azure's go on with the name of an account, whatever that is.
-    r"|(?:\bsas|sas-token|account-key)-(?!expir)[a-z0-9-]+-core-|^adls-(?:sas-token|account-key)(?!-expir)"
+    r"|(?:\bsas|sas-token|account-key|client-secret)-(?!expir)[a-z0-9-]+-core-"
+    r"|^adls-(?:sas-token|account-key)(?!-expir)"
     r"|jaas|authorization|\bcookie|\bpem\b|\bauth$|\buser-?info\b|\bssl-key$"
-    r"|\bconnection-string|\boauthbearer-config|\bbearer$"
+    r"|\bconnection-string|\boauthbearer-config|\bbearer$|\bpass(?:code)?$|\bassertion$"
     # What Spark itself redacts, as `spark.redaction.regex` says without being set.
     r"|^spark-.*(?:secret|password|token|access-?key)"
 )
@@ -50,15 +69,39 @@ _HEADER = re.compile(
 _HUMPS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[^A-Za-z0-9]+")
 _ELSEWHERE = re.compile(r"\$\{[^}]*\}")
 """A reference that Kafka Connect resolves by itself."""
-_PAIR = re.compile(r"""([A-Za-z][\w.-]*)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s;,&"']+))""")
+_PAIR = re.compile(r"""([A-Za-z][\w.%-]*)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s;,&"']+))""")
 _BEHIND = re.compile(r"(?:[^:\s]+:(?!//)|(?:bearer|basic|token)\s+)(\S+)", re.IGNORECASE)
 """What only the client knows, behind its name or behind a scheme of HTTP."""
+_BASIC = re.compile(r"\s*basic\s+([\w+/=-]+)\s*", re.IGNORECASE)
 _PASSWORDS = tuple(map(re.compile, (r"//[^/@:\s]*:([^@\s]+)@", r"//[^/@:\s]*:([^/?#\s]+)@", r"//[^/@:\s]*:(\S+)@")))
 """Of addresses; the three differ where a password holds characters that should have been encoded."""
+_OF_HOSTS = re.compile(r"(?:(?<=//)|(?<=,)|^)[^/@:,\s]*:(?!//)([^@,\s]+)@")
+_OF_ORACLE = re.compile(r"(jdbc:oracle:\w+:[^/@\s]*/)([^@\s]+)@", re.IGNORECASE)
 _SOLE_USER = re.compile(r"https?://([^/@:\s]+)@")
-_USER_INFO = re.compile(r"(?<=://)[^/@:\s]*:[^/\s]*@|(?<=http://)[^/@\s]*@|(?<=https://)[^/@\s]*@")
-_PARAMETER = re.compile(r"""([?&;])([A-Za-z][\w.%-]*)=([^&;\s"'<>)]+)""")
-_OF_HTTP = re.compile(r"""(authorization["']?\s*[:=]\s*["']?(?:(?:bearer|basic)\s+)?)[^\s"',;]+""", re.IGNORECASE)
+_USER_INFO = re.compile(
+    r"(?<=://)[^/@:\s]*:[^/\s]*@|(?<=http://)[^/@\s]*@|(?<=https://)[^/@\s]*@"
+    r"|(?<![\w/@%.:+-])[\w.%+-]+:[^\s/@:,'\"]+@(?=[\w.-]+:\d)"
+)
+_PARAMETER = re.compile(r"""([?&;#])([A-Za-z%][\w.%-]*)=([^&;#\s"'<>)]+)""")
+_VALUE = r"(?!\*\*\*|\$\{|true\b|false\b|none\b|null\b)"
+_ASSIGNED = re.compile(
+    rf"""(?<![\w.%-])([A-Za-z][\w.%-]*)=(?:(\\{{0,8}}["'])((?:(?!\2).)+)(?:\2|$)|{_VALUE}([^\s;,&"'<>(){{}}\[\]…]+))""",
+    re.IGNORECASE,
+)
+_QUOTED = re.compile(
+    r"""(\\{0,8}["'])([\w./ -]{2,90})\1(\s*(?::|=>?|(?<=["']),(?=\s*\\{0,8}["'](?:(?!\1).)*\1\s*\)))\s*)"""
+    r"""(?:[bru]?(\\{0,8}["'])((?:(?!\4).)+)(\4|$)|(\d{3,}))""",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Pairs of JSON, and of what Python and Java print of their mappings."""
+_OF_HTTP = re.compile(
+    r"""(authorization["'\]]*\s*(?:[:=,]|=>)\s*(?:b(?=["']))?["'\[]*(?:(?:bearer|basic|token)\s+)?)(?!\*\*\*)[^\s"',;\]]+""",
+    re.IGNORECASE,
+)
+_SCHEME = re.compile(r"\b((?:bearer|basic)\s+)(?=[\w.~+/-]*\d)[\w.~+/-]{16,}=*", re.IGNORECASE)
+_PRIVATE = re.compile(r"(-----BEGIN ([A-Z0-9 ]*PRIVATE KEY)-----).*?(?:-----END \2-----|\Z)", re.DOTALL)
+_DONE = re.compile(r"(?:\w+ )?\*\*\*")
+_CUT = re.compile(r"\.\.\.|…")
 
 
 @lru_cache(maxsize=1024)
@@ -79,17 +122,68 @@ def redacted(text: str, *settings: Mapping[str, Any]) -> str:
     return without(text, secrets_in(*settings))
 
 
+def shown_as(*settings: Mapping[str, Any]) -> tuple[str, ...]:
+    """How these settings' secrets are shown as a rule, longest first, for a filter that takes plain texts."""
+    values = [value for value in secrets_in(*settings) if not _stands_alone(value)]
+    forms = {form for value in values for form in (_lines(value) or {value, *_escaped(value), *_in_base64(value)})}
+    return tuple(sorted((form for form in forms if len(form) >= _SHORTEST), key=lambda form: (-len(form), form)))
+
+
 def without(text: str, secrets: Iterable[str]) -> str:
     """A text without any of these values; of one that is part of another, or overlaps it, nothing is left."""
     kept, end = [], 0
-    if any(secrets := tuple(secrets)):
+    secrets = tuple(filter(None, secrets))
+    if any(form in text for form in _all_forms(secrets)):
         for found in _any_of(secrets).finditer(text):
             if found.start(1) >= end:
                 kept += [text[end : found.start(1)], STRUCK]
             end = max(end, found.end(1))
     text = "".join((*kept, text[end:]))
-    text = _OF_HTTP.sub(rf"\1{STRUCK}", _USER_INFO.sub(f"{STRUCK}@", text))
-    return _PARAMETER.sub(lambda p: f"{p[1]}{p[2]}={STRUCK}" if is_secret(unquote(p[2])) else p[0], text)
+    for value in secrets:
+        text = _without_parts(text, value)
+    return _without_logins(text)
+
+
+def _without_logins(text: str) -> str:
+    """What looks like a login, whosever it is."""
+    text = _PRIVATE.sub(rf"\1{STRUCK}", text)
+    text = _OF_HTTP.sub(rf"\1{STRUCK}", _OF_ORACLE.sub(rf"\1{STRUCK}@", _USER_INFO.sub(f"{STRUCK}@", text)))
+    text = _SCHEME.sub(rf"\1{STRUCK}", text)
+    text = _PARAMETER.sub(lambda p: f"{p[1]}{p[2]}={STRUCK}" if is_secret(unquote(p[2])) else p[0], text)
+    text = _ASSIGNED.sub(_assigned, text)
+    return _QUOTED.sub(_quoted, text)
+
+
+def _assigned(found: re.Match[str]) -> str:
+    value = found[3] or found[4]
+    if not is_secret(unquote(found[1])) or _ELSEWHERE.fullmatch(value):
+        return found[0]
+    return f"{found[1]}={found[2] or ''}{STRUCK}{found[2] or ''}"
+
+
+def _quoted(found: re.Match[str]) -> str:
+    value = found[5] or found[7]
+    if not is_secret(found[2]) or _ELSEWHERE.fullmatch(value) or _DONE.fullmatch(value):
+        return found[0]
+    return f"{found[1]}{found[2]}{found[1]}{found[3]}{found[4] or ''}{STRUCK}{found[6] or ''}"
+
+
+def _without_parts(text: str, value: str) -> str:
+    """Drivers show of a long value its beginning and its end, and a line may end in the middle of one."""
+    if len(value) <= _PART or _stands_alone(value) or not (value[:_PART] in text or value[-_PART:] in text):
+        return text
+    places = [0, *(place for found in _CUT.finditer(text) for place in found.span()), len(text)]
+    pieces = [text[a:b] for a, b in pairwise(places)]
+    return "".join(each if _CUT.fullmatch(each) else _ends_struck(each, value) for each in pieces)
+
+
+def _ends_struck(text: str, value: str) -> str:
+    lengths = range(min(len(value) - 1, len(text)), _PART - 1, -1)
+    if behind := next((n for n in lengths if text.startswith(value[-n:])), 0):
+        text = STRUCK + text[behind:]
+    if before := next((n for n in lengths if text.endswith(value[:n])), 0):
+        text = text[:-before] + STRUCK
+    return text
 
 
 def yaml_trouble(error: Exception) -> str:
@@ -102,21 +196,68 @@ def yaml_trouble(error: Exception) -> str:
 
 
 @lru_cache(maxsize=64)
+def _all_forms(secrets: tuple[str, ...]) -> Mapping[str, bool]:
+    """In which a driver may show them, longest first, and whether each counts only where it stands alone."""
+    forms = {form: _stands_alone(value) for value in secrets for form in _forms(value)}
+    return {form: forms[form] for form in sorted(forms, key=len, reverse=True)}
+
+
+@lru_cache(maxsize=64)
 def _any_of(secrets: tuple[str, ...]) -> re.Pattern[str]:
-    """Finds each place where one begins, in any form in which a driver may show it."""
-    forms = {form for value in secrets if value for form in _forms(value)}
-    return re.compile(f"(?=({'|'.join(map(re.escape, sorted(forms, key=len, reverse=True)))}))")
+    """Finds each place where one of them begins."""
+    each = (_alone(form) if alone else re.escape(form) for form, alone in _all_forms(secrets).items())
+    return re.compile(f"(?=({'|'.join(each)}))")
+
+
+def _stands_alone(value: str) -> bool:
+    """Is it so common that it is no secret as a part of something else?"""
+    return _WORDS.fullmatch(value) is not None or (value.isdecimal() and len(value) < _LONG)
+
+
+def _alone(form: str) -> str:
+    return rf"(?<![^\W_]){re.escape(form)}(?![^\W_])"
 
 
 def _forms(value: str) -> Iterator[str]:
-    yield from (value, unquote(value), quote(value, safe=""), quote(value))
-    yield from (json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], repr(value)[1:-1])
-    yield " ".join(value.split()) or value
+    once = {value, *_escaped(value), " ".join(value.split()) or value}
+    yield from once
+    yield from {form for each in once for form in _escaped(each) if len(form) >= _SHORTEST}
+    yield from _lines(value)
+    yield from _in_base64(value)
+
+
+def _escaped(value: str) -> Iterator[str]:
+    encoded = (quote(value, safe=""), quote(value), quote_plus(value))
+    yield from (unquote(value), *encoded, *(re.sub("%[0-9A-F]{2}", lambda c: c[0].lower(), e) for e in encoded))
+    for of_json in (json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]):
+        yield from (of_json, of_json.replace("/", "\\/"))
+    # As Google's JSON library writes it, for pages.
+    yield re.sub("[<>&='\u2028]", lambda c: f"\\u{ord(c[0]):04x}", json.dumps(value, ensure_ascii=False)[1:-1])
+    yield from (repr(value)[1:-1], repr(value)[1:-1].replace("'", "\\'"), escape(value), escape(value, quote=False))
+
+
+def _lines(value: str) -> list[str]:
+    """Of a key of several lines, as logs show them: one by one."""
+    lines = [line.strip() for line in value.splitlines()] if "\n" in value else []
+    return [line for line in lines if len(line) > 2 * _PART and not line.startswith("-----")]
+
+
+def _in_base64(value: str) -> Iterator[str]:
+    """What is the same wherever the value stands in what was encoded, as in ``login:password``."""
+    content = value.encode(errors="replace")
+    if len(content) <= _PART or _stands_alone(value):
+        return
+    for before in range(3):
+        text = b64encode(bytes(before) + content).decode("ascii")
+        sure = text[-(-before * 8 // 6) : (before + len(content)) * 8 // 6]
+        yield from (sure, sure.replace("+", "-").replace("/", "_"))
 
 
 def _secrets(value: Any, *, secret: bool) -> Iterator[str]:
     match value:
         case Mapping():
+            if (named := value.get("name", value.get("key"))) is not None and "value" in value:
+                yield from _secrets(value["value"], secret=secret or is_secret(str(named)))
             for key, each in value.items():
                 inside = isinstance(each, Mapping) or _parsed(each) is not None
                 # `auth` is the login itself, or what it is made of.
@@ -136,10 +277,26 @@ def _in_text(text: str, *, secret: bool) -> Iterator[str]:
     if secret:
         yield text
         yield from _BEHIND.findall(text)
-    yield from (value for key, *values in _PAIR.findall(text) if is_secret(key) for value in values if value)
-    yield from (found for pattern in (*_PASSWORDS, _SOLE_USER) for found in pattern.findall(text))
+        yield from _of_basic(text)
+    yield from (value for key, *values in _PAIR.findall(text) if is_secret(unquote(key)) for value in values if value)
+    yield from (found for pattern in (*_PASSWORDS, _OF_HOSTS, _SOLE_USER) for found in pattern.findall(text))
+    yield from (found[1] for found in _OF_ORACLE.findall(text))
     if (inside := _parsed(text)) is not None:
         yield from _secrets(inside, secret=secret)
+    elif "%" in text and (plain := unquote(text)) != text:
+        # A connection in the form of an address has its extra in there.
+        yield from (found for part in (plain, *plain.split("=")) for found in _in_text(part, secret=False))
+
+
+def _of_basic(text: str) -> Iterator[str]:
+    """The password in a header `Authorization: Basic …`."""
+    if (found := _BASIC.fullmatch(text)) is None:
+        return
+    try:
+        login, _, password = b64decode(found[1]).decode().partition(":")
+    except ValueError:
+        return
+    yield password or login
 
 
 def _parsed(text: Any) -> Any:

@@ -27,6 +27,7 @@ from airflow_provider_lakecommit.doctor.signatures import signatures
 from airflow_provider_lakecommit.doctor.vended import vended
 from airflow_provider_lakecommit.engines.local import LocalSpark, SparkSection, engine_of
 from airflow_provider_lakecommit.landing import LandingSpec
+from airflow_provider_lakecommit.redaction import is_secret
 from airflow_provider_lakecommit.spark.job import Secrets
 from airflow_provider_lakecommit.spark.probe import run_probe
 
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 __all__ = ["doctor", "examine"]
-
-_SECRET = ("secret", "key", "token", "password", "credential", "sas")
 
 
 def doctor(
@@ -112,7 +111,7 @@ def _executor(
     storage = {name: session.tables.storage(name) for name in vended_of(session.tables, places)}
     secrets = Secrets(kafka={}, io=session.tables.io_properties(), tables=storage)
     if section.remote is not None:
-        if any(word in key for key in _settings(secrets) for word in _SECRET):
+        if any(map(is_secret, _settings(secrets))):
             places = {}
         try:
             # As a landing does it: Spark's own client goes on asking for ten minutes where nobody listens.

@@ -4,10 +4,11 @@
 Contract: :func:`read_ledger` is a function of the table's metadata alone. Consumer groups, logs and caches have no say.
 One tag per branch pins the snapshot that holds the ledger; each landing snapshot moves it in the same commit. So the
 tag tells a rollback (tag off the ancestry, an older ledger on it) from a first run (neither tag nor ledger), and from a
-ledger that is gone.
+ledger that is gone. Rows of a landing snapshot that somebody cherry-picks onto another head come back without its
+ledger: that is PICKED, until a person says what that landing has in the table.
 
 Failure story: nothing is guessed. A tag without a ledger on the ancestry is LOST (rolled back to before the origin) or
-CUT (the snapshots between head and ledger were expired), and :func:`require_ledger` turns both into a
+CUT (the snapshots between head and ledger were expired), and :func:`require_ledger` turns these and PICKED into a
 :class:`LedgerError` that names the command. A ledger whose tag was removed, or that a new branch inherited, counts as
 rolled back: nothing tells any more that it is the newest, so pending slices are voided and their ranges read again.
 """
@@ -17,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 from uuid import UUID
 
 from pyiceberg.table.metadata import TableMetadata
@@ -55,6 +57,8 @@ FOREIGN_LIMIT = 20
 """Foreign snapshots after the ledger at which it is carried forward."""
 CROWDED = 0.7
 """Of the room for a ledger: when this is taken it is told."""
+_PICKED_FROM = "source-snapshot-id"
+"""What Iceberg writes in the summary of a snapshot that was cherry-picked from another one."""
 _EXPIRY_AGE = "history.expire.max-snapshot-age-ms"
 _EXPIRY_AGE_DEFAULT_MS = 5 * 24 * 3600 * 1000
 
@@ -71,6 +75,8 @@ class Condition(StrEnum):
     """The branch was rolled back to before the origin."""
     CUT = "cut"
     """The ancestry does not reach back to the ledger."""
+    PICKED = "picked"
+    """Somebody cherry-picked rows of a landing snapshot that is not on the branch: no ledger counts them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +85,7 @@ class LedgerState:
     ``newest`` tells that no tag and no other snapshot of the metadata knows of a newer ledger. ``remembered`` are the
     sections of a ledger that is lost or cut, from the newest snapshot of the metadata that has them; ``decisions`` are
     those of persons, by the same snapshot or by that of the ledger. ``share`` is the part that is taken of the room
-    that a ledger has.
+    that a ledger has, ``picked_id`` the landing snapshot whose rows were picked.
     """
 
     condition: Condition
@@ -96,6 +102,7 @@ class LedgerState:
     remembered: tuple[LedgerSection, ...] = ()
     decisions: tuple[Decision, ...] = ()
     share: float = 0.0
+    picked_id: int | None = None
 
     @property
     def crowding(self) -> str | None:
@@ -143,6 +150,9 @@ def read_ledger(metadata: TableMetadata, branch: str = MAIN_BRANCH) -> LedgerSta
     found = next((n for n, s in enumerate(line) if has_ledger(s)), None)
     condition, reason = _condition(metadata, branch, line, found)
     holder = None if found is None else line[found]
+    picked = None if holder is None else _picked(metadata, line, holder)
+    if picked is not None:
+        condition, reason = Condition.PICKED, picked.reason
     memory = _memory(metadata, branch) if condition in (Condition.LOST, Condition.CUT) else holder
     return LedgerState(
         condition=condition,
@@ -159,6 +169,7 @@ def read_ledger(metadata: TableMetadata, branch: str = MAIN_BRANCH) -> LedgerSta
         remembered=() if memory is None or memory is holder else sections_of(memory),
         decisions=() if memory is None else decisions_of(memory),
         share=0.0 if holder is None else ledger_share(holder),
+        picked_id=None if picked is None else picked.source_id,
     )
 
 
@@ -167,12 +178,13 @@ def require_ledger(state: LedgerState, table: str) -> None:
 
     :raises LedgerError: naming what happened and the command that repairs it
     """
-    if state.condition in (Condition.LOST, Condition.CUT):
+    if state.condition in (Condition.LOST, Condition.CUT, Condition.PICKED):
         raise LedgerError(
             f"the ledger of {table} (branch {state.branch}) is {state.condition}: {state.reason}. Nothing is landed "
             "until a person says what the table holds: if it is what that ledger says, `lakecommit ledger attest SPEC "
-            f"--snapshot {state.tag_id or 'ID'}`; if not, the offsets to go on from, `lakecommit ledger init SPEC "
-            f"--from OFFSETS`; or roll the branch to snapshot {state.tag_id or 'ID'}, which holds the ledger"
+            f"--snapshot {state.picked_id or state.tag_id or 'ID'}`; if not, the offsets to go on from, `lakecommit "
+            f"ledger init SPEC --from OFFSETS`; or roll the branch to snapshot {state.tag_id or 'ID'}, which holds the "
+            "ledger"
         )
 
 
@@ -265,6 +277,43 @@ def _condition(metadata: TableMetadata, branch: str, line: list[Snapshot], found
             "have expired"
         )
     return Condition.LOST, f"snapshot {newest.snapshot_id}, which holds the ledger, is not on the branch any more"
+
+
+class _Picked(NamedTuple):
+    """What was cherry-picked."""
+
+    source_id: int
+    reason: str
+
+
+def _picked(metadata: TableMetadata, line: list[Snapshot], holder: Snapshot) -> _Picked | None:
+    """The newest snapshot of somebody else that holds the files of a landing snapshot which is not on the branch, where
+    nobody has said since what that landing has in the table.
+    """
+    picks = [(n, int(named)) for n, s in enumerate(line) if (named := _source_of(s)).isdecimal()]
+    if not picks:
+        return None
+    there, known = {s.snapshot_id for s in line}, {(s.landing, s.lane) for s in sections_of(holder)}
+    for place, source_id in picks:
+        source = None if source_id in there else metadata.snapshot_by_id(source_id)
+        record = None if source is None else record_of(source)
+        if record is None or not record.rows or (record.landing, record.lane) not in known:
+            continue
+        since = (r for s in line[:place] if (r := record_of(s)) is not None and r.kind is SnapshotKind.INIT)
+        if all((r.landing, r.lane) != (record.landing, record.lane) for r in since):
+            return _Picked(
+                source_id,
+                f"snapshot {line[place].snapshot_id} of another writer brought back the rows of snapshot {source_id} "
+                f"(landing {record.landing}, {record.lane}), which is not on the branch",
+            )
+    return None
+
+
+def _source_of(snapshot: Snapshot) -> str:
+    """Which snapshot this one was picked from, if it is of somebody else. A landing's own comes back as it is."""
+    if snapshot.summary is None or has_ledger(snapshot):
+        return ""
+    return snapshot.summary.additional_properties.get(_PICKED_FROM) or ""
 
 
 def _is_newest(metadata: TableMetadata, branch: str, holder: Snapshot | None) -> bool:

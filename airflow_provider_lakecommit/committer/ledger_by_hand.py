@@ -173,7 +173,7 @@ def _with(
     own = section.key
     kept = [s for s in state.sections if s.key != own]
     there = {own, *(s.key for s in kept)}
-    if state.condition is Condition.ROLLED_BACK:
+    if state.condition in (Condition.ROLLED_BACK, Condition.PICKED):
         kept = [replace(s, epoch=uuid4()) for s in kept]
     missing = (s for s in others if s.key not in there)
     back = (s if s.epoch in keep else replace(s, epoch=uuid4()) for s in missing)

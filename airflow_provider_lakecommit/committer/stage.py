@@ -36,6 +36,7 @@ from pyiceberg.table.update import (
 
 from airflow_provider_lakecommit.committer.ledger import tag_name
 from airflow_provider_lakecommit.exceptions import CatalogError, TableError
+from airflow_provider_lakecommit.iceberg.storage import trouble_of
 
 __all__ = ["KEEP_FOR_EVER_MS", "Attempt", "Staging", "remove_leftovers", "stage", "stage_untagged"]
 
@@ -132,7 +133,7 @@ def remove_leftovers(io: FileIO, metadata: TableMetadata, branch: str, attempts:
                 for path in (attempt.snapshot.manifest_list, *own):
                     io.delete(path)
     except Exception as e:
-        _log.warning("files of a lost commit attempt stay below %s/metadata: %s", metadata.location, e)
+        _log.warning("files of a lost commit attempt stay below %s/metadata: %s", metadata.location, trouble_of(io, e))
 
 
 class _Staging(Transaction):
@@ -167,8 +168,8 @@ def _written_or_error(table: Table, branch: str, files: Sequence[DataFile], summ
     except OSError as e:
         raise CatalogError(
             f"the manifests of {'.'.join(table.name())} could not be written below {table.location()} "
-            f"({type(e).__name__}: {e.strerror or e}): check the storage; nothing was committed"
-        ) from e
+            f"({trouble_of(table.io, e, place=False)}): check the storage; nothing was committed"
+        ) from None
 
 
 def _written(table: Table, branch: str, files: Sequence[DataFile], summary: dict[str, str]) -> Snapshot:

@@ -94,7 +94,8 @@ def compare_and_swap(
             if (answer := _send(lookup, table, attempt)) is None:
                 continue
             after, landed = answer, sent[-1]
-        if landed is not None and landed[0].tag is not None:
+        # Where the tag was there before, the catalog keeps tags, and who dropped it meanwhile is somebody else.
+        if landed is not None and landed[0].tag is not None and landed[0].tag_id is None:
             _check_tag(lookup, landed[0].tag, after)
         remove_leftovers(table.io, after, branch, [a for a, _ in sent if landed is None or a is not landed[0]])
         return Swapped(

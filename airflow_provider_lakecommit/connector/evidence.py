@@ -23,6 +23,7 @@ from airflow_provider_lakecommit.committer.ledger import ancestry
 from airflow_provider_lakecommit.connector.group_log import GroupLog
 from airflow_provider_lakecommit.connector.judge import Fate, FileJudgement, History, KnownSnapshot, judge
 from airflow_provider_lakecommit.exceptions import CatalogError, TableError
+from airflow_provider_lakecommit.iceberg.storage import trouble_of
 from airflow_provider_lakecommit.wire.envelope import DAMAGE, count
 from airflow_provider_lakecommit.wire.json_bounds import bounded_json
 
@@ -109,11 +110,11 @@ class Evidence:
                     break
         except FileNotFoundError as e:
             raise TableError(
-                f"a manifest of {name} is gone from the storage ({e}): nothing can be said of what the table holds; "
-                "restore it, or expire the snapshots that name it"
-            ) from e
+                f"a manifest of {name} is gone from the storage ({trouble_of(table.io, e)}): nothing can be said of "
+                "what the table holds; restore it, or expire the snapshots that name it"
+            ) from None
         except OSError as e:
-            raise self._storage_away(table, e) from e
+            raise self._storage_away(table, e) from None
         return frozenset(named)
 
     def _checked(self, table: Table, judgement: FileJudgement) -> FileJudgement:
@@ -123,7 +124,7 @@ class Evidence:
             with ThreadPoolExecutor(LOOKERS) as pool:
                 found = list(pool.map(lambda path: table.io.new_input(path).exists(), ask))
         except OSError as e:
-            raise self._storage_away(table, e) from e
+            raise self._storage_away(table, e) from None
         self._there.update(path for path, there in zip(ask, found, strict=True) if there)
         gone = {path for path, there in zip(ask, found, strict=True) if not there}
         return replace(
@@ -136,6 +137,6 @@ class Evidence:
 
     def _storage_away(self, table: Table, error: OSError) -> CatalogError:
         return CatalogError(
-            f"the storage of {'.'.join(table.name())} failed ({type(error).__name__}: {error.strerror or error}): "
+            f"the storage of {'.'.join(table.name())} failed ({trouble_of(table.io, error, place=False)}): "
             "check it; the next attempt goes on from where this one stopped"
         )

@@ -112,7 +112,7 @@ class ConnectRest:
     :param deadline: seconds for which a call is made again while workers rebalance
     """
 
-    url: str
+    url: str = field(repr=False)
     login: str | None = None
     password: str | None = field(default=None, repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -135,8 +135,8 @@ class ConnectRest:
         found = self._of(connector, "GET", "/status")
         tasks = sorted(found.get("tasks", ()), key=lambda task: int(task["id"]))
         return ConnectorStatus(
-            connector=_part(connector, found["connector"]),
-            tasks=tuple(_part(f"{connector}-{task['id']}", task) for task in tasks),
+            connector=self._part(connector, found["connector"]),
+            tasks=tuple(self._part(f"{connector}-{task['id']}", task) for task in tasks),
         )
 
     def config(self, connector: str) -> dict[str, str]:
@@ -207,7 +207,7 @@ class ConnectRest:
                 f"Kafka Connect at {self.place} has no connector {connector!r}: correct its name, or the "
                 "connection, if it runs in another cluster"
             )
-        raise ConnectError(self._refused(method, path, answer.status_code, self._clean(_message(answer.content))))
+        raise ConnectError(self._refused(method, path, answer.status_code, self._message(answer.content)))
 
     def _once(self, method: str, path: str) -> httpx.Response:
         url = httpx.URL(self.url)
@@ -244,6 +244,24 @@ class ConnectRest:
         }.get(code, "look at the worker's log")
         return f"Kafka Connect at {self.place} refused {method} {path}: {code} {text}; {remedy}"
 
+    def _part(self, name: str, given: Mapping[str, Any]) -> Part:
+        return Part(
+            name=name,
+            state=str(given.get("state", "UNKNOWN")),
+            worker=str(given.get("worker_id", "")),
+            # Java quotes the settings that it does not like, logins among them.
+            trace=self._clean(str(given.get("trace") or "")),
+        )
+
+    def _message(self, body: bytes) -> str:
+        """Connect's own message, if that is what it is; what is cut was cleaned before, as a part tells too."""
+        text = body.decode(errors="replace")
+        try:
+            message = json.loads(text)["message"]
+        except (ValueError, KeyError, TypeError):
+            message = text
+        return " ".join(self._clean(str(message)).split())[:SHOWN]
+
     def _clean(self, text: str) -> str:
         headers = {f"header.{name}": value for name, value in self.headers.items()}
         return redacted(text, headers, {"password": self.password, "url": self.url})
@@ -252,22 +270,3 @@ class ConnectRest:
     def place(self) -> str:
         """The address without what is secret in it."""
         return re.sub(r"(?<=://)[^/]*@", "", self.url)
-
-
-def _part(name: str, given: Mapping[str, Any]) -> Part:
-    return Part(
-        name=name,
-        state=str(given.get("state", "UNKNOWN")),
-        worker=str(given.get("worker_id", "")),
-        trace=str(given.get("trace") or ""),
-    )
-
-
-def _message(body: bytes) -> str:
-    """Connect's own message, if that is what it is."""
-    text = body.decode(errors="replace")
-    try:
-        message = json.loads(text)["message"]
-    except (ValueError, KeyError, TypeError):
-        message = text
-    return " ".join(str(message).split())[:SHOWN]

@@ -30,6 +30,7 @@ from airflow_provider_lakecommit.core.state import AcceptedSlice
 from airflow_provider_lakecommit.cycle.ports import SourcePort
 from airflow_provider_lakecommit.exceptions import CatalogError, TableError
 from airflow_provider_lakecommit.iceberg.data_files import to_pyiceberg
+from airflow_provider_lakecommit.iceberg.storage import trouble_of
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.wire.envelope import DAMAGE
 from airflow_provider_lakecommit.wire.events import DataWritten, decode
@@ -123,7 +124,7 @@ def _held(table: Table, branch: str) -> frozenset[str]:
         manifests = [m.fetch_manifest_entry(table.io, discard_deleted=True) for m in head.manifests(table.io)]
     except OSError as e:
         raise CatalogError(
-            f"the manifests of {'.'.join(table.name())} cannot be read ({type(e).__name__}: {e.strerror or e}): check "
+            f"the manifests of {'.'.join(table.name())} cannot be read ({trouble_of(table.io, e, place=False)}): check "
             "the storage; nothing was committed"
-        ) from e
+        ) from None
     return frozenset(entry.data_file.file_path for entries in manifests for entry in entries)

@@ -33,6 +33,7 @@ from airflow_provider_lakecommit.kafka.control_log import read_decided
 from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
 from airflow_provider_lakecommit.kafka.source_topic import SourceTopics
 from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.redaction import redacted
 from airflow_provider_lakecommit.signing import SigningKeys
 from airflow_provider_lakecommit.wire.quarantine import read_entries
 from airflow_provider_lakecommit.wire.records import Outgoing, Sender
@@ -97,7 +98,7 @@ class LandingSession:
     """
 
     landing: Landing
-    kafka: Mapping[str, Any]
+    kafka: Mapping[str, Any] = field(repr=False)
     tables: Tables
     control: ControlPort
     source: SourcePort
@@ -135,6 +136,10 @@ class LandingSession:
             place=place,
             lent=tables is not None,
         )
+
+    def without_secrets(self, text: str) -> str:
+        """A text that others may read, without those of its connections."""
+        return self.tables.without_secrets(redacted(text, self.kafka))
 
     def key(self, table: str) -> TableKey:
         """The name of a table for its turns."""

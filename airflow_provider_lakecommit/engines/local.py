@@ -29,7 +29,9 @@ from uuid import uuid4
 from airflow_provider_lakecommit.engines.base import Engine
 from airflow_provider_lakecommit.engines.process import CLI
 from airflow_provider_lakecommit.engines.scratch import scratch_folder
+from airflow_provider_lakecommit.engines.secret_settings import REDACTION, beside_the_arguments
 from airflow_provider_lakecommit.exceptions import SparkJobError, SpecError
+from airflow_provider_lakecommit.redaction import secrets_in
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
 from airflow_provider_lakecommit.spark.probe import run_probe
 from airflow_provider_lakecommit.spark.window import run_window
@@ -221,11 +223,14 @@ class LocalSpark:
             "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} -Dlog4j2.configurationFile={logging.as_uri()}",
             "spark.local.dir": str(folder / "local"),
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
+            **REDACTION,
             **self._section.conf,
         }
+        hidden = {key: settings.pop(key) for key in list(settings) if secrets_in({key: settings[key]})}
         try:
             builder = SparkSession.builder.master(self._section.master).appName("lakecommit")
-            session = builder.config(map=settings).getOrCreate()
+            with beside_the_arguments(folder / "spark.properties", hidden):
+                session = builder.config(map=settings).getOrCreate()
             session.sparkContext.setLogLevel(settings["spark.log.level"])
         except Exception as e:
             _forget_java()

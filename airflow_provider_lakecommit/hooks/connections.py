@@ -3,7 +3,8 @@
 
 Contract: the connections of the existing providers are used as they are, and mean here what they mean to those
 providers: the Kafka provider's own hook resolves callbacks and managed tokens, and catalog properties are made the
-way the Iceberg provider's hook makes them. What is returned holds secrets: it is handed on, never logged or stored.
+way the Iceberg provider's hook makes them. What is returned holds secrets: it is handed on, never logged or stored, and
+Airflow is told to strike them out (:mod:`~airflow_provider_lakecommit.hooks.secrets`).
 
 Failure story: a connection that is missing or unusable is a :class:`SpecError` that names it, its type and what it must
 hold.
@@ -17,9 +18,9 @@ from airflow.providers.apache.kafka.hooks.base import KafkaBaseHook
 from airflow.sdk import BaseHook, Connection
 from airflow.sdk.configuration import conf
 from airflow.sdk.exceptions import AirflowNotFoundException
-from airflow.sdk.log import mask_secret
 
 from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.hooks.secrets import hide
 from airflow_provider_lakecommit.iceberg.settings import as_text
 from airflow_provider_lakecommit.iceberg.sql_catalog import catalog_name
 from airflow_provider_lakecommit.redaction import redacted
@@ -57,7 +58,9 @@ def kafka_settings(kafka_config_id: str) -> dict[str, Any]:
     found = connection(kafka_config_id, "kafka", "the client's settings in its extra")
     try:
         settings = dict(_SettingsHook(kafka_config_id=kafka_config_id).get_conn)  # type: ignore[no-untyped-call]
-        return _masked(resolved({**_signing(), **settings}))
+        settings = resolved({**_signing(), **settings})
+        hide(settings)
+        return settings
     except SpecError:
         raise
     except ValueError as e:
@@ -72,14 +75,6 @@ def _signing() -> dict[str, str]:
     options = {KEY: "signing_key", OTHER_KEY: "signing_key_other", UNSIGNED_BELOW: "unsigned_below"}
     stated = {name: conf.get("lakecommit", option, fallback="") for name, option in options.items()}
     return {name: value for name, value in stated.items() if value}
-
-
-def _masked(settings: dict[str, Any]) -> dict[str, Any]:
-    """The same; Airflow strikes the keys out of logs from now on."""
-    for name in (KEY, OTHER_KEY):
-        if settings.get(name):
-            mask_secret(settings[name])
-    return settings
 
 
 def catalog_properties(iceberg_conn_id: str, *, reach: bool = True) -> dict[str, str]:
@@ -107,6 +102,7 @@ def stated_properties(iceberg_conn_id: str) -> dict[str, str]:
     """
     found = connection(iceberg_conn_id, "iceberg", "the catalog's URI as host or properties in its extra")
     properties = as_text({key: value for key, value in found.extra_dejson.items() if value is not None})
+    hide({**properties, "host": found.host, "password": found.password})
     if found.host:
         properties["uri"] = found.host.rstrip("/")
     properties.setdefault("type", "rest")

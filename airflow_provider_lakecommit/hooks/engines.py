@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.hooks.connections import connection
+from airflow_provider_lakecommit.hooks.secrets import hide
 
 if TYPE_CHECKING:
     from airflow_provider_lakecommit.engines.base import Engine
@@ -65,10 +66,12 @@ def connect_url(conn_id: str) -> str:
     from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
 
     try:
-        return str(SparkConnectHook(conn_id).get_connection_url())
+        url = str(SparkConnectHook(conn_id).get_connection_url())
     except (ValueError, AttributeError, TypeError):
         # Not with their text: parts of the connection may be in it.
         raise SpecError(
             f"the Spark connection {conn_id!r} cannot be used: it needs the server as host, without a path, its port, "
             "and where the server asks for one the token as password"
         ) from None
+    hide({"remote": url})
+    return url

@@ -21,6 +21,7 @@ from airflow.sdk import BaseHook, Connection
 from airflow_provider_lakecommit.connector.rest import ConnectorStatus, ConnectRest
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.hooks.connections import connection
+from airflow_provider_lakecommit.hooks.secrets import hide
 
 __all__ = ["KafkaConnectHook", "rest_of"]
 
@@ -105,6 +106,7 @@ def rest_of(conn: Connection) -> ConnectRest:
         url = f"{url}:{conn.port}"
     extra: Mapping[str, Any] = conn.extra_dejson
     headers = {**{k: v for k, v in extra.items() if k not in _NO_HEADERS}, **(extra.get("headers") or {})}
+    hide({"password": conn.password, "url": url, **{f"header.{name}": value for name, value in headers.items()}})
     verify = extra.get("verify", True)
     return ConnectRest(
         url=url,

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A window job by spark-submit, through the Spark provider's own hook.
 
-Contract: each job is a process of its own. Job and connection settings go in files of a private folder that is gone
-when the job has ended; nothing secret is in an argument, in Spark's configuration or in the log. Spark's output is the
-task's log. On a local master the workers are the Python that runs this; for a cluster the files and this package are
-shipped, the other libraries must be installed there.
+Contract: each job is a process of its own. Job and connection settings, and what is secret of the user's own settings
+of Spark, go in files of a private folder that is gone when the job has ended; nothing secret is in an argument or in
+the log. Spark's output is the task's log. On a local master the workers are the Python that runs this; for a cluster
+the files and this package are shipped, the other libraries must be installed there.
 
 Failure story: a job that ends badly is a :class:`SparkJobError`; what of it was reported stands in the control log, so
 the caller asks there and not here. What a killed task leaves of its files is removed by the next job on that machine.
@@ -31,9 +31,11 @@ from airflow.sdk.exceptions import AirflowException
 
 from airflow_provider_lakecommit.engines.package import PACKAGE, package_zip
 from airflow_provider_lakecommit.engines.scratch import scratch_folder
+from airflow_provider_lakecommit.engines.secret_settings import LOAD_DEFAULTS, REDACTION, save_properties
 from airflow_provider_lakecommit.exceptions import SparkJobError, SpecError
 from airflow_provider_lakecommit.hooks.connections import connection
-from airflow_provider_lakecommit.redaction import redacted
+from airflow_provider_lakecommit.hooks.secrets import hide
+from airflow_provider_lakecommit.redaction import redacted, secrets_in
 
 if TYPE_CHECKING:
     from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
@@ -48,6 +50,7 @@ DEFAULTS = {
     "spark.driver.memory": "1g",
     "spark.log.level": "WARN",
     "spark.python.worker.faulthandler.enabled": "true",
+    **REDACTION,
 }
 LOCAL_DEFAULTS = {
     # A machine whose own name resolves to nothing, or to a network that is away, can still run a local job.
@@ -91,6 +94,10 @@ def spark_master(conn_id: str) -> SparkMaster:
 
 
 class _SubmitHook(SparkSubmitHook):
+    def _build_spark_common_args(self) -> list[str]:
+        # Else Spark takes a file of properties in place of its own defaults.
+        return [*super()._build_spark_common_args(), *([LOAD_DEFAULTS] if self._properties_file else [])]
+
     @property
     def process(self) -> subprocess.Popen[str] | None:
         """The running spark-submit. The provider's hook can only kill it, which leaves no time to close anything."""
@@ -109,6 +116,7 @@ class SparkSubmit:
     def __init__(self, conn_id: str, *, conf: Mapping[str, Any] | None = None, grace: timedelta) -> None:
         self._conn_id = conn_id
         self._conf = dict(conf or {})
+        hide({"conf": self._conf})
         self._grace = grace.total_seconds()
         self._running: list[_Submission] = []
         self._stopped = False
@@ -133,7 +141,8 @@ class SparkSubmit:
                 submission.run(files.environment(master))
             except AirflowException as e:
                 # The whole command is in its text, and in that all settings.
-                cause = redacted(str(e), self._conf, {"extra": connection(self._conn_id, "spark", "").extra_dejson})
+                stated = connection(self._conn_id, "spark", "").extra_dejson
+                cause = secrets.without(redacted(str(e), {"conf": self._conf, "extra": stated}))
                 raise SparkJobError(
                     f"the Spark job of group {job.group}, {job.plan.coverage}, ended early: {cause}"
                 ) from None
@@ -207,9 +216,15 @@ class _Files(NamedTuple):
         return {**master.environment, **(copies if self.package and not master.driver_on_cluster else {})}
 
     def hook(self, conf: Mapping[str, Any], conn_id: str, master: SparkMaster) -> _SubmitHook:
+        """One that is not run yet. Whoever may list the processes of this machine can read their arguments."""
+        hidden = {key: value for key, value in conf.items() if secrets_in({key: value})}
+        properties = self.job.parent / "spark.properties"
+        if hidden:
+            save_properties(properties, hidden)
         job, secrets = (f.name if master.driver_on_cluster else str(f) for f in (self.job, self.secrets))
         return _SubmitHook(
-            conf=dict(conf),
+            conf={key: value for key, value in conf.items() if key not in hidden},
+            properties_file=str(properties) if hidden else None,
             conn_id=conn_id,
             name=self.name,
             files=f"{self.job},{self.secrets}" if self.package else None,

@@ -255,9 +255,12 @@ class Tables:
 
     def describe(self, error: BaseException) -> str:
         """What an exception of the catalog says, without secrets."""
+        return " ".join(self.without_secrets(f"{type(error).__name__}: {error}").split())[:500]
+
+    def without_secrets(self, text: str) -> str:
+        """A text without those of the connection, and those that the catalog handed out."""
         handed_out = (storage.properties for storage in tuple(self._storage.values()))
-        text = redacted(f"{type(error).__name__}: {error}", self._properties, *handed_out)
-        return " ".join(text.split())[:500]
+        return redacted(text, self._properties, *handed_out)
 
 
 def _remedy(error: Exception) -> str:

@@ -23,10 +23,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_lakecommit.redaction import is_secret, secrets_in
+from airflow_provider_lakecommit.redaction import is_secret, redacted, secrets_in
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
+    from pyiceberg.io import FileIO
     from pyiceberg.table import Table
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "merged",
     "note_credentials",
     "storage_of",
+    "trouble_of",
 ]
 
 OF_STORAGE = ("s3.", "s3tables.", "gcs.", "adls.", "hdfs.", "hf.", "client.")
@@ -130,6 +132,15 @@ def storage_of(table: Table, own: Mapping[str, str]) -> TableStorage:
     if (best := best_for(data_folder(table), noted)) is not None:
         properties = {**table.catalog.properties, **table.metadata.properties, **table.config, **best}
     return merged(own, properties)
+
+
+def trouble_of(io: FileIO, error: BaseException, *, place: bool = True) -> str:
+    """What went wrong at the storage of a table, without the secrets by which it is reached.
+
+    :param place: also the file that an error of the system names
+    """
+    text = (None if place else getattr(error, "strerror", None)) or error
+    return redacted(f"{type(error).__name__}: {text}", io.properties)
 
 
 def data_folder(table: Table) -> str:

@@ -27,6 +27,7 @@ from airflow_provider_lakecommit.committer.summary import SnapshotKind, has_ledg
 from airflow_provider_lakecommit.core.places import data_roots, place_problem
 from airflow_provider_lakecommit.exceptions import TableError, WireError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.iceberg.storage import trouble_of
 from airflow_provider_lakecommit.inspect.verify import AddedFile, Finding, LandingSnapshot, Severity, TableHistory
 
 __all__ = ["read_history"]
@@ -117,7 +118,7 @@ def _judge_ledger(reading: _HistoryReading, metadata: TableMetadata, state: Ledg
                 reading.wrong(f"tag {tag_name(state.branch)} has no age of its own: it expires by the table's property")
         case Condition.ROLLED_BACK:
             reading.note(f"{state.reason}; the next cycle starts a new epoch and reads the rest again")
-        case Condition.LOST | Condition.CUT:
+        case Condition.LOST | Condition.CUT | Condition.PICKED:
             reading.wrong(
                 f"the ledger is {state.condition}: {state.reason}; `lakecommit ledger attest` or `ledger init` sets it "
                 "again"
@@ -162,7 +163,7 @@ def _entries(reading: _HistoryReading, snapshot: Snapshot) -> Iterator[ManifestE
                 if entry.data_file.content is DataFileContent.DATA and entry.status is not ManifestEntryStatus.DELETED:
                     yield entry
     except Exception as e:  # whatever a reader may say about a damaged file
-        reading.wrong(f"its manifests cannot be read: {type(e).__name__}: {e}", snapshot.snapshot_id)
+        reading.wrong(f"its manifests cannot be read: {trouble_of(io, e)}", snapshot.snapshot_id)
 
 
 def _added(entry: ManifestEntry) -> AddedFile:
@@ -191,7 +192,7 @@ def _look_for_files(reading: _HistoryReading, io: FileIO, entries: Iterable[Mani
             reading.wrong(f"file {file.file_path} of {file.record_count} rows is gone", entry.snapshot_id)
             continue
         except OSError as e:
-            reading.wrong(f"file {file.file_path} cannot be seen: {e}", entry.snapshot_id)
+            reading.wrong(f"file {file.file_path} cannot be seen: {trouble_of(io, e)}", entry.snapshot_id)
             continue
         if size != file.file_size_in_bytes:
             reading.wrong(
@@ -211,7 +212,7 @@ def _look_into(reading: _HistoryReading, io: FileIO, entry: ManifestEntry) -> No
         with io.new_input(path).open(seekable=True) as stream:
             rows = pq.read_metadata(stream).num_rows
     except (OSError, pa.ArrowException) as e:
-        reading.wrong(f"file {path} is no Parquet file that can be read: {type(e).__name__}: {e}", entry.snapshot_id)
+        reading.wrong(f"file {path} is no Parquet file that can be read: {trouble_of(io, e)}", entry.snapshot_id)
         return
     if rows != announced:
         reading.wrong(f"file {path} holds {rows} rows, {announced} were announced", entry.snapshot_id)

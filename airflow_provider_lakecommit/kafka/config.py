@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 from confluent_kafka import KafkaError, KafkaException
 
 from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError
-from airflow_provider_lakecommit.redaction import redacted
+from airflow_provider_lakecommit.redaction import redacted, without
 from airflow_provider_lakecommit.signing import PREFIX
 
 __all__ = ["LastError", "bootstrap_servers", "client_config", "made", "unreachable"]
@@ -148,14 +148,14 @@ def made(client: Callable[[dict[str, Any]], C], config: Mapping[str, Any], troub
 
 
 def bootstrap_servers(config: Mapping[str, Any]) -> str:
-    """Where the brokers are.
+    """Where the brokers are, for a message.
 
     :raises SpecError: the configuration does not say
     """
     servers = config.get("bootstrap.servers") or config.get("metadata.broker.list")
     if not isinstance(servers, str) or not servers.strip(" ,"):
         raise SpecError('the Kafka configuration has no bootstrap.servers: give it as text, "host:port,host:port"')
-    return servers
+    return without(servers, ())
 
 
 def unreachable(

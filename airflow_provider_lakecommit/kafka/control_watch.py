@@ -79,7 +79,7 @@ class ControlWatch:
             self._consumer.assign(self._places(since, timeout))
         except KafkaException as e:
             self._consumer.close()
-            raise ControlTopicError(f"reading control topic {topic!r}: {redacted(str(e), config)}") from e
+            raise ControlTopicError(f"reading control topic {topic!r}: {redacted(str(e), config)}") from None
         self._queues: dict[int, deque[ControlRecord]] = {p: deque() for p in self._partitions}
         self._at_end: set[int] = set()
         self._reached: set[int] = set()

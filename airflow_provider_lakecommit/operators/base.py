@@ -19,6 +19,7 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_lakecommit.exceptions import LakecommitError, Terminal
+from airflow_provider_lakecommit.hooks.secrets import told
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.settings import Settings
 
@@ -137,5 +138,5 @@ def no_retry_in_vain() -> Iterator[None]:
         yield
     except LakecommitError as e:
         if isinstance(e, Terminal):
-            raise AirflowFailException(f"{type(e).__name__}: {e}") from e
+            raise AirflowFailException(told(e)) from e
         raise

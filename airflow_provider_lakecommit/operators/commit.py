@@ -25,6 +25,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from airflow_provider_lakecommit.assets import asset_of
 from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError, Terminal
+from airflow_provider_lakecommit.hooks.secrets import told
 from airflow_provider_lakecommit.operators.asset_event import event_extra
 from airflow_provider_lakecommit.operators.base import (
     CLOSED,
@@ -117,7 +118,7 @@ class LakeCommitOperator(LandingTask):
                 with self.session() as session:
                     return close_cycle(session, self.identity(context), ticket, retry=retry, retell=retell)
             except Exception as e:
-                context["ti"].xcom_push(CLOSED, {FAILURE: f"{type(e).__name__}: {e}"})
+                context["ti"].xcom_push(CLOSED, {FAILURE: told(e)})
                 raise
 
     def _ticket(self, context: Context, plan_task_id: str) -> CycleTicket | None:
@@ -138,11 +139,11 @@ class LakeCommitOperator(LandingTask):
         closed = {name: each for name, each in ended.items() if not isinstance(each, BaseException)}
         failed = {name: each for name, each in ended.items() if isinstance(each, BaseException)}
         results = {name: each.to_dict() for name, each in closed.items()}
-        context["ti"].xcom_push(CLOSED, results | {name: {FAILURE: _named(error)} for name, error in failed.items()})
+        context["ti"].xcom_push(CLOSED, results | {name: {FAILURE: told(error)} for name, error in failed.items()})
         for name, each in closed.items():
             self._log_closed(each, f"{name}: ")
         for name, error in failed.items():
-            self.log.error("%s: failed: %s", name, _named(error), exc_info=None if _ours(error) else error)
+            self.log.error("%s: failed: %s", name, told(error), exc_info=None if _ours(error) else error)
         if failed:
             raise _all_failures(failed, len(ended))
         published = [landing for landing in self.landings if closed[landing.name].published]
@@ -210,15 +211,11 @@ def _ours(error: BaseException) -> bool:
     return isinstance(error, LakecommitError)
 
 
-def _named(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
-
-
 def _all_failures(failed: Mapping[str, BaseException], of: int) -> BaseException:
     """One error for all landings that failed: terminal if trying again helps none of them."""
     if others := [e for e in failed.values() if not isinstance(e, Exception)]:
         return others[0]
-    whole = "; ".join(f"{name}: {_named(error)}" for name, error in failed.items())
+    whole = "; ".join(f"{name}: {told(error)}" for name, error in failed.items())
     text = f"{len(failed)} of {of} landings failed: {whole}"
     final = all(isinstance(error, Terminal) for error in failed.values())
     return AirflowFailException(text) if final else LakecommitError(text)

@@ -25,6 +25,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from airflow_provider_lakecommit.assets import asset_of
 from airflow_provider_lakecommit.core.outcome import Commit, Ended, decide
 from airflow_provider_lakecommit.exceptions import LakecommitError, SparkJobError
+from airflow_provider_lakecommit.hooks.secrets import hide, told
 from airflow_provider_lakecommit.operators.asset_event import event_extra
 from airflow_provider_lakecommit.operators.base import (
     CLOSED,
@@ -91,6 +92,7 @@ class KafkaToIcebergOperator(LandingTask):
             raise ValueError(f"max_cycles={max_cycles!r}: a number of at least 1, or None for as many as it takes")
         self.spark_conn_id = spark_conn_id
         self.spark_conf = spark_conf
+        hide({"conf": spark_conf})
         self.max_cycles = max_cycles
         self._engine: Engine | None = None
         self._runner: LandingRunner | None = None
@@ -104,7 +106,7 @@ class KafkaToIcebergOperator(LandingTask):
                 with self.session() as session:
                     whole = self._run(session, self._engine, context)
         except Exception as e:
-            context["ti"].xcom_push(CLOSED, {FAILURE: f"{type(e).__name__}: {e}"})
+            context["ti"].xcom_push(CLOSED, {FAILURE: told(e)})
             raise
         finally:
             if self._engine is not None:

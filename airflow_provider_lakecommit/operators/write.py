@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.sdk.exceptions import AirflowSkipException
 
 from airflow_provider_lakecommit.exceptions import LakecommitError, SparkJobError
+from airflow_provider_lakecommit.hooks.secrets import hide
 from airflow_provider_lakecommit.operators.base import LandingTask, no_retry_in_vain
 from airflow_provider_lakecommit.settings import Settings
 
@@ -73,6 +74,7 @@ class WriteWindowOperator(LandingTask):
         self.group = group
         self.spark_conn_id = spark_conn_id
         self.spark_conf = spark_conf
+        hide({"conf": spark_conf})
         self._engine: Engine | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:

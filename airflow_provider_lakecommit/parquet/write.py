@@ -40,6 +40,7 @@ from airflow_provider_lakecommit.parquet.layout import Layout
 from airflow_provider_lakecommit.parquet.parquet import OpenFile
 from airflow_provider_lakecommit.parquet.partitions import Key, Numbers, PartitionedRows
 from airflow_provider_lakecommit.parquet.relabel import relabelled
+from airflow_provider_lakecommit.redaction import redacted
 
 __all__ = ["FanoutWriter"]
 
@@ -145,7 +146,8 @@ class FanoutWriter:
             except FileNotFoundError:
                 continue
             except Exception as e:
-                log.warning("file %s of a given up attempt could not be deleted (%s); it is in no table", path, e)
+                why = redacted(str(e), self._io.properties)
+                log.warning("file %s of a given up attempt could not be deleted (%s); it is in no table", path, why)
 
     def _put(self, block: pa.Table) -> bool:
         """Deal a block out to its partitions, unless its pieces would be too small."""

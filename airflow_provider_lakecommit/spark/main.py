@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         results = _run(options.job, options.secrets)
     except Exception as e:
-        _log(f"the Spark job died: {type(e).__name__}: {e}")
+        _log(f"the Spark job died: {_without_secrets(f'{type(e).__name__}: {e}', options.secrets)}")
         return 1
     for result in results:
         _log(str(result))
@@ -59,6 +59,24 @@ def _run(job_file: str, secrets_file: str) -> list[SliceResult]:
         # A context that is gone already must not hide what ended it.
         with suppress(Exception):
             spark.stop()
+
+
+def _without_secrets(text: str, secrets_file: str) -> str:
+    """Of the connections and of Spark's own settings, which Java's exceptions may quote."""
+    from airflow_provider_lakecommit.redaction import redacted
+    from airflow_provider_lakecommit.spark.job import Secrets
+
+    with suppress(Exception):
+        text = Secrets.load(secrets_file).without(text)
+    return redacted(text, _spark_settings())
+
+
+def _spark_settings() -> dict[str, str]:
+    with suppress(Exception):
+        from pyspark import SparkConf
+
+        return dict(SparkConf().getAll())
+    return {}
 
 
 def _found(file: str) -> Path:

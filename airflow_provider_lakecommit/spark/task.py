@@ -62,7 +62,7 @@ def run_task(job: WindowJob, secrets: Secrets, index: int) -> SliceResult:
     try:
         result = _run(job, secrets, index, work)
     except FencedError as e:
-        result = SliceResult(slice=str(work), status=SliceStatus.SUPERSEDED, detail=str(e))
+        result = SliceResult(slice=str(work), status=SliceStatus.SUPERSEDED, detail=secrets.without(str(e)))
     except Exception as e:
         detail = secrets.without(f"{type(e).__name__}: {e}")
         if not isinstance(e, LakecommitError):
@@ -132,7 +132,7 @@ class _Doing:
                 ),
                 self._secrets.kafka,
                 self._secrets.io_of,
-                progress=_log,
+                progress=self._log,
                 should_stop=lambda: False,
             )
             records = _records(self._job, part, attempt, outcome)
@@ -142,6 +142,9 @@ class _Doing:
             raise RecordsError(f"{part}: {type(e).__name__}: {e}") from e
         if self._send(part, attempt, records):
             self._outcomes.append(outcome)
+
+    def _log(self, text: str) -> None:
+        _log(self._secrets.without(text))
 
     def failed(self, spans: tuple[Span, ...], error: Exception) -> None:
         """Tell the control log that these ranges cannot be done."""

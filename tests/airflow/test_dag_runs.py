@@ -6,7 +6,9 @@ from __future__ import annotations
 import json
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -117,18 +119,102 @@ def runner(
     return made
 
 
+CANARY = "canary-4711-of-a-run"
+KEY_OF_STORAGE = "spark.hadoop.fs.azure.account.key.lake.dfs.core.windows.net"
+
+
+def planted(found: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The same connections with secrets that nothing needs here."""
+    extra = {
+        "kafka_default": {"sasl.username": "me", "sasl.password": CANARY, "lakecommit.signing.key": CANARY * 2},
+        "iceberg_default": {"adls.account-key": CANARY, "credential": f"me:{CANARY}", "s3.session-token": CANARY},
+    }
+    return {
+        conn_id: {**fields, "extra": {**fields["extra"], **extra[conn_id]}} if conn_id in extra else fields
+        for conn_id, fields in found.items()
+    }
+
+
+@contextmanager
+def processes_watched() -> Iterator[set[str]]:
+    """The arguments of processes of this machine that show a canary, in this block."""
+    seen, over = set[str](), threading.Event()
+
+    def look() -> None:
+        while not over.wait(0.2):
+            for path in Path("/proc").glob("[0-9]*/cmdline"):
+                with suppress(OSError):
+                    if CANARY in (words := path.read_bytes().decode(errors="replace")):
+                        seen.add(words)
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        over.set()
+        thread.join()
+
+
+def _no_canary_in(lake: Lake, bootstrap: str, runner: Runner, *folders: Path) -> None:
+    """Of the database with its XComs and rendered fields, logs, work folders, metadata and control records."""
+    spec = runner.folder / f"{runner.name}.py"
+    files = [path for folder in folders for path in folder.rglob("*") if path.is_file() and path.stat().st_size]
+    # The DAG states it, and Airflow keeps DAGs as they are.
+    kept = {spec, *runner.folder.rglob("*.pyc"), *(p for f in folders for p in f.glob("airflow.db*"))}
+    assert [path for path in files if path not in kept and CANARY.encode() in path.read_bytes()] == []
+    assert _in_the_database() == []
+    with ControlTopic(runner.control_topic, {"bootstrap.servers": bootstrap}) as control:
+        records = list(control.read_all())
+    assert records
+    assert [r for r in records if CANARY in repr((r.key, r.value, r.headers))] == []
+    for name in ("shop.orders", "shop.orders_dead"):
+        assert CANARY not in lake.open().load_table(name).metadata.model_dump_json()
+
+
+def _in_the_database() -> list[str]:
+    """Tables of Airflow's database that show a canary, but for the DAG itself."""
+    from airflow.utils.session import create_session
+    from sqlalchemy import MetaData
+
+    of_the_dag = {"serialized_dag", "dag_code"}
+    found = []
+    with create_session() as session:
+        schema = MetaData()
+        schema.reflect(session.connection())
+        for name, table in schema.tables.items():
+            rows = session.execute(table.select()).all()
+            if name not in of_the_dag and any(CANARY in repr(tuple(row)) for row in rows):
+                found.append(name)
+    return found
+
+
 def orders(*ids: int) -> list[dict[str, Any]]:
     return [{"id": number, "note": f"order {number}"} for number in ids]
 
 
 def test_a_run_lands_what_is_new_and_the_next_one_that_finds_nothing_is_green_and_sends_no_event(
-    runner: Runner, lake: Lake, produce: Produce
+    runner: Runner,
+    lake: Lake,
+    produce: Produce,
+    bootstrap: str,
+    airflow_home: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
-    runner.declare()
+    """And no secret of its connections or settings is in anything that it leaves or shows."""
+    runner.connect(planted(connections(bootstrap, lake)))
+    runner.declare({"spark_conf": {KEY_OF_STORAGE: CANARY}})
     produce(runner.topic, orders(*range(20)), 0)
     produce(runner.topic, [*orders(*range(20, 30)), "no json", None], 1)
 
-    first = runner.run()
+    with processes_watched() as seen:
+        first = runner.run()
+    assert seen == set()
+    shown = "".join(capfd.readouterr())
+    assert "--properties-file" in shown
+    assert CANARY not in shown
+    _no_canary_in(lake, bootstrap, runner, airflow_home, tmp_path)
     assert first.tasks == {
         "plan": "success",
         "write[0]": "success",

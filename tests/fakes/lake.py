@@ -189,6 +189,22 @@ class Lake:
             append.append_data_file(data_file(f"file:///foreign/{uuid4()}.parquet", rows))
         return append.snapshot_id
 
+    def cherry_pick(self, snapshot_id: int) -> int:
+        """Somebody else has a snapshot's files on the head, as Iceberg does it where that is not its parent."""
+        table = self.load()
+        picked = table.snapshot_by_id(snapshot_id)
+        assert picked is not None
+        manifests = [m for m in picked.manifests(table.io) if m.added_snapshot_id == snapshot_id]
+        source = {"source-snapshot-id": str(snapshot_id)}
+        with table.transaction() as change, change.update_snapshot(snapshot_properties=source).fast_append() as append:
+            for entry in (e for m in manifests for e in m.fetch_manifest_entry(table.io)):
+                append.append_data_file(entry.data_file)
+        return append.snapshot_id
+
+    def roll_back(self, snapshot_id: int) -> None:
+        """Somebody sets the branch to one of its older snapshots."""
+        self.load().manage_snapshots().rollback_to_snapshot(snapshot_id).commit()
+
     def rows(self, branch: str = "main") -> int:
         """Rows by the manifests of the branch, which is what readers go by."""
         table = self.load()

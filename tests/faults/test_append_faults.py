@@ -8,6 +8,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from pyiceberg.exceptions import CommitFailedException
 
 from airflow_provider_lakecommit.committer.append import PublishOutcome, publish
 from airflow_provider_lakecommit.committer.checks import Grounds
@@ -15,11 +16,11 @@ from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState,
 from airflow_provider_lakecommit.committer.ledger_updates import carry_forward, join_table, renew_epochs
 from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
 from airflow_provider_lakecommit.committer.stage import stage_untagged
-from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap
+from airflow_provider_lakecommit.committer.swap import Change, Swapped, compare_and_swap
 from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError
 from tests.fakes.catalog import Fault
-from tests.fakes.lake import Lake, coverage, section, staged
+from tests.fakes.lake import Lake, coverage, data_file, section, staged
 from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.faults
@@ -183,6 +184,67 @@ def test_a_foreign_request_whose_answer_is_lost_is_recognised(lake: Lake, branch
         "audit": head,
         branch: done.snapshot_id,
     }
+
+
+def foreign_change(lake: Lake, *, files: int = 0) -> tuple[Change[None], Swapped[None]]:
+    """What a rescue appends, once per look that does not show it."""
+    added = tuple(data_file(f"file:///mine/{n}.parquet", 1) for n in range(files))
+    change: Change[None] = Change(summary={"mine": "1"}, why=None, files=added)
+    done = compare_and_swap(
+        lake.tables, lake.name, "main", lambda _: change, lake.clock.retry_policy(), staging=stage_untagged
+    )
+    return change, done
+
+
+@pytest.mark.parametrize("fault", [Fault.NOT_APPLIED, Fault.CONFLICT, Fault.FALSE_SUCCESS])
+def test_a_foreign_request_that_was_not_applied_is_sent_again_and_is_there_once(lake: Lake, fault: Fault) -> None:
+    """An answer that does not show the snapshot is none, for files of a connector as for slices."""
+    lake.catalog.faults.extend([fault, fault])
+    change, done = foreign_change(lake, files=2)
+    assert (done.landed, done.requests, lake.clock.slept) == (change, 3, 2)
+    assert done.snapshot_id == lake.load().metadata.current_snapshot_id
+    assert sorted(lake.paths()) == ["file:///mine/0.parquet", "file:///mine/1.parquet"]
+
+
+def test_an_answer_that_shows_a_foreign_snapshot_is_its_proof(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No further look is needed, so a catalog that goes away right after its answer makes no unknown outcome."""
+    looks = []
+    load = lake.tables.load
+    monkeypatch.setattr(lake.tables, "load", lambda name: [looks.append(name), load(name)][1])
+    change, done = foreign_change(lake, files=1)
+    assert (done.landed, done.requests, looks) == (change, 1, [lake.name])
+    assert done.metadata.current_snapshot_id == done.snapshot_id
+
+
+def test_a_foreign_snapshot_that_was_rolled_back_before_it_was_seen_has_not_landed(lake: Lake) -> None:
+    """Only what is on the branch is there; what somebody took off it is decided about anew, by whoever decides."""
+    head = lake.append_foreign()
+    lake.catalog.faults.append(Fault.LOST_ANSWER)
+    gone: list[int] = []
+
+    def roll_back() -> None:
+        gone.append(lake.load().metadata.current_snapshot_id or 0)
+        lake.roll_back(head)
+
+    lake.clock.during = roll_back
+    change, done = foreign_change(lake, files=1)
+    assert (done.landed, done.requests) == (change, 2)
+    assert done.snapshot_id not in (None, *gone)
+    metadata = lake.load().metadata
+    assert {gone[0], done.snapshot_id} < {s.snapshot_id for s in metadata.snapshots}
+    assert lake.paths().count("file:///mine/0.parquet") == 1
+
+
+def test_the_manifests_of_a_foreign_request_that_lost_stay(lake: Lake) -> None:
+    """Nothing tells that it cannot be applied any more: it may still be on its way."""
+    before = lake.metadata_files("*.avro")
+    lake.catalog.faults.append(Fault.ON_ITS_WAY)
+    _, done = foreign_change(lake, files=1)
+    assert len(lake.metadata_files("*.avro") - before) == 4, "a manifest and a manifest list of each request"
+    with pytest.raises(CommitFailedException):
+        lake.catalog.deliver()
+    assert lake.load().metadata.current_snapshot_id == done.snapshot_id
+    assert lake.paths() == ["file:///mine/0.parquet"]
 
 
 def full(*_: object, **__: object) -> None:

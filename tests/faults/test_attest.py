@@ -247,6 +247,45 @@ def test_a_rollback_whose_rows_are_there_all_the_same_is_not_read_again(make_wor
     goes_on(world, produce, Counter(range(60)))
 
 
+def picked(world: World, snapshot_id: int) -> None:
+    """Somebody has a snapshot's files on the head, as Iceberg picks what is no child of it."""
+    found = table(world)
+    snapshot = found.snapshot_by_id(snapshot_id)
+    assert snapshot is not None
+    manifests = [m for m in snapshot.manifests(found.io) if m.added_snapshot_id == snapshot_id]
+    source = {"source-snapshot-id": str(snapshot_id)}
+    with found.transaction() as change, change.update_snapshot(snapshot_properties=source).fast_append() as append:
+        for entry in (e for m in manifests for e in m.fetch_manifest_entry(found.io)):
+            append.append_data_file(entry.data_file)
+
+
+def test_rows_that_were_cherry_picked_from_above_a_bad_snapshot_are_not_read_again(
+    make_world: Make, produce: Produce
+) -> None:
+    """The bad one is taken out, and what a landing had put on top of it is kept: its ledger does not come along."""
+    world = make_world(dead_letter_table=None)
+    produce(world.landing.topics, records(0, 30))
+    world.run()
+    good = state(world).snapshot_id
+    foreign(world, -1)
+    produce(world.landing.topics, records(30, 30))
+    world.run()
+    newest = state(world).snapshot_id
+    assert good is not None
+    assert newest is not None
+    table(world).manage_snapshots().rollback_to_snapshot(good).commit()
+    picked(world, newest)
+    assert state(world).condition is Condition.PICKED
+    history = read_history(Tables(world.catalog), ROWS, "main", files=True, progress=str)
+    assert [f.level for f in check_landing(world.landing, [history])].count(Severity.WRONG) == 1
+    produce(world.landing.topics, records(60, 5))
+    with pytest.raises(LedgerError, match=rf"is picked.*ledger attest SPEC --snapshot {newest}"):
+        world.settle()
+    attested(world, from_snapshot, newest)
+    assert state(world).condition is Condition.PRESENT
+    goes_on(world, produce, Counter(range(65)))
+
+
 def test_a_ledger_that_changed_since_it_was_looked_up_is_not_overwritten(make_world: Make, produce: Produce) -> None:
     world = make_world(partitions=1, dead_letter_table=None)
     topic = str(world.landing.topics)

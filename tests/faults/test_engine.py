@@ -79,6 +79,16 @@ def pick_again(world: World) -> Iterable[str]:
     )
 
 
+def pick_over_others(world: World) -> Iterable[str]:
+    """Rolled back, written to by others, and then the landing's snapshot picked: its rows come without its ledger."""
+    head, before = line(world)[:2]
+    return (
+        f"{CALL}rollback_to_snapshot('shop.rows', {before})",
+        INSERT.format(ROWS),
+        f"{CALL}cherrypick_snapshot('shop.rows', {head})",
+    )
+
+
 MESSES = (
     EngineMess(name="insert", log=says(INSERT.format(ROWS)), adds=FOREIGN),
     EngineMess(name="delete", log=says(f"DELETE FROM {ROWS} WHERE id < 10"), removes=tuple(range(10))),
@@ -110,6 +120,7 @@ MESSES = (
     EngineMess(name="rollback", log=lambda w: (f"{CALL}rollback_to_snapshot('shop.rows', {line(w)[1]})",)),
     EngineMess(name="set_current", log=lambda w: (f"{CALL}set_current_snapshot('shop.rows', {line(w)[-1]})",)),
     EngineMess(name="rollback and cherry-pick", log=pick_again),
+    EngineMess(name="rollback, insert and cherry-pick", log=pick_over_others, cure=messes.AT_THE_TAG, adds=FOREIGN),
     EngineMess(
         name="fast_forward",
         log=says(

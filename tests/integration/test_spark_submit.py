@@ -8,6 +8,8 @@ again.
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import threading
 import time
 from datetime import UTC, datetime, timedelta
@@ -139,3 +141,36 @@ def test_a_job_that_is_told_to_stop_ends_at_once_and_leaves_nothing(scratch: Pat
     assert process.poll() is not None
     assert time.monotonic() - began < DEADLINE, "the grace period was waited for, though the job ended by itself"
     assert not list(scratch.glob("lakecommit-*"))
+
+
+OF_A_SPEC = """
+from pathlib import Path
+
+from airflow_provider_lakecommit.engines.local import LocalSpark, SparkSection
+
+conf = {"spark.hadoop.fs.azure.account.key.lake": "canary-8c1f ö=", "spark.executor.memory": "600m"}
+engine = LocalSpark(SparkSection({"master": "local[1]", "conf": conf}), log=print, on_start=lambda: None)
+engine.start()
+known = engine._session.sparkContext
+print("reached", known.getConf().get("spark.executor.memory"))
+print("reached", known._jsc.hadoopConfiguration().get("fs.azure.account.key.lake") == "canary-8c1f ö=")
+for path in Path("/proc").glob("[0-9]*/cmdline"):
+    try:
+        if b"canary-8c1f" in path.read_bytes():
+            print("shown", path)
+    except OSError:
+        pass
+engine.close()
+"""
+
+
+@pytest.mark.campaign
+def test_secret_settings_of_a_spec_reach_spark_and_no_argument_of_a_process(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(OF_A_SPEC)
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True, timeout=300)
+    assert [line for line in done.stdout.splitlines() if line.startswith(("reached", "shown"))] == [
+        "reached 600m",
+        "reached True",
+    ]
+    assert "canary" not in done.stdout + done.stderr

@@ -3,14 +3,17 @@
 
 from __future__ import annotations
 
+import base64
+import html
 import io
 import json
+import time
 import traceback
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, quote_plus
 
 import pytest
 import yaml
@@ -31,7 +34,7 @@ from airflow_provider_lakecommit.iceberg.settings import for_client
 from airflow_provider_lakecommit.iceberg.storage import TableStorage
 from airflow_provider_lakecommit.kafka.config import LastError, unreachable
 from airflow_provider_lakecommit.landing import Landing, LandingSpec, load_spec
-from airflow_provider_lakecommit.redaction import is_secret, redacted, secrets_in, without, yaml_trouble
+from airflow_provider_lakecommit.redaction import is_secret, redacted, secrets_in, shown_as, without, yaml_trouble
 from airflow_provider_lakecommit.spark.job import Secrets
 from tests.fakes.connect_worker import serving
 from tests.unit.hooks.test_spark import job
@@ -70,8 +73,13 @@ KAFKA_CONNECT = """
     iceberg.catalog.s3.access-key-id iceberg.catalog.s3.secret-access-key iceberg.hadoop.fs.s3a.secret.key
     iceberg.kafka.sasl.jaas.config value.converter.basic.auth.user.info password.encoder.secret
     azure.storage.account.key gcs.credentials.json
+    iceberg.hadoop.fs.azure.account.oauth2.client.secret.store.dfs.core.windows.net
+    iceberg.hadoop.fs.azure.account.key.files.dfs.core.windows.net
 """
-ELSEWHERE = "apiKey api_key privateKey sslKeyPem AWSAccessKeyId X-Auth-Token SharedAccessKey Proxy-Authorization pwd"
+ELSEWHERE = """
+    apiKey api_key privateKey sslKeyPem AWSAccessKeyId X-Auth-Token SharedAccessKey Proxy-Authorization pwd
+    pass MYSQL_PASS passcode client_assertion
+"""
 SECRET = f"{PYICEBERG} {LIBRDKAFKA} {SPARK} {KAFKA_CONNECT} {ELSEWHERE}".split()
 
 WHERE_OR_HOW = """
@@ -187,6 +195,160 @@ def test_credentials_of_nobody_we_know_go_too(text: str, shown: str | None) -> N
 def test_of_values_that_overlap_nothing_is_left() -> None:
     assert without("abcdef abc xabc bcdefg", ("abc", "abcdef", "defg")) == "*** *** x*** bc***"
     assert without("abcdefg", ("abcdef", "defg")) == "***"
+
+
+PEM = "-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----\n".format(
+    "\n".join(
+        base64.b64encode(f"canary line {n} of a key, forty-eight bytes long..".encode()).decode() for n in range(3)
+    )
+)
+HARD = "p&ss=\"w'\\(ö)+/%41 .*[4711"
+"""What a password may hold: characters of addresses, pages, quotes and regular expressions."""
+
+ECHOES = {
+    "in a text of JSON": json.dumps,
+    "in JSON within JSON": lambda s: json.dumps({"extra": json.dumps({"a": s})}),
+    "in JSON that a driver shows": lambda s: repr(json.dumps({"a": s})),
+    "in a mapping that Python shows": lambda s: repr({"a": s}),
+    "percent-encoded, in small letters": lambda s: quote(s, safe="").lower(),
+    "in a form": quote_plus,
+    "in a page": html.escape,
+    "in a page, quotes as they are": lambda s: html.escape(s, quote=False),
+    "with slashes escaped": lambda s: json.dumps(s, ensure_ascii=False).replace("/", "\\/"),
+    "as Google's library writes JSON": lambda s: (
+        json.dumps(s, ensure_ascii=False).replace("=", "\\u003d").replace("&", "\\u0026").replace("'", "\\u0027")
+    ),
+}
+
+
+@pytest.mark.parametrize("way", ECHOES)
+def test_a_password_of_all_characters_is_struck_out_however_it_is_echoed(way: str) -> None:
+    assert "4711" not in redacted(f"cannot log in: {ECHOES[way](HARD)} at host", {"sasl.password": HARD})
+
+
+@pytest.mark.parametrize("login", ["", "u", "me", "you", "somebody"])
+@pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
+def test_a_login_that_was_encoded_is_struck_out(login: str, encode: Callable[[bytes], bytes]) -> None:
+    secret = "canary?~ÿ>4711 and more"
+    echoed = encode(f"{login}:{secret}".encode()).decode()
+    shown = redacted(f"headers were x={echoed}!", {"password": secret})
+    assert "***" in shown
+    assert max(map(len, shown.removeprefix("headers were x=").split("***"))) <= len(login) * 2 + 5
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "input_value='canary-of-a-driver-wit...that-shows-parts-4711', input_type=str",
+        "value: canary-of-a-dri…",
+        "the line ends in canary-of-a-driver",
+        "shows-parts-4711 begins the next line",
+        "canary-of-... and canary-of-a-drive...parts-4711",
+    ],
+)
+def test_a_part_of_a_long_value_is_struck_out_where_a_text_was_cut(text: str) -> None:
+    assert not shows(redacted(text, {"token": "canary-of-a-driver-with-a-limit-that-shows-parts-4711"}))
+
+
+def test_a_key_of_several_lines_is_struck_out_line_by_line() -> None:
+    for line in PEM.splitlines()[1:-1]:
+        assert redacted(f"stderr: {line}", {"ssl.key.pem": PEM}) == "stderr: ***"
+    assert redacted(f"{PEM!r} and {json.dumps(PEM)}", {"ssl.key.pem": PEM}) == "'***' and \"***\""
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (f"loaded {PEM}and more", "loaded -----BEGIN PRIVATE KEY-----***\nand more"),
+        (f"loaded {PEM!r}", "loaded '-----BEGIN PRIVATE KEY-----***\\n'"),
+        ("headers {Authorization=[Basic canary], x=[y]}", "headers {Authorization=[Basic ***], x=[y]}"),
+        ("{b'authorization': b'Basic canary'}", "{b'authorization': b'Basic ***'}"),
+        ("sent Bearer canary.0123456789.canary", "sent Bearer ***"),
+        ("a Bearer token is missing, Basic authentication", None),
+        ("{'s3.secret-access-key': 'canary', 's3.region': 'x'}", "{'s3.secret-access-key': '***', 's3.region': 'x'}"),
+        ("input_value={'s3.session-token': 'cana...", "input_value={'s3.session-token': '***"),
+        ('{"client_secret":"canary","a":1}', '{"client_secret":"***","a":1}'),
+        (r'"{\"client_secret\": \"canary\"}"', r'"{\"client_secret\": \"***\"}"'),
+        ("[('password', 'canary'), ('x', 'y')]", "[('password', '***'), ('x', 'y')]"),
+        ("unknown key 'token'; allowed are 'a', 'password', 'b'", None),
+        ("{sasl.password=canary, acks=all}", "{sasl.password=***, acks=all}"),
+        ("--conf spark.hadoop.fs.s3a.secret.key=canary --name x", "--conf spark.hadoop.fs.s3a.secret.key=*** --name x"),
+        ('value x required username="u" password="canary";', 'value x required username="u" password="***";'),
+        ("set sasl.password=${file:/run/x:y}, ssl.key.location=/a", None),
+        ("{'token': None, 'password': True}", None),
+        ("jdbc:oracle:thin:me/canary@//db:1521/x", "jdbc:oracle:thin:me/***@//db:1521/x"),
+        ("jdbc:sqlserver://db:1433;user=me;password=canary;a=1", "jdbc:sqlserver://db:1433;user=me;password=***;a=1"),
+        ("jdbc:postgresql://db/x?user=me&password=canary", "jdbc:postgresql://db/x?user=me&password=***"),
+        ("me:canary@a:9092,you:canary@b:9092", "***@a:9092,***@b:9092"),
+        ("https://host/cb#access_token=canary&state=1", "https://host/cb#access_token=***&state=1"),
+        ("https://host/cb?%61ccess_token=canary", "https://host/cb?%61ccess_token=***"),
+    ],
+)
+def test_logins_that_nobody_told_us_of_go_too(text: str, shown: str | None) -> None:
+    assert without(text, ()) == (text if shown is None else shown)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"brokers": "me:canary-4711@a:9092,you:4711-canary@b:9092"},
+        {"uri": "mongodb://me:canary-4711@a:1,you:4711-canary@b:2/x"},
+        {"url": "jdbc:oracle:thin:me/canary-4711@//db:1521/x"},
+        {"url": "jdbc:sqlserver://db:1433;user=me;password=canary-4711;encrypt=true"},
+        {"config": [{"name": "sasl.password", "value": "canary-4711"}, {"key": "a", "value": "b"}]},
+        {"AIRFLOW_CONN_K": "kafka://?__extra__=%7B%22sasl.password%22%3A%20%22canary-4711%22%7D"},
+        {"AIRFLOW_CONN_K": "kafka://me:canary-4711@host:9092/?a=b"},
+        {"headers": {"Authorization": f"Basic {base64.b64encode(b'me:canary-4711').decode()}"}},
+        {"redirect": "https://host/#access_token=canary-4711&x=1"},
+    ],
+    ids=str,
+)
+def test_secrets_inside_of_values_of_other_kinds_are_found(settings: dict[str, Any]) -> None:
+    found = secrets_in(settings)
+    assert "canary-4711" in found
+    assert "4711-canary" in found or "4711-canary" not in str(settings)
+
+
+def test_a_password_that_is_a_word_leaves_the_message_to_be_read() -> None:
+    settings = {"sasl.password": "kafka", "password": "the", "pin.secret": 4711}
+    text = "the login to kafka-broker fails: Kafka, other, kafkas, offset 14711 of 47110"
+    assert redacted(text, settings) == "*** login to ***-broker fails: Kafka, other, kafkas, offset 14711 of 47110"
+    assert redacted("pin 4711 at host:4711", settings) == "pin *** at host:***"
+    assert shown_as(settings) == ()
+
+
+def test_forms_for_a_filter_of_plain_texts_hold_every_line_and_no_word() -> None:
+    forms = shown_as({"ssl.key.pem": PEM, "sasl.password": HARD, "password": "kafka"})
+    assert set(PEM.splitlines()[1:-1]) < set(forms)
+    assert {HARD, quote(HARD, safe=""), json.dumps(HARD)[1:-1], html.escape(HARD)} < set(forms)
+    assert "kafka" not in forms
+    assert list(forms) == sorted(forms, key=lambda form: (-len(form), form))
+
+
+LONG = {
+    **{
+        f"{word!r} again and again": word * 9000
+        for word in ("'", "'a'", "\\", "{'a': ", "a.b=", "bearer ", "a:b@c,", "…")
+    },
+    **{
+        f"{word!r} again and again": word * 3000 for word in ('token="', "authorization", "-----BEGIN PRIVATE KEY-----")
+    },
+    "an address without end": "://" + "a:" * 20000,
+}
+
+
+@pytest.mark.parametrize("text", LONG.values(), ids=LONG)
+def test_no_text_takes_long(text: str) -> None:
+    began = time.process_time()
+    redacted(text, {"token": HARD})
+    assert time.process_time() - began < 2
+
+
+def test_a_value_that_is_long_and_stands_in_no_text_costs_little() -> None:
+    began = time.process_time()
+    for n in range(20):
+        without(f"an ordinary line {n}", secrets_in({"ssl.key.pem": PEM * 20, "token": HARD}))
+    assert time.process_time() - began < 5
 
 
 LEAVES = st.text("abcxyz0123456789", min_size=8, max_size=12)

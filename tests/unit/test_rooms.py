@@ -102,7 +102,7 @@ RULES = (
     rule("landing", "redaction signing core landing_checks assets", only=frozenset({"yaml"})),
     rule("kafka", "redaction signing core wire", nowhere=AIRFLOW | SPARK | LAKE),
     rule("iceberg", "redaction wire landing_checks", nowhere=AIRFLOW | SPARK),
-    rule("parquet", "core", nowhere=AIRFLOW | SPARK | KAFKA),
+    rule("parquet", "redaction core", nowhere=AIRFLOW | SPARK | KAFKA),
     rule("formats", "core landing_checks iceberg parquet", nowhere=AIRFLOW | SPARK | KAFKA),
     rule("formats/sampled", only=NOTHING),
     rule("spark", "redaction signing core wire landing kafka iceberg parquet formats", nowhere=AIRFLOW, lazily=SPARK),
@@ -114,7 +114,7 @@ RULES = (
     *(rule(f"connector/{module}", only=NOTHING) for module in ("group_log", "judge")),
     rule(
         "cycle",
-        "signing core wire landing kafka iceberg parquet spark engines committer",
+        "redaction signing core wire landing kafka iceberg parquet spark engines committer",
         nowhere=AIRFLOW | SPARK,
         lazily=KAFKA,
     ),

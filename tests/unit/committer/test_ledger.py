@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
@@ -17,9 +18,11 @@ from airflow_provider_lakecommit.committer.ledger import (
     tag_name,
     unannounced,
 )
+from airflow_provider_lakecommit.committer.ledger_by_hand import set_section
+from airflow_provider_lakecommit.committer.ledger_updates import carry_forward, renew_epochs
 from airflow_provider_lakecommit.committer.summary import LogPoint, SnapshotKind, SnapshotRecord
 from airflow_provider_lakecommit.exceptions import LedgerError, TableError
-from tests.fakes.lake import Lake, coverage, section, staged
+from tests.fakes.lake import Lake, at, coverage, section, staged
 
 DAY_MS = 24 * 3600 * 1000
 
@@ -192,3 +195,82 @@ def test_snapshots_of_another_log_cannot_be_judged() -> None:
     begin = LogPoint(topic_id="log", partition=0, offset=0)
     records = [appended(9), appended(8, topic_id="old log"), appended(7)]
     assert unannounced(iter(records), set(), begin) == (records[0],)
+
+
+def picked_over_others(lake: Lake) -> tuple[int, int]:
+    """A bad snapshot of somebody's was taken out: rolled back to before it, and the landing's that came after it picked
+    again. Returns that one and the pick.
+    """
+    ours = lake.join()
+    lake.publish(lake.request(staged((0, 0, 10), epoch=ours.epoch)))
+    good = lake.load().metadata.current_snapshot_id
+    assert good is not None
+    lake.append_foreign()
+    later = lake.publish(lake.request(staged((0, 10, 20), epoch=ours.epoch))).snapshot_id
+    assert later is not None
+    lake.roll_back(good)
+    return later, lake.cherry_pick(later)
+
+
+def test_rows_that_were_cherry_picked_without_their_ledger_name_the_command(lake: Lake) -> None:
+    later, pick = picked_over_others(lake)
+    state = lake.state()
+    assert (state.condition, state.picked_id, lake.rows()) == (Condition.PICKED, later, 20)
+    assert f"snapshot {pick} of another writer brought back the rows of snapshot {later}" in state.reason
+    with pytest.raises(LedgerError, match=rf"picked.*`lakecommit ledger attest SPEC --snapshot {later}`"):
+        require_ledger(state, lake.name)
+
+
+def test_nothing_is_appended_nor_given_a_new_epoch_under_a_cherry_pick(lake: Lake) -> None:
+    picked_over_others(lake)
+    ours = lake.state().section("orders", "live")
+    assert ours is not None
+    head = lake.state().head_id
+    for change in (
+        lambda: lake.publish(lake.request(staged((0, 10, 20), epoch=ours.epoch))),
+        lambda: renew_epochs(lake.tables, lake.name, "orders", "live"),
+        lambda: lake.join(section("returns")),
+        lambda: carry_forward(lake.tables, lake.name, "orders", "live"),
+    ):
+        with pytest.raises(LedgerError, match="is picked"):
+            change()
+    assert (lake.state().head_id, lake.rows()) == (head, 20)
+
+
+def test_a_person_says_what_a_landing_has_after_a_cherry_pick_and_each_landing_for_itself(lake: Lake) -> None:
+    lake.join(section("returns", starts={at(5): 0}))
+    picked_over_others(lake)
+    before = {s.landing: s for s in lake.state().sections}
+    said = replace(before["returns"], epoch=uuid4())
+    state = set_section(lake.tables, lake.name, "returns", "live", lambda _: said)
+    assert state.condition is Condition.PICKED, "the rows are those of orders"
+    whole = replace(before["orders"], epoch=uuid4(), covered=coverage((0, 0, 20)))
+    state = set_section(lake.tables, lake.name, "orders", "live", lambda _: whole)
+    assert (state.condition, state.picked_id) == (Condition.PRESENT, None)
+    assert {s.landing for s in state.sections} == {"orders", "returns"}
+    again = lake.publish(lake.request(staged((0, 10, 20), epoch=whole.epoch)))
+    assert (again.published, lake.rows()) == ((), 20)
+
+
+def test_the_same_snapshot_picked_again_or_one_without_rows_of_a_landing_is_no_matter(lake: Lake) -> None:
+    ours = lake.join()
+    origin = lake.load().metadata.current_snapshot_id
+    lake.publish(lake.request(staged((0, 0, 10), epoch=ours.epoch)))
+    assert origin is not None
+    lake.cherry_pick(lake.append_foreign())
+    lake.cherry_pick(origin)
+    assert lake.state().condition is Condition.PRESENT
+
+
+def test_a_pick_of_rows_that_are_landed_anew_stops_the_landing_too(lake: Lake) -> None:
+    """Rolled back, dealt with by a new epoch, and only then is the old snapshot picked."""
+    ours = lake.join()
+    origin = lake.load().metadata.current_snapshot_id
+    assert origin is not None
+    gone = lake.publish(lake.request(staged((0, 0, 10), epoch=ours.epoch))).snapshot_id
+    assert gone is not None
+    lake.roll_back(origin)
+    renew_epochs(lake.tables, lake.name, "orders", "live")
+    assert lake.state().condition is Condition.PRESENT
+    lake.cherry_pick(gone)
+    assert lake.state().condition is Condition.PICKED

@@ -59,6 +59,28 @@ def certificate(folder: Path) -> tuple[Path, Path]:
     return cert, secret
 
 
+def test_a_trace_shows_no_login(worker: Worker) -> None:
+    """Java quotes the settings that it does not like."""
+    told = status("RUNNING", "FAILED")
+    told["tasks"][0]["trace"] = (
+        'org.apache.kafka.common.config.ConfigException: Invalid value me required username="u" '
+        'password="canary-1"; for configuration sasl.jaas.config\n\tat x\n'
+        "Caused by: java.sql.SQLException: jdbc:postgresql://db/x?user=u&password=canary-2 and canary-3 and hush-4711"
+    )
+    worker.answers = [(200, told)]
+    found = ConnectRest(url=worker.url, password="hush-4711", headers={"X-Key": "canary-3"}).status("sink")
+    assert "canary" not in repr(found)
+    assert "hush" not in repr(found)
+    assert "Invalid value me required" in found.dead[0].cause
+
+
+def test_an_answer_is_without_logins_before_it_is_cut(worker: Worker) -> None:
+    worker.answers = [(500, {"message": "x" * 290 + " canary-of-many-letters-4711"})]
+    with pytest.raises(ConnectError) as caught:
+        ConnectRest(url=worker.url, password="canary-of-many-letters-4711").connectors()
+    assert "canary" not in str(caught.value)
+
+
 def test_a_status_names_what_is_dead_and_why(worker: Worker) -> None:
     worker.answers = [(200, status("RUNNING", "RUNNING", "FAILED"))]
     found = rest(worker).status("sink")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -171,6 +172,51 @@ def test_the_users_settings_win(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_no_secret_is_in_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     for host in ("local[2]", "spark://m:7077"):
         assert CANARY not in " ".join(command(monkeypatch, host=host))
+
+
+SECRET_CONF = {
+    "spark.hadoop.fs.s3a.secret.key": CANARY,
+    "spark.hadoop.fs.azure.account.key.lake.dfs.core.windows.net": f"{CANARY}==",
+    "spark.ssl.keyStorePassword": CANARY,
+    "spark.connect.authenticate.token": CANARY,
+    "spark.sql.catalog.lake.uri": f"jdbc:postgresql://me:{CANARY}@db/x",
+    "spark.driver.extraJavaOptions": f"-Dhttp.proxyPassword={CANARY} -Xss4m",
+}
+
+
+@pytest.mark.parametrize("host", ["local[2]", "spark://m:7077"])
+def test_secret_settings_of_spark_go_in_a_file_for_this_user_only(monkeypatch: pytest.MonkeyPatch, host: str) -> None:
+    """Whoever may list processes reads their arguments, and Airflow logs the whole command."""
+    connect(monkeypatch, host=host)
+    master = spark_master("spark_default")
+    with _files(job(), SECRETS, ship=not master.local) as files:
+        hook = files.hook({**SECRET_CONF, "spark.executor.memory": "2g"}, "spark_default", master)
+        words = list(hook._build_spark_submit_command("main.py"))
+        [properties] = option(words, "--properties-file")
+        assert stat.S_IMODE(os.stat(properties).st_mode) == 0o600
+        assert Path(properties).parent == files.job.parent
+        text = Path(properties).read_text()
+    assert CANARY not in " ".join(words)
+    assert "spark.executor.memory=2g" in option(words, "--conf")
+    assert "--load-spark-defaults" in words
+    assert all(f"{key}=" in text for key in SECRET_CONF)
+    assert text.count(CANARY) == len(SECRET_CONF)
+    assert not Path(properties).exists()
+
+
+def test_without_secret_settings_spark_reads_its_own_defaults_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = command(monkeypatch, conf={"spark.authenticate": "true"}, host="local[2]")
+    assert not {"--properties-file", "--load-spark-defaults"} & set(words)
+
+
+def test_what_spark_shows_of_its_settings_is_without_secrets_of_every_storage(monkeypatch: pytest.MonkeyPatch) -> None:
+    [pattern] = [c for c in option(command(monkeypatch, host="local[2]"), "--conf") if "redaction.regex=" in c]
+    found = re.compile(pattern.split("=", 1)[1])
+    assert [key for key in SECRET_CONF if not found.search(key)] == [
+        "spark.sql.catalog.lake.uri",
+        "spark.driver.extraJavaOptions",
+    ]
+    assert not found.search("spark.executor.memory")
 
 
 def test_the_files_are_for_this_user_only_and_gone_afterwards() -> None:

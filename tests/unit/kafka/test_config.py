@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError
 
 from airflow_provider_lakecommit.exceptions import SourceError, SpecError
-from airflow_provider_lakecommit.kafka.config import LastError, client_config, made, unreachable
+from airflow_provider_lakecommit.kafka.config import LastError, bootstrap_servers, client_config, made, unreachable
 from airflow_provider_lakecommit.redaction import redacted
 
 SERVERS = {"bootstrap.servers": "broker-1:9092"}
@@ -17,6 +17,13 @@ SERVERS = {"bootstrap.servers": "broker-1:9092"}
 
 def refused() -> KafkaError:
     return KafkaError(KafkaError._TRANSPORT, "broker-1:9092/bootstrap: Connection refused (after 3ms in state CONNECT)")
+
+
+def test_a_login_among_the_brokers_is_shown_in_no_message() -> None:
+    """It is not meant to be there, and librdkafka refuses it; what is there all the same is a login."""
+    config = {"bootstrap.servers": "SASL_SSL://me:canary@a:9092,you:canary@b:9092"}
+    assert bootstrap_servers(config) == "SASL_SSL://***@b:9092"
+    assert "canary" not in str(unreachable(SourceError, "asking", config, LastError(), 1.0))
 
 
 def test_what_a_read_means_is_not_for_the_user_to_change() -> None:

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Settings of Spark that nobody else on the machine is to read.
+
+Contract: whoever may list processes reads their arguments, and spark-submit takes settings as arguments. So those that
+are secret go in a file of properties for the owner's eyes; Spark's own defaults are loaded beside it
+(``--load-spark-defaults``). :data:`REDACTION` has Spark leave them out of its page, its event log and its messages.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+__all__ = ["LOAD_DEFAULTS", "REDACTION", "beside_the_arguments", "save_properties"]
+
+LOAD_DEFAULTS = "--load-spark-defaults"
+REDACTION: Mapping[str, str] = {
+    "spark.redaction.regex": "(?i)secret|passw(or)?d|passphrase|token|access[.]?key|account[.]key|private[.]?key"
+    "|[.]sas[.]|credential|jaas|authorization|api[._-]?key|encryption[.]key"
+}
+"""Spark's own pattern, and the names of Azure's, Google's and Kafka's secrets, which that lacks."""
+_SUBMIT = "PYSPARK_SUBMIT_ARGS"
+
+
+def save_properties(path: Path, settings: Mapping[str, Any]) -> None:
+    """Write settings for the owner's eyes only, as Java reads properties."""
+    lines = (f"{_escaped(key, of_key=True)}={_escaped(str(value))}\n" for key, value in settings.items())
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="ascii") as f:
+        f.writelines(lines)
+
+
+@contextmanager
+def beside_the_arguments(path: Path, settings: Mapping[str, Any]) -> Iterator[None]:
+    """Have the Java process that pyspark starts in this block read settings from a file."""
+    if not settings:
+        yield
+        return
+    save_properties(path, settings)
+    before = os.environ.get(_SUBMIT)
+    os.environ[_SUBMIT] = f"--properties-file {shlex.quote(str(path))} {LOAD_DEFAULTS} {before or 'pyspark-shell'}"
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        if before is None:
+            del os.environ[_SUBMIT]
+        else:
+            os.environ[_SUBMIT] = before
+
+
+def _escaped(text: str, *, of_key: bool = False) -> str:
+    text = text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
+    text = re.sub(r"([ =:#!])" if of_key else r"(^ | $)", r"\\\1", text)
+    utf16 = text.encode("utf-16-be", "surrogatepass")
+    units = (int.from_bytes(utf16[n : n + 2], "big") for n in range(0, len(utf16), 2))
+    return "".join(chr(unit) if 32 <= unit < 127 else f"\\u{unit:04x}" for unit in units)
