@@ -5,9 +5,9 @@ Contract: :func:`fold` is a function of the entries in log order, the ledgers an
 log and the same ledgers gets the same :class:`LandingState`. Cooperation is not needed: a complete report is
 *accepted*, per table, if its epoch is current and its ranges are disjoint from the ledger and from what was accepted
 before it; otherwise it is *redundant*. This one rule serves retries, replicas, zombies and speculative tasks. A slice
-of several partitions is not accepted while a blocked or failing range of one of them would keep the others waiting, nor
-one for a table whose ranges another table of the landing has by other rules
-(:mod:`~airflow_provider_lakecommit.core.rules`).
+is not accepted for a table whose ranges another table of the landing has by other rules
+(:mod:`~airflow_provider_lakecommit.core.rules`). Nothing that is accepted is given up here: what the source has no more
+would be lost, and only who asks the source can tell (:mod:`~airflow_provider_lakecommit.core.entangled`).
 
 Nobody is believed for being in the log. A report counts only for a slice that a plan in the log set out to do
 (:mod:`~airflow_provider_lakecommit.core.planned`), an attempt reports once, and a record that comes again, word for
@@ -110,7 +110,7 @@ class _Folding:
         self.raised: list[Raised] = []
         self.recut = Coverage()
         self.failures = [Coverage() for _ in range(FAILURES_TO_BLOCK)]
-        self.failed_in: set[tuple[UUID, UUID]] = set()
+        self.failed_in: dict[UUID, Coverage] = {}
         self.evidence: list[tuple[Coverage, int]] = []
         self.raised_at: list[int] = []
         self.announced: set[UUID] = set()
@@ -241,23 +241,22 @@ class _Folding:
         return any(at > opened and r.coverage.overlaps(coverage) for r, at in raised)
 
     def slice_failed(self, e: SliceReported, report: SliceReport) -> None:
-        if (e.commit_id, report.slice_id) in self.failed_in:
-            return
-        self.failed_in.add((e.commit_id, report.slice_id))
+        # By its offsets, not by its slice: a slice, and parts of it, may fail one after the other in one cycle.
+        before = self.failed_in.get(e.commit_id, Coverage())
+        self.failed_in[e.commit_id] = before | report.coverage
+        new = report.coverage - before
         for k in range(FAILURES_TO_BLOCK - 1, 0, -1):
-            self.failures[k] = self.failures[k] | (self.failures[k - 1] & report.coverage)
-        self.failures[0] = self.failures[0] | report.coverage
+            self.failures[k] = self.failures[k] | (self.failures[k - 1] & new)
+        self.failures[0] = self.failures[0] | new
         self.evidence.append((report.coverage, e.offset))
         # What several ranges have failed together tells of none of them.
         if len(report.spans) == 1 and (often := self.failures[-1] & report.coverage):
             self.block(often, f"failed in {FAILURES_TO_BLOCK} cycles: {report.failed}", e)
-        self.disentangle()
 
     def block(self, coverage: Coverage, reason: str, e: SliceReported) -> None:
         if new := coverage - Coverage.of(item for b in self.blocked for item in b.coverage.items()):
             self.blocked.append(Blocked(coverage=new, reason=reason, offset=e.offset, at=e.at))
             self.lift_blocks()
-            self.disentangle()
 
     def lift_blocks(self) -> None:
         """A block is over as soon as every table has its range."""
@@ -267,27 +266,6 @@ class _Folding:
     def done(self) -> Coverage:
         """What every table has, or has accepted."""
         return _common([Coverage(dict(t)) for t in self.taken.values()])
-
-    def disentangle(self) -> None:
-        """Slices of several partitions that a block, or a range that fails, keeps from being published are given up, so
-        that their other partitions go on.
-        """
-        for table, slices in self.accepted.items():
-            for s in [s for s in slices if self.held_by(s, table)]:
-                self.give_up(s, table, f"it is held by the blocked range of {self.held_by(s, table)}")
-
-    def held_by(self, s: AcceptedSlice, table: str) -> SourcePartition | None:
-        """The partition in which a slice of several stands behind a blocked or failing range that the table lacks."""
-        parts = s.coverage.parts
-        if len(parts) < 2 or not (self.blocked or self.failures[0]):
-            return None
-        blocked = Coverage.of(item for b in self.blocked for item in b.coverage.items())
-        blocked = blocked | (self.failures[0] - s.coverage)
-        for p, ranges in parts.items():
-            lacking = blocked[p] - self.taken[table].get(p, NOTHING)
-            if lacking and lacking.ranges[0].start < ranges.ranges[-1].end:
-                return p
-        return None
 
     def whole(self, e: SliceReported, report: SliceReport, files: list[SliceFiles]) -> AcceptedSlice:
         """A report with its files. It needs the log from its plan on, and is as old as that."""
@@ -339,8 +317,6 @@ class _Folding:
         taken = self.taken[table]
         if any(taken.get(p, NOTHING).overlaps(r) for p, r in s.coverage.items()):
             return "its ranges are in the ledger or accepted already"
-        if (p := self.held_by(s, table)) is not None:
-            return f"it is held by the blocked range of {p}"
         others = ((t, self.judged_otherwise(s, t)) for t in self.ledgers if t != table)
         return next((f"{t} has {ranges} by other rules" for t, ranges in others if ranges), None)
 

@@ -7,7 +7,8 @@ give a new epoch; a topic that was added gets its starts; a lane that is new get
 
 No epoch ends while a slice is reported and pending whose range the source no longer has: a spec change and a log that
 was cut wait until it is published; a tag that is gone is made again where nothing newer than the ledger is known; after
-a rollback nobody but a person can tell, so it is an error that lists what would be lost.
+a rollback nobody but a person can tell, so it is an error that lists what would be lost, of other landings and lanes of
+the table too, as a rollback ends the epochs of all.
 
 Failure story: what two processes do at once is done once. A kill between two changes leaves a ledger with the first
 one, and the next caller makes the second. A spec change by which a landed range would be judged anew waits
@@ -30,6 +31,7 @@ from airflow_provider_lakecommit.committer.ledger_updates import (
     restore_tag,
 )
 from airflow_provider_lakecommit.committer.summary import SnapshotKind
+from airflow_provider_lakecommit.committer.tags import check_tags
 from airflow_provider_lakecommit.core.log import TablePublished
 from airflow_provider_lakecommit.core.model import ControlPosition, LedgerSection, ReadPosition
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
@@ -38,6 +40,7 @@ from airflow_provider_lakecommit.core.routing import Role
 from airflow_provider_lakecommit.core.rules import judged_in
 from airflow_provider_lakecommit.core.state import AcceptedSlice, TableLedger
 from airflow_provider_lakecommit.core.voiding import irreplaceable, losses, losses_text
+from airflow_provider_lakecommit.cycle.others import kept_of_others
 from airflow_provider_lakecommit.cycle.session import BEYOND, LandingSession
 from airflow_provider_lakecommit.cycle.write import read_entries
 from airflow_provider_lakecommit.exceptions import LedgerError
@@ -292,7 +295,8 @@ def _renew(session: LandingSession, name: str, state: LedgerState, source: Sourc
         log.cluster_id,
         log.topic_id,
     )
-    if same_log and (kept := _kept(session, name, state, source, rows=True)):
+    own = _kept(session, name, state, source, rows=True) if same_log else ""
+    if kept := "; ".join(text for text in (own, kept_of_others(session, name, state)) if text):
         if state.newest and _newest_by_the_log(session, name, state):
             session.log(f"{name}: {state.reason}, and nothing newer is known; the tag is made again, {kept} is kept")
             return restore_tag(
@@ -303,6 +307,7 @@ def _renew(session: LandingSession, name: str, state: LedgerState, source: Sourc
             f"Nothing is changed: put the branch back{_to_tag(state)}, so that it can be published, or give it up with "
             f"`lakecommit ledger init SPEC --from earliest --give-up-reported`"
         )
+    check_tags(session.tables, name, state)
     session.log(f"{name}: {state.reason}; what was pending is void and read again (new epoch)")
     return renew_epochs(session.tables, name, session.landing.name, session.lane, branch=branch)
 

@@ -13,7 +13,7 @@ can be given again. What would be lost beyond the preview that a person agreed t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState
@@ -27,13 +27,15 @@ from airflow_provider_lakecommit.core.restart import Restart, StatedOffsets, res
 from airflow_provider_lakecommit.core.settle import passed_by_all
 from airflow_provider_lakecommit.core.state import AcceptedSlice
 from airflow_provider_lakecommit.core.truncation import first_offsets_of, in_doubt
-from airflow_provider_lakecommit.core.voiding import Rescued, irreplaceable, losses, losses_text, rescued
+from airflow_provider_lakecommit.core.voiding import Rescued, gone, irreplaceable, losses, losses_text, rescued
 from airflow_provider_lakecommit.cycle.drain import drain
 from airflow_provider_lakecommit.cycle.epochs import first_offsets, new_section, origin_position
+from airflow_provider_lakecommit.cycle.others import kept_of_others
 from airflow_provider_lakecommit.cycle.pending import known_state
 from airflow_provider_lakecommit.cycle.prepare import ledger_state, remembered
 from airflow_provider_lakecommit.cycle.session import LandingSession, RunIdentity
 from airflow_provider_lakecommit.cycle.tables import table_of
+from airflow_provider_lakecommit.cycle.unbelieved import unbelieved, unbelieved_text
 from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError, SourceError
 from airflow_provider_lakecommit.kafka.source_topic import SourceState
 
@@ -103,6 +105,8 @@ class _Setting:
     diverged: Mapping[SourcePartition, int]
     pending: tuple[AcceptedSlice, ...]
     publishable: bool
+    others: str = ""
+    unbelieved: Coverage = field(default_factory=Coverage)
 
     def restart(self, section: LedgerSection | None) -> Restart:
         """:raises LakecommitError: the word leaves something open, or cannot be"""
@@ -142,7 +146,7 @@ class _Setting:
             back=found.back,
             published=saved.published,
             reported=Coverage.of(i for a in self.pending for i in a.coverage.items()) - saved.published,
-            lost=losses_text(saved.lost) if saved.lost else "",
+            lost="; ".join(text for text in (losses_text(saved.lost) if saved.lost else "", self.others) if text),
         )
 
 
@@ -181,6 +185,7 @@ def ledger_init(
     if any(s.rescued.published for s in settings.values()):
         settings = _published_first(session, start, decision)
     found = InitPreview(tables=tuple(s.preview() for s in settings.values()))
+    _check_unbelieved(session, settings, found, give_up_reported)
     if found.lost and not give_up_reported:
         raise LedgerError(
             f"landing {session.landing.name}: the ledger is not set, as that would lose what is reported and the "
@@ -192,6 +197,18 @@ def ledger_init(
     what = {t.table: t.what for t in found.tables}
     told = {name: None if decision is None else replace(decision, what=what[name]) for name in settings}
     return {"ledger": {name: _set(session, s, agreed, others, told[name]) for name, s in settings.items()}}
+
+
+def _check_unbelieved(
+    session: LandingSession, settings: Mapping[str, _Setting], found: InitPreview, agreed: bool
+) -> None:
+    """:raises LedgerError: what would be given up may be reported, by records that are not believed"""
+    for name, s in settings.items():
+        if s.old is not None and not agreed and (told := s.unbelieved & found.given_up(name)):
+            raise LedgerError(
+                f"{name}: the ledger is not set, as that would give up what may be reported: "
+                f"{unbelieved_text(session, told, s.old)}. To give it up all the same: `--give-up-reported`"
+            )
 
 
 def _look(session: LandingSession, start: Start) -> dict[str, _Setting]:
@@ -220,6 +237,8 @@ def _look(session: LandingSession, start: Start) -> dict[str, _Setting]:
             diverged=diverged,
             pending=state.accepted.get(name, ()) if state else (),
             publishable=ledger is not None and ledger.newest,
+            others=_others(session, name, ledger),
+            unbelieved=Coverage() if old is None else gone(unbelieved(session, name, old), source.partitions),
         )
         found = settings[name].restart(old)
         data = data or found
@@ -297,6 +316,12 @@ def _set(
     if found.back:
         session.log(f"{name}: goes back over {found.back}, which are other records now than those it has landed")
     return ends
+
+
+def _others(session: LandingSession, name: str, state: LedgerState | None) -> str:
+    """What the word would lose of other landings: after a rollback it ends their epochs too."""
+    rolled_back = state is not None and state.condition is Condition.ROLLED_BACK
+    return kept_of_others(session, name, state) if state is not None and rolled_back else ""
 
 
 def _word(partitions: Mapping[SourcePartition, Watermark], start: Start) -> StatedOffsets:

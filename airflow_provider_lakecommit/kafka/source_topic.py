@@ -73,14 +73,17 @@ class SourceTopics:
             remedy=lambda: "grant this principal DESCRIBE and READ on it",
         )
 
-    def watermarks(self, *, missing_ok: bool = False) -> SourceState:
+    def watermarks(self, *, missing_ok: bool = False, topics: tuple[str, ...] | None = None) -> SourceState:
         """How far all partitions of all topics reach.
 
         :param missing_ok: name topics that do not exist in the answer.
+        :param topics: these in place of the landing's
         :raises SourceError: a topic does not exist, or may not be read
         :raises SourceUnavailableError: the brokers did not answer, or refused the login
         """
-        return self._admin.steadily("asking for the source's offsets", lambda: self._look(missing_ok))
+        return self._admin.steadily(
+            "asking for the source's offsets", lambda: self._look(missing_ok, topics or self._topics)
+        )
 
     def ask_retention(self) -> None:
         """Ask for the topics' settings, unless they were asked for a moment ago; does not wait."""
@@ -165,19 +168,17 @@ class SourceTopics:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _look(self, missing_ok: bool) -> SourceState:
+    def _look(self, missing_ok: bool, wanted: tuple[str, ...]) -> SourceState:
         asked_at = datetime.now(UTC)
         cluster_id = self._admin.cluster_id()
-        described = self._admin.topics(self._topics)
-        missing = tuple(name for name in self._topics if described[name] is None)
+        described = self._admin.topics(wanted)
+        missing = tuple(name for name in wanted if described[name] is None)
         if missing and not missing_ok:
             raise self._missing(missing)
         topics = [facts for facts in described.values() if facts is not None]
         partitions = self._offsets(topics)
-        if self._admin.topics(self._topics) != described:
-            raise StaleTopicError(
-                f"{', '.join(self._topics)}: made anew or given more partitions while being looked at"
-            )
+        if self._admin.topics(wanted) != described:
+            raise StaleTopicError(f"{', '.join(wanted)}: made anew or given more partitions while being looked at")
         return SourceState(cluster_id=cluster_id, asked_at=asked_at, partitions=partitions, missing_topics=missing)
 
     def _offsets(self, topics: list[TopicFacts]) -> dict[SourcePartition, Watermark]:

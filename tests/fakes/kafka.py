@@ -150,7 +150,9 @@ class FakeWriter:
 
 @dataclass
 class FakeSource:
-    """Source topics, by how far each partition reaches. ``missing`` are topics that do not exist."""
+    """Source topics, by how far each partition reaches. ``missing`` are topics that do not exist, ``beside`` are
+    partitions of topics of other landings.
+    """
 
     ends: dict[SourcePartition, int]
     starts: Mapping[SourcePartition, int] = field(default_factory=dict)
@@ -164,8 +166,9 @@ class FakeSource:
     epochs: dict[SourcePartition, list[int]] = field(default_factory=dict)
     """Where the records of each leader epoch begin, from epoch 0 on."""
     values: Callable[[Span], int | None] = lambda _: None
+    beside: Mapping[SourcePartition, int] = field(default_factory=dict)
 
-    def watermarks(self, *, missing_ok: bool = False) -> SourceState:
+    def watermarks(self, *, missing_ok: bool = False, topics: tuple[str, ...] | None = None) -> SourceState:
         if self.missing and not missing_ok:
             raise SourceError(f"topic {', '.join(self.missing)} does not exist")
         partitions = {
@@ -175,7 +178,8 @@ class FakeSource:
                 high=end + self.held_up.get(p, 0),
                 leader_epoch=len(self.epochs.get(p, [0])) - 1,
             )
-            for p, end in self.ends.items()
+            for p, end in {**self.ends, **({} if topics is None else self.beside)}.items()
+            if topics is None or p.topic in topics
         }
         return SourceState(
             cluster_id=self.cluster_id, asked_at=self.clock(), partitions=partitions, missing_topics=self.missing
