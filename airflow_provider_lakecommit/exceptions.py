@@ -134,3 +134,8 @@ class BlockedRangeError(Terminal, LakecommitError):
 
 class SparkJobError(Transient, LakecommitError):
     """The Spark job of a partition group ended before all of its slices were reported."""
+
+    def __init__(self, message: str, *, workers_died: bool = False) -> None:
+        """:param workers_died: because processes died that worked at slices, and neither Spark nor a person ended it"""
+        super().__init__(message)
+        self.workers_died = workers_died

@@ -32,9 +32,10 @@ from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState,
 from airflow_provider_lakecommit.committer.outcome_lookup import OutcomeLookup, RetryPolicy
 from airflow_provider_lakecommit.committer.stage import Attempt, Staging, remove_leftovers, stage
 from airflow_provider_lakecommit.committer.summary import SnapshotRecord, to_summary
+from airflow_provider_lakecommit.committer.tags import no_tags
 from airflow_provider_lakecommit.core.decisions import kept_decisions
 from airflow_provider_lakecommit.core.model import LedgerSection
-from airflow_provider_lakecommit.exceptions import CatalogError, LedgerError, TableError
+from airflow_provider_lakecommit.exceptions import CatalogError, LedgerError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 
 __all__ = ["Change", "Swapped", "compare_and_swap", "ledger_change"]
@@ -162,17 +163,9 @@ def _send(lookup: OutcomeLookup, table: Table, attempt: Attempt) -> TableMetadat
 
 
 def _check_tag(lookup: OutcomeLookup, tag: str, after: TableMetadata) -> None:
-    """What has landed stays landed; but where its tag was dropped every later look would find a rollback, and void what
-    is pending.
-    """
     # An answer to a request need not tell all; a look does.
     if tag not in after.refs and tag not in lookup.look().metadata.refs:
-        raise TableError(
-            f"{lookup.identifier}: catalog {lookup.tables.name} took a commit that sets tag {tag}, and the table has "
-            "no such tag: it keeps branches only. The tag is what tells that a ledger is the newest, so nothing is "
-            "landed through this catalog: take one that keeps tags (Iceberg's snapshot references), or a release of it "
-            "that does; nothing is lost, the first run after that voids what is pending and goes on"
-        )
+        raise no_tags(lookup.tables, lookup.identifier, tag)
 
 
 def _landed(

@@ -2,9 +2,9 @@
 """Which reports are accepted, table by table, while a landing's log is folded.
 
 Contract: a complete report is accepted for a table if its epoch is current and its ranges are disjoint from the ledger
-and from what was accepted before it; otherwise it is redundant, with the reason. A slice of several partitions is not
-accepted while a blocked or failing range of one of them would keep the others waiting, nor one for a table whose ranges
-another table of the landing has by other rules (:mod:`~airflow_provider_lakecommit.core.rules`).
+and from what was accepted before it; otherwise it is redundant, with the reason. A slice is
+not accepted for a table whose ranges another table of the landing has by other rules
+(:mod:`~airflow_provider_lakecommit.core.rules`).
 
 Invariant: per table, accepted slices are disjoint from each other and from the ledger.
 """
@@ -75,13 +75,8 @@ class Acceptance:
         taken = self.taken[table]
         if any(taken.get(p, NOTHING).overlaps(r) for p, r in s.coverage.items()):
             return "its ranges are in the ledger or accepted already"
-        if (p := self.held_by(s, table)) is not None:
-            return f"it is held by the blocked range of {p}"
         others = ((t, self.judged_otherwise(s, t)) for t in self.ledgers if t != table)
         return next((f"{t} has {ranges} by other rules" for t, ranges in others if ranges), None)
-
-    def held_by(self, s: AcceptedSlice, table: str) -> SourcePartition | None:
-        return self.blocks.holder(s.coverage, self.taken[table])
 
     def judged_otherwise(self, s: AcceptedSlice, table: str) -> Coverage:
         """What of a slice a table has, or has accepted, by rules that are known to be others."""
@@ -97,14 +92,6 @@ class Acceptance:
         """A block is over as soon as every table has its range."""
         if self.blocks.blocked:
             self.blocks.lift(self.done())
-
-    def disentangle(self) -> None:
-        """Slices of several partitions that a block, or a range that fails, keeps from being published are given up, so
-        that their other partitions go on.
-        """
-        for table, slices in self.accepted.items():
-            for s in [s for s in slices if self.held_by(s, table)]:
-                self.give_up(s, table, f"it is held by the blocked range of {self.held_by(s, table)}")
 
     def void(self, attempt: UUID) -> None:
         for table, slices in self.accepted.items():

@@ -9,12 +9,11 @@ from before that word says nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from uuid import UUID
 
 from airflow_provider_lakecommit.core.log import Raised, SliceReported
-from airflow_provider_lakecommit.core.offsets import NOTHING, Coverage, RangeSet, SourcePartition
+from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.core.state import Blocked
 
 __all__ = ["FAILURES_TO_BLOCK", "Blocks"]
@@ -33,7 +32,7 @@ class Blocks:
         self.raised: list[tuple[Raised, int]] = []
         self.recut = Coverage()
         self.failures = [Coverage() for _ in range(FAILURES_TO_BLOCK)]
-        self.failed_in: set[tuple[UUID, UUID]] = set()
+        self.failed_in: dict[UUID, Coverage] = {}
         self.evidence: list[tuple[Coverage, int]] = []
 
     @property
@@ -62,10 +61,13 @@ class Blocks:
     def note_failure(self, e: SliceReported) -> bool:
         """A slice could not be done; whether something is blocked by that."""
         report = e.report
-        self.failed_in.add((e.commit_id, report.slice_id))
+        # By its offsets, not by its slice: a slice, and parts of it, may fail one after the other in one cycle.
+        before = self.failed_in.get(e.commit_id, Coverage())
+        self.failed_in[e.commit_id] = before | report.coverage
+        new = report.coverage - before
         for k in range(FAILURES_TO_BLOCK - 1, 0, -1):
-            self.failures[k] = self.failures[k] | (self.failures[k - 1] & report.coverage)
-        self.failures[0] = self.failures[0] | report.coverage
+            self.failures[k] = self.failures[k] | (self.failures[k - 1] & new)
+        self.failures[0] = self.failures[0] | new
         self.evidence.append((report.coverage, e.offset))
         often = self.failures[-1] & report.coverage
         if len(report.spans) > 1 or not often:
@@ -92,15 +94,3 @@ class Blocks:
     def lift(self, coverage: Coverage) -> None:
         kept = [replace(b, coverage=b.coverage - coverage) for b in self.blocked]
         self.blocked = [b for b in kept if b.coverage]
-
-    def holder(self, coverage: Coverage, taken: Mapping[SourcePartition, RangeSet]) -> SourcePartition | None:
-        """The partition in which a slice of several stands behind a blocked or failing range that the table lacks."""
-        parts = coverage.parts
-        if len(parts) < 2 or not (self.blocked or self.failed):
-            return None
-        held = self.coverage | (self.failed - coverage)
-        for p, ranges in parts.items():
-            lacking = held[p] - taken.get(p, NOTHING)
-            if lacking and lacking.ranges[0].start < ranges.ranges[-1].end:
-                return p
-        return None

@@ -15,7 +15,9 @@ Invariants: the claims of open cycles are disjoint from each other at the time e
 only end claims, that is they only ever allow extra work.
 
 Failure story: entries lost at the head of the log (retention) can only make reports incomplete, and an incomplete
-report is redundant: its range is planned again. Nothing is accepted that the log does not hold whole. A record that
+report is redundant: its range is planned again. Nothing is accepted that the log does not hold whole. Nothing that is
+accepted is given up here: what the source has no more would be lost, and only who asks the source can tell
+(:mod:`~airflow_provider_lakecommit.core.entangled`). A record that
 cannot be read, and a report that contradicts itself, is named and passed over: whatever it was about is planned again,
 and no other record is held up by it.
 """
@@ -207,15 +209,10 @@ class _Folding:
         opened = self.cycles[e.commit_id].offset if e.commit_id in self.cycles else -1
         if self.blocks.note_rejects(e, opened):
             self.acceptance.lift_blocks()
-            self.acceptance.disentangle()
 
     def slice_failed(self, e: SliceReported) -> None:
-        if (e.commit_id, e.report.slice_id) in self.blocks.failed_in:
-            return
         if self.blocks.note_failure(e):
             self.acceptance.lift_blocks()
-            self.acceptance.disentangle()
-        self.acceptance.disentangle()
 
     def whole(self, e: SliceReported, report: SliceReport, files: list[SliceFiles]) -> AcceptedSlice:
         """A report with its files. It needs the log from its plan on, and is as old as that."""

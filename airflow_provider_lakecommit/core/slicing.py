@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from airflow_provider_lakecommit.core.entangled import entangled_partitions
 from airflow_provider_lakecommit.core.identity import slice_id, window_id
 from airflow_provider_lakecommit.core.model import Budget, Slice, Span
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
@@ -41,16 +42,17 @@ def cut(
 ) -> tuple[Slice, ...]:
     """Cut the chosen ranges into slices by group: full ones, and small rests packed together. They come oldest first:
     by what their partitions have before them in this window, so that any head of them leaves the newest. A partition
-    that has a range to be tried alone shares no slice: others would wait for that range.
+    that has a range to be tried alone, or a slice that is entangled, shares no slice: others would wait with it.
     """
     whole = Coverage.of((s.partition, s.range) for s in chosen.spans)
     window = window_of(chosen, landing_state, landing=landing, lane=lane, spec_version=spec_version)
     out: list[tuple[int, Slice]] = []
+    waiting = entangled_partitions(landing_state)
     for tables, coverage in sorted(chosen.ranges.items()):
         raised = Coverage.union(r.coverage for r in landing_state.raised)
-        troubled = Coverage({p: s for p, s in coverage.parts.items() if landing_state.suspects[p]})
+        troubled = Coverage({p: s for p, s in coverage.parts.items() if p in waiting or landing_state.suspects[p]})
         alone = (coverage & (landing_state.suspects | raised)) | troubled
-        for group, spans in _pack(coverage - alone, limits, _apart(alone, landing_state.suspects)):
+        for group, spans in _pack(coverage - alone, limits, _apart(alone, landing_state)):
             out.append(
                 (
                     max(_before(s, whole) // limits.per_slice(s.partition) for s in spans),
@@ -92,10 +94,14 @@ class _Bin:
         self.weight += weight
 
 
-def _apart(coverage: Coverage, suspects: Coverage) -> Iterable[tuple[SourcePartition, OffsetRange]]:
-    """The ranges, those that are suspected by themselves."""
-    for some in (coverage & suspects, coverage - suspects):
-        yield from some.items()
+def _apart(coverage: Coverage, landing_state: LandingState) -> Iterable[tuple[SourcePartition, OffsetRange]]:
+    """The ranges, those of each raised budget by themselves, as no other range is judged by it; and of each those that
+    are suspected.
+    """
+    for own in (*(r.coverage for r in reversed(landing_state.raised)), coverage):
+        both, coverage = coverage & own, coverage - own
+        for some in (both & landing_state.suspects, both - landing_state.suspects):
+            yield from some.items()
 
 
 def _pack(

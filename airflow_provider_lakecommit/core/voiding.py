@@ -4,7 +4,8 @@
 Contract: pure. A slice that was reported and is not in its table yet may be voided only if its ranges can be read
 again. :func:`gone` tells what the source no longer has of some ranges, :func:`irreplaceable` which slices hold such
 ranges, :func:`losses` what voiding them would lose, in offsets and records. Whoever begins an epoch or voids a slice
-asks here first: what is irreplaceable is published before, or the void is refused with its losses.
+asks here first: what is irreplaceable is published before, or the void is refused with its losses. :func:`disentangled`
+tells which slices a plan voids, because a block in one of their partitions holds up the others.
 
 Failure story: a partition of which the source tells nothing (the topic was made anew, is not read any more, or is in
 another cluster) has nothing to read again, so all of it is irreplaceable. To keep a slice too long costs a wait, to
@@ -16,14 +17,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from uuid import UUID
 
+from airflow_provider_lakecommit.core.entangled import entangled
 from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet, SourcePartition
 from airflow_provider_lakecommit.core.planning import Watermark
 from airflow_provider_lakecommit.core.settle import settle
-from airflow_provider_lakecommit.core.state import AcceptedSlice
+from airflow_provider_lakecommit.core.state import AcceptedSlice, LandingState
 
-__all__ = ["Loss", "Rescued", "gone", "irreplaceable", "losses", "losses_text", "rescued"]
+__all__ = ["Loss", "Rescued", "disentangled", "gone", "irreplaceable", "losses", "losses_text", "rescued"]
 
 Marks = Mapping[SourcePartition, Watermark]
 
@@ -55,6 +58,14 @@ def irreplaceable(
     :param table: only those that have something for this table: of the others no row can be lost
     """
     return tuple(a for a in accepted if (table is None or a.matters(table)) and gone(a.coverage, marks))
+
+
+def disentangled(landing_state: LandingState, marks: Marks) -> dict[UUID, str]:
+    """Attempts that a plan gives up so that other partitions go on, each with the reason: only what can be read again
+    is given up.
+    """
+    found = entangled(landing_state, lambda a: bool(gone(a.coverage, marks)))
+    return {e.slice.report.attempt: str(e) for e in found if not e.kept}
 
 
 def losses(accepted: Iterable[AcceptedSlice], marks: Marks) -> tuple[Loss, ...]:

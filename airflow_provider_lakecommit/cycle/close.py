@@ -130,8 +130,9 @@ def _complete(commits: TableCommits, folded: FoldedLog) -> Closed:
     session, ticket = commits.session, commits.ticket
     landing_state, state = folded.state, own_cycle(session, ticket, folded)
     ends = {p: end for c in landing_state.cycles.values() for p, end in c.plan.ends.items()}
+    given_up = {t: {**commits.voided, **commits.not_taken.get(t, {})} for t in landing_state.accepted}
     standing = {
-        t: [a for a in some if a.report.attempt not in commits.voided] for t, some in landing_state.accepted.items()
+        t: [a for a in some if a.report.attempt not in given_up[t]] for t, some in landing_state.accepted.items()
     }
     reached = [passed_ends(t, standing[t.table], ends) for t in folded.ledgers]
     common = {p: min(r[p] for r in reached) for p in ends} if reached else {}
@@ -141,7 +142,7 @@ def _complete(commits: TableCommits, folded: FoldedLog) -> Closed:
         session.new_id(), session.now(), through, _directives(commits)
     )
     session.send("commit", ticket, folded.partition, [record])
-    waiting, missing = tuple(_waiting(folded, standing)), _missing(landing_state, state, commits.voided)
+    waiting, missing = tuple(_waiting(folded, standing)), _missing(landing_state, state, commits.refused)
     blocked = tuple(map(str, landing_state.blocked))
     return Closed(
         commit_id=ticket.commit_id,
@@ -150,7 +151,7 @@ def _complete(commits: TableCommits, folded: FoldedLog) -> Closed:
         waiting=waiting,
         missing=missing,
         blocked=blocked,
-        voided=tuple(commits.voided.values()),
+        voided=tuple(commits.refused.values()),
         left=state.plan.left if state else 0,
         valid_through=through,
         reason=None if commits.published or waiting or missing or blocked else _why_idle(ticket, state),

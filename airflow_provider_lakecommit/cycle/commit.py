@@ -59,6 +59,8 @@ class TableCommit:
 class TableCommits:
     """One attempt to commit all tables of a cycle; what it has done so far may be read at any time.
 
+    :ivar voided: attempts that no table takes any more
+    :ivar not_taken: by table, those that it does not take; others may
     :ivar look: the newest look, ``None`` if no table could be prepared
     :ivar ledgers: as the commits left them
     :ivar state: the cycle at the first look
@@ -67,6 +69,7 @@ class TableCommits:
     session: LandingSession
     ticket: CycleTicket
     voided: dict[UUID, str] = field(default_factory=dict)
+    not_taken: dict[str, dict[UUID, str]] = field(default_factory=dict)
     failures: dict[str, Exception] = field(default_factory=dict)
     folded: FoldedLog | None = None
     state: CycleState | None = None
@@ -80,6 +83,11 @@ class TableCommits:
     @property
     def published(self) -> tuple[PublishedSnapshot, ...]:
         return tuple(p for name in self.session.landing.tables for p in self._published.get(name, ()))
+
+    @property
+    def refused(self) -> dict[UUID, str]:
+        """What at least one table does not take, and why."""
+        return {**self.voided, **{attempt: why for some in self.not_taken.values() for attempt, why in some.items()}}
 
     @property
     def complete(self) -> bool:
@@ -190,7 +198,8 @@ class TableCommits:
             return
         publisher = TablePublisher(session=self.session, ticket=self.ticket, table=table, whole=whole)
         try:
-            folded = publisher.run(folded, self._published.setdefault(table.name, []), self.voided)
+            published, not_taken = self._published.setdefault(table.name, []), self.not_taken.setdefault(table.name, {})
+            folded = publisher.run(folded, published, self.voided, not_taken)
         finally:
             with self._lock:
                 self.ledgers[table.name] = publisher.table.ledger

@@ -31,6 +31,7 @@ from airflow_provider_lakecommit.committer.ledger_updates import (
     restore_tag,
 )
 from airflow_provider_lakecommit.committer.summary import SnapshotKind
+from airflow_provider_lakecommit.committer.tags import check_tags
 from airflow_provider_lakecommit.core.log import TablePublished
 from airflow_provider_lakecommit.core.model import ControlPosition, LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
@@ -237,6 +238,7 @@ def _renew(session: LandingSession, name: str, state: LedgerState, source: Sourc
             f"Nothing is changed: put the branch back{_to_tag(state)}, so that it can be published, or give it up with "
             f"`lakecommit ledger init SPEC --from earliest --give-up-reported`"
         )
+    check_tags(session.tables, name, state)
     session.log(f"{name}: {state.reason}; what was pending is void and read again (new epoch)")
     return renew_epochs(session.tables, name, session.landing.name, session.lane, branch=branch)
 

@@ -24,10 +24,13 @@ from uuid import UUID
 from airflow_provider_lakecommit.core.admission import Refuse, Terms, catalog_away, spec_waits
 from airflow_provider_lakecommit.core.decide import PlanInputs, abandoned, decide_plan, free_slot
 from airflow_provider_lakecommit.core.decide import empty_plan as nothing_planned
+from airflow_provider_lakecommit.core.entangled import without
 from airflow_provider_lakecommit.core.log import Directives
 from airflow_provider_lakecommit.core.model import Cycle, Plan
-from airflow_provider_lakecommit.core.planning import WindowLimits, find_missing, worth_a_look
+from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.core.planning import Missing, WindowLimits, find_missing, worth_a_look
 from airflow_provider_lakecommit.core.state import LandingState
+from airflow_provider_lakecommit.core.voiding import disentangled, gone
 from airflow_provider_lakecommit.cycle.epochs import SpecWaits
 from airflow_provider_lakecommit.cycle.fates import check_fates
 from airflow_provider_lakecommit.cycle.headroom import ask, plan_lines, plan_threshold
@@ -38,7 +41,14 @@ from airflow_provider_lakecommit.cycle.secrets import vended_of
 from airflow_provider_lakecommit.cycle.session import FoldedLog, LandingSession, RunIdentity, cycle_id_of
 from airflow_provider_lakecommit.cycle.targets import check_unless_filled, contradiction
 from airflow_provider_lakecommit.cycle.truncation import check_logs
-from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError, ControlTopicError, FencedError
+from airflow_provider_lakecommit.cycle.unbelieved import unbelieved, unbelieved_text
+from airflow_provider_lakecommit.exceptions import (
+    CatalogError,
+    CommitUnknownError,
+    ControlTopicError,
+    FencedError,
+    SourceError,
+)
 from airflow_provider_lakecommit.kafka.sample import sizes
 from airflow_provider_lakecommit.kafka.source_topic import SourceState
 from airflow_provider_lakecommit.wire.plan import MAX_SLICES
@@ -85,9 +95,12 @@ def open_cycle(
             commit_id = cycle_id_of(session, run)
             continue
         released = abandoned(folded.state, _dead(folded.state, release) | foreign)
-        plan, explain = _decide(session, prepared, folded, source, released)
+        voided = disentangled(folded.state, source.partitions)
+        plan, explain = _decide(session, prepared, folded, source, released, voided)
         headroom = ask(session, folded.state, source, plan_threshold(session, folded))
-        after = _start(session, run, folded, plan, released)
+        for reason in voided.values():
+            session.log(f"voided {reason}; its ranges are read again apart")
+        after = _start(session, run, folded, plan, Directives(released=released, voided=tuple(voided)))
         # A plan that got in between the look and the START is for the next look to judge.
         if after is not None and after.state.cycles[commit_id].plan == plan:
             explain = (*explain, *_crowded(session, prepared), *plan_lines(session, headroom))
@@ -123,7 +136,8 @@ def preview(session: LandingSession) -> Opened:
     prepared = prepare(session, source, dry=True)
     folded = session.read_state(prepared.ledgers)
     headroom = ask(session, folded.state, source, plan_threshold(session, folded))
-    plan, lines = _decide(session, prepared, folded, source, abandoned(folded.state, ()))
+    voided = disentangled(folded.state, source.partitions)
+    plan, lines = _decide(session, prepared, folded, source, abandoned(folded.state, ()), voided)
     explain = (*lines, *_crowded(session, prepared), *plan_lines(session, headroom))
     ticket = CycleTicket(
         landing=session.landing.name,
@@ -149,7 +163,7 @@ def start_without_tables(
         if (before := seen(session, folded, commit_id)) is not None:
             return _not_held(before.opened(session, None))
         released = abandoned(folded.state, _dead(folded.state, release))
-        after = _start(session, run, folded, empty_plan(session, why), released)
+        after = _start(session, run, folded, empty_plan(session, why), Directives(released=released))
         if after is not None:
             return _just_opened(session, after, commit_id)
     raise _fenced(session)
@@ -193,18 +207,20 @@ def _decide(
     folded: FoldedLog,
     source: SourceState,
     released: Collection[UUID],
+    voided: Collection[UUID],
 ) -> tuple[Plan, tuple[str, ...]]:
-    """Read what the decision depends on, and decide."""
+    """Read what the decision depends on, and decide: as things are once the START has released and voided."""
     landing, now = session.landing, session.now()
     check_unless_filled(landing, prepared.targets, folded.state)
     check_logs(session, folded.state, source)
-    missing = find_missing(folded.state, source.partitions, folded.state.claims(now, released))
+    landing_state = without(folded.state, voided)
+    missing = _missing(session, landing_state, source, landing_state.claims(now, released))
     for table, behind in missing.gone.items():
         session.log(
             f"{table} lacks {behind}, which {landing.table} has and the source has removed: what is newer waits behind "
             "it there; to go on without it: `lakecommit ledger init SPEC --from earliest`"
         )
-    check_fates(session, prepared, folded.state, missing, source.partitions)
+    check_fates(session, prepared, landing_state, missing, source.partitions)
     limits = WindowLimits(
         groups=landing.groups or 1,
         slice_records=landing.slice_records,
@@ -229,10 +245,22 @@ def _decide(
         terms=Terms(budget=landing.pending_budget, stalled_cycles=landing.stalled_cycles, slow_down=landing.slow_down),
         released=released,
     )
-    plan, explain = decide_plan(folded.state, missing, given)
+    plan, explain = decide_plan(landing_state, missing, given)
     if plan.refused:
         session.log(f"no window is planned: {plan.reason}")
     return plan, explain
+
+
+def _missing(session: LandingSession, landing_state: LandingState, source: SourceState, claims: Coverage) -> Missing:
+    """What is missing; where it is gone, with what the log may tell of it to who believes more of it."""
+    try:
+        return find_missing(landing_state, source.partitions, claims)
+    except SourceError as e:
+        for name, ledger in landing_state.ledgers.items():
+            told = unbelieved(session, name, ledger.section)
+            if told := gone(told, source.partitions):
+                raise SourceError(f"{e}. Before that: {unbelieved_text(session, told, ledger.section)}") from e
+        raise
 
 
 def empty_plan(session: LandingSession, why: str | Refuse) -> Plan:
@@ -256,12 +284,12 @@ def new_cycle(
 
 
 def _start(
-    session: LandingSession, run: RunIdentity, folded: FoldedLog, plan: Plan, released: tuple[UUID, ...]
+    session: LandingSession, run: RunIdentity, folded: FoldedLog, plan: Plan, directives: Directives
 ) -> FoldedLog | None:
     """Send the START_COMMIT, and look at what was granted; ``None``: another planner was faster."""
-    cycle = new_cycle(session, run, folded.state, released)
+    cycle = new_cycle(session, run, folded.state, directives.released)
     try:
-        sent = send_start(session, folded.partition, cycle, plan, Directives(released=released))
+        sent = send_start(session, folded.partition, cycle, plan, directives)
     except FencedError:
         session.log("another planner of this landing was faster; looking again")
         return None

@@ -62,13 +62,21 @@ class TablePublisher:
     whole: bool
     _refusals: Refusals = field(init=False)
 
-    def run(self, folded: FoldedLog, published: list[PublishedSnapshot], voided: dict[UUID, str]) -> FoldedLog:
-        """Publish; appends to ``published`` and ``voided`` as it goes.
+    def run(
+        self,
+        folded: FoldedLog,
+        published: list[PublishedSnapshot],
+        voided: dict[UUID, str],
+        not_taken: dict[UUID, str],
+    ) -> FoldedLog:
+        """Publish; appends to ``published``, ``voided`` and ``not_taken`` as it goes.
 
+        :param voided: for all tables of the landing
+        :param not_taken: by this table
         :raises SourceError: slices can be neither published nor read again
         :raises LakecommitError: what the catalog or the table says
         """
-        self._refusals = Refusals(session=self.session, table=self.table.name, voided=voided)
+        self._refusals = Refusals(session=self.session, table=self.table.name, voided=voided, not_taken=not_taken)
         published.extend(self._announced_before(folded))
         folded = self._announce_forgotten(folded, published)
         self._refuse_truncated(folded)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What becomes of reported slices that a table does not take: voided, kept under their own partition spec, or held.
 
-Contract: a slice is voided only if its ranges can be read again. Of the others, one whose epoch is over in this table,
-or whose ranges the table has, is passed by here and stays what it is to the other tables; one that was written under an
+Contract: a slice whose epoch is over for this table, or whose ranges it has, is *not taken*: nothing is said of it in
+the log, as the table's own ledger tells it to every reader, and the other tables of the landing take it all the same. A
+slice is voided, for all tables, only if its ranges can be read again. Of the others, one that was written under an
 older partition spec is *kept*: appended under that spec. What is left is *held*: it stays pending, and
 :meth:`Refusals.check` raises its losses when all else is published.
 
@@ -27,19 +28,19 @@ __all__ = ["Refusals"]
 
 @dataclass(slots=True, kw_only=True)
 class Refusals:
-    """Of one table and one commit. ``voided`` is shared by all tables of the commit."""
+    """Of one table and one commit. ``voided`` is shared by all tables of the commit, ``not_taken`` is this table's."""
 
     session: LandingSession
     table: str
     voided: dict[UUID, str]
+    not_taken: dict[UUID, str] = field(default_factory=dict)
     kept: set[UUID] = field(default_factory=set)
     held: dict[UUID, tuple[str, tuple[Loss, ...]]] = field(default_factory=dict)
-    passed_by: set[UUID] = field(default_factory=set)
     _source: SourceState | None = None
 
     def of(self, accepted: Sequence[AcceptedSlice]) -> list[AcceptedSlice]:
         """Those that may still be published."""
-        out = {*self.voided, *self.held, *self.passed_by}
+        out = {*self.voided, *self.not_taken, *self.held}
         return [a for a in accepted if a.report.attempt not in out]
 
     def refuse(self, accepted: AcceptedSlice, grounds: Grounds | None, reason: str) -> None:
@@ -47,12 +48,11 @@ class Refusals:
 
         :raises SourceUnavailableError: the source does not tell what it has
         """
-        attempt, lost = accepted.report.attempt, gone(accepted.coverage, self._marks().partitions)
-        if grounds in (Grounds.EPOCH, Grounds.OVERLAP) and lost:
-            # This table does not want it; another one may, and nobody could read it again for that one.
-            self.session.log(f"{self.table}: {reason}; it is of no concern to the other tables")
-            self.passed_by.add(attempt)
-        elif not lost:
+        attempt = accepted.report.attempt
+        if grounds in (Grounds.EPOCH, Grounds.OVERLAP):
+            self.not_taken[attempt] = f"{self.table} does not take {reason}; what it lacks of it is read again"
+            self.session.log(self.not_taken[attempt])
+        elif not gone(accepted.coverage, self._marks().partitions):
             self.voided[attempt] = f"{reason}; its range is read again"
             self.session.log(f"{self.table}: voided {self.voided[attempt]}")
         elif grounds is Grounds.SPEC and attempt not in self.kept:

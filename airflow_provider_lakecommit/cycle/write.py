@@ -33,6 +33,8 @@ from airflow_provider_lakecommit.wire.quarantine import read_entries
 
 __all__ = ["JobOutcome", "group_job", "group_result", "run_group"]
 
+MOST_DEATHS = 2
+"""Jobs of one attempt at a group whose processes died, after which further ones are begun."""
 JobOutcome = Sequence[SliceResult] | SparkJobError
 """What an engine knows of a job's slices, or why the job ended early."""
 
@@ -81,16 +83,23 @@ def run_group(
     log: Callable[[str], None],
 ) -> tuple[WindowJob | None, JobOutcome]:
     """Run a group's job. Where an engine has waited for an earlier attempt's job instead, one for what is ``left`` then
-    takes its place, as long as there is something. Returns the last job, if there was one, and what became of it.
+    takes its place, as long as there is something; so it does where a job's processes died, of which one record may be
+    the cause: the next job finds it. Returns the last job, if there was one, and what became of it.
     """
+    deaths = 0
     while job is not None:
         try:
-            return job, run(job)
+            return job, run(replace(job, deaths=deaths))
         except EarlierWorkError as e:
             log(str(e))
             job = left()
         except SparkJobError as e:
-            return job, e
+            deaths += 1
+            rest = left() if e.workers_died and deaths <= MOST_DEATHS else None
+            if rest is None:
+                return job, e
+            log(f"{e}; what is left of the group is done again, each slice in a process apart")
+            job = rest
     return None, ()
 
 

@@ -14,11 +14,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from airflow_provider_lakecommit.exceptions import SparkJobError
+from airflow_provider_lakecommit.spark.main import WORKERS_DIED
 
 if TYPE_CHECKING:
     from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
 
-__all__ = ["EarlierWorkError", "Engine"]
+__all__ = ["WORKERS_DIED", "EarlierWorkError", "Engine"]
 
 
 class EarlierWorkError(SparkJobError):

@@ -33,6 +33,7 @@ from airflow_provider_lakecommit.engines.connect_task import plan_of, results_of
 from airflow_provider_lakecommit.engines.connect_url import ConnectUrl
 from airflow_provider_lakecommit.engines.package import package_digest, package_zip
 from airflow_provider_lakecommit.exceptions import SparkJobError, SpecError
+from airflow_provider_lakecommit.spark.window import workers_died
 
 if TYPE_CHECKING:
     from airflow_provider_lakecommit.engines.connect_client import Result
@@ -280,7 +281,9 @@ class ConnectEngine:
             yield
         except SparkConnectError as e:
             text = f"{what}: {e.meaning}" if what else e.meaning
-            raise (SpecError if e.kind is FailureKind.REFUSED else SparkJobError)(text) from e
+            if e.kind is FailureKind.REFUSED:
+                raise SpecError(text) from e
+            raise SparkJobError(text, workers_died=workers_died(text)) from e
 
 
 def _run(job: WindowJob, number: int) -> _Run:

@@ -34,7 +34,7 @@ from airflow_provider_lakecommit.exceptions import SparkJobError, SpecError
 from airflow_provider_lakecommit.redaction import secrets_in
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
 from airflow_provider_lakecommit.spark.probe import run_probe
-from airflow_provider_lakecommit.spark.window import run_window
+from airflow_provider_lakecommit.spark.window import run_window, workers_died
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -167,7 +167,9 @@ class LocalSpark:
             with self._secrets_file(secrets) as path:
                 return run_window(session, job, path)
         except Exception as e:
-            raise SparkJobError(f"the Spark job of group {job.group} ended early: {_first_line(e)}") from e
+            raise SparkJobError(
+                f"the Spark job of group {job.group} ended early: {_first_line(e)}", workers_died=workers_died(str(e))
+            ) from e
 
     def probe(self, places: Mapping[str, str], secrets: Secrets) -> dict[str, Any]:
         """What a task of this session sees; see :mod:`~airflow_provider_lakecommit.spark.probe`.

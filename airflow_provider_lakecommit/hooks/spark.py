@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk.exceptions import AirflowException
 
+from airflow_provider_lakecommit.engines.base import WORKERS_DIED
 from airflow_provider_lakecommit.engines.package import PACKAGE, package_zip
 from airflow_provider_lakecommit.engines.scratch import scratch_folder
 from airflow_provider_lakecommit.engines.secret_settings import LOAD_DEFAULTS, REDACTION, save_properties
@@ -144,7 +145,8 @@ class SparkSubmit:
                 stated = connection(self._conn_id, "spark", "").extra_dejson
                 cause = secrets.without(redacted(str(e), {"conf": self._conf, "extra": stated}))
                 raise SparkJobError(
-                    f"the Spark job of group {job.group}, {job.plan.coverage}, ended early: {cause}"
+                    f"the Spark job of group {job.group}, {job.plan.coverage}, ended early: {cause}",
+                    workers_died=submission.code == WORKERS_DIED,
                 ) from None
             finally:
                 self._running.remove(submission)
@@ -192,6 +194,12 @@ class _Submission:
         """The running one."""
         process = self._hook.process
         return process if process is not None and process.poll() is None else None
+
+    @property
+    def code(self) -> int | None:
+        """Of a spark-submit that has ended."""
+        process = self._hook.process
+        return None if process is None else process.poll()
 
     def end(self) -> None:
         """After a normal end nothing is left to do; a caller that was interrupted (timeout) leaves a live process."""

@@ -10,6 +10,7 @@ DAG author's `retries`.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,6 +37,10 @@ CYCLE, EXPLAIN, CLOSED = "cycle", "explain", "closed"
 """XCom keys: where the cycle is, why the window ends where it does, how the cycle was closed."""
 ENDED = ("success", "failed")
 """States of a DAG run in which no task of it works any more."""
+UNKNOWN_RUN = (
+    "is not known to this Airflow: it was deleted, or another Airflow has the [lakecommit] deployment_id {!r} too "
+    "(give each its own, else they end each other's work)"
+)
 FAILURE = "failure"
 """In place of all else under :data:`CLOSED`: why the cycle was not closed."""
 
@@ -102,9 +107,13 @@ class LandingTask(BaseOperator):
                 return False
             if known and not ended:
                 return False
-            became = "has ended" if known else "was deleted"
-            self.log.info(
-                "run %s of %s %s: what its cycle %s claims is free", cycle.run, cycle.dag, became, cycle.commit_id
+            self.log.log(
+                logging.INFO if known else logging.WARNING,
+                "run %s of %s %s: what its cycle %s claims is free",
+                cycle.run,
+                cycle.dag,
+                "has ended" if known else UNKNOWN_RUN.format(deployment),
+                cycle.commit_id,
             )
             return True
 

@@ -86,7 +86,8 @@ class AttestedTable:
         """What others have reported and would lose: sections that come back keep their epochs, those of a table that
         was rolled back cannot.
         """
-        return tuple(self.endangered.values()) if self.state.condition is Condition.ROLLED_BACK else ()
+        rolled_back = self.state.condition in (Condition.ROLLED_BACK, Condition.PICKED)
+        return tuple(self.endangered.values()) if rolled_back else ()
 
     @property
     def loses(self) -> str:

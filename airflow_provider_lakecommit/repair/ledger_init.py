@@ -29,13 +29,14 @@ from airflow_provider_lakecommit.core.restart import Restart, StatedOffsets, res
 from airflow_provider_lakecommit.core.settle import passed_by_all
 from airflow_provider_lakecommit.core.state import AcceptedSlice
 from airflow_provider_lakecommit.core.truncation import first_offsets_of, in_doubt, positions_up_to
-from airflow_provider_lakecommit.core.voiding import Rescued, irreplaceable, losses, losses_text, rescued
+from airflow_provider_lakecommit.core.voiding import Rescued, gone, irreplaceable, losses, losses_text, rescued
 from airflow_provider_lakecommit.cycle.drain import drain
 from airflow_provider_lakecommit.cycle.pending import endangered, known_section, known_state
 from airflow_provider_lakecommit.cycle.prepare import ledger_state, remembered
 from airflow_provider_lakecommit.cycle.sections import first_offsets, new_section, origin_position
 from airflow_provider_lakecommit.cycle.session import LandingSession, RunIdentity
 from airflow_provider_lakecommit.cycle.tables import table_of
+from airflow_provider_lakecommit.cycle.unbelieved import unbelieved, unbelieved_text
 from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError, SourceError
 from airflow_provider_lakecommit.kafka.source_topic import SourceState
 
@@ -111,6 +112,7 @@ class _Setting:
     remembered: LedgerSection | None = None
     rolled_back: bool = False
     endangered: Mapping[UUID, str] = field(default_factory=dict)
+    unbelieved: Coverage = field(default_factory=Coverage)
 
     def restart(self, section: LedgerSection | None) -> Restart:
         """:raises LakecommitError: the word leaves something open, or cannot be"""
@@ -198,6 +200,7 @@ def ledger_init(
     if any(s.rescued.published for s in settings.values()):
         settings = _published_first(session, start, decision)
     found = InitPreview(tables=tuple(s.preview() for s in settings.values()))
+    _check_unbelieved(session, settings, found, give_up_reported)
     if found.lost and not give_up_reported:
         raise LedgerError(
             f"landing {session.landing.name}: the ledger is not set, as that would lose what is reported and the "
@@ -209,6 +212,18 @@ def ledger_init(
     what = {t.table: t.what for t in found.tables}
     told = {name: None if decision is None else replace(decision, what=what[name]) for name in settings}
     return {"ledger": {name: _set(session, s, agreed, others, told[name]) for name, s in settings.items()}}
+
+
+def _check_unbelieved(
+    session: LandingSession, settings: Mapping[str, _Setting], found: InitPreview, agreed: bool
+) -> None:
+    """:raises LedgerError: what would be given up may be reported, by records that are not believed"""
+    for name, s in settings.items():
+        if s.old is not None and not agreed and (told := s.unbelieved & found.given_up(name)):
+            raise LedgerError(
+                f"{name}: the ledger is not set, as that would give up what may be reported: "
+                f"{unbelieved_text(session, told, s.old)}. To give it up all the same: `--give-up-reported`"
+            )
 
 
 def _look(session: LandingSession, start: Start) -> dict[str, _Setting]:
@@ -239,8 +254,9 @@ def _look(session: LandingSession, start: Start) -> dict[str, _Setting]:
             pending=state.accepted.get(name, ()) if state else (),
             publishable=ledger is not None and ledger.newest and _same_topic(session, old),
             remembered=None if ledger is None else known_section(session, ledger),
-            rolled_back=ledger is not None and ledger.condition is Condition.ROLLED_BACK,
+            rolled_back=ledger is not None and ledger.condition in (Condition.ROLLED_BACK, Condition.PICKED),
             endangered={} if ledger is None or in_order else endangered(session, name, ledger),
+            unbelieved=Coverage() if old is None else gone(unbelieved(session, name, old), source.partitions),
         )
         found = settings[name].restart(old)
         data = data or found

@@ -6,7 +6,8 @@ Contract: :func:`send_report` returns when the control log holds a report of the
 or when the cycle is over, so that none is wanted. A slice that was done in parts is reported when all of it is. Who was
 fenced asks the log; as long as that does not tell of the slice it takes the transactional id back. So none of them ends
 in success before the slice is reported, whichever is ended first; more than one report costs files only (the first in
-the log is accepted).
+the log is accepted). That another attempt, perhaps one of an hour ago, could not do the slice tells nothing to one that
+has done it; to one that could not either it tells all, if it is about the very same ranges.
 
 Failure story: a log that cannot be read is an error, as is an id that is taken over again and again: the slice is for
 the next attempt then. A record that cannot be read is of no concern here: it is passed over.
@@ -36,10 +37,11 @@ TAKEOVERS = 5
 
 
 def send_report(
-    control: ControlTopic, job: WindowJob, work: Slice, attempt: UUID, send: Callable[[], object]
+    control: ControlTopic, job: WindowJob, work: Slice, attempt: UUID, send: Callable[[], object], *, done: bool = True
 ) -> SliceResult | None:
     """Send; ``None`` if this attempt's report is in the log, else what became of the slice without it.
 
+    :param done: has this attempt done the slice?
     :param send: sends the report in one transaction, each time under an id that was opened anew if it was lost
     :raises FencedError: it was taken over every time
     :raises ControlTopicError: it cannot be sent, or the log cannot be read
@@ -50,7 +52,7 @@ def send_report(
             send()
             return None
         except FencedError as fenced:
-            reports, over = _standing(control, job, work)
+            reports, over = _standing(control, job, work, attempt, done=done)
             if reports:
                 return None if any(r.attempt == attempt for r in reports) else _told(work, reports)
             if over:
@@ -73,10 +75,10 @@ def _told(work: Slice, reports: tuple[SliceReport, ...]) -> SliceResult:
     return SliceResult(slice=str(work), status=SliceStatus.REPORTED, detail=f"by attempt {by}")
 
 
-def _standing(control: ControlTopic, job: WindowJob, work: Slice) -> tuple[tuple[SliceReport, ...], bool]:
-    """What the log says of a slice: its first report in this cycle, or those that hold all of it; and whether the cycle
-    is over.
-    """
+def _standing(
+    control: ControlTopic, job: WindowJob, work: Slice, attempt: UUID, *, done: bool
+) -> tuple[tuple[SliceReport, ...], bool]:
+    """What the log says of a slice in this cycle, and whether the cycle is over."""
     from airflow_provider_lakecommit.kafka.control_log import read_decided
 
     log = read_decided(control, job.control_partition, job.read_from)
@@ -84,12 +86,22 @@ def _standing(control: ControlTopic, job: WindowJob, work: Slice) -> tuple[tuple
     reports = [e.report for e in entries if isinstance(e, SliceReported) and e.commit_id == job.commit_id]
     cycle = fold(entries, (), job.landing.completion_timeout).cycles.get(job.commit_id)
     # A cycle that the log does not hold any more is one that nobody waits for.
-    return _of(work, reports), cycle is None or cycle.over
+    return _of(work, reports, attempt, done=done), cycle is None or cycle.over
 
 
-def _of(work: Slice, reports: Sequence[SliceReport]) -> tuple[SliceReport, ...]:
-    """What tells of all of a slice; nothing, where a part of it is not told of."""
-    if (whole := next((r for r in reports if r.slice_id == work.slice_id), None)) is not None:
-        return (whole,)
-    some = tuple(r for r in reports if r.coverage.overlaps(work.coverage))
-    return () if work.coverage - Coverage.union(r.coverage for r in some) else some
+def _of(work: Slice, reports: Sequence[SliceReport], attempt: UUID, *, done: bool) -> tuple[SliceReport, ...]:
+    """What tells of all of a slice, by this attempt or another one; nothing, where a part of it is not told of."""
+    if own := next((r for r in reports if r.attempt == attempt), None):
+        return (own,)
+    # A report on all of a slice of which others have done parts would be redundant.
+    parts = tuple(r for r in reports if _is_done(r) or r.slice_id != work.slice_id)
+    some = tuple(r for r in parts if r.coverage.overlaps(work.coverage))
+    left = work.coverage - Coverage.union(r.coverage for r in some)
+    if not left and any(map(_is_done, some)):
+        return some
+    undone = tuple(r for r in reports if r.slice_id == work.slice_id and not (done or _is_done(r)))
+    return undone[-1:]
+
+
+def _is_done(report: SliceReport) -> bool:
+    return report.failed is None and report.blocked is None

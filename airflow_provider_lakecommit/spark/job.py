@@ -62,7 +62,8 @@ class SliceStatus(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowJob:
     """A group's share of a window. ``plan.slices`` are the ones to do, ``places`` their numbers in the group's whole
-    share. The cycle is in the control log from ``read_from`` on.
+    share. The cycle is in the control log from ``read_from`` on. ``deaths`` counts the jobs before this one, for the
+    same slices, whose processes died.
     """
 
     landing: Landing
@@ -76,6 +77,7 @@ class WindowJob:
     control_partition: int
     deployment: str = ""
     read_from: int = 0
+    deaths: int = 0
 
     def to_json(self) -> str:
         return json.dumps(
@@ -91,6 +93,7 @@ class WindowJob:
                 "control_partition": self.control_partition,
                 "deployment": self.deployment,
                 "read_from": self.read_from,
+                "deaths": self.deaths,
             }
         )
 
@@ -109,6 +112,7 @@ class WindowJob:
             control_partition=v["control_partition"],
             deployment=v.get("deployment", ""),
             read_from=v.get("read_from", 0),
+            deaths=v.get("deaths", 0),
         )
 
     def transactional_id(self, index: int) -> str:

@@ -3,8 +3,9 @@
 
 Contract: ``main.py --job FILE --secrets FILE``; a file is taken from the given path, or by its name from where Spark
 shipped it. Prints one line per slice and a summary, never a setting. Ends with 0 when every slice is done, blocked or
-taken over by another attempt; with 1 when a slice is to be done again or has failed, or the job died; with 143 on
-SIGTERM, at once: what its tasks finished is in the control log already.
+taken over by another attempt; with 1 when a slice is to be done again or has failed, or the job died; with 3 when it
+died because processes did that worked at slices; with 143 on SIGTERM, at once: what its tasks finished is in the
+control log already.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ from typing import TYPE_CHECKING, NoReturn
 if TYPE_CHECKING:
     from airflow_provider_lakecommit.spark.job import SliceResult
 
-__all__ = ["main"]
+__all__ = ["WORKERS_DIED", "main"]
 
 STOPPED = 128 + signal.SIGTERM
+WORKERS_DIED = 3
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -38,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         results = _run(options.job, options.secrets)
     except Exception as e:
         _log(f"the Spark job died: {_without_secrets(f'{type(e).__name__}: {e}', options.secrets)}")
-        return 1
+        return WORKERS_DIED if _workers_died(e) else 1
     for result in results:
         _log(str(result))
     _log(_summary(results))
@@ -59,6 +61,12 @@ def _run(job_file: str, secrets_file: str) -> list[SliceResult]:
         # A context that is gone already must not hide what ended it.
         with suppress(Exception):
             spark.stop()
+
+
+def _workers_died(error: Exception) -> bool:
+    from airflow_provider_lakecommit.spark.window import workers_died
+
+    return workers_died(str(error))
 
 
 def _without_secrets(text: str, secrets_file: str) -> str:

@@ -4,8 +4,10 @@
 Failure story: a slice that fails never fails the job, the other slices go on. A failure that the same slice would have
 again (a damaged batch, an exception in handling records, a wrong schema) is reported as such and counted, for the
 smallest range that has it: the slice is done in :mod:`~airflow_provider_lakecommit.spark.parts` then, each reported by
-itself. One that may pass (broker away, storage away; :func:`~airflow_provider_lakecommit.spark.failures.passes`) is
-only returned to the driver. A task that was fenced by another attempt of the same slice (a retry, Spark's speculative
+itself. Where processes died that worked at the slice, it is done in a process apart
+(:mod:`~airflow_provider_lakecommit.spark.slice_process`), whose death is a failure like any other. One that may pass
+(broker away, storage away; :func:`~airflow_provider_lakecommit.spark.failures.passes`) is only returned to the driver.
+A task that was fenced by another attempt of the same slice (a retry, Spark's speculative
 copy) looks in the log: where nobody has reported the slice, or the part, and its cycle is open, it takes the id back
 and reports itself, so that a copy never makes work vanish, whichever of them Spark ends then; it ends ``superseded``
 only where its cycle is over. Files are left in place whenever the outcome of their report is unknown. Storage keys that
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
     from airflow_provider_lakecommit.kafka.control_writer import ControlWriter
     from airflow_provider_lakecommit.kafka.transaction import Record
-    from airflow_provider_lakecommit.spark.slices import SliceOutcome
+    from airflow_provider_lakecommit.spark.slices import SliceOutcome, SliceWork
 
 __all__ = ["run_task"]
 
@@ -48,6 +50,10 @@ FRESH_KEYS = (
 
 
 _WORST_FIRST = (SliceStatus.FAILED, SliceStatus.BLOCKED, SliceStatus.REPORTED, SliceStatus.DONE)
+DEATHS_TO_TELL = 2
+"""Processes that died at a slice in one cycle after which that counts as a failure of it, before anything else is
+tried: by then one died in spite of the process apart, perhaps with all that was around it.
+"""
 MOST_REASON = 2000
 """Characters of a failure that the control log is told."""
 
@@ -56,11 +62,14 @@ class _Expired(CatalogError):
     """A slice was not begun, because its tables' keys do not hold any more."""
 
 
-def run_task(job: WindowJob, secrets: Secrets, index: int) -> SliceResult:
-    """Read, decode, write and report one slice; never raises for a failure of that slice."""
+def run_task(job: WindowJob, secrets: Secrets, index: int, *, deaths: int = 0) -> SliceResult:
+    """Read, decode, write and report one slice; never raises for a failure of that slice.
+
+    :param deaths: how many processes died in this cycle that worked at it
+    """
     work, began = job.plan.slices[index], time.monotonic()
     try:
-        result = _run(job, secrets, index, work)
+        result = _run(job, secrets, index, work, deaths)
     except FencedError as e:
         result = SliceResult(slice=str(work), status=SliceStatus.SUPERSEDED, detail=secrets.without(str(e)))
     except Exception as e:
@@ -74,7 +83,7 @@ def run_task(job: WindowJob, secrets: Secrets, index: int) -> SliceResult:
     return result
 
 
-def _run(job: WindowJob, secrets: Secrets, index: int, work: Slice) -> SliceResult:
+def _run(job: WindowJob, secrets: Secrets, index: int, work: Slice, deaths: int) -> SliceResult:
     from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
     from airflow_provider_lakecommit.spark.failures import passes
     from airflow_provider_lakecommit.spark.parts import in_parts
@@ -86,7 +95,9 @@ def _run(job: WindowJob, secrets: Secrets, index: int, work: Slice) -> SliceResu
         control.writer(job.transactional_id(index), job.control_partition) as writer,
     ):
         writer.open()
-        doing = _Doing(job, secrets, work, control, writer)
+        doing = _Doing(job, secrets, work, control, writer, apart=deaths > 0)
+        if deaths >= DEATHS_TO_TELL:
+            doing.told_of(deaths)
         try:
             doing.attempt(work.spans)
         except Exception as e:
@@ -102,8 +113,16 @@ class _Doing:
     """One task's work on its slice: attempts at it or at parts of it, each reported as soon as its end is known."""
 
     def __init__(
-        self, job: WindowJob, secrets: Secrets, work: Slice, control: ControlTopic, writer: ControlWriter
+        self,
+        job: WindowJob,
+        secrets: Secrets,
+        work: Slice,
+        control: ControlTopic,
+        writer: ControlWriter,
+        *,
+        apart: bool,
     ) -> None:
+        self._apart = apart
         self._job, self._secrets, self._work = job, secrets, work
         self._control, self._writer = control, writer
         self._began = time.monotonic()
@@ -117,31 +136,47 @@ class _Doing:
         :raises LakecommitError: nothing of them is reported
         """
         from airflow_provider_lakecommit.spark.failures import passes
-        from airflow_provider_lakecommit.spark.slices import SliceWork, run_slice
+        from airflow_provider_lakecommit.spark.slices import SliceWork
 
         part = self._part(spans)
         attempt = attempt_id(part.slice_id, uuid4())
         try:
-            outcome = run_slice(
+            outcome = self._outcome(
                 SliceWork(
                     landing=self._job.landing,
                     slice=part,
                     targets=self._job.plan.targets,
                     attempt=attempt,
                     known=self._job.plan.positions,
-                ),
-                self._secrets.kafka,
-                self._secrets.io_of,
-                progress=self._log,
-                should_stop=lambda: False,
+                )
             )
             records = _records(self._job, part, attempt, outcome)
         except Exception as e:
             if isinstance(e, LakecommitError) or passes(e):
                 raise
             raise RecordsError(f"{part}: {type(e).__name__}: {e}") from e
-        if self._send(part, attempt, records):
+        if self._send(part, attempt, records, done=outcome.blocked is None):
             self._outcomes.append(outcome)
+
+    def _outcome(self, work: SliceWork) -> SliceOutcome:
+        from airflow_provider_lakecommit.spark.slice_process import run_apart
+        from airflow_provider_lakecommit.spark.slices import run_slice
+
+        if self._apart:
+            return run_apart(
+                replace(self._job, plan=replace(self._job.plan, slices=(work.slice,))), self._secrets, work
+            )
+        return run_slice(work, self._secrets.kafka, self._secrets.io_of, progress=self._log, should_stop=lambda: False)
+
+    def told_of(self, deaths: int) -> None:
+        """Tell the control log that processes die of the slice; when it is done after all, that counts no more."""
+        reason = (
+            f"{deaths} processes that worked at it died: killed, or out of memory. Give Spark's Python workers more "
+            "memory, or make slices smaller (`slice_records`)"
+        )
+        attempt = attempt_id(self._work.slice_id, uuid4())
+        records = _records(self._job, self._work, attempt, None, failed=reason)
+        send_report(self._control, self._job, self._work, attempt, lambda: self._writer.send(records), done=False)
 
     def _log(self, text: str) -> None:
         _log(self._secrets.without(text))
@@ -150,7 +185,7 @@ class _Doing:
         """Tell the control log that these ranges cannot be done."""
         part, reason = self._part(spans), self._secrets.without(f"{type(error).__name__}: {error}")
         attempt = attempt_id(part.slice_id, uuid4())
-        if self._send(part, attempt, _records(self._job, part, attempt, None, failed=reason)):
+        if self._send(part, attempt, _records(self._job, part, attempt, None, failed=reason), done=False):
             whole = spans == self._work.spans
             self._failures.append(self._secrets.without(str(error)) if whole else f"{part}: {reason}")
 
@@ -179,12 +214,12 @@ class _Doing:
         own = slice_id(self._job.plan.window_id, spans, self._work.tables)
         return replace(self._work, spans=spans, slice_id=own)
 
-    def _send(self, part: Slice, attempt: UUID, records: list[Record]) -> bool:
+    def _send(self, part: Slice, attempt: UUID, records: list[Record], *, done: bool) -> bool:
         """Is it this report that tells of the part? What another attempt told of it is kept.
 
         :raises FencedError: nothing is wanted of the slice any more
         """
-        told = send_report(self._control, self._job, part, attempt, lambda: self._writer.send(records))
+        told = send_report(self._control, self._job, part, attempt, lambda: self._writer.send(records), done=done)
         if told is not None and told.status is SliceStatus.SUPERSEDED:
             raise FencedError(told.detail)
         self._told += [] if told is None else [told]

@@ -2,11 +2,13 @@
 """The slices of a job as tasks of one Spark job.
 
 Contract: Spark only schedules; a task gets the number of its slice and does all of it. What ends a slice is in its
-result, so that no slice fails another.
+result, so that no slice fails another. A task that Spark begins again knows that processes died which worked at its
+slice, as a task never raises.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
@@ -17,7 +19,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-__all__ = ["run_window", "tasks"]
+__all__ = ["run_window", "tasks", "workers_died"]
+
+_DEATHS = re.compile(
+    r"worker exited unexpectedly|worker .{0,40}crashed|ExecutorLostFailure|executor lost", re.IGNORECASE
+)
 
 
 def run_window(spark: SparkSession, job: WindowJob, secrets_path: str) -> list[SliceResult]:
@@ -29,6 +35,11 @@ def run_window(spark: SparkSession, job: WindowJob, secrets_path: str) -> list[S
     work = tasks(job.to_json(), partial(Secrets.load, secrets_path))
     rows = spark.range(0, n, 1, n).mapInArrow(work, RESULT).collect()
     return [SliceResult.of(row.asDict()) for row in rows]
+
+
+def workers_died(told: str) -> bool:
+    """Does Spark say that a job ended because processes died that worked at its tasks?"""
+    return _DEATHS.search(told) is not None
 
 
 def tasks(
@@ -44,10 +55,18 @@ def tasks(
         from airflow_provider_lakecommit.spark import task
 
         work, secrets = WindowJob.from_json(job_text), read_secrets()
+        deaths = work.deaths + _attempts_before()
         for batch in batches:
             for index in batch.column(0).to_pylist():
-                result = task.run_task(work, secrets, index)
+                result = task.run_task(work, secrets, index, deaths=deaths)
                 values = {name: [getattr(result, name)] for name in SliceResult.__dataclass_fields__}
                 yield pa.RecordBatch.from_pydict(values)
 
     return run
+
+
+def _attempts_before() -> int:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return 0 if context is None else int(context.attemptNumber())

@@ -3,7 +3,8 @@
 
 Contract: one consumer for all groups, without a consumer group. What is handed out is the state of every group, not the
 events, so that who looks later sees the same. A state is given only when everything is read that was there at the
-first look. A group is judged as a landing when its events bear our header.
+first look. A group is judged as a landing when its events bear our header. Of a topic with more than
+:data:`MOST_GROUPS` groups the first ones are known; a guard of another one is held, with that as its reason.
 
 Failure story: :func:`commits_of` is one look, and brokers that do not answer are an error of it. :class:`CommitWatch`
 goes on: a topic that is not there yet and brokers that went away are reported as ``trouble``, the last states are kept,
@@ -12,6 +13,7 @@ and it tries again.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -22,10 +24,12 @@ from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
 from airflow_provider_lakecommit.kafka.control_watch import ControlRecord, ControlWatch
 from airflow_provider_lakecommit.stall.believed import TELLING, Believed, is_ours
 from airflow_provider_lakecommit.stall.events import seen_of
-from airflow_provider_lakecommit.stall.guard import MOST_CYCLES, Guard, Ruling, rule
-from airflow_provider_lakecommit.stall.verdict import StallRules, State, observe
+from airflow_provider_lakecommit.stall.guard import MOST_CYCLES, Guard, GuardAnswer, Ruling, rule
+from airflow_provider_lakecommit.stall.verdict import StallRules, State, Verdict, observe
 
 __all__ = ["CommitWatch", "Commits", "WatchedTopic", "commits_of"]
+
+_LOG = logging.getLogger(__name__)
 
 AWAY_SECONDS = 30.0
 TICK_SECONDS = 5.0
@@ -58,11 +62,12 @@ class WatchedTopic:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commits:
     """How all groups stand ``at`` a time. ``groups`` is ``None`` while the topic has not been read to its end;
-    ``trouble`` is what keeps the brokers from answering.
+    ``trouble`` is what keeps the brokers from answering. ``overlooked`` records were of groups beyond those remembered.
     """
 
     groups: Mapping[str, State] | None
     trouble: str | None = None
+    overlooked: int = 0
     at: float = field(default_factory=time.time)
     _ruled: dict[tuple[str, Guard], Ruling] = field(default_factory=dict, compare=False, repr=False)
 
@@ -77,11 +82,24 @@ class Commits:
 
     def _rule(self, group: str, guard: Guard) -> Ruling:
         seen = (self.groups or {}).get(group)
+        if seen is None and self.overlooked:
+            return _overlooked(self.overlooked)
         if seen is None:
             return rule(State(), self.at, guard)
         if seen.landing != guard.rules.landing:
             guard = replace(guard, rules=replace(guard.rules, landing=seen.landing))
         return rule(seen, self.at, guard)
+
+
+def _overlooked(records: int) -> Ruling:
+    """Of a group that may be there, nothing is known: that is no health."""
+    return Ruling(
+        answer=GuardAnswer.HOLD,
+        verdict=Verdict.UNKNOWN.value,
+        reason=f"its control topic has more groups than the {MOST_GROUPS} that are remembered, and {records} records "
+        "are of others: it may be one of these",
+        clears="a control topic with fewer groups",
+    )
 
 
 class _Fold:
@@ -92,6 +110,7 @@ class _Fold:
         self._only = only
         self._groups: dict[str, State] = {}
         self._believed = Believed()
+        self.overlooked = 0
 
     def take(self, record: ControlRecord) -> bool:
         """Is it worth telling at once?"""
@@ -107,6 +126,15 @@ class _Fold:
             return False
         name, seen = found
         if name not in self._groups and len(self._groups) >= MOST_GROUPS:
+            if not self.overlooked:
+                _LOG.warning(
+                    "%s has more groups than the %d that are remembered; group %s, and all that come after it, are "
+                    "overlooked: see who makes them up, or divide them over several control topics",
+                    self._place.topic,
+                    MOST_GROUPS,
+                    name,
+                )
+            self.overlooked += 1
             return False
         state = self._groups.get(name, State())
         if not self._believed(record, name, seen.kind, landing=state.landing):
@@ -201,7 +229,8 @@ class CommitWatch:
             return None
         self._reported = now
         groups = self._fold.groups() if watch.caught_up else None
-        return Commits(groups=groups, trouble=None if self._away is None else self._away[1])
+        trouble = None if self._away is None else self._away[1]
+        return Commits(groups=groups, trouble=trouble, overlooked=self._fold.overlooked)
 
     def close(self) -> None:
         """Let go of the consumer."""

@@ -6,6 +6,8 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,10 +24,12 @@ from airflow_provider_lakecommit.repair.unblock import unblock
 from airflow_provider_lakecommit.spark import damage as damage_of
 from airflow_provider_lakecommit.spark import read as slice_read
 from airflow_provider_lakecommit.spark import slices as slice_work
+from airflow_provider_lakecommit.spark.task import DEATHS_TO_TELL, run_task
 from dev.servers.kafka import Broker
+from tests.support import world as worlds
 from tests.support.raw_records import alter, batches, flip
 from tests.support.steps import check_verified
-from tests.support.world import World, records
+from tests.support.world import Killed, World, records
 
 pytestmark = pytest.mark.faults
 
@@ -145,6 +149,96 @@ def test_a_retry_of_the_same_cycle_does_only_what_failed(
     world.close("a", opened)
     world.check(Counter([*range(10), 999, *range(20, 30)]))
     check_verified(world)
+
+
+DEADLY = """
+import os
+from airflow_provider_lakecommit.formats.decode_json import JsonDecoder
+
+decode = JsonDecoder.decode
+
+def decoding(self, values):
+    if any(b"poison" in v for v in values):
+        os.kill(os.getpid(), 9)
+    return decode(self, values)
+
+JsonDecoder.decode = decoding
+"""
+
+
+@pytest.mark.campaign
+def test_a_record_that_kills_its_process_is_blocked_alone(
+    make_world: MakeWorld, produce: Produce, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As the system does to a process that takes too much memory; Spark has begun the task again."""
+    (tmp_path / "deadly").mkdir()
+    (tmp_path / "deadly" / "sitecustomize.py").write_text(DEADLY)
+    monkeypatch.syspath_prepend(str(tmp_path / "deadly"))
+    monkeypatch.setattr(worlds, "run_task", partial(run_task, deaths=1))
+    world = make_world(partitions=2, slice_records=400, dead_letter_table=None)
+    topic = str(world.landing.topics)
+    produce(topic, records(0, 3), partition=0)
+    produce(topic, [*records(10, 1), json.dumps({"id": 999, "name": "poison"}), *records(12, 1)], partition=1)
+    good = Counter([0, 1, 2, 10])
+    for _ in range(FAILURES_TO_BLOCK):
+        assert blocked(world) == []
+        told = world.run()
+        world.check(good)
+    assert blocked(world) == [(1, 1, 2)]
+    assert "was killed by signal 9" in told.blocked[0]
+    skip(world)
+    world.settle()
+    world.check(good + Counter([12]))
+    check_verified(world)
+
+
+def test_slices_of_which_processes_die_whatever_is_tried_are_blocked_by_name(
+    make_world: MakeWorld, produce: Produce, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process apart, and the one that made it, and the next ones: an executor that is killed with all it holds."""
+    world = make_world(partitions=2, slice_records=400, dead_letter_table=None)
+    topic = str(world.landing.topics)
+    produce(topic, records(0, 3), partition=0)
+    produce(topic, records(10, 3), partition=1)
+
+    def killed(*_: Any) -> None:
+        raise Killed("with all around it")
+
+    monkeypatch.setattr("airflow_provider_lakecommit.spark.slice_process.run_apart", killed)
+    for n in range(FAILURES_TO_BLOCK):
+        assert blocked(world) == []
+        opened = world.open(str(n))
+        with monkeypatch.context() as patch:
+            patch.setattr(worlds, "run_task", partial(run_task, deaths=DEATHS_TO_TELL))
+            with pytest.raises(Killed):
+                world.write(opened, only=lambda place: place == 0)
+        # What several ranges died of together tells of none of them: from then on each stands alone.
+        assert len(opened.slices) == (2 if n == 1 else 1)
+        world.write(opened, only=lambda place: place == 1)
+        world.close(str(n), opened)
+    assert blocked(world) == [(0, 0, 3)]
+    world.check(Counter(range(10, 13)))
+    with world.session() as session:
+        assert f"{DEATHS_TO_TELL} processes that worked at it died" in read_status(session).blocked[0]
+
+
+def test_a_process_that_died_once_counts_for_nothing_when_the_slice_is_done(
+    make_world: MakeWorld, produce: Produce, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An executor was taken away, more than once; what it had in hand is done by the next one."""
+    monkeypatch.setattr(
+        "airflow_provider_lakecommit.spark.slice_process.run_apart",
+        lambda job, secrets, work: slice_work.run_slice(work, secrets.kafka, secrets.io_of),
+    )
+    monkeypatch.setattr(worlds, "run_task", partial(run_task, deaths=DEATHS_TO_TELL))
+    world = make_world(partitions=1, dead_letter_table=None)
+    for n in range(FAILURES_TO_BLOCK + 1):
+        produce(str(world.landing.topics), records(n * 10, 10))
+        world.run()
+    world.check(Counter(range(10 * (FAILURES_TO_BLOCK + 1))))
+    with world.session() as session:
+        state = session.read_state(prepare_for_commit(session).ledgers).state
+    assert (state.blocked, len(state.failed)) == ((), 0)
 
 
 def test_storage_that_is_away_counts_for_nothing(

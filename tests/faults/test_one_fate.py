@@ -11,15 +11,17 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import pytest
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from airflow_provider_lakecommit.committer.ledger import ancestry
 from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError
 from airflow_provider_lakecommit.repair.attest import attest, from_offsets
-from airflow_provider_lakecommit.repair.ledger_init import ledger_init
+from airflow_provider_lakecommit.repair.ledger_init import init_preview, ledger_init
 from tests.fixtures.kafka import delete_topic
 from tests.support.messes import CREATE, TABLE, add_column, drop_column, table_of
 from tests.support.steps import check_verified
+from tests.support.waiting import PATIENCE
 from tests.support.world import World
 
 pytestmark = pytest.mark.faults
@@ -181,6 +183,51 @@ def test_dead_letters_that_waited_for_days_are_those_of_the_rows_that_landed(
     produce(world.landing.topics, strange(20, 10))
     world.settle()
     check_fates(world, range(30))
+
+
+def test_dead_letters_that_lag_when_the_control_topic_is_lost_are_read_again_for_them_alone(
+    make_world: Make, produce: Produce, admin: AdminClient
+) -> None:
+    world = landed(make_world, produce)
+    lag(world, produce)
+    delete_topic(admin, world.landing.control_topic_name)
+    produce(world.landing.topics, strange(40, 10))
+    world.settle()
+    check_fates(world, range(50))
+
+
+def test_of_those_the_source_has_no_more_nothing_stops_the_rows(
+    make_world: Make, produce: Produce, admin: AdminClient
+) -> None:
+    world = landed(make_world, produce)
+    lag(world, produce)
+    delete_topic(admin, world.landing.control_topic_name)
+    place = TopicPartition(str(world.landing.topics), 0, 30)
+    admin.delete_records([place])[place].result(PATIENCE)
+    produce(world.landing.topics, strange(40, 10))
+    for _ in range(3):
+        world.run()
+    world.check(Counter(range(0, 50, 2)))
+    assert any("shop.dead lacks" in line and "[20, 30)" in line and "ledger init" in line for line in world.lines)
+    with world.session() as session:
+        (_, dead) = init_preview(session, "earliest").tables
+        assert str(dead.given_up).endswith("[0] [20, 30)")
+        ledger_init(session, "earliest")
+    world.settle()
+    assert Counter(r["offset"] for r in world.rows(DEAD)) == Counter([*range(1, 20, 2), *range(31, 50, 2)])
+    world.check(Counter(range(0, 50, 2)))
+    check_verified(world)
+
+
+def lag(world: World, produce: Produce) -> None:
+    """The rows of twenty more records are landed, their dead letters wait."""
+    produce(world.landing.topics, strange(20, 20))
+    opened = world.open("halfway")
+    world.write(opened)
+    rename(world, DEAD, "shop.elsewhere")
+    with pytest.raises(LakecommitError, match=r"shop\.dead"):
+        world.close("halfway", opened)
+    rename(world, "shop.elsewhere", DEAD)
 
 
 def test_a_table_without_rows_is_brought_forward_when_the_rules_change(

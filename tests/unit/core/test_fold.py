@@ -581,6 +581,27 @@ class TestFailures:
             story.reports("a", A, failed="boom")
         assert story.landing_state().blocked == ()
 
+    def test_a_slice_and_parts_of_it_that_fail_in_one_cycle_count_once(self) -> None:
+        """The first attempt fails as a whole, the retries find the record, each time under another slice id."""
+        story = Story()
+        story.opens("a", [A])
+        story.reports("a", A, failed="boom")
+        story.reports("a", [(P0, 4, 8)], failed="boom")
+        story.reports("a", [(P0, 5, 6)], failed="boom")
+        assert story.landing_state().blocked == ()
+        assert story.landing_state().failed == coverage(A)
+
+    def test_a_part_that_fails_in_other_company_each_time_counts_each_time(self) -> None:
+        story = Story()
+        for run, ranges in (("a", A), ("b", [(P0, 4, 8)])):
+            story.opens(run, [A])
+            story.reports(run, ranges, failed="boom")
+            story.closes(run)
+        story.opens("c", [A])
+        story.reports("c", [*A, (P1, 0, 5)], failed="boom")
+        story.reports("c", [(P0, 5, 6)], failed="boom")
+        assert story.landing_state().blocked_coverage == coverage([(P0, 5, 6)])
+
     def test_only_the_offsets_that_failed_every_time_are_blocked(self) -> None:
         story = Story()
         fail(story, "a", [(P0, 0, 10)])
@@ -613,18 +634,6 @@ class TestFailures:
         story.reports("a", [(P0, 4, 6)])
         assert story.landing_state().cycles[story.id("a")].unfinished == ()
         assert story.landing_state().failed == coverage([])
-
-    @pytest.mark.parametrize("first", ["failure", "slice"])
-    def test_a_range_that_fails_holds_up_no_partition_that_shares_a_slice_behind_it(self, first: str) -> None:
-        story, behind = Story(), [(P0, 10, 15), (P1, 0, 5)]
-        story.opens("a", [A, behind])
-        if first == "slice":
-            story.reports("a", behind)
-        story.reports("a", A, failed="boom")
-        if first == "failure":
-            story.reports("a", behind)
-        assert accepted(story.landing_state()) == []
-        assert "held by the blocked range" in reasons(story.landing_state())[0]
 
     def test_a_slice_that_has_what_failed_before_is_accepted(self) -> None:
         story, together = Story(), [*A, (P1, 0, 5)]
@@ -748,60 +757,31 @@ class TestBudgets:
         assert story.landing_state().blocked_coverage == coverage(A)
 
 
-class TestHeldByABlock:
-    """A block in one partition keeps no other partition waiting."""
+class TestBehindABlock:
+    """What is reported stays accepted: whether it can be read again, the log does not tell."""
 
     RESTS: Ranges = ((P0, 0, 3), (P1, 10, 13))
     BLOCKED: Ranges = ((P1, 0, 10),)
 
-    def story(self, *, block_first: bool) -> tuple[Story, UUID]:
+    @pytest.mark.parametrize("problem", ["blocked", "failed"])
+    @pytest.mark.parametrize("first", [True, False])
+    def test_a_slice_of_several_partitions_stays_accepted(self, problem: str, first: bool) -> None:
         story = Story()
         story.opens("a", [self.RESTS, self.BLOCKED], tables=(ORDERS, DEAD))
-        if block_first:
-            story.reports("a", self.BLOCKED, blocked="too many")
+        if first:
+            story.reports("a", self.BLOCKED, **{problem: "too many"})
         attempt = story.reports("a", self.RESTS)
-        if not block_first:
-            story.reports("a", self.BLOCKED, blocked="too many")
-        return story, attempt
+        if not first:
+            story.reports("a", self.BLOCKED, **{problem: "too many"})
+        assert accepted(story.landing_state(*BOTH)) == accepted(story.landing_state(*BOTH), DEAD) == [attempt]
 
-    @pytest.mark.parametrize("block_first", [True, False])
-    def test_a_slice_of_several_partitions_behind_a_block_is_not_accepted(self, block_first: bool) -> None:
-        story, _ = self.story(block_first=block_first)
-        landing_state = story.landing_state(*BOTH)
-        assert accepted(landing_state, ORDERS) == accepted(landing_state, DEAD) == []
-        assert reasons(landing_state) == ["it is held by the blocked range of orders[1]"] * 2
-
-    def test_its_other_partitions_can_be_reported_again(self) -> None:
-        story, _ = self.story(block_first=False)
-        story.opens("b", [[(P0, 0, 3)]])
-        again = story.reports("b", [(P0, 0, 3)])
-        assert accepted(story.landing_state()) == [again]
-
-    def test_a_slice_of_the_blocked_partition_alone_waits_staged(self) -> None:
+    def test_a_plan_that_gives_it_up_has_its_other_partitions_reported_again(self) -> None:
         story = Story()
-        story.opens("a", [B, A])
-        attempt = story.reports("a", B)
-        story.reports("a", A, blocked="too many")
-        assert accepted(story.landing_state()) == [attempt]
-
-    def test_a_slice_before_the_block_is_accepted(self) -> None:
-        story, before = Story(), [(P0, 0, 3), (P1, 0, 3)]
-        story.opens("a", [before, [(P1, 3, 9)]])
-        story.reports("a", [(P1, 3, 9)], blocked="too many")
-        attempt = story.reports("a", before)
-        assert accepted(story.landing_state()) == [attempt]
-
-    def test_a_table_that_has_the_blocked_range_takes_the_slice(self) -> None:
-        story, attempt = self.story(block_first=True)
-        landing_state = story.landing_state(ledger(ORDERS, covered=self.BLOCKED), ledger(DEAD))
-        assert accepted(landing_state, ORDERS) == [attempt]
-        assert accepted(landing_state, DEAD) == []
-
-    def test_once_the_block_is_raised_such_slices_are_accepted_again(self) -> None:
-        story, _ = self.story(block_first=True)
-        raised = Raised(coverage=coverage(self.BLOCKED), budget=Budget(max_records=9, max_ratio=1.0))
-        story.opens("hand", log=Directives(raised=(raised,)))
-        again = story.reports("a", self.RESTS)
+        story.opens("a", [self.RESTS, self.BLOCKED])
+        attempt = story.reports("a", self.RESTS)
+        story.reports("a", self.BLOCKED, blocked="too many")
+        story.opens("b", [[(P0, 0, 3)]], log=Directives(voided=(attempt,)))
+        again = story.reports("b", [(P0, 0, 3)])
         assert accepted(story.landing_state()) == [again]
 
 

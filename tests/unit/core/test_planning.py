@@ -374,6 +374,37 @@ class TestCut:
         (of,) = cut_of(chosen_of(A), WindowLimits(slice_records=10), landing_state)
         assert of.budget == second.budget
 
+    @pytest.mark.parametrize("suspect", [(P0, 8, 9), (P0, 1, 2)], ids=["beside it", "in it"])
+    def test_no_range_beside_a_raised_one_is_judged_by_its_budget(
+        self, suspect: tuple[SourcePartition, int, int]
+    ) -> None:
+        """Nobody has given its records up. Both are in a partition whose ranges are all tried alone."""
+        story = Story()
+        story.opens("a", [[suspect]])
+        story.reports("a", [suspect], failed="boom")
+        raised = Raised(coverage=coverage([(P0, 0, 3)]), budget=Budget(max_records=9, max_ratio=1.0))
+        story.opens("hand", log=Directives(raised=(raised,)))
+        if suspect[1] == 1:
+            story.opens("b", [[suspect]])
+            story.reports("b", [suspect], failed="boom")
+        slices = cut_of(chosen_of([(P0, 0, 9)]), WindowLimits(slice_records=10), story.landing_state())
+        within = {s.budget is not None for s in slices if not s.coverage - coverage([(P0, 0, 3)])}
+        assert within == {True}
+        assert {s.budget for s in slices if s.coverage - coverage([(P0, 0, 3)])} == {None}
+        assert {s.spans for s in slices} >= {spans([suspect])}
+
+    def test_two_raised_ranges_that_touch_keep_their_budgets(self) -> None:
+        first, second = (
+            Raised(coverage=coverage([(P0, at, at + 3)]), budget=Budget(max_records=at + 1, max_ratio=1.0))
+            for at in (0, 3)
+        )
+        landing_state = over_budget([(P0, 0, 6)], log=Directives(raised=(first, second)))
+        slices = cut_of(chosen_of([(P0, 0, 6)]), WindowLimits(slice_records=10), landing_state)
+        assert {s.spans: s.budget for s in slices} == {
+            spans([(P0, 0, 3)]): first.budget,
+            spans([(P0, 3, 6)]): second.budget,
+        }
+
     def test_the_epoch_is_part_of_every_identity(self) -> None:
         chosen, now = chosen_of(A), Story().landing_state(ledger(epoch=VOID_EPOCH))
         (before,), (after,) = cut_of(chosen, WindowLimits()), cut_of(chosen, WindowLimits(), now)

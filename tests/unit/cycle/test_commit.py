@@ -65,7 +65,7 @@ class Commits:
         return None if name in self.without_ledger else prepare_table(session, name)
 
     def publish(
-        self, publisher: TablePublisher, folded: FoldedLog, published: list[PublishedSnapshot], _: dict[UUID, str]
+        self, publisher: TablePublisher, folded: FoldedLog, published: list[PublishedSnapshot], *_: dict[UUID, str]
     ) -> FoldedLog:
         name = publisher.table.name
         self.whole[name] = publisher.whole

@@ -14,12 +14,18 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import StringType
 
 from airflow_provider_lakecommit.committer.ledger import tag_name
+from airflow_provider_lakecommit.core.identity import slice_id
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.cycle.drain import drain
+from airflow_provider_lakecommit.cycle.open import preview
 from airflow_provider_lakecommit.cycle.prepare import prepare_table
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
 from airflow_provider_lakecommit.repair.ledger_init import init_preview, ledger_init
+from airflow_provider_lakecommit.signing import KEY
+from tests.fakes.kafka import FakeSource
 from tests.fakes.session import DATA, DEAD, P0, P1, FakeLanding
+
+REFUNDS = SourcePartition("refunds", 0, "topic-2")
 
 
 def ends(landing: FakeLanding) -> tuple[int, int]:
@@ -223,3 +229,191 @@ def test_what_is_left_of_a_control_log_that_was_cut_is_published_first(landing: 
     landing.close("c", opened)
     assert (ends(landing), rows(landing)) == ((50, 10), 60)
     assert before
+
+
+class TestNotTaken:
+    """A table that does not take a slice decides that for itself alone."""
+
+    @staticmethod
+    def in_mid_commit(landing: FakeLanding, act: Callable[[], None]) -> None:
+        def once() -> None:
+            landing.catalog.before_commit = lambda: None
+            act()
+
+        landing.catalog.before_commit = once
+
+    def test_a_rollback_in_mid_commit_costs_nothing_that_the_source_has_no_more(
+        self, make_landing: Callable[..., FakeLanding]
+    ) -> None:
+        landing = make_landing(slice_records=10, dead_letter_table=DEAD)
+        reported_and_cut(landing)
+        metadata = landing.session.tables.load(DATA).metadata
+        head, first = metadata.current_snapshot_id, metadata.snapshots[0].snapshot_id
+        assert head is not None
+
+        def set_to(snapshot: int) -> None:
+            landing.session.tables.load(DATA).manage_snapshots().set_current_snapshot(snapshot).commit()
+
+        self.in_mid_commit(landing, lambda: set_to(first))
+        drained = drain(landing.session, landing.run_identity("b"), "offsets are gone")
+        assert drained is not None
+        assert drained[1].rows == 0
+        assert all("shop.rows does not take slice" in reason for reason in drained[1].voided)
+        # It is named, with the way on; and that way still leads to all rows.
+        with pytest.raises(LedgerError, match=r"put the branch back on snapshot"):
+            landing.open("c")
+        set_to(head)
+        drained = drain(landing.session, landing.run_identity("d"), "offsets are gone")
+        assert drained is not None
+        assert drained[1].rows == 20
+        assert rows(landing) == 50
+
+    def test_the_other_tables_of_the_landing_take_the_slice(self, make_landing: Callable[..., FakeLanding]) -> None:
+        landing = make_landing(slice_records=10, dead_letter_table=DEAD)
+        reported_and_cut(landing, log_start=0)
+        first = landing.session.tables.load(DATA).metadata.snapshots[0].snapshot_id
+        self.in_mid_commit(
+            landing,
+            lambda: landing.session.tables.load(DATA).manage_snapshots().set_current_snapshot(first).commit(),
+        )
+        drained = drain(landing.session, landing.run_identity("b"), "asked for")
+        assert drained is not None
+        assert all("shop.rows does not take slice" in reason for reason in drained[1].voided)
+        ledgers = [t.ledger for name in (DATA, DEAD) if (t := prepare_table(landing.session, name)) is not None]
+        accepted = landing.session.read_state(ledgers).state.accepted
+        assert accepted[DATA] == ()
+        assert str(accepted[DEAD][-1].coverage) == "orders[0] [30, 40)"
+
+
+class TestBehindABlock:
+    """Two partitions share slices; the older slice failed in one of them, the newer one is reported."""
+
+    @pytest.fixture
+    def entangled(self, make_landing: Callable[..., FakeLanding]) -> FakeLanding:
+        landing = make_landing(slice_records=30)
+        landing.source.ends = {P0: 5, P1: 5}
+        older = landing.open("older")
+        landing.source.ends = {P0: 10, P1: 10}
+        newer = landing.open("newer")
+        assert [str(s) for s in newer.slices] == ["orders[0][5, 10) orders[1][5, 10)"]
+        landing.report(newer)
+        landing.close("newer", newer)
+        (work,) = older.slices
+        for span, problem in zip(work.spans, ({}, {"failed": "boom"}), strict=True):
+            own = slice_id(older.plan.window_id, (span,), work.tables)
+            landing.report(replace(older, slices=(replace(work, spans=(span,), slice_id=own),)), **problem)
+        landing.close("older", older)
+        return landing
+
+    def test_what_the_source_has_no_more_waits_and_lands(self, entangled: FakeLanding) -> None:
+        entangled.source.starts = {P0: 8}
+        opened = entangled.open("next")
+        assert [str(s) for s in opened.slices] == ["orders[1][0, 5)"]
+        entangled.report(opened)
+        closed = entangled.close("next", opened)
+        assert (rows(entangled), closed.waiting, ends(entangled)) == (20, (), (10, 10))
+
+    def test_what_can_be_read_again_is_voided_and_its_other_partition_goes_on(self, entangled: FakeLanding) -> None:
+        opened = entangled.open("next")
+        assert {str(s) for s in opened.slices} == {"orders[0][5, 10)", "orders[1][0, 5)", "orders[1][5, 10)"}
+        assert entangled.said("waits for a blocked or failing range of orders[1]; its ranges are read again apart")
+        entangled.report(opened, lambda s: s.spans[0].partition == P0)
+        entangled.close("next", opened)
+        assert ends(entangled) == (10, 0)
+        entangled.cycle("last")
+        assert (rows(entangled), ends(entangled)) == (20, (10, 10))
+
+    def test_nothing_is_voided_by_a_preview(self, entangled: FakeLanding) -> None:
+        before = entangled.kinds()
+        assert len(preview(entangled.session).slices) == 3
+        assert entangled.kinds() == before
+
+
+class TestOtherLandings:
+    """A rollback of a table ends the epochs of all landings that it has rows of."""
+
+    @pytest.fixture
+    def shared(self, landing: FakeLanding) -> FakeLanding:
+        """Landing refunds has landed [0, 20) last and reported [20, 40); then the table lost its last commit."""
+        landing.cycle("before")
+        own, landing.session = landing.session, landing.connect(name="refunds", topics="refunds")
+        source = landing.session.source = FakeSource({REFUNDS: 20}, clock=landing.clock)
+        landing.cycle("refunds")
+        source.ends = {REFUNDS: 40}
+        landing.report(landing.open("more refunds"))
+        landing.session.close()
+        landing.session = own
+        landing.source.others.append(FakeSource({REFUNDS: 80}, clock=landing.clock))
+        table = landing.session.tables.load(DATA)
+        before = table.metadata.snapshots[-2].snapshot_id
+        table.manage_snapshots().set_current_snapshot(before).commit()
+        return landing
+
+    def test_what_one_of_them_has_reported_and_its_source_has_no_more_is_named(self, shared: FakeLanding) -> None:
+        shared.source.others[-1].starts = {REFUNDS: 60}
+        lost = r"of landing refunds refunds\[0\] \[0, 40\) \(40 records\)"
+        with pytest.raises(LedgerError, match=rf"no more: {lost}.*put the branch back"):
+            shared.open("b")
+        with pytest.raises(LedgerError, match=rf"{lost}.*--give-up-reported"):
+            ledger_init(shared.session, "earliest")
+        ledger_init(shared.session, "earliest", give_up_reported=True)
+        shared.open("c")
+
+    def test_what_can_be_read_again_is_void_as_before(self, shared: FakeLanding) -> None:
+        shared.open("b")
+        assert shared.said("what was pending is void and read again")
+
+    def test_of_a_topic_that_its_source_does_not_tell_of_nothing_is_void(self, shared: FakeLanding) -> None:
+        shared.source.others.clear()
+        with pytest.raises(LedgerError, match="of landing refunds"):
+            shared.open("b")
+
+
+class TestNotBelieved:
+    """A signing key that is new, changed or gone too early, with slices pending."""
+
+    @staticmethod
+    def doubt(landing: FakeLanding, why: str | None) -> None:
+        landing.session.kafka = {KEY: "k" * 32}
+        logs = landing.control.logs
+        for partition, log in logs.items():
+            logs[partition] = [r and replace(r, doubt=why) for r in log]
+
+    def test_what_the_source_has_no_more_is_not_given_up_before_somebody_was_asked(self, landing: FakeLanding) -> None:
+        reported_and_cut(landing)
+        self.doubt(landing, "it is not signed")
+        told = r"not believed say that orders\[0\] \[20, 40\) is reported.*unsigned\.below: control-1/\d:\d+`"
+        with pytest.raises(SourceError, match=told):
+            landing.open("b")
+        with pytest.raises(LedgerError, match=rf"{told}.*--give-up-reported"):
+            ledger_init(landing.session, "earliest")
+        self.doubt(landing, None)
+        drained = drain(landing.session, landing.run_identity("c"), "they are believed")
+        assert drained is not None
+        assert drained[1].rows == 20
+
+    def test_it_is_given_up_by_a_word(self, landing: FakeLanding) -> None:
+        reported_and_cut(landing)
+        self.doubt(landing, "it is not signed")
+        ledger_init(landing.session, "earliest", give_up_reported=True)
+        assert ends(landing) == (60, 10)
+
+    def test_what_was_read_again_meanwhile_is_there_once_when_both_are_believed(self, landing: FakeLanding) -> None:
+        reported_and_cut(landing, log_start=20)
+        self.doubt(landing, "it is not signed")
+        landing.cycle("again")
+        self.doubt(landing, None)
+        landing.session.kafka = {}
+        assert drain(landing.session, landing.run_identity("c"), "asked for") is None
+        assert landing.cycle("d").published == ()
+        assert rows(landing) == 90
+
+    def test_what_is_read_again_and_pending_twice_is_published_once(self, landing: FakeLanding) -> None:
+        reported_and_cut(landing, log_start=20)
+        self.doubt(landing, "it is not signed")
+        landing.report(landing.open("again"))
+        self.doubt(landing, None)
+        landing.session.kafka = {}
+        landing.cycle("d")
+        assert rows(landing) == 90
+        assert ends(landing) == (80, 10)

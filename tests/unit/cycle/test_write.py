@@ -176,6 +176,20 @@ def test_a_job_that_dies_is_no_error_and_is_not_run_again() -> None:
     assert len(engine.ran) == 1
 
 
+def test_after_processes_died_what_is_left_is_run_apart_a_few_times() -> None:
+    died, said = SparkJobError("Python worker exited unexpectedly", workers_died=True), list[str]()
+    engine = Engine([died, DONE])
+    left = replace(some_job(), slot=1)
+    assert run_group(some_job(), engine.run, lambda: left, said.append) == (left, DONE)
+    assert [(job.slot, job.deaths) for job in engine.ran] == [(0, 0), (1, 1)]
+    assert "each slice in a process apart" in said[0]
+    engine = Engine([died] * 5)
+    assert run_group(some_job(), engine.run, some_job, print) == (some_job(), died)
+    assert [job.deaths for job in engine.ran] == [0, 1, 2]
+    engine = Engine([died])
+    assert run_group(some_job(), engine.run, lambda: None, print) == (some_job(), died)
+
+
 def test_other_errors_of_an_engine_are_raised() -> None:
     with pytest.raises(ValueError, match="a defect"):
         run_group(some_job(), Engine([ValueError("a defect")]).run, none_left, print)

@@ -48,9 +48,9 @@ class Attempts:
         (attempt,) = self.landing.report(replace(self.opened, slices=(part,)), **problem)
         return attempt
 
-    def send(self, send: Callable[[], object], attempt: UUID | None = None) -> SliceResult | None:
+    def send(self, send: Callable[[], object], attempt: UUID | None = None, *, done: bool = True) -> SliceResult | None:
         control: Any = self.landing.control
-        return send_report(control, self.job, self.work, attempt or uuid4(), send)
+        return send_report(control, self.job, self.work, attempt or uuid4(), send, done=done)
 
     def reports(self) -> int:
         return sum(isinstance(e, SliceReported) for e in self.landing.session.read_state(()).entries)
@@ -103,10 +103,30 @@ def test_what_another_attempt_has_reported_is_reported(attempts: Attempts) -> No
 
 
 @pytest.mark.parametrize("problem", ["blocked", "failed"])
-def test_what_another_attempt_could_not_do_is_told_as_it_told_it(attempts: Attempts, problem: str) -> None:
-    result = attempts.send(fenced(1, before=lambda: attempts.report(**{problem: "no such column"})))
+def test_what_another_attempt_could_not_do_either_is_told_as_it_told_it(attempts: Attempts, problem: str) -> None:
+    result = attempts.send(fenced(1, before=lambda: attempts.report(**{problem: "no such column"})), done=False)
     assert result is not None
     assert (result.status, result.detail) == (SliceStatus(problem), "no such column")
+    assert attempts.reports() == 1
+
+
+@pytest.mark.parametrize("problem", ["blocked", "failed"])
+def test_what_another_attempt_could_not_do_is_reported_by_one_that_has_done_it(
+    attempts: Attempts, problem: str
+) -> None:
+    """The other one may have said so an hour ago."""
+    attempts.report(**{problem: "storage keys expired"})
+    assert attempts.send(fenced(1, attempts.report)) is None
+    assert attempts.reports() == 2
+
+
+def test_what_failed_as_a_whole_does_not_hide_which_part_of_it_fails(attempts: Attempts) -> None:
+    attempts.report(failed="boom")
+    spans = (replace(attempts.work.spans[0], range=OffsetRange(4, 5)),)
+    own = slice_id(attempts.job.plan.window_id, spans, attempts.work.tables)
+    attempts.work = replace(attempts.work, spans=spans, slice_id=own)
+    assert attempts.send(fenced(1, lambda: attempts.part(4, 5, failed="boom")), done=False) is None
+    assert attempts.reports() == 2
 
 
 @pytest.mark.parametrize(

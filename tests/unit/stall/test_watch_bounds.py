@@ -11,7 +11,8 @@ import pytest
 from airflow_provider_lakecommit.kafka.control_log import ControlRecord
 from airflow_provider_lakecommit.stall import watch
 from airflow_provider_lakecommit.stall.events import GROUP_LENGTH, KEY_LENGTH, seen_of
-from airflow_provider_lakecommit.stall.watch import WatchedTopic
+from airflow_provider_lakecommit.stall.guard import Guard, GuardAnswer
+from airflow_provider_lakecommit.stall.watch import Commits, WatchedTopic
 from airflow_provider_lakecommit.wire.events import encode
 from tests.support.golden_events import golden_event
 
@@ -31,6 +32,23 @@ def test_groups_that_are_known_go_on_when_somebody_makes_up_very_many(monkeypatc
         fold.take(record(name))
     assert set(fold.groups()) == {"real", "0", "1"}
     assert fold.groups()["real"].last is not None
+
+
+def test_a_group_that_may_be_among_those_overlooked_is_held_and_said_so(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(watch, "MOST_GROUPS", 3)
+    fold = watch._Fold(WatchedTopic(topic="t", completion_timeout=3600))
+    assert Commits(groups=fold.groups(), overlooked=fold.overlooked).ruling("real", Guard()).answer is GuardAnswer.GO
+    for name in (*map(str, range(5)), "real"):
+        fold.take(record(name))
+    found = Commits(groups=fold.groups(), overlooked=fold.overlooked)
+    ruling = found.ruling("real", Guard())
+    assert (ruling.answer, ruling.verdict) == (GuardAnswer.HOLD, "unknown")
+    assert "more groups than the 3 that are remembered, and 3 records are of others" in ruling.reason
+    assert found.ruling("0", Guard()).answer is GuardAnswer.GO
+    [said] = caplog.records
+    assert "t has more groups than the 3 that are remembered; group 3," in said.getMessage()
 
 
 def test_long_names_and_keys_are_not_kept() -> None:

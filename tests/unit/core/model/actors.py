@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from airflow_provider_lakecommit.core.decide import PlanInputs, decide_plan
+from airflow_provider_lakecommit.core.entangled import without
 from airflow_provider_lakecommit.core.identity import cycle_id, slice_id, window_id
 from airflow_provider_lakecommit.core.log import (
     CommitFailed,
@@ -36,6 +37,7 @@ from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.core.planning import WindowLimits, find_missing
 from airflow_provider_lakecommit.core.settle import passed_ends, settle, valid_through
 from airflow_provider_lakecommit.core.state import AcceptedSlice, granted
+from airflow_provider_lakecommit.core.voiding import disentangled
 from tests.support.story import spans
 from tests.unit.core.model.world import LANDING, SPEC, World
 
@@ -76,6 +78,8 @@ def read_for_plan(world: World, run: int, limits: WindowLimits, release: Sequenc
     landing_state = world.landing_state(ledgers)
     if commit_id_of(run) in landing_state.cycles:
         return PlanRead(run=run, plan=None, read_from=read_from)
+    voided = tuple(disentangled(landing_state, world.watermarks))
+    landing_state = without(landing_state, voided)
     missing = find_missing(landing_state, world.watermarks, landing_state.claims(world.now, release))
     given = PlanInputs(
         landing=LANDING,
@@ -90,7 +94,8 @@ def read_for_plan(world: World, run: int, limits: WindowLimits, release: Sequenc
         released=release,
     )
     plan, _ = decide_plan(landing_state, missing, given)
-    return PlanRead(run=run, plan=plan, read_from=read_from, directives=Directives(released=tuple(release)))
+    directives = Directives(released=tuple(release), voided=voided)
+    return PlanRead(run=run, plan=plan, read_from=read_from, directives=directives)
 
 
 def read_for_hand(world: World, run: int, coverage: Coverage, directives: Directives) -> PlanRead:

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Does a catalog keep the tags that it is given?
+
+Contract: a catalog that takes a commit with a tag, and drops the tag, is told by a look after the commit. Where the
+newest ledger was written for a tag that is missing again, :func:`check_tags` asks before another one is written: with a
+tag of its own that adds no snapshot and is taken away again. So a landing that tries for days leaves one snapshot.
+
+Failure story: one that dies between the two leaves the tag :data:`PROBE`; nothing reads it.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.table.update import AssertTableUUID, RemoveSnapshotRefUpdate, SetSnapshotRefUpdate
+
+from airflow_provider_lakecommit.committer.ledger import LedgerState, landing_snapshots, tag_name
+from airflow_provider_lakecommit.committer.summary import SnapshotKind
+from airflow_provider_lakecommit.exceptions import TableError
+from airflow_provider_lakecommit.iceberg.catalog import Tables
+
+__all__ = ["check_tags", "no_tags"]
+
+PROBE = "lakecommit-asks-for-tags"
+
+
+def no_tags(tables: Tables, identifier: str, tag: str) -> TableError:
+    """What has landed stays landed; but where its tag was dropped every later look would find a rollback, and void what
+    is pending.
+    """
+    return TableError(
+        f"{identifier}: catalog {tables.name} took a commit that sets tag {tag}, and the table has no such tag: it "
+        "keeps branches only. The tag is what tells that a ledger is the newest, so nothing is landed through this "
+        "catalog: take one that keeps tags (Iceberg's snapshot references), or a release of it that does; nothing is "
+        "lost, the first run after that voids what is pending and goes on"
+    )
+
+
+def check_tags(tables: Tables, identifier: str, state: LedgerState) -> None:
+    """Before a tag is made that is missing: was the newest ledger written with it?
+
+    :raises TableError: it was, and the catalog keeps none
+    :raises CatalogError: the catalog is away
+    """
+    table = tables.load(identifier)
+    newest = next(landing_snapshots(table.metadata, state.branch), None)
+    if state.tag_id is not None or newest is None or newest.kind not in (SnapshotKind.EPOCH, SnapshotKind.ORIGIN):
+        return
+    own = (AssertTableUUID(uuid=table.metadata.table_uuid),)
+    wanted = {"ref-name": PROBE, "snapshot-id": newest.snapshot_id, "type": SnapshotRefType.TAG}
+    try:
+        tables.commit(table, own, (SetSnapshotRefUpdate.model_validate(wanted),))
+    except Exception:
+        # Somebody else commits, or the catalog is away: whoever makes the tag is told.
+        return
+    table = tables.load(identifier)
+    if PROBE not in table.metadata.refs:
+        raise no_tags(tables, identifier, tag_name(state.branch))
+    with suppress(Exception):
+        tables.commit(table, own, (RemoveSnapshotRefUpdate.model_validate({"ref-name": PROBE}),))

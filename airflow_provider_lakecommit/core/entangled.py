@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reported slices of several partitions that a block in one of them keeps from being published, with all the others.
+
+Contract: pure. A slice of several partitions is *entangled* with a blocked or failing range that its table lacks and
+that lies before it, or with an entangled slice before it that is *kept*. Before a plan looks for what is missing it
+gives up those whose ranges can be read again (:func:`~airflow_provider_lakecommit.core.voiding.disentangled`), so that
+their other partitions go on: its START says so (``voided``), and the fold of every reader follows it. Of the others
+nothing is lost: they stay accepted, and are published when the blocked range is done or given up. Their partitions
+share no slice until then (:func:`~airflow_provider_lakecommit.core.planning.cut`), so that none waits beside them.
+
+Failure story: retention may remove a range between a plan and its reading; the next plan names it, as all that is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
+from airflow_provider_lakecommit.core.state import AcceptedSlice, LandingState
+
+__all__ = ["Entangled", "entangled", "entangled_partitions", "without"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entangled:
+    """A slice, and the partition in which it has to wait."""
+
+    slice: AcceptedSlice
+    partition: SourcePartition
+    kept: bool
+
+    def __str__(self) -> str:
+        return f"{self.slice.coverage} waits for a blocked or failing range of {self.partition}"
+
+
+def entangled(
+    landing_state: LandingState, keeps: Callable[[AcceptedSlice], bool] = lambda _: True
+) -> Iterator[Entangled]:
+    """The entangled slices of all tables.
+
+    :param keeps: tells which of them stay accepted
+    """
+    stuck = landing_state.blocked_coverage | landing_state.failed
+    if not stuck:
+        return
+    for table, ledger in landing_state.ledgers.items():
+        has = ledger.section.covered | ledger.others | landing_state.accepted_coverage(table)
+        shared = [s for s in landing_state.accepted[table] if len(s.coverage.parts) > 1]
+        yield from _behind(stuck - has, shared, keeps)
+
+
+def _behind(
+    stuck: Coverage, left: Sequence[AcceptedSlice], keeps: Callable[[AcceptedSlice], bool]
+) -> Iterator[Entangled]:
+    """Slices of one table, and those that stand behind what is kept of them."""
+    while True:
+        found = [Entangled(slice=s, partition=p, kept=keeps(s)) for s in left if (p := _where(s, stuck)) is not None]
+        yield from found
+        kept = [item for e in found if e.kept for item in e.slice.coverage.items()]
+        if not kept:
+            return
+        stuck = stuck | Coverage.of(kept)
+        gone = {e.slice.report.attempt for e in found}
+        left = [s for s in left if s.report.attempt not in gone]
+
+
+def _where(s: AcceptedSlice, stuck: Coverage) -> SourcePartition | None:
+    behind = (p for p, r in s.coverage.parts.items() if stuck[p] and stuck[p].ranges[0].start < r.ranges[-1].end)
+    return next(behind, None)
+
+
+def entangled_partitions(landing_state: LandingState) -> frozenset[SourcePartition]:
+    """Those that share no slice with others, as long as it is so."""
+    return frozenset(p for e in entangled(landing_state) for p in e.slice.coverage.parts)
+
+
+def without(landing_state: LandingState, attempts: Collection[UUID]) -> LandingState:
+    """The state as it is once these attempts are voided."""
+    if not attempts:
+        return landing_state
+    left = {t: tuple(a for a in some if a.report.attempt not in attempts) for t, some in landing_state.accepted.items()}
+    return replace(landing_state, accepted=left)

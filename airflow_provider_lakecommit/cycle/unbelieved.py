@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What records of the control log tell that are not believed: for people, before something is given up for good.
+
+Contract: reads only, and decides nothing but whether a person is asked. Where a signing key is introduced, changed or
+taken out too early, reports of before are not believed. What they are about is read again, and that loses nothing as
+long as the source has it. Where it has it no more, its rows may lie in storage, reported: the way to them is to have
+these records believed, and not to give their offsets up.
+
+Failure story: whoever writes to the topic can forge such records. A word of a person (``--give-up-reported``) passes
+them, and a plan that is refused for offsets that are gone is refused without them, too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from airflow_provider_lakecommit.core.log import SliceReported
+from airflow_provider_lakecommit.core.model import LedgerSection
+from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.cycle.session import LandingSession
+from airflow_provider_lakecommit.signing import OTHER_KEY, UNSIGNED_BELOW
+from airflow_provider_lakecommit.wire.quarantine import entry_of
+
+__all__ = ["unbelieved", "unbelieved_text"]
+
+
+def unbelieved(session: LandingSession, table: str, section: LedgerSection) -> Coverage:
+    """The ranges of which records that are not believed say that they are reported for a table, under its epoch, and
+    that it does not have.
+    """
+    log = session.control.describe()
+    if not session.signed or (section.control.cluster_id, section.control.topic_id) != (log.cluster_id, log.topic_id):
+        return Coverage()
+    told = Coverage()
+    for record in session.control.read(section.control.partition, section.control.read_from).records:
+        if record.doubt is None:
+            continue
+        entry = entry_of(replace(record, doubt=None), section.landing, section.lane)
+        of = entry.report.table(table) if isinstance(entry, SliceReported) else None
+        if isinstance(entry, SliceReported) and of is not None and of.epoch == section.epoch:
+            told = told | entry.report.coverage
+    return told - section.covered
+
+
+def unbelieved_text(session: LandingSession, ranges: Coverage, section: LedgerSection) -> str:
+    """What to do about it."""
+    log = session.control.read(section.control.partition, section.control.read_from)
+    return (
+        f"records of {session.control.name} that are not believed say that {ranges} is reported. If they are of the "
+        f"time before the signing key, have them believed: `{UNSIGNED_BELOW}: {log.topic_id}/{log.partition}:{log.end}`"
+        f"; if they are signed by an earlier key, state it as `{OTHER_KEY}`"
+    )

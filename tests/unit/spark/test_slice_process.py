@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A slice in a process of its own: what that says is taken as if it was said here, and its death is a failure."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from airflow_provider_lakecommit.core.model import SliceCost
+from airflow_provider_lakecommit.cycle.write import group_job
+from airflow_provider_lakecommit.exceptions import (
+    CatalogError,
+    RecordsError,
+    SourceDamagedError,
+    SourceUnavailableError,
+    SparkJobError,
+)
+from airflow_provider_lakecommit.spark import slice_process
+from airflow_provider_lakecommit.spark.failures import passes, place_of
+from airflow_provider_lakecommit.spark.job import Secrets
+from airflow_provider_lakecommit.spark.slice_process import run_apart
+from airflow_provider_lakecommit.spark.slices import SliceOutcome, SliceWork
+from airflow_provider_lakecommit.spark.window import workers_died
+from tests.fakes.lake import data_file
+from tests.fakes.session import FakeLanding
+
+Says = Callable[[str], None]
+
+
+@pytest.fixture
+def says(monkeypatch: pytest.MonkeyPatch) -> Says:
+    """The process runs this in place of its work."""
+
+    def say(program: str) -> None:
+        text = f"import os, pickle, sys; asked = sys.stdin.buffer.readline(); out = sys.stdout.buffer\n{program}"
+        monkeypatch.setattr(slice_process, "COMMAND", (sys.executable, "-c", text))
+
+    return say
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[[], SliceOutcome]:
+    landing = FakeLanding(tmp_path, {"slice_records": 10})
+    job = group_job(landing.session.landing, landing.control, landing.open().groups[0], "lake")
+    landing.session.close()
+    landing.catalog.close()
+    assert job is not None
+    work = SliceWork(landing=job.landing, slice=job.plan.slices[0], targets=job.plan.targets, attempt=uuid4(), known={})
+    secrets = Secrets(kafka={"bootstrap.servers": "127.0.0.1:1", "sasl.password": "canary-8c1f"}, io={})
+    alone = replace(job, plan=replace(job.plan, slices=(work.slice,)))
+    return lambda: run_apart(alone, secrets, work)
+
+
+def ready(answer: object) -> str:
+    return f"out.write({slice_process.READY!r} + {pickle.dumps(answer)!r}); out.flush()"
+
+
+def outcome() -> SliceOutcome:
+    return SliceOutcome(
+        spans=(),
+        files={"shop.rows": [data_file("file:///a.parquet", 3)]},
+        rows={"shop.rows": 3},
+        bytes=30,
+        ignored_fields={},
+        blocked=None,
+        rejected=(),
+        cost=SliceCost(read_seconds=0, decode_seconds=0, write_seconds=0, bytes=1),
+    )
+
+
+def test_its_outcome_is_that_of_the_slice(says: Says, run: Callable[[], SliceOutcome]) -> None:
+    says(ready(outcome()))
+    found = run()
+    assert found.rows == {"shop.rows": 3}
+    assert found.files["shop.rows"][0].record_count == 3
+
+
+@pytest.mark.parametrize(
+    ("end", "told"),
+    [
+        ("os.kill(os.getpid(), 9)", "was killed by signal 9, as a system does that has no memory left"),
+        ("os.kill(os.getpid(), 11)", "was killed by signal 11"),
+        ("os._exit(3)", "ended with exit code 3"),
+        ("os._exit(0)", "ended with exit code 0"),
+        (f"{ready('half')}; os._exit(1)", "ended with exit code 1"),
+    ],
+)
+def test_its_death_is_a_failure_of_its_records(
+    says: Says, run: Callable[[], SliceOutcome], end: str, told: str
+) -> None:
+    says(f"out.write({slice_process.READY!r}); out.flush(); {end}")
+    with pytest.raises(RecordsError, match=told) as died:
+        run()
+    assert "orders[0][0, 10)" in str(died.value)
+    assert (passes(died.value), place_of(died.value)) == (False, ())
+
+
+def test_one_that_does_not_come_to_its_work_says_nothing_of_the_records(
+    says: Says, run: Callable[[], SliceOutcome]
+) -> None:
+    says("raise ModuleNotFoundError('pyarrow')")
+    with pytest.raises(SparkJobError, match="did not start: ended with exit code 1") as told:
+        run()
+    assert passes(told.value)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RecordsError("boom", ("span",)),
+        SourceDamagedError("crc", ("span",)),
+        SourceUnavailableError("away"),
+        CatalogError("keys"),
+        SparkJobError("no"),
+    ],
+    ids=lambda e: type(e).__name__,
+)
+def test_what_it_raises_is_raised_here(says: Says, run: Callable[[], SliceOutcome], error: Any) -> None:
+    says(ready(slice_process._told(error)))
+    with pytest.raises(type(error)) as told:
+        run()
+    assert str(told.value) == str(error)
+    assert getattr(told.value, "spans", ()) == getattr(error, "spans", ())
+
+
+@pytest.mark.parametrize(("error", "expected"), [(OSError("disk"), True), (OverflowError("date"), False)])
+def test_what_others_raise_keeps_its_kind(
+    says: Says, run: Callable[[], SliceOutcome], error: Exception, expected: bool
+) -> None:
+    says(ready(slice_process._told(error)))
+    with pytest.raises((SparkJobError, RecordsError), match=f"{type(error).__name__}: {error}") as told:
+        run()
+    assert passes(told.value) is expected
+
+
+def test_nothing_secret_is_in_its_arguments_or_its_environment(says: Says, run: Callable[[], SliceOutcome]) -> None:
+    says(
+        f"seen = b'canary-8c1f' in asked, 'canary' in str(sys.argv) + str(os.environ)\n"
+        "told = {'kind': 'CatalogError', 'text': str(seen), 'spans': ()}\n"
+        f"out.write({slice_process.READY!r} + pickle.dumps(told))"
+    )
+    with pytest.raises(CatalogError, match=r"\(True, False\)"):
+        run()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "Job aborted due to stage failure: Task 0 in stage 0.0 failed 3 times, most recent failure: Lost task 0.2 "
+            "in stage 0.0 (TID 2) (127.0.0.1 executor driver): org.apache.spark.SparkException: Python worker exited "
+            "unexpectedly (crashed). Consider setting",
+            True,
+        ),
+        ("ExecutorLostFailure (executor 1 exited caused by one of the running tasks) Reason: Container killed", True),
+        ("Job 0 cancelled because SparkContext was shut down", False),
+        ("Spark does not start", False),
+    ],
+)
+def test_what_spark_says_of_processes_that_died(text: str, expected: bool) -> None:
+    assert workers_died(text) is expected
