@@ -14,19 +14,21 @@ together.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_lakecommit.core.budgets import PendingBudget
+from airflow_provider_lakecommit.core.declared_table import wrong_with_table
+from airflow_provider_lakecommit.core.durations import duration_of
 from airflow_provider_lakecommit.core.formats import FormatOptions
 from airflow_provider_lakecommit.core.model import Budget, group_id
+from airflow_provider_lakecommit.core.names import meant
 from airflow_provider_lakecommit.core.routing import Destination, Role
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing_checks import CHECKS
@@ -47,6 +49,7 @@ __all__ = [
 DEFAULT_CONTROL_TOPIC = "control-lakecommit"
 METADATA_COLUMNS = ("kafka_topic", "kafka_partition", "kafka_offset", "kafka_timestamp", "kafka_key")
 """Columns filled from the record itself under ``metadata_columns`` (string, int, long, timestamptz, binary)."""
+_METADATA_TYPES = dict(zip(METADATA_COLUMNS, ("string", "int", "long", "timestamptz", "binary"), strict=True))
 _DECODING = ("format", "timestamps", "encodings", "unknown_fields", "metadata_columns")
 """Fields that decide what becomes of a record."""
 
@@ -80,7 +83,8 @@ class Landing:
     :param slice_records: most records per slice, the unit that is never read again
     :param branch: branch that is written to; one other than ``main`` must exist
     :param on_spec_change: ``finish`` publishes slices written under an older spec, ``void`` reads them again
-    :param completion_timeout: how long a cycle may claim ranges that it has not finished
+    :param completion_timeout: how long a cycle may claim ranges that it has not finished: a timedelta, seconds, or a
+        text as ``1h30m``
     :param commit_files: most files of one snapshot; what is pending is published in chunks of so many, oldest first
     :param stalled_cycles: cycles in a row whose commits failed for all tables; then no window is planned until one
         commit completes
@@ -136,6 +140,7 @@ class Landing:
     def __post_init__(self) -> None:
         object.__setattr__(self, "topics", _parsed("topics", self.topics))
         object.__setattr__(self, "location_providers", _parsed("location_providers", self.location_providers))
+        object.__setattr__(self, "completion_timeout", _parsed("completion_timeout", self.completion_timeout))
         if wrong := _wrong({key: getattr(self, key) for key in CHECKS}):
             raise SpecError(f"landing {self.name!r}: " + "; ".join(wrong))
 
@@ -228,20 +233,32 @@ class Landing:
 
         :raises SpecError: unknown keys (with the nearest known one), missing keys, wrong values
         """
-        known = {f.name: f for f in dataclasses.fields(cls)}
-        name = values.get("name")
-        wrong = _unknown(values, known, known)
-        required = (n for n, f in known.items() if f.default is f.default_factory is dataclasses.MISSING)
-        wrong += [f"missing key {n!r}" for n in required if n not in values]
-        parsed = {key: _parsed(key, value) for key, value in values.items() if key in known}
-        if wrong:
-            raise SpecError(f"landing {name!r}: " + "; ".join([*wrong, *_wrong(parsed)]))
-        return cls(**parsed)
+        return cls(**values)
 
     @classmethod
     def from_yaml(cls, path: str | Path) -> Landing:
         """The landing of a YAML spec; the sections that stand in for connections may be there and are not needed."""
         return load_spec(path, connections=False).landing
+
+
+def _all_wrong_at_once(make: Callable[..., None]) -> Callable[..., None]:
+    """Arguments that are not known or are missing are told like wrong values, and together with them."""
+    known = {f.name: f for f in dataclasses.fields(Landing)}
+    required = tuple(n for n, f in known.items() if f.default is f.default_factory is dataclasses.MISSING)
+
+    @wraps(make)
+    def checked(self: Landing, /, **values: Any) -> None:
+        wrong = _unknown(values, known, known)
+        wrong += [f"missing key {n!r}" for n in required if n not in values]
+        if wrong:
+            parsed = {key: _parsed(key, value) for key, value in values.items() if key in known}
+            raise SpecError(f"landing {values.get('name')!r}: " + "; ".join([*wrong, *_wrong(parsed)]))
+        make(self, **values)
+
+    return checked
+
+
+Landing.__init__ = _all_wrong_at_once(Landing.__init__)  # type: ignore[method-assign]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -296,10 +313,7 @@ def _parsed(key: str, value: Any) -> Any:
     """A field's value as the landing holds it, where it can be; what cannot is refused with all else that is wrong."""
     if key in ("topics", "location_providers") and not isinstance(value, str) and isinstance(value, Sequence):
         return tuple(value)
-    if key == "completion_timeout" and isinstance(value, (int, float)) and not isinstance(value, bool):
-        with suppress(ValueError, OverflowError):
-            return timedelta(seconds=value)
-    return value
+    return duration_of(value) if key == "completion_timeout" else value
 
 
 def _wrong(values: Mapping[str, Any]) -> list[str]:
@@ -307,10 +321,13 @@ def _wrong(values: Mapping[str, Any]) -> list[str]:
     wrong = [f"{key}: {text}" for key, value in values.items() if (text := CHECKS[key](value))]
     if values.get("table") is not None and values.get("dead_letter_table") == values["table"]:
         wrong.append("dead_letter_table: must be another table than `table`")
+    create = values.get("create")
+    if isinstance(create, Mapping) and not CHECKS["create"](create):
+        wrong += wrong_with_table(create, _METADATA_TYPES if values.get("metadata_columns") is True else {})
     return wrong
 
 
 def _unknown(values: Iterable[str], allowed: Collection[str], near: Iterable[str]) -> list[str]:
     """What is said of keys that are not allowed, with what may have been meant."""
-    close = {k: difflib.get_close_matches(k, list(near), n=1) for k in values if k not in allowed}
-    return [f"unknown key {k!r}" + (f" (did you mean {m[0]!r}?)" if m else "") for k, m in close.items()]
+    known = tuple(near)
+    return [f"unknown key {k!r}{meant(k, known)}" for k in values if k not in allowed]

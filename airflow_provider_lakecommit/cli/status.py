@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakecommit status`: how far the tables are, what waits, what is open, what needs a hand. Writes nothing."""
+"""`lakecommit status`: how far the tables are, what waits, what is open, what needs a hand. Writes nothing.
+
+Contract: the exit code is 0 only when all is well (:mod:`~airflow_provider_lakecommit.cycle.standing`); the first line
+then says so, else why not.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ from airflow_provider_lakecommit.cli.output import Exit, Output
 from airflow_provider_lakecommit.cli.process import is_dead
 from airflow_provider_lakecommit.core.state import CycleState
 from airflow_provider_lakecommit.cycle.session import LandingSession
+from airflow_provider_lakecommit.cycle.standing import Standing, Tolerance, standing_of
 from airflow_provider_lakecommit.cycle.status import (
     PartitionStatus,
     Status,
@@ -22,19 +27,32 @@ from airflow_provider_lakecommit.landing import LandingSpec
 __all__ = ["status"]
 
 
-def status(spec: LandingSpec, output: Output, *, every: timedelta | None = None) -> int:
-    """Show where the landing stands.
+CODES = {
+    Standing.WELL: Exit.DONE,
+    Standing.BLOCKED: Exit.BLOCKED,
+    Standing.STALLED: Exit.STALLED,
+    Standing.BEHIND: Exit.BEHIND,
+}
+
+
+def status(
+    spec: LandingSpec, output: Output, *, every: timedelta | None = None, allowed: Tolerance | None = None
+) -> int:
+    """Show where the landing stands; the exit code says how.
 
     :param every: how often it runs, for the warning that unread offsets may expire
+    :param allowed: how far behind is well
     :raises LakecommitError: a part that has to be asked is away
     """
     with LandingSession.connect(spec.landing, spec.kafka, spec.catalog, log=output.log) as session:
         found = read_status(session, every)
+    standing, why = standing_of(found, allowed or Tolerance())
     if output.as_json:
-        output.result(to_dict(found))
+        output.result({**to_dict(found), "standing": standing.value, "why": why or None})
     else:
+        output.lines([f"{found.landing} is {standing.upper()}: {why}" if why else f"{found.landing}: all is well"])
         output.lines(_text(found))
-    return Exit.DONE
+    return CODES[standing]
 
 
 def _text(found: Status) -> Iterable[str]:

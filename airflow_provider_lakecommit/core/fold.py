@@ -255,7 +255,10 @@ class _Folding:
 
     def block(self, coverage: Coverage, reason: str, e: SliceReported) -> None:
         if new := coverage - Coverage.of(item for b in self.blocked for item in b.coverage.items()):
-            self.blocked.append(Blocked(coverage=new, reason=reason, offset=e.offset, at=e.at))
+            version, rules = e.report.spec_version, e.report.rules
+            self.blocked.append(
+                Blocked(coverage=new, reason=reason, offset=e.offset, at=e.at, spec_version=version, rules=rules)
+            )
             self.lift_blocks()
             self.disentangle()
 

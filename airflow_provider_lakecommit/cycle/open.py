@@ -24,9 +24,11 @@ from uuid import UUID
 from airflow_provider_lakecommit.core.admission import Refuse, Terms, catalog_away, spec_waits
 from airflow_provider_lakecommit.core.decide import PlanInputs, abandoned, decide_plan, free_slot
 from airflow_provider_lakecommit.core.decide import empty_plan as nothing_planned
-from airflow_provider_lakecommit.core.log import Directives
+from airflow_provider_lakecommit.core.log import Directives, Raised
 from airflow_provider_lakecommit.core.model import Cycle, Plan
 from airflow_provider_lakecommit.core.planning import WindowLimits, find_missing, worth_a_look
+from airflow_provider_lakecommit.core.retry import lifted, outdated, own_budget
+from airflow_provider_lakecommit.core.rules import rules_of
 from airflow_provider_lakecommit.core.state import LandingState
 from airflow_provider_lakecommit.cycle.epochs import SpecWaits
 from airflow_provider_lakecommit.cycle.fates import check_fates
@@ -36,6 +38,7 @@ from airflow_provider_lakecommit.cycle.results import CycleTicket, Opened
 from airflow_provider_lakecommit.cycle.resume import FoundCycle, look_back, seen, ticket_of
 from airflow_provider_lakecommit.cycle.secrets import vended_of
 from airflow_provider_lakecommit.cycle.session import FoldedLog, LandingSession, RunIdentity, cycle_id_of
+from airflow_provider_lakecommit.cycle.tables import differences
 from airflow_provider_lakecommit.cycle.targets import check_unless_filled, contradiction
 from airflow_provider_lakecommit.cycle.truncation import check_logs
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError, ControlTopicError, FencedError
@@ -85,12 +88,13 @@ def open_cycle(
             commit_id = cycle_id_of(session, run)
             continue
         released = abandoned(folded.state, _dead(folded.state, release) | foreign)
-        plan, explain = _decide(session, prepared, folded, source, released)
+        planned, raised = _tried_again(session, prepared, folded)
+        plan, explain = _decide(session, prepared, planned, source, released)
         headroom = ask(session, folded.state, source, plan_threshold(session, folded))
-        after = _start(session, run, folded, plan, released)
+        after = _start(session, run, folded, plan, Directives(released=released, raised=raised))
         # A plan that got in between the look and the START is for the next look to judge.
         if after is not None and after.state.cycles[commit_id].plan == plan:
-            explain = (*explain, *_crowded(session, prepared), *plan_lines(session, headroom))
+            explain = (*explain, *_warnings(session, prepared), *plan_lines(session, headroom))
             return replace(_just_opened(session, after, commit_id), explain=explain)
     raise _fenced(session)
 
@@ -123,8 +127,9 @@ def preview(session: LandingSession) -> Opened:
     prepared = prepare(session, source, dry=True)
     folded = session.read_state(prepared.ledgers)
     headroom = ask(session, folded.state, source, plan_threshold(session, folded))
-    plan, lines = _decide(session, prepared, folded, source, abandoned(folded.state, ()))
-    explain = (*lines, *_crowded(session, prepared), *plan_lines(session, headroom))
+    planned, _ = _tried_again(session, prepared, folded)
+    plan, lines = _decide(session, prepared, planned, source, abandoned(folded.state, ()))
+    explain = (*lines, *_warnings(session, prepared), *plan_lines(session, headroom))
     ticket = CycleTicket(
         landing=session.landing.name,
         lane=session.lane,
@@ -149,7 +154,7 @@ def start_without_tables(
         if (before := seen(session, folded, commit_id)) is not None:
             return _not_held(before.opened(session, None))
         released = abandoned(folded.state, _dead(folded.state, release))
-        after = _start(session, run, folded, empty_plan(session, why), released)
+        after = _start(session, run, folded, empty_plan(session, why), Directives(released=released))
         if after is not None:
             return _just_opened(session, after, commit_id)
     raise _fenced(session)
@@ -169,11 +174,15 @@ def _opened_without_tables(
     return start_without_tables(session, run, why, release)
 
 
-def _crowded(session: LandingSession, prepared: Prepared) -> tuple[str, ...]:
-    """What the ledgers' room calls for, also said to whoever looks at no plan."""
+def _warnings(session: LandingSession, prepared: Prepared) -> tuple[str, ...]:
+    """What the ledgers' room calls for, also said to whoever looks at no plan; and a table that is not as declared."""
     lines = tuple(f"{t.name}: {t.state.crowding}" for t in prepared.tables if t.state.crowding)
     for line in lines:
         session.log(f"warning: {line}")
+    data = next(t for t in prepared.tables if t.name == session.landing.table)
+    if other := differences(session.landing, data.table):
+        told = f"{data.name} is not as `create` says, which makes only a missing table: {'; '.join(other)}"
+        lines = (*lines, f"WARNING: {told}")
     return lines
 
 
@@ -235,6 +244,19 @@ def _decide(
     return plan, explain
 
 
+def _tried_again(
+    session: LandingSession, prepared: Prepared, folded: FoldedLog
+) -> tuple[FoldedLog, tuple[Raised, ...]]:
+    """The state without blocks of a spec or of columns that have changed since, and what the START says of them."""
+    landing = session.landing
+    data = next(t for t in prepared.targets if t.table == landing.table)
+    blocks = outdated(folded.state, landing.spec_version, rules_of(landing.decoding, data.schema))
+    for b in blocks:
+        session.log(f"{b.coverage} is tried again, as the spec or the table has changed since it was blocked")
+    state, raised = lifted(folded.state, blocks, own_budget(landing.budget, landing.dead_letter_table))
+    return replace(folded, state=state), tuple(raised)
+
+
 def empty_plan(session: LandingSession, why: str | Refuse) -> Plan:
     """The plan of a cycle of this session that has nothing to do, and why."""
     landing = session.landing
@@ -256,12 +278,12 @@ def new_cycle(
 
 
 def _start(
-    session: LandingSession, run: RunIdentity, folded: FoldedLog, plan: Plan, released: tuple[UUID, ...]
+    session: LandingSession, run: RunIdentity, folded: FoldedLog, plan: Plan, directives: Directives
 ) -> FoldedLog | None:
     """Send the START_COMMIT, and look at what was granted; ``None``: another planner was faster."""
-    cycle = new_cycle(session, run, folded.state, released)
+    cycle = new_cycle(session, run, folded.state, directives.released)
     try:
-        sent = send_start(session, folded.partition, cycle, plan, Directives(released=released))
+        sent = send_start(session, folded.partition, cycle, plan, directives)
     except FencedError:
         session.log("another planner of this landing was faster; looking again")
         return None

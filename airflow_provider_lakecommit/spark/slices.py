@@ -7,9 +7,10 @@ decoder left out) + gaps (offsets without a record) = length of the span; it is 
 different places, and a mismatch is an :class:`~airflow_provider_lakecommit.exceptions.AccountingError`. Rows are a
 separate sum: a record may give several. Those of a table are the files' own record counts.
 
-A slice over its dead-letter budget, or with any reject where there is no dead-letter table, is *blocked*: no files, all
-records still read and counted, the first offsets and reasons named. It is the caller's to cut it again or to call for a
-hand. Under a budget that a person raised, rejects for which there is no dead-letter table are skipped.
+A slice over its dead-letter budget, or with any reject where there is no dead-letter table, is *blocked*: no files, the
+cause, the first offsets and their reasons named. As soon as that is sure it is read no further, except for what is
+about to end anyway: a small slice is counted whole. It is the caller's to cut it again or to call for a hand. Under a
+budget that a person raised, rejects for which there is no dead-letter table are skipped.
 
 Failure story: whatever is raised, the files of this attempt are deleted first; they were never reported. An exception
 that handling records ends in is a :class:`~airflow_provider_lakecommit.exceptions.RecordsError`: it names the record
@@ -33,7 +34,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.core.accounting import add_names, spans_problem
-from airflow_provider_lakecommit.core.budgets import over_budget
+from airflow_provider_lakecommit.core.budgets import over_budget, surely_over
 from airflow_provider_lakecommit.core.model import (
     Counts,
     ReadPosition,
@@ -50,20 +51,21 @@ from airflow_provider_lakecommit.formats.decoder import Decoded, Decoder, decode
 from airflow_provider_lakecommit.landing import METADATA_COLUMNS, Landing
 from airflow_provider_lakecommit.parquet.layout import file_io
 from airflow_provider_lakecommit.parquet.write import FanoutWriter
-from airflow_provider_lakecommit.spark.chunks import Chunk, Run, narrowest
+from airflow_provider_lakecommit.spark.chunks import Chunk, Run, narrowest, part_of
 from airflow_provider_lakecommit.spark.cost import CostClock, Work
 from airflow_provider_lakecommit.spark.dead_letters import dead_letters
 from airflow_provider_lakecommit.spark.failures import passes
 from airflow_provider_lakecommit.spark.metadata import lost_times, mistyped, with_metadata
 from airflow_provider_lakecommit.spark.positions import offset_of
-from airflow_provider_lakecommit.spark.read import SliceReader
+from airflow_provider_lakecommit.spark.read import BATCH_RECORDS, SliceReader
+from airflow_provider_lakecommit.spark.reject_tally import RejectTally
 
 __all__ = ["SliceOutcome", "SliceStopped", "SliceWork", "check_schema", "run_slice"]
 
 LOST_TIMES = "kafka_timestamp (beyond the years 1 to 9999)"
 """Under this name records are counted among the ignored fields whose timestamp no table can hold."""
-SAMPLES = 5
 PROGRESS_RECORDS = 100_000
+CAREFUL_RECORDS = 1_000
 
 
 class SliceStopped(LakecommitError):
@@ -87,8 +89,9 @@ class SliceWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceOutcome:
-    """What was done. ``bytes`` are those of the record values; a ``blocked`` outcome has no files. ``rejected`` are the
-    first rejects, each with its place and reason.
+    """What was done. ``bytes`` are those of the record values; a ``blocked`` outcome has no files, and may be of a part
+    of the slice. ``rejected`` are the first rejects, each with its place and reason, ``rejects`` counts all by kind and
+    column.
     """
 
     spans: tuple[SpanReport, ...]
@@ -99,6 +102,7 @@ class SliceOutcome:
     blocked: str | None
     rejected: tuple[str, ...]
     cost: SliceCost
+    rejects: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -110,7 +114,7 @@ class _Totals:
     rows: int = 0
     bytes: int = 0
     ignored: Counter[str] = field(default_factory=Counter)
-    samples: list[str] = field(default_factory=list)
+    rejects: RejectTally = field(default_factory=RejectTally)
 
     @property
     def rejected(self) -> int:
@@ -178,6 +182,7 @@ class _SliceRun:
         }
         self._totals = _Totals([0] * len(work.slice.spans), [Counts()] * len(work.slice.spans))
         self._clock = CostClock()
+        self._partly = False
 
     def run(
         self, kafka: Mapping[str, Any], progress: Callable[[str], None], should_stop: Callable[[], bool]
@@ -196,7 +201,7 @@ class _SliceRun:
 
     def _consume(self, reader: SliceReader, progress: Callable[[str], None]) -> None:
         reported = 0
-        for chunk in reader.read():
+        for chunk in self._chunks(reader):
             self._clock.lap(Work.READ)
             try:
                 self._land(chunk)
@@ -208,6 +213,18 @@ class _SliceRun:
             if records - reported >= PROGRESS_RECORDS:
                 reported = records
                 progress(f"slice {self._work.slice}: {records} of at most {len(self._work.slice)} records read")
+            if self._hopeless() and len(self._work.slice) - records > BATCH_RECORDS:
+                self._partly = True
+                return
+
+    def _chunks(self, reader: SliceReader) -> Iterator[Chunk]:
+        """Smaller ones once something was rejected: where all is bad, a few are enough to know that, and each costs."""
+        for chunk in reader.read():
+            many, step = len(chunk.messages), CAREFUL_RECORDS
+            if not self._totals.rejected or many <= step:
+                yield chunk
+            else:
+                yield from (part_of(chunk, start, min(start + step, many)) for start in range(0, many, step))
 
     def _spoilt(self, chunk: Chunk, error: Exception) -> RecordsError:
         """Which records brought an exception: the first that does alone, or all that were handled together."""
@@ -236,9 +253,9 @@ class _SliceRun:
         decoded = self._decoder.decode(values)
         self._count(chunk, places, decoded)
         add_names(totals.ignored, decoded.ignored)
-        self._sample(messages, decoded)
+        totals.rejects.add(messages, decoded.rejects)
         self._clock.lap(Work.DECODE)
-        if not self._blocked():
+        if not self._hopeless():
             self._write(messages, decoded)
             self._clock.lap(Work.WRITE)
 
@@ -265,11 +282,6 @@ class _SliceRun:
                 rejected=_within(rejected, run),
                 filtered=records - _within(places, run) + _within(filtered, run),
             )
-
-    def _sample(self, messages: Sequence[Message], decoded: Decoded) -> None:
-        for reject in decoded.rejects[: SAMPLES - len(self._totals.samples)]:
-            m = messages[reject.index]
-            self._totals.samples.append(f"{m.topic()}[{m.partition()}]@{m.offset()}: {reject.reason}")
 
     def _write(self, messages: Sequence[Message], decoded: Decoded) -> None:
         for name, table in self._made(messages, decoded, self._totals.ignored):
@@ -304,16 +316,27 @@ class _SliceRun:
             return over_budget(rejected, sum(self._totals.records), self._budget)
         return None
 
+    def _hopeless(self) -> bool:
+        """Will the slice be blocked, whatever comes?"""
+        return bool(self._blocked()) or surely_over(self._totals.rejected, len(self._work.slice), self._budget)
+
+    def _told(self, why: str) -> str:
+        """What is said of a slice that is blocked: the cause first."""
+        no_further = ", it was read no further" if self._partly else ""
+        rejects = self._totals.rejects
+        first = "; ".join(rejects.samples)
+        return f"{rejects.cause}: slice {self._work.slice}: {why}{no_further}; first: {first}"
+
     def _outcome(self, seen: Mapping[int, ReadPosition]) -> SliceOutcome:
         totals = self._totals
-        reports = map(_report, self._work.slice.spans, totals.records, totals.counts)
+        reports = map(_counted if self._partly else _report, self._work.slice.spans, totals.records, totals.counts)
         spans = tuple(replace(r, position=seen.get(n)) for n, r in enumerate(reports))
         blocked = self._blocked() or over_budget(totals.rejected, sum(totals.records), self._budget)
         files: dict[str, list[DataFile]] = {}
         if not blocked and self._landing.dead_letter_table is None:
             spans = tuple(map(_given_up, spans))
         if blocked:
-            blocked = f"slice {self._work.slice}: {blocked}; first: {'; '.join(totals.samples)}"
+            blocked = self._told(blocked)
             self._abort()
         else:
             files = {name: writer.close() for name, writer in self._writers.items()}
@@ -326,8 +349,9 @@ class _SliceRun:
             bytes=totals.bytes,
             ignored_fields=dict(totals.ignored),
             blocked=blocked,
-            rejected=tuple(totals.samples),
+            rejected=tuple(totals.rejects.samples),
             cost=self._clock.cost(sum(f.file_size_in_bytes for made in files.values() for f in made)),
+            rejects=dict(totals.rejects.kinds),
         )
 
     def _check_rows(self, files: Mapping[str, Sequence[DataFile]]) -> None:
@@ -364,6 +388,11 @@ def _given_up(report: SpanReport) -> SpanReport:
     """Rejects that a person's budget allows, where no table takes them: skipped by that word."""
     counts = report.counts
     return replace(report, counts=replace(counts, rejected=0, skipped=counts.skipped + counts.rejected))
+
+
+def _counted(span: Span, _records: int, counts: Counts) -> SpanReport:
+    """Of a span that was not read to its end: what lies behind may be records or gaps."""
+    return SpanReport(span=span, counts=counts)
 
 
 def _report(span: Span, records: int, counts: Counts) -> SpanReport:
