@@ -25,11 +25,11 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_lakecommit.core.budgets import PendingBudget
 from airflow_provider_lakecommit.core.declared_table import wrong_with_table
-from airflow_provider_lakecommit.core.durations import duration_of
 from airflow_provider_lakecommit.core.formats import FormatOptions
 from airflow_provider_lakecommit.core.model import Budget, group_id
 from airflow_provider_lakecommit.core.names import meant
 from airflow_provider_lakecommit.core.routing import Destination, Role
+from airflow_provider_lakecommit.core.times import duration_of
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing_checks import CHECKS
 from airflow_provider_lakecommit.redaction import yaml_trouble

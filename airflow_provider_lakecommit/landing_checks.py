@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
-from airflow_provider_lakecommit.core.durations import EXAMPLES
 from airflow_provider_lakecommit.core.formats import FORMATS
+from airflow_provider_lakecommit.core.times import EXAMPLES
 
 __all__ = ["CHECKS", "CONTROL_EVENTS", "ENCODINGS", "TIMESTAMP_RULES"]
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from airflow_provider_lakecommit.cli.output import Output
-from airflow_provider_lakecommit.core.durations import EXAMPLES, duration_of
+from airflow_provider_lakecommit.core.times import EXAMPLES, duration_of
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import LandingSpec, load_spec
 

@@ -81,9 +81,9 @@ class StatusCommand(Command):
     def run(self, options: Namespace, output: Output) -> int:
         spec = load(options.spec, output)
         from airflow_provider_lakecommit.cli.status import status
-        from airflow_provider_lakecommit.cycle.standing import Tolerance
+        from airflow_provider_lakecommit.cycle.status_rules import StatusLimits
 
-        allowed = Tolerance(lag=options.max_lag, age=options.max_age)
+        allowed = StatusLimits(lag=options.max_lag, age=options.max_age)
         return status(spec, output, every=options.every, allowed=allowed)
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`lakecommit status`: how far the tables are, what waits, what is open, what needs a hand. Writes nothing.
 
-Contract: the exit code is 0 only when all is well (:mod:`~airflow_provider_lakecommit.cycle.standing`); the first line
-then says so, else why not.
+Contract: the exit code is 0 only when all is well (:mod:`~airflow_provider_lakecommit.cycle.status_rules`); the first
+line then says so, else why not.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from airflow_provider_lakecommit.cli.output import Exit, Output
 from airflow_provider_lakecommit.cli.process import is_dead
 from airflow_provider_lakecommit.core.state import CycleState
 from airflow_provider_lakecommit.cycle.session import LandingSession
-from airflow_provider_lakecommit.cycle.standing import Standing, Tolerance, standing_of
 from airflow_provider_lakecommit.cycle.status import (
     PartitionStatus,
     Status,
@@ -22,21 +21,22 @@ from airflow_provider_lakecommit.cycle.status import (
     read_status,
     to_dict,
 )
+from airflow_provider_lakecommit.cycle.status_rules import StatusLimits, StatusVerdict, status_verdict
 from airflow_provider_lakecommit.landing import LandingSpec
 
 __all__ = ["status"]
 
 
 CODES = {
-    Standing.WELL: Exit.DONE,
-    Standing.BLOCKED: Exit.BLOCKED,
-    Standing.STALLED: Exit.STALLED,
-    Standing.BEHIND: Exit.BEHIND,
+    StatusVerdict.WELL: Exit.DONE,
+    StatusVerdict.BLOCKED: Exit.BLOCKED,
+    StatusVerdict.STALLED: Exit.STALLED,
+    StatusVerdict.BEHIND: Exit.BEHIND,
 }
 
 
 def status(
-    spec: LandingSpec, output: Output, *, every: timedelta | None = None, allowed: Tolerance | None = None
+    spec: LandingSpec, output: Output, *, every: timedelta | None = None, allowed: StatusLimits | None = None
 ) -> int:
     """Show where the landing stands; the exit code says how.
 
@@ -46,7 +46,7 @@ def status(
     """
     with LandingSession.connect(spec.landing, spec.kafka, spec.catalog, log=output.log) as session:
         found = read_status(session, every)
-    standing, why = standing_of(found, allowed or Tolerance())
+    standing, why = status_verdict(found, allowed or StatusLimits())
     if output.as_json:
         output.result({**to_dict(found), "standing": standing.value, "why": why or None})
     else:

@@ -6,7 +6,7 @@ pyiceberg takes Arrow's file systems also for local paths, and loading those cos
 
 Contract: each location is served by its own scheme, so one catalog may hold tables in several storages. A `py-io-impl`
 that the user states wins over this one. Writers of data files are not concerned: they are given the user's properties.
-That pyiceberg loads this one, for each table anew, is told in no log.
+That pyiceberg loads this one or its default, for each table anew, is told in no log.
 """
 
 from __future__ import annotations
@@ -67,7 +67,8 @@ class LightFileIO(FileIO):
 
 
 def _worth_telling(record: logging.LogRecord) -> bool:
-    return LightFileIO.__qualname__ not in record.getMessage()
+    text = record.getMessage()
+    return LightFileIO.__qualname__ not in text and not text.startswith("Defaulting to")
 
 
 logging.getLogger("pyiceberg.io").addFilter(_worth_telling)

@@ -16,13 +16,13 @@ from airflow_provider_lakecommit.committer.ledger import Condition
 from airflow_provider_lakecommit.cycle.run import first_of
 from airflow_provider_lakecommit.cycle.status import Status
 
-__all__ = ["TABLE", "Standing", "StandingRule", "Tolerance", "standing_of"]
+__all__ = ["TABLE", "StatusLimits", "StatusRule", "StatusVerdict", "status_verdict"]
 
 IN_ORDER = frozenset({str(Condition.PRESENT), str(Condition.ABSENT), "missing"})
 """Conditions of a table's ledger that need no person."""
 
 
-class Standing(StrEnum):
+class StatusVerdict(StrEnum):
     """How a landing stands, worst first."""
 
     STALLED = "stalled"
@@ -32,7 +32,7 @@ class Standing(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tolerance:
+class StatusLimits:
     """How far behind is well: offsets, or the age of the valid-through time. Without either, nothing may be unread."""
 
     lag: int | None = None
@@ -40,18 +40,18 @@ class Tolerance:
 
 
 @dataclass(frozen=True, slots=True)
-class StandingRule:
+class StatusRule:
     """One row of the table: what applies, if it gives a reason."""
 
-    standing: Standing
-    why: Callable[[Status, Tolerance], str | None]
+    standing: StatusVerdict
+    why: Callable[[Status, StatusLimits], str | None]
 
 
-def _stalled(found: Status, _: Tolerance) -> str | None:
+def _stalled(found: Status, _: StatusLimits) -> str | None:
     return found.stalled or None
 
 
-def _needs_a_person(found: Status, _: Tolerance) -> str | None:
+def _needs_a_person(found: Status, _: StatusLimits) -> str | None:
     tables = [f"{t.table}: its ledger is {t.condition}" for t in found.tables if t.condition not in IN_ORDER]
     gone = [
         f"{-p.kept} offsets of {p.partition} that are not landed were removed from the source"
@@ -63,14 +63,14 @@ def _needs_a_person(found: Status, _: Tolerance) -> str | None:
     return f"{texts[0]}{more}" if texts else None
 
 
-def _unknown(found: Status, _: Tolerance) -> str | None:
+def _unknown(found: Status, _: StatusLimits) -> str | None:
     if found.missing_topics:
         return f"{first_of([f'topic {name}' for name in found.missing_topics])} not there"
     nothing = [t.table for t in found.tables if t.condition != str(Condition.PRESENT)]
     return f"nothing was landed in {nothing[0]} yet" if nothing else None
 
 
-def _late(found: Status, allowed: Tolerance) -> str | None:
+def _late(found: Status, allowed: StatusLimits) -> str | None:
     if allowed.lag is None and allowed.age is not None:
         return None
     most = allowed.lag or 0
@@ -78,7 +78,7 @@ def _late(found: Status, allowed: Tolerance) -> str | None:
     return f"{found.lag} offsets are not landed{limit}" if found.lag > most else None
 
 
-def _old(found: Status, allowed: Tolerance) -> str | None:
+def _old(found: Status, allowed: StatusLimits) -> str | None:
     if allowed.age is None:
         return None
     if found.valid_through is None:
@@ -90,18 +90,18 @@ def _old(found: Status, allowed: Tolerance) -> str | None:
 
 
 TABLE = (
-    StandingRule(Standing.STALLED, _stalled),
-    StandingRule(Standing.BLOCKED, _needs_a_person),
-    StandingRule(Standing.BEHIND, _unknown),
-    StandingRule(Standing.BEHIND, _late),
-    StandingRule(Standing.BEHIND, _old),
+    StatusRule(StatusVerdict.STALLED, _stalled),
+    StatusRule(StatusVerdict.BLOCKED, _needs_a_person),
+    StatusRule(StatusVerdict.BEHIND, _unknown),
+    StatusRule(StatusVerdict.BEHIND, _late),
+    StatusRule(StatusVerdict.BEHIND, _old),
 )
 """Read from the top; where no row applies, all is well."""
 
 
-def standing_of(found: Status, allowed: Tolerance) -> tuple[Standing, str]:
+def status_verdict(found: Status, allowed: StatusLimits) -> tuple[StatusVerdict, str]:
     """How the landing stands, and why."""
     for row in TABLE:
         if (why := row.why(found, allowed)) is not None:
             return row.standing, why
-    return Standing.WELL, ""
+    return StatusVerdict.WELL, ""

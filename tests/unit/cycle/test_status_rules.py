@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from airflow_provider_lakecommit.core.offsets import SourcePartition
-from airflow_provider_lakecommit.cycle.standing import Standing, Tolerance, standing_of
 from airflow_provider_lakecommit.cycle.status import PartitionStatus, Status, TableStatus, read_status
+from airflow_provider_lakecommit.cycle.status_rules import StatusLimits, StatusVerdict, status_verdict
 from airflow_provider_lakecommit.exceptions import CatalogError
 from tests.fakes.kafka import NOON
 from tests.fakes.session import FakeLanding
@@ -43,63 +43,87 @@ def found(**changes: Any) -> Status:
 @pytest.mark.parametrize(
     ("status", "allowed", "standing", "why"),
     [
-        pytest.param(found(), Tolerance(), Standing.WELL, "", id="all is landed"),
-        pytest.param(found(partitions=(at(9),)), Tolerance(), Standing.BEHIND, "1 offsets are not", id="one is not"),
-        pytest.param(found(partitions=(at(9),)), Tolerance(lag=1), Standing.WELL, "", id="as many as are allowed"),
-        pytest.param(found(partitions=(at(8),)), Tolerance(lag=1), Standing.BEHIND, "--max-lag is 1", id="one more"),
-        pytest.param(found(partitions=(at(8),)), Tolerance(age=timedelta(hours=1)), Standing.WELL, "", id="only age"),
-        pytest.param(found(), Tolerance(age=timedelta(minutes=9)), Standing.BEHIND, "--max-age is 0:09", id="too old"),
+        pytest.param(found(), StatusLimits(), StatusVerdict.WELL, "", id="all is landed"),
         pytest.param(
-            found(valid_through=None), Tolerance(age=timedelta(days=9)), Standing.BEHIND, "not known", id="unknown age"
+            found(partitions=(at(9),)), StatusLimits(), StatusVerdict.BEHIND, "1 offsets are not", id="one is not"
+        ),
+        pytest.param(
+            found(partitions=(at(9),)), StatusLimits(lag=1), StatusVerdict.WELL, "", id="as many as are allowed"
+        ),
+        pytest.param(
+            found(partitions=(at(8),)), StatusLimits(lag=1), StatusVerdict.BEHIND, "--max-lag is 1", id="one more"
+        ),
+        pytest.param(
+            found(partitions=(at(8),)), StatusLimits(age=timedelta(hours=1)), StatusVerdict.WELL, "", id="only age"
+        ),
+        pytest.param(
+            found(), StatusLimits(age=timedelta(minutes=9)), StatusVerdict.BEHIND, "--max-age is 0:09", id="too old"
+        ),
+        pytest.param(
+            found(valid_through=None),
+            StatusLimits(age=timedelta(days=9)),
+            StatusVerdict.BEHIND,
+            "not known",
+            id="unknown age",
         ),
         pytest.param(
             found(partitions=(at(8),)),
-            Tolerance(lag=1, age=timedelta(hours=1)),
-            Standing.BEHIND,
+            StatusLimits(lag=1, age=timedelta(hours=1)),
+            StatusVerdict.BEHIND,
             "--max-lag",
             id="both are asked for",
         ),
         pytest.param(
             found(tables=(replace(TABLE, condition="missing"),)),
-            Tolerance(lag=99, age=timedelta(days=9)),
-            Standing.BEHIND,
+            StatusLimits(lag=99, age=timedelta(days=9)),
+            StatusVerdict.BEHIND,
             "nothing was landed in shop.orders",
             id="it never landed",
         ),
         pytest.param(
-            found(missing_topics=("orders",)), Tolerance(lag=99), Standing.BEHIND, "topic orders is not", id="no topic"
+            found(missing_topics=("orders",)),
+            StatusLimits(lag=99),
+            StatusVerdict.BEHIND,
+            "topic orders is not",
+            id="no topic",
         ),
         pytest.param(
             found(blocked=("orders[0] [3, 9): bad", "x")),
-            Tolerance(lag=99),
-            Standing.BLOCKED,
+            StatusLimits(lag=99),
+            StatusVerdict.BLOCKED,
             "bad is blocked, and 1 more",
             id="blocked",
         ),
         pytest.param(
             found(tables=(replace(TABLE, condition="rolled back"),)),
-            Tolerance(),
-            Standing.BLOCKED,
+            StatusLimits(),
+            StatusVerdict.BLOCKED,
             "shop.orders: its ledger is rolled back",
             id="a ledger needs a person",
         ),
         pytest.param(
-            found(partitions=(at(3, start=5),)), Tolerance(lag=99), Standing.BLOCKED, "2 offsets of", id="removed"
+            found(partitions=(at(3, start=5),)),
+            StatusLimits(lag=99),
+            StatusVerdict.BLOCKED,
+            "2 offsets of",
+            id="removed",
         ),
         pytest.param(
             found(stalled="commits failed", blocked=("a range",)),
-            Tolerance(),
-            Standing.STALLED,
+            StatusLimits(),
+            StatusVerdict.STALLED,
             "commits failed",
             id="stalled is worst",
         ),
     ],
 )
-def test_the_first_row_that_applies_decides(status: Status, allowed: Tolerance, standing: Standing, why: str) -> None:
-    told, reason = standing_of(status, allowed)
+def test_the_first_row_that_applies_decides(
+    status: Status, allowed: StatusLimits, standing: StatusVerdict, why: str
+) -> None:
+    told, reason = status_verdict(status, allowed)
     assert told is standing
     assert why in reason
-    assert bool(reason) is (standing is not Standing.WELL)
+    assert bool(reason) is (standing is not StatusVerdict.WELL)
 
 
 def test_commits_that_fail_as_often_as_the_landing_says_are_a_stall(landing: FakeLanding) -> None:
