@@ -16,9 +16,10 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,7 @@ from airflow_provider_lakecommit.core.identity import group_id
 from airflow_provider_lakecommit.core.model import Budget
 from airflow_provider_lakecommit.core.routing import Destination, Role
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.landing_checks import CHECKS, parsed_value, unknown_keys, wrong_values
+from airflow_provider_lakecommit.landing_checks import CHECKS, METADATA_TYPES, parsed_value, unknown_keys, wrong_values
 from airflow_provider_lakecommit.redaction import yaml_trouble
 from airflow_provider_lakecommit.signing import resolved
 
@@ -38,8 +39,8 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_CONTROL_TOPIC", "METADATA_COLUMNS", "Landing", "LandingSpec", "load_spec"]
 
 DEFAULT_CONTROL_TOPIC = "control-lakecommit"
-METADATA_COLUMNS = ("kafka_topic", "kafka_partition", "kafka_offset", "kafka_timestamp", "kafka_key")
-"""Columns filled from the record itself under ``metadata_columns`` (string, int, long, timestamptz, binary)."""
+METADATA_COLUMNS = tuple(METADATA_TYPES)
+"""Columns filled from the record itself under ``metadata_columns``."""
 _DECODING = ("format", "timestamps", "encodings", "unknown_fields", "metadata_columns")
 """Fields that decide what becomes of a record."""
 
@@ -73,7 +74,8 @@ class Landing:
     :param slice_records: most records per slice, the unit that is never read again
     :param branch: branch that is written to; one other than ``main`` must exist
     :param on_spec_change: ``finish`` publishes slices written under an older spec, ``void`` reads them again
-    :param completion_timeout: how long a cycle may claim ranges that it has not finished
+    :param completion_timeout: how long a cycle may claim ranges that it has not finished: a timedelta, seconds, or a
+        text as ``1h30m``
     :param commit_files: most files of one snapshot; what is pending is published in chunks of so many, oldest first
     :param stalled_cycles: cycles in a row whose commits failed for all tables; then no window is planned until one
         commit completes
@@ -129,6 +131,7 @@ class Landing:
     def __post_init__(self) -> None:
         object.__setattr__(self, "topics", parsed_value("topics", self.topics))
         object.__setattr__(self, "location_providers", parsed_value("location_providers", self.location_providers))
+        object.__setattr__(self, "completion_timeout", parsed_value("completion_timeout", self.completion_timeout))
         if wrong := wrong_values({key: getattr(self, key) for key in CHECKS}):
             raise SpecError(f"landing {self.name!r}: " + "; ".join(wrong))
 
@@ -221,20 +224,32 @@ class Landing:
 
         :raises SpecError: unknown keys (with the nearest known one), missing keys, wrong values
         """
-        known = {f.name: f for f in dataclasses.fields(cls)}
-        name = values.get("name")
-        wrong = unknown_keys(values, known, known)
-        required = (n for n, f in known.items() if f.default is f.default_factory is dataclasses.MISSING)
-        wrong += [f"missing key {n!r}" for n in required if n not in values]
-        parsed = {key: parsed_value(key, value) for key, value in values.items() if key in known}
-        if wrong:
-            raise SpecError(f"landing {name!r}: " + "; ".join([*wrong, *wrong_values(parsed)]))
-        return cls(**parsed)
+        return cls(**values)
 
     @classmethod
     def from_yaml(cls, path: str | Path) -> Landing:
         """The landing of a YAML spec; the sections that stand in for connections may be there and are not needed."""
         return load_spec(path, connections=False).landing
+
+
+def _all_wrong_at_once(make: Callable[..., None]) -> Callable[..., None]:
+    """Arguments that are not known or are missing are told like wrong values, and together with them."""
+    known = {f.name: f for f in dataclasses.fields(Landing)}
+    required = tuple(n for n, f in known.items() if f.default is f.default_factory is dataclasses.MISSING)
+
+    @wraps(make)
+    def checked(self: Landing, /, **values: Any) -> None:
+        wrong = unknown_keys(values, known, known)
+        wrong += [f"missing key {n!r}" for n in required if n not in values]
+        if wrong:
+            parsed = {key: parsed_value(key, value) for key, value in values.items() if key in known}
+            raise SpecError(f"landing {values.get('name')!r}: " + "; ".join([*wrong, *wrong_values(parsed)]))
+        make(self, **values)
+
+    return checked
+
+
+Landing.__init__ = _all_wrong_at_once(Landing.__init__)  # type: ignore[method-assign]
 
 
 @dataclass(frozen=True, kw_only=True)

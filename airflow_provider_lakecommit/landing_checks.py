@@ -7,20 +7,21 @@ a check takes a value of any type, and returns what is wrong with it and what is
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
+from airflow_provider_lakecommit.core.declared_table import wrong_with_table
 from airflow_provider_lakecommit.core.formats import FORMATS
+from airflow_provider_lakecommit.core.names import meant
+from airflow_provider_lakecommit.core.times import EXAMPLES, duration_of
 
 __all__ = [
     "CHECKS",
     "CONTROL_EVENTS",
-    "CREATE_KEYS",
     "ENCODINGS",
+    "METADATA_TYPES",
     "TIMESTAMP_RULES",
     "parsed_value",
     "unknown_keys",
@@ -29,8 +30,6 @@ __all__ = [
 
 CONTROL_EVENTS = ("1.12", "1.10")
 """Forms of the control events, by the release of the Iceberg sink connector that writes them so."""
-CREATE_KEYS = ("schema", "partition_by", "sort_order", "properties")
-"""Of the section by which a missing table is made."""
 TIMESTAMP_RULES = (
     "iso8601",
     *("epoch_seconds", "epoch_millis", "epoch_micros", "epoch_nanos"),
@@ -40,6 +39,14 @@ TIMESTAMP_RULES = (
 """Named rules of ``timestamps``: ``epoch_days`` is for dates, ``…_of_day`` for times, the other ``epoch_…`` for
 timestamps; anything else that holds a ``%`` is a strptime pattern.
 """
+METADATA_TYPES = {
+    "kafka_topic": "string",
+    "kafka_partition": "int",
+    "kafka_offset": "long",
+    "kafka_timestamp": "timestamptz",
+    "kafka_key": "binary",
+}
+"""Columns filled from the record itself under ``metadata_columns``, and their types."""
 ENCODINGS = ("base64", "base64url", "hex", "utf8")
 """How bytes may be written as text, the values of ``encodings``."""
 
@@ -99,8 +106,7 @@ def _create(v: Any) -> str | None:
         return None
     if not isinstance(v, Mapping) or not isinstance(v.get("schema"), list) or not v["schema"]:
         return "needs `schema`, a list of {name, type, required}"
-    unknown = set(v) - set(CREATE_KEYS)
-    return f"unknown key {sorted(unknown)[0]!r}; allowed are {', '.join(CREATE_KEYS)}" if unknown else None
+    return None
 
 
 def _ratio(v: Any) -> str | None:
@@ -117,7 +123,8 @@ def _boolean(v: Any) -> str | None:
 
 
 def _duration(v: Any) -> str | None:
-    return None if isinstance(v, timedelta) and v > timedelta(0) else f"{v!r} is not a positive duration (seconds)"
+    good = isinstance(v, timedelta) and v > timedelta(0)
+    return None if good else f"{v!r} is not a positive duration ({EXAMPLES}, seconds, or a timedelta)"
 
 
 def _classes(v: Any) -> str | None:
@@ -169,10 +176,7 @@ def parsed_value(key: str, value: Any) -> Any:
     """A field's value as the landing holds it, where it can be; what cannot is refused with all else that is wrong."""
     if key in ("topics", "location_providers") and not isinstance(value, str) and isinstance(value, Sequence):
         return tuple(value)
-    if key == "completion_timeout" and isinstance(value, (int, float)) and not isinstance(value, bool):
-        with suppress(ValueError, OverflowError):
-            return timedelta(seconds=value)
-    return value
+    return duration_of(value) if key == "completion_timeout" else value
 
 
 def wrong_values(values: Mapping[str, Any]) -> list[str]:
@@ -180,10 +184,13 @@ def wrong_values(values: Mapping[str, Any]) -> list[str]:
     wrong = [f"{key}: {text}" for key, value in values.items() if (text := CHECKS[key](value))]
     if values.get("table") is not None and values.get("dead_letter_table") == values["table"]:
         wrong.append("dead_letter_table: must be another table than `table`")
+    create = values.get("create")
+    if isinstance(create, Mapping) and not CHECKS["create"](create):
+        wrong += wrong_with_table(create, METADATA_TYPES if values.get("metadata_columns") is True else {})
     return wrong
 
 
 def unknown_keys(values: Iterable[str], allowed: Collection[str], near: Iterable[str]) -> list[str]:
     """What is said of keys that are not allowed, with what may have been meant."""
-    close = {k: difflib.get_close_matches(k, list(near), n=1) for k in values if k not in allowed}
-    return [f"unknown key {k!r}" + (f" (did you mean {m[0]!r}?)" if m else "") for k, m in close.items()]
+    known = tuple(near)
+    return [f"unknown key {k!r}{meant(k, known)}" for k in values if k not in allowed]

@@ -110,10 +110,10 @@ def _of_connectors() -> Iterator[bytes]:
 
 def ask(lake: Lake) -> dict[str, Any]:
     """What the commands that only read tell of it, once no claim holds any more."""
-    until(lambda: not any(c["live"] for c in lake.run("status", "orders", "--json")[0]["cycles"]))
+    until(lambda: not any(c["live"] for c in lake.run("status", "orders", "--json", code=None)[0]["cycles"]))
     verbs = {"status": "status", "plan": "plan", "ledger": "ledger show", "verify": "verify"}
     return {
-        landing: {key: lake.run(verb, landing, "--json") for key, verb in verbs.items()}
+        landing: {key: lake.run(verb, landing, "--json", code=None) for key, verb in verbs.items()}
         for landing in ("orders", "returns", "visits")
     }
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from airflow_provider_lakecommit.cli.output import Output
+from airflow_provider_lakecommit.core.times import EXAMPLES, duration_of
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import LandingSpec, load_spec
 
@@ -29,6 +30,7 @@ __all__ = [
     "factor",
     "load",
     "moment",
+    "natural",
     "positive",
     "source",
     "spec_files",
@@ -102,15 +104,12 @@ def source(
     return kafka, found
 
 
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
-
-
 def duration(text: str) -> timedelta:
     """A time, as in 5m."""
-    number, unit = text[:-1], text[-1:]
-    if not number.isdecimal() or unit not in _UNITS or int(number) < 1 or len(number) > 6:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a time, as in 30s, 5m, 2h or 1d")
-    return timedelta(**{_UNITS[unit]: int(number)})
+    found = duration_of(text)
+    if not isinstance(found, timedelta) or found <= timedelta(0):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time, as in {EXAMPLES}")
+    return found
 
 
 def positive(text: str) -> int:
@@ -119,6 +118,13 @@ def positive(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
     return number
+
+
+def natural(text: str) -> int:
+    """A whole number of at least 0."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 0")
+    return int(text)
 
 
 def factor(text: str) -> float:

@@ -17,7 +17,9 @@ from airflow_provider_lakecommit.cli.arguments import (
     add_every,
     add_others,
     budget,
+    duration,
     load,
+    natural,
     positive,
     spec_files,
 )
@@ -68,16 +70,21 @@ class PlanCommand(Command):
 
 
 class StatusCommand(Command):
-    says = "how far the tables are, what waits, what is open or blocked"
+    says = "how far the tables are, what waits, what is open or blocked; exit code 0 only when all is well"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         add_every(parser)
+        add = parser.add_argument
+        add("--max-lag", type=natural, metavar="N", help="so many offsets that are not landed are well (default 0)")
+        add("--max-age", type=duration, metavar="TIME", help="well is what is valid through less than that ago")
 
     def run(self, options: Namespace, output: Output) -> int:
         spec = load(options.spec, output)
         from airflow_provider_lakecommit.cli.status import status
+        from airflow_provider_lakecommit.inspect.status_rules import StatusLimits
 
-        return status(spec, output, every=options.every)
+        allowed = StatusLimits(lag=options.max_lag, age=options.max_age)
+        return status(spec, output, every=options.every, allowed=allowed)
 
 
 class DoctorCommand(Command):
@@ -220,6 +227,8 @@ class UnblockCommand(Command):
             help="read them again with up to N dead letters, at most RATIO of the records (default 1)",
         )
         how.add_argument("--skip", action="store_true", help="go on without their bad records; recorded as skipped")
+        again = "read them again under the landing's own budget, after records, table or spec were mended"
+        how.add_argument("--retry", action="store_true", help=again)
         add = parser.add_argument
         add("--partition", action="append", metavar="TOPIC:PARTITION", help="only of this partition (may be repeated)")
         add("--range", action="append", metavar="TOPIC:PARTITION=FROM-TO", help="only these offsets (may be repeated)")
@@ -235,6 +244,7 @@ class UnblockCommand(Command):
             output,
             raise_to=options.raise_to,
             skip=options.skip,
+            retry=options.retry,
             partitions=options.partition,
             ranges=options.range,
             whole=options.whole,

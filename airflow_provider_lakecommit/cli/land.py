@@ -69,6 +69,8 @@ def land_cycles(
     for outcome in runner.cycles(most=cycles):
         result({"landing": spec.landing.name, **line_of(outcome, spec.landing.table)})
         log(str(outcome))
+        for warning in outcome.closed.warnings:
+            log(f"  WARNING: {warning}")
         outcomes.append(outcome)
     ended = RunOutcome.of(spec.landing.name, outcomes)
     log(str(ended))

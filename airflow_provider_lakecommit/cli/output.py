@@ -37,6 +37,12 @@ class Exit(IntEnum):
     USAGE = 2
     UNCONFIRMED = 3
     """Nothing was done: it would give something up, and nobody agreed to that."""
+    BLOCKED = 4
+    """Of `status`: ranges, or a ledger, need a person."""
+    STALLED = 5
+    """Of `status`: commits fail."""
+    BEHIND = 6
+    """Of `status`: not all is landed, or nobody knows."""
 
 
 def plain(value: Any) -> Any:

@@ -17,6 +17,7 @@ from airflow_provider_lakecommit.cli.output import Exit, Output
 from airflow_provider_lakecommit.committer.ledger_by_hand import OtherSections
 from airflow_provider_lakecommit.core.model import Budget
 from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet
+from airflow_provider_lakecommit.core.retry import own_budget
 from airflow_provider_lakecommit.core.voiding import losses_text
 from airflow_provider_lakecommit.cycle.session import LandingSession
 from airflow_provider_lakecommit.exceptions import SpecError
@@ -242,13 +243,14 @@ def unblock(
     raise_to: tuple[int, float] | None,
     skip: bool,
     partitions: Sequence[str] | None,
+    retry: bool = False,
     ranges: Sequence[str] | None = None,
     whole: bool = False,
     yes: bool = False,
     reason: str = "",
 ) -> int:
-    """Say how to go on with blocked ranges: read them under another budget, or skip their bad records. Good records are
-    given up only of ranges that are named, after they were shown and agreed to.
+    """Say how to go on with blocked ranges: read them again, under another budget or as the landing says, or skip their
+    bad records. Good records are given up only of ranges that are named, after they were shown and agreed to.
 
     :raises LakecommitError: a part that is needed is away, or nothing is blocked there
     """
@@ -258,6 +260,8 @@ def unblock(
     if whole and not skip:
         raise SpecError("--whole is of --skip: a range that is read again loses no good record")
     budget = None if raise_to is None else Budget(max_records=raise_to[0], max_ratio=raise_to[1])
+    if retry:
+        budget = own_budget(spec.landing.budget, spec.landing.dead_letter_table)
     chosen = None if partitions is None else {parse_partition(text) for text in partitions}
     named = None if ranges is None else parse_ranges(ranges)
     with LandingSession.connect(spec.landing, spec.kafka, spec.catalog, log=output.log) as session:
@@ -270,7 +274,8 @@ def unblock(
                 return _unconfirmed(output, shown)
             if not agreed(output, [f"GIVES UP all of {p}" for p in parts], yes=yes):
                 return _unconfirmed(output, shown)
-        told = decision_of("unblock --skip" if skip else "unblock --raise", spec.landing.name, reason)
+        how = "--skip" if skip else "--retry" if retry else "--raise"
+        told = decision_of(f"unblock {how}", spec.landing.name, reason)
         _done(
             output,
             release(session, chosen, ranges=named, raise_to=budget, skip=skip, only_bad=not whole, decision=told),

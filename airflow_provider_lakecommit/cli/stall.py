@@ -2,7 +2,8 @@
 """`lakecommit stall`: how commits are doing, after every event of a control topic, for a landing or any Iceberg sink.
 
 Contract: one result for each event, from the beginning of the topic to its end, all partitions merged by time; each
-says what the verdict is after the event and what it was right before. Where time alone says more than the last event
+says what the verdict is after the event and what it was right before. A topic, or a group, without any event is exit
+code 1 and told with the nearest names of groups that were seen. Where time alone says more than the last event
 (`--clock wall`, `--until`, `--follow`) there is a result of its own for it, of the event `NOW`. Needs brokers only:
 neither a table nor Spark nor Java.
 
@@ -22,10 +23,11 @@ from typing import Any
 from uuid import UUID
 
 from airflow_provider_lakecommit.cli.output import Exit, Output
+from airflow_provider_lakecommit.core.names import nearest
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.kafka.control_watch import ControlRecord, ControlWatch
 from airflow_provider_lakecommit.stall.believed import Believed, is_ours
-from airflow_provider_lakecommit.stall.events import seen_of
+from airflow_provider_lakecommit.stall.events import group_of, seen_of
 from airflow_provider_lakecommit.stall.verdict import (
     Diagnosis,
     EventKind,
@@ -36,6 +38,7 @@ from airflow_provider_lakecommit.stall.verdict import (
     judge,
     observe,
 )
+from airflow_provider_lakecommit.stall.watch import MOST_OTHERS
 
 __all__ = ["GroupVerdicts", "StallOptions", "stall", "with_settings"]
 
@@ -93,7 +96,10 @@ def stall(kafka: Mapping[str, Any], topic: str, output: Output, request: StallOp
         _show(output, line)
     if not groups.states:
         whose = f" of group {request.group}" if request.group else ""
-        output.log(f"{topic} holds no control event{whose}: is it the control topic, and is that what its events say?")
+        near = nearest(request.group, groups.others) if request.group else ()
+        seen = f"; groups seen there: {', '.join(near)}" if near else ": is it the control topic?"
+        output.log(f"{topic} holds no control event{whose}{seen}")
+        return Exit.REFUSED
     return Exit.DONE
 
 
@@ -116,7 +122,9 @@ def _looks(watch: ControlWatch, output: Output, *, follow: bool) -> Iterator[tup
 
 @dataclass(slots=True)
 class GroupVerdicts:
-    """The groups that were seen, and what was said of each last."""
+    """The groups that were seen, and what was said of each last; ``others`` are names of groups that were not asked
+    for.
+    """
 
     request: StallOptions
     states: dict[str, State] = field(default_factory=dict)
@@ -125,6 +133,7 @@ class GroupVerdicts:
     clocks: dict[str, float] = field(default_factory=dict)
     caught_up: bool = False
     believed: Believed = field(default_factory=Believed)
+    others: set[str] = field(default_factory=set)
 
     def event(self, record: ControlRecord) -> dict[str, Any] | None:
         """The result for a record; ``None`` where it is no event of the group, or too late to be looked at."""
@@ -137,6 +146,8 @@ class GroupVerdicts:
             at=None if request.events_clock else record.timestamp.timestamp(),
             completion_timeout=request.completion_timeout,
         )
+        if found is None:
+            self._note_other(record)
         if found is None or (request.until is not None and found[1].at > request.until):
             return None
         group, seen = found
@@ -154,6 +165,10 @@ class GroupVerdicts:
         after = judge(state, clock, rules)
         self.states[group], self.rules[group], self.verdicts[group] = state, rules, after.verdict
         return {**_place(record, group, seen), **_finding(after), "before": before.verdict.value}
+
+    def _note_other(self, record: ControlRecord) -> None:
+        if not self.states and len(self.others) < MOST_OTHERS and (name := group_of(record.value)) is not None:
+            self.others.add(name)
 
     def now(self, moment: float, *, changes: bool) -> Iterator[dict[str, Any]]:
         """What time says of each group; with ``changes`` only where it is not what was said last."""

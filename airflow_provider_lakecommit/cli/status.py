@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakecommit status`: how far the tables are, what waits, what is open, what needs a hand. Writes nothing."""
+"""`lakecommit status`: how far the tables are, what waits, what is open, what needs a hand. Writes nothing.
+
+Contract: the exit code is 0 only when all is well (:mod:`~airflow_provider_lakecommit.inspect.status_rules`); the first
+line then says so, else why not.
+"""
 
 from __future__ import annotations
 
@@ -17,24 +21,38 @@ from airflow_provider_lakecommit.inspect.status import (
     read_status,
     to_dict,
 )
+from airflow_provider_lakecommit.inspect.status_rules import StatusLimits, StatusVerdict, status_verdict
 from airflow_provider_lakecommit.landing import LandingSpec
 
 __all__ = ["status"]
 
 
-def status(spec: LandingSpec, output: Output, *, every: timedelta | None = None) -> int:
-    """Show where the landing stands.
+CODES = {
+    StatusVerdict.WELL: Exit.DONE,
+    StatusVerdict.BLOCKED: Exit.BLOCKED,
+    StatusVerdict.STALLED: Exit.STALLED,
+    StatusVerdict.BEHIND: Exit.BEHIND,
+}
+
+
+def status(
+    spec: LandingSpec, output: Output, *, every: timedelta | None = None, allowed: StatusLimits | None = None
+) -> int:
+    """Show where the landing stands; the exit code says how.
 
     :param every: how often it runs, for the warning that unread offsets may expire
+    :param allowed: how far behind is well
     :raises LakecommitError: a part that has to be asked is away
     """
     with LandingSession.connect(spec.landing, spec.kafka, spec.catalog, log=output.log) as session:
         found = read_status(session, every)
+    standing, why = status_verdict(found, allowed or StatusLimits())
     if output.as_json:
-        output.result(to_dict(found))
+        output.result({**to_dict(found), "standing": standing.value, "why": why or None})
     else:
+        output.lines([f"{found.landing} is {standing.upper()}: {why}" if why else f"{found.landing}: all is well"])
         output.lines(_text(found))
-    return Exit.DONE
+    return CODES[standing]
 
 
 def _text(found: Status) -> Iterable[str]:

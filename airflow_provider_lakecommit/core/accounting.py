@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from airflow_provider_lakecommit.core.model import Counts, SliceReport, SpanReport
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
 
-__all__ = ["MOST_NAMES", "OTHERS", "Account", "add_names", "report_problem", "rows_problem", "spans_problem"]
+__all__ = ["MOST_NAMES", "OTHERS", "Account", "add_names", "report_problem", "rows_problem", "spans_problem", "summed"]
 
 MOST_NAMES = 500
 """Names of unknown fields that are counted one by one; a record may make up any number of them."""
@@ -28,6 +28,14 @@ def add_names(totals: Counter[str], found: Mapping[str, int]) -> None:
     for name, count in found.items():
         short = name if len(name) <= NAME_LENGTH else f"{name[:NAME_LENGTH]}…"
         totals[short if short in totals or len(totals) < MOST_NAMES else OTHERS] += count
+
+
+def summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Counts by name of several, as :func:`add_names` adds them."""
+    out: Counter[str] = Counter()
+    for each in counts:
+        add_names(out, each)
+    return dict(out)
 
 
 def spans_problem(spans: Sequence[SpanReport]) -> str | None:

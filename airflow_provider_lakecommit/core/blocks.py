@@ -77,7 +77,10 @@ class Blocks:
     def block(self, coverage: Coverage, reason: str, e: SliceReported) -> bool:
         new = coverage - self.coverage
         if new:
-            self.blocked.append(Blocked(coverage=new, reason=reason, offset=e.offset, at=e.at))
+            version, rules = e.report.spec_version, e.report.rules
+            self.blocked.append(
+                Blocked(coverage=new, reason=reason, offset=e.offset, at=e.at, spec_version=version, rules=rules)
+            )
         return bool(new)
 
     def raise_budget(self, raised: Raised, offset: int) -> None:

@@ -3,8 +3,9 @@
 
 Contract: dead letters are judged per slice before it is reported, so that the decision does not depend on what else
 runs. The count is a hard limit. The ratio is judged only from ``1 / max_ratio`` rejected records on: below that, a
-small slice with one bad record would stop a landing that is healthy. A ratio of 0 allows none at all. What is pending
-is judged when a window is planned, by :mod:`~airflow_provider_lakecommit.core.admission`.
+small slice with one bad record would stop a landing that is healthy. A ratio of 0 allows none at all. Whether a slice
+is over its budget whatever else is in it is known before all of it is read: :func:`surely_over`. What is pending is
+judged when a window is planned, by :mod:`~airflow_provider_lakecommit.core.admission`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 
 from airflow_provider_lakecommit.core.model import Budget
 
-__all__ = ["PendingBudget", "over_budget"]
+__all__ = ["PendingBudget", "over_budget", "surely_over"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,3 +37,11 @@ def over_budget(rejected: int, records: int, budget: Budget) -> str | None:
     if enough and rejected > budget.max_ratio * records:
         return f"{rejected} rejected records of {records} are over dead_letter_max_ratio={budget.max_ratio:g}"
     return None
+
+
+def surely_over(rejected: int, most: int, budget: Budget) -> bool:
+    """Will a slice be over its budget, were all that is left of it good?
+
+    :param most: records that it may have, read or not
+    """
+    return over_budget(rejected, most, budget) is not None

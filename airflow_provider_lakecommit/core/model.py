@@ -229,7 +229,9 @@ class SliceCost:
 class SliceReport:
     """One attempt's report on one slice: finished (``tables`` and ``spans``), or ``blocked``/``failed`` with the reason
     and no tables. ``bytes`` are those of the record values, ``rules`` those by which rows and rejects were told apart
-    (:mod:`~airflow_provider_lakecommit.core.rules`); reports of earlier releases have no ``cost`` and no ``rules``.
+    (:mod:`~airflow_provider_lakecommit.core.rules`), ``rejects`` counts them by kind and column; reports of earlier
+    releases have no ``cost``, ``rules`` and ``rejects``. One that is blocked may have been read in part only: then its
+    counts are of that part.
     """
 
     slice_id: UUID
@@ -244,6 +246,7 @@ class SliceReport:
     failed: str | None = None
     cost: SliceCost | None = None
     rules: str = ""
+    rejects: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def coverage(self) -> Coverage:

@@ -26,7 +26,9 @@ Verdict = Literal["success", "skipped", "failed"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """What the commit task reported before it ended. ``published`` names table and snapshot."""
+    """What the commit task reported before it ended. ``published`` names table and snapshot, ``causes`` say why slices
+    of the run were not done.
+    """
 
     published: tuple[str, ...] = ()
     waiting: tuple[str, ...] = ()
@@ -35,6 +37,7 @@ class Commit:
     reason: str | None = None
     finished: bool = False
     note: str = ""
+    causes: tuple[str, ...] = ()
 
     @classmethod
     def from_dict(cls, v: Mapping[str, Any]) -> Commit:
@@ -47,6 +50,7 @@ class Commit:
             reason=v["reason"],
             finished=v["finished"],
             note=v["note"],
+            causes=tuple(v.get("causes", ())),
         )
 
 
@@ -55,7 +59,7 @@ class Ended:
     """All tasks of one run of a landing, after they have ended.
 
     ``groups`` are the states of the write tasks by map index; ``closed`` is absent when the commit task died or failed,
-    ``failure`` then is its error, if it could tell.
+    ``failure`` then is its error, if it could tell; ``unplanned`` is that of the plan task.
     """
 
     plan: str | None
@@ -63,6 +67,7 @@ class Ended:
     commit: str | None
     closed: Commit | None
     failure: str = ""
+    unplanned: str = ""
 
     @property
     def failed_groups(self) -> list[int]:
@@ -96,12 +101,28 @@ def _named(items: tuple[str, ...]) -> str:
     return "; ".join(items[:MAX_NAMED]) + more
 
 
+def _led(commit: Commit, text: str) -> str:
+    """The cause first, where one is told; what helps last."""
+    more = f" (and {len(commit.causes) - 1} more causes)" if len(commit.causes) > 1 else ""
+    told = f"{commit.causes[0]}{more}; {text}" if commit.causes else text
+    return f"{told}; {_HELPS}" if commit.blocked else told
+
+
+_HELPS = (
+    "needs a hand: after a changed spec or table it is tried again by itself, else `lakecommit unblock` (--retry, "
+    "--raise or --skip); other partitions go on"
+)
+
 TABLE = (
     OutcomeRule(
         "plan failed",
         lambda run, _: run.plan in FAILED,
         "failed",
-        lambda run, _: "the window was not planned: see the log of the plan task",
+        lambda run, _: (
+            f"{run.unplanned}; the window was not planned"
+            if run.unplanned
+            else "the window was not planned: see the log of the plan task"
+        ),
     ),
     OutcomeRule(
         "commit failed",
@@ -131,26 +152,26 @@ TABLE = (
         "group failed",
         lambda run, _: bool(run.failed_groups),
         "failed",
-        lambda run, commit: (
+        lambda run, commit: _led(
+            commit,
             f"{len(run.failed_groups)} of {len(run.groups)} groups failed (map index {_numbers(run.failed_groups)}); "
-            f"the next run reads again what is missing: {_named(commit.missing) or 'nothing'}"
+            f"the next run reads again what is missing: {_named(commit.missing) or 'nothing'}",
         ),
     ),
     OutcomeRule(
         "slice missing",
         lambda _, commit: bool(commit.missing),
         "failed",
-        lambda _, commit: (
-            f"slices of this run were not reported or not kept, the next run reads them: {_named(commit.missing)}"
+        lambda _, commit: _led(
+            commit,
+            f"slices of this run were not reported or not kept, the next run reads them: {_named(commit.missing)}",
         ),
     ),
     OutcomeRule(
         "range blocked",
         lambda _, commit: bool(commit.blocked),
         "failed",
-        lambda _, commit: (
-            f"needs a hand, `lakecommit unblock` (--raise or --skip); other partitions go on: {_named(commit.blocked)}"
-        ),
+        lambda _, commit: f"{_named(commit.blocked)}; {_HELPS}",
     ),
     OutcomeRule(
         "published",

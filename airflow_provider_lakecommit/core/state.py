@@ -17,6 +17,7 @@ from airflow_provider_lakecommit.core.identity import slice_id
 from airflow_provider_lakecommit.core.log import CommitFailed, Raised
 from airflow_provider_lakecommit.core.model import Cycle, LedgerSection, Plan, Slice, SliceReport, Span
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet
+from airflow_provider_lakecommit.core.rules import UNKNOWN
 
 __all__ = [
     "AcceptedSlice",
@@ -149,12 +150,16 @@ class Redundant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocked:
-    """Ranges that are not planned until a person says how."""
+    """Ranges that are not planned until a person says how, or what they were judged by has changed: ``spec_version``,
+    and ``rules`` where they are known.
+    """
 
     coverage: Coverage
     reason: str
     offset: int
     at: datetime
+    spec_version: str = ""
+    rules: str = UNKNOWN
 
     def __str__(self) -> str:
         return f"{self.coverage}: {self.reason}"

@@ -14,7 +14,6 @@ says nothing. A slice that contradicts its table or whose files are gone is void
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
@@ -23,8 +22,9 @@ from uuid import UUID
 
 from airflow_provider_lakecommit.committer.executor import CommitterThread
 from airflow_provider_lakecommit.committer.trim import trim_snapshots
-from airflow_provider_lakecommit.core.accounting import add_names
+from airflow_provider_lakecommit.core.accounting import summed
 from airflow_provider_lakecommit.core.log import Directives, SliceReported
+from airflow_provider_lakecommit.core.model import Slice, SliceReport
 from airflow_provider_lakecommit.core.settle import passed_ends, settle, valid_through
 from airflow_provider_lakecommit.core.state import AcceptedSlice, CycleState, LandingState, granted
 from airflow_provider_lakecommit.cycle.commit import TableCommit, TableCommits, own_cycle
@@ -33,6 +33,7 @@ from airflow_provider_lakecommit.cycle.published import published_before
 from airflow_provider_lakecommit.cycle.results import Closed, CycleTicket
 from airflow_provider_lakecommit.cycle.resume import FoundCycle, look_back, where_it_is
 from airflow_provider_lakecommit.cycle.session import FoldedLog, LandingSession, RunIdentity, cycle_id_of
+from airflow_provider_lakecommit.cycle.write import causes_of
 from airflow_provider_lakecommit.exceptions import ClosedError, ControlTopicError, LakecommitError
 
 __all__ = ["close_cycle"]
@@ -155,7 +156,9 @@ def _complete(commits: TableCommits, folded: FoldedLog) -> Closed:
         left=state.plan.left if state else 0,
         valid_through=through,
         reason=None if commits.published or waiting or missing or blocked else _why_idle(ticket, state),
-        ignored_fields=_ignored(folded, ticket.commit_id),
+        ignored_fields=summed(r.ignored_fields for r in _done(folded, ticket.commit_id)),
+        rejects=summed(r.rejects for r in _done(folded, ticket.commit_id)),
+        causes=causes_of(folded.entries, ticket.commit_id, _undone(state)),
     )
 
 
@@ -180,13 +183,15 @@ def _why_idle(ticket: CycleTicket, state: CycleState | None) -> str:
     return state.plan.reason or f"its window {state.plan.coverage} is in the tables already, by other runs"
 
 
-def _ignored(folded: FoldedLog, commit_id: UUID) -> dict[str, int]:
-    """Fields that the table lacks, over the reports of this cycle."""
-    out: Counter[str] = Counter()
-    for e in folded.entries:
-        if isinstance(e, SliceReported) and e.commit_id == commit_id:
-            add_names(out, e.report.ignored_fields)
-    return dict(out)
+def _undone(state: CycleState | None) -> list[Slice]:
+    whole = granted(state.plan, state.claim) if state else ()
+    return [rest for s in whole if state and (rest := state.left_of(s)) is not None]
+
+
+def _done(folded: FoldedLog, commit_id: UUID) -> Iterable[SliceReport]:
+    """The reports of this cycle by which slices are done, one for each slice."""
+    reports = (e.report for e in folded.entries if isinstance(e, SliceReported) and e.commit_id == commit_id)
+    return {r.slice_id: r for r in reports if r.blocked is None and r.failed is None}.values()
 
 
 def _send_evidence(

@@ -25,10 +25,12 @@ from airflow_provider_lakecommit.core.admission import Refuse, Terms, catalog_aw
 from airflow_provider_lakecommit.core.decide import PlanInputs, abandoned, decide_plan, free_slot
 from airflow_provider_lakecommit.core.decide import empty_plan as nothing_planned
 from airflow_provider_lakecommit.core.entangled import without
-from airflow_provider_lakecommit.core.log import Directives
+from airflow_provider_lakecommit.core.log import Directives, Raised
 from airflow_provider_lakecommit.core.model import Cycle, Plan
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.core.planning import Missing, WindowLimits, find_missing, worth_a_look
+from airflow_provider_lakecommit.core.retry import lifted, outdated, own_budget
+from airflow_provider_lakecommit.core.rules import rules_of
 from airflow_provider_lakecommit.core.state import LandingState
 from airflow_provider_lakecommit.core.voiding import disentangled, gone
 from airflow_provider_lakecommit.cycle.epochs import SpecWaits
@@ -39,6 +41,7 @@ from airflow_provider_lakecommit.cycle.results import CycleTicket, Opened
 from airflow_provider_lakecommit.cycle.resume import FoundCycle, look_back, seen, ticket_of
 from airflow_provider_lakecommit.cycle.secrets import vended_of
 from airflow_provider_lakecommit.cycle.session import FoldedLog, LandingSession, RunIdentity, cycle_id_of
+from airflow_provider_lakecommit.cycle.tables import differences
 from airflow_provider_lakecommit.cycle.targets import check_unless_filled, contradiction
 from airflow_provider_lakecommit.cycle.truncation import check_logs
 from airflow_provider_lakecommit.cycle.unbelieved import unbelieved, unbelieved_text
@@ -95,15 +98,17 @@ def open_cycle(
             commit_id = cycle_id_of(session, run)
             continue
         released = abandoned(folded.state, _dead(folded.state, release) | foreign)
-        voided = disentangled(folded.state, source.partitions)
-        plan, explain = _decide(session, prepared, folded, source, released, voided)
+        planned, raised = _tried_again(session, prepared, folded)
+        voided = disentangled(planned.state, source.partitions)
+        plan, explain = _decide(session, prepared, planned, source, released, voided)
         headroom = ask(session, folded.state, source, plan_threshold(session, folded))
         for reason in voided.values():
             session.log(f"voided {reason}; its ranges are read again apart")
-        after = _start(session, run, folded, plan, Directives(released=released, voided=tuple(voided)))
+        said = Directives(released=released, voided=tuple(voided), raised=raised)
+        after = _start(session, run, folded, plan, said)
         # A plan that got in between the look and the START is for the next look to judge.
         if after is not None and after.state.cycles[commit_id].plan == plan:
-            explain = (*explain, *_crowded(session, prepared), *plan_lines(session, headroom))
+            explain = (*explain, *_warnings(session, prepared), *plan_lines(session, headroom))
             return replace(_just_opened(session, after, commit_id), explain=explain)
     raise _fenced(session)
 
@@ -136,9 +141,10 @@ def preview(session: LandingSession) -> Opened:
     prepared = prepare(session, source, dry=True)
     folded = session.read_state(prepared.ledgers)
     headroom = ask(session, folded.state, source, plan_threshold(session, folded))
-    voided = disentangled(folded.state, source.partitions)
-    plan, lines = _decide(session, prepared, folded, source, abandoned(folded.state, ()), voided)
-    explain = (*lines, *_crowded(session, prepared), *plan_lines(session, headroom))
+    planned, _ = _tried_again(session, prepared, folded)
+    voided = disentangled(planned.state, source.partitions)
+    plan, lines = _decide(session, prepared, planned, source, abandoned(folded.state, ()), voided)
+    explain = (*lines, *_warnings(session, prepared), *plan_lines(session, headroom))
     ticket = CycleTicket(
         landing=session.landing.name,
         lane=session.lane,
@@ -183,11 +189,15 @@ def _opened_without_tables(
     return start_without_tables(session, run, why, release)
 
 
-def _crowded(session: LandingSession, prepared: Prepared) -> tuple[str, ...]:
-    """What the ledgers' room calls for, also said to whoever looks at no plan."""
+def _warnings(session: LandingSession, prepared: Prepared) -> tuple[str, ...]:
+    """What the ledgers' room calls for, also said to whoever looks at no plan; and a table that is not as declared."""
     lines = tuple(f"{t.name}: {t.state.crowding}" for t in prepared.tables if t.state.crowding)
     for line in lines:
         session.log(f"warning: {line}")
+    data = next(t for t in prepared.tables if t.name == session.landing.table)
+    if other := differences(session.landing, data.table):
+        told = f"{data.name} is not as `create` says, which makes only a missing table: {'; '.join(other)}"
+        lines = (*lines, f"WARNING: {told}")
     return lines
 
 
@@ -261,6 +271,19 @@ def _missing(session: LandingSession, landing_state: LandingState, source: Sourc
             if told := gone(told, source.partitions):
                 raise SourceError(f"{e}. Before that: {unbelieved_text(session, told, ledger.section)}") from e
         raise
+
+
+def _tried_again(
+    session: LandingSession, prepared: Prepared, folded: FoldedLog
+) -> tuple[FoldedLog, tuple[Raised, ...]]:
+    """The state without blocks of a spec or of columns that have changed since, and what the START says of them."""
+    landing = session.landing
+    data = next(t for t in prepared.targets if t.table == landing.table)
+    blocks = outdated(folded.state, landing.spec_version, rules_of(landing.decoding, data.schema))
+    for b in blocks:
+        session.log(f"{b.coverage} is tried again, as the spec or the table has changed since it was blocked")
+    state, raised = lifted(folded.state, blocks, own_budget(landing.budget, landing.dead_letter_table))
+    return replace(folded, state=state), tuple(raised)
 
 
 def empty_plan(session: LandingSession, why: str | Refuse) -> Plan:

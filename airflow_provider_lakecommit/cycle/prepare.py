@@ -136,7 +136,12 @@ def prepare_table(session: LandingSession, name: str) -> PreparedTable | None:
 
     :raises LakecommitError: it cannot be read, or needs a person
     """
-    table = session.tables.load(name)
+    table = session.tables.find(name)
+    if table is None:
+        made = session.landing.create is not None or name != session.landing.table
+        told, ask = "no plan has made it, see what the plan said", "create it, or state `create` in the landing"
+        why = told if made else ask
+        raise TableError(f"there is no table {name} in catalog {session.tables.name}: {why}")
     state = read_ledger(table.metadata, session.landing.branch)
     require_ledger(state, name)
     if state.section(session.landing.name, session.lane) is None:

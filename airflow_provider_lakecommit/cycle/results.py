@@ -21,6 +21,8 @@ __all__ = ["Closed", "CycleTicket", "GroupResult", "GroupTicket", "Opened", "Pub
 
 SHOWN = 4
 """Slices that a line names."""
+NAMED = 20
+"""Fields, or kinds of rejects, that a line names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,12 +121,15 @@ class Opened:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupResult:
-    """What of a group is reported: slices and records that are safe, and what will be read again."""
+    """What of a group is reported: slices and records that are safe, and what will be read again. ``causes`` are why
+    slices of it were not done, as this cycle's reports tell it.
+    """
 
     done: int
     saved_records: int
     left: tuple[Slice, ...] = ()
     blocked: tuple[str, ...] = ()
+    causes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         text = f"{self.done} slices ({self.saved_records} records) are reported and will not be read again"
@@ -170,7 +175,8 @@ class PublishedSnapshot:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Closed:
     """How a cycle ended. ``missing`` are slices of this cycle that some table has not and that have to be read again;
-    ``waiting`` say what they wait behind.
+    ``waiting`` say what they wait behind, ``causes`` why slices of it were not done. ``rejects`` counts the records
+    that were rejected by kind and column, ``ignored_fields`` those that had a field that the table lacks.
     """
 
     commit_id: UUID
@@ -186,11 +192,25 @@ class Closed:
     finished: bool = False
     note: str = ""
     ignored_fields: Mapping[str, int] = field(default_factory=dict)
+    rejects: Mapping[str, int] = field(default_factory=dict)
+    causes: tuple[str, ...] = ()
 
     @property
     def rows(self) -> int:
         """Rows published in the data table."""
         return sum(p.rows for p in self.published if p.table == self.table)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is not in the rows, though it was in the records."""
+        return tuple(
+            f"{what}: {_counted(found)}"
+            for what, found in (
+                ("fields that the table lacks were left out, in so many records", self.ignored_fields),
+                ("records were rejected", self.rejects),
+            )
+            if found
+        )
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -207,4 +227,13 @@ class Closed:
             "finished": self.finished,
             "note": self.note,
             "ignored_fields": dict(self.ignored_fields),
+            "rejects": dict(self.rejects),
+            "causes": list(self.causes),
         }
+
+
+def _counted(found: Mapping[str, int]) -> str:
+    """The most frequent ones."""
+    names = sorted(found, key=lambda name: (-found[name], name))
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(f"{name} {found[name]}" for name in names[:NAMED]) + more

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from airflow_provider_lakecommit.core.accounting import summed
 from airflow_provider_lakecommit.core.model import Counts
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.cycle.results import Closed, Opened, PublishedSnapshot
@@ -97,8 +98,8 @@ class CycleOutcome:
 class RunOutcome:
     """A run that has ended: its cycles, and the snapshots that earlier attempts of it published.
 
-    ``closed`` is how its newest cycle ended, ``refused`` why that one had no window though there was something to be
-    read.
+    ``closed`` is how its newest cycle ended, with what all of them left out and rejected; ``refused`` why that one had
+    no window though there was something to be read.
     """
 
     landing: str
@@ -112,7 +113,12 @@ class RunOutcome:
         """Of a run with at least one cycle."""
         published, last = (*before, *(p for c in cycles for p in c.closed.published)), cycles[-1]
         refused = last.opened.plan.reason if last.deferred else None
-        return cls(landing=landing, cycles=len(cycles), closed=last.closed, published=published, refused=refused)
+        closed = replace(
+            last.closed,
+            ignored_fields=summed(c.closed.ignored_fields for c in cycles),
+            rejects=summed(c.closed.rejects for c in cycles),
+        )
+        return cls(landing=landing, cycles=len(cycles), closed=closed, published=published, refused=refused)
 
     @property
     def whole(self) -> Closed:

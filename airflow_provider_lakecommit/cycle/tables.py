@@ -10,6 +10,7 @@ version that cannot be appended to, is a :class:`TableError` naming all of them;
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -20,6 +21,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import SUPPORTED_TABLE_FORMAT_VERSION, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
+from pyiceberg.types import NestedField
 
 from airflow_provider_lakecommit.core.routing import Role, role_of
 from airflow_provider_lakecommit.cycle.session import LandingSession
@@ -29,7 +31,7 @@ from airflow_provider_lakecommit.iceberg.schemas import DEAD_LETTER_SCHEMA, META
 from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec, sort_order_from_spec
 from airflow_provider_lakecommit.landing import Landing
 
-__all__ = ["table_of"]
+__all__ = ["differences", "table_of"]
 
 
 def table_of(
@@ -73,6 +75,34 @@ def _created(session: LandingSession, name: str, dry: bool) -> Table:
         return imagined
     session.log(f"table {name} is missing and is made")
     return session.tables.create(name, *wanted)
+
+
+def differences(landing: Landing, table: Table) -> tuple[str, ...]:
+    """In what a data table is not as ``create`` says, which only makes a table that is missing."""
+    if landing.create is None:
+        return ()
+    schema, spec, _ = create_from_spec(_create_section(landing))
+    has = {f.name: f for f in table.schema().fields}
+    found = [
+        f"column {f.name} is not there"
+        if (own := has.get(f.name)) is None
+        else f"column {f.name} is {_plain(own)}, not {_plain(f)}"
+        for f in schema.fields
+        if f.name not in has or _plain(has[f.name]) != _plain(f)
+    ]
+    now, wanted = _parts(table.schema(), table.spec()), _parts(schema, spec)
+    if now != wanted:
+        found.append(f"it is partitioned by {now or 'nothing'}, not by {wanted or 'nothing'}")
+    return tuple(found)
+
+
+def _plain(field: NestedField) -> str:
+    """A column's type without numbers of fields, which catalogs give anew."""
+    return f"{re.sub(r'[0-9]+: ', '', str(field.field_type))}{' required' if field.required else ''}"
+
+
+def _parts(schema: Schema, spec: PartitionSpec) -> str:
+    return ", ".join(f"{f.transform} of {schema.find_column_name(f.source_id)}" for f in spec.fields)
 
 
 def _wanted(landing: Landing, name: str) -> tuple[Schema, PartitionSpec, dict[str, str], SortOrder]:

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from uuid import UUID
 
 from pyiceberg.table import Table
 
 from airflow_provider_lakecommit.core.fold import fold
-from airflow_provider_lakecommit.core.log import CycleOpened, Entry
+from airflow_provider_lakecommit.core.log import CycleOpened, Entry, SliceReported
 from airflow_provider_lakecommit.core.model import Slice
 from airflow_provider_lakecommit.core.state import CycleState, LandingState, granted
 from airflow_provider_lakecommit.cycle.ports import ControlPort
@@ -31,7 +32,7 @@ from airflow_provider_lakecommit.spark.job import SliceResult, WindowJob
 from airflow_provider_lakecommit.wire.plan import plan_digest
 from airflow_provider_lakecommit.wire.quarantine import read_entries
 
-__all__ = ["JobOutcome", "group_job", "group_result", "run_group"]
+__all__ = ["JobOutcome", "causes_of", "group_job", "group_result", "run_group"]
 
 MOST_DEATHS = 2
 """Jobs of one attempt at a group whose processes died, after which further ones are begun."""
@@ -52,7 +53,7 @@ def group_job(
         tables before anything is written by it
     :raises ControlTopicError: the cycle's plan is not in the control log any more, or is not the cycle's
     """
-    state, _ = _look(landing, control, ticket.cycle)
+    state, _, _ = _look(landing, control, ticket.cycle)
     if state.over:
         return None
     if not ticket.cycle.plan:
@@ -108,14 +109,32 @@ def group_result(landing: Landing, control: ControlPort, ticket: GroupTicket) ->
 
     :raises ControlTopicError: the cycle's plan is not in the control log any more
     """
-    state, landing_state = _look(landing, control, ticket.cycle)
+    state, landing_state, entries = _look(landing, control, ticket.cycle)
     share = _share(state, ticket.group)
     done = [s for s in share if state.left_of(s) is None]
     blocked = tuple(str(b) for b in landing_state.blocked if any(b.coverage.overlaps(s.coverage) for s in share))
     held = landing_state.blocked_coverage | landing_state.recut
     rest = [rest for s in share if (rest := state.left_of(s)) is not None]
     left = tuple(s for s in rest if not held.overlaps(s.coverage))
-    return GroupResult(done=len(done), saved_records=sum(len(s) for s in done), left=left, blocked=blocked)
+    return GroupResult(
+        done=len(done),
+        saved_records=sum(len(s) for s in done),
+        left=left,
+        blocked=blocked,
+        causes=causes_of(entries, ticket.cycle.commit_id, rest),
+    )
+
+
+def causes_of(entries: Iterable[Entry], commit_id: UUID, undone: Sequence[Slice]) -> tuple[str, ...]:
+    """Why these slices of a cycle are not done, each cause once, in the words of its first report."""
+    told: dict[str, str] = {}
+    for e in entries:
+        if not isinstance(e, SliceReported) or e.commit_id != commit_id:
+            continue
+        why = e.report.blocked or e.report.failed
+        if why is not None and any(s.coverage.overlaps(e.report.coverage) for s in undone):
+            told.setdefault(why.partition(": slice ")[0], why)
+    return tuple(told.values())
 
 
 def _hold_against_tables(landing: Landing, state: CycleState, load: Callable[[str], Table] | None) -> None:
@@ -137,7 +156,9 @@ def _of_ticket(entries: Iterable[Entry], ticket: CycleTicket) -> list[Entry]:
     ]
 
 
-def _look(landing: Landing, control: ControlPort, ticket: CycleTicket) -> tuple[CycleState, LandingState]:
+def _look(
+    landing: Landing, control: ControlPort, ticket: CycleTicket
+) -> tuple[CycleState, LandingState, Sequence[Entry]]:
     log = read_decided(control, ticket.partition, ticket.read_from)
     entries = _of_ticket(read_entries(log.records, ticket.landing, ticket.lane), ticket)
     landing_state = fold(entries, (), landing.completion_timeout)
@@ -148,7 +169,7 @@ def _look(landing: Landing, control: ControlPort, ticket: CycleTicket) -> tuple[
             f"{ticket.partition} of {control.name} from offset {ticket.read_from} on (the log begins at {log.begin}): "
             f"its retention is too short or it was made anew; run the plan task again"
         )
-    return state, landing_state
+    return state, landing_state, entries
 
 
 def _share(state: CycleState, group: int) -> list[Slice]:

@@ -18,7 +18,7 @@ together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,7 +53,7 @@ from airflow_provider_lakecommit.formats.times import TEMPORAL, time_reading
 from airflow_provider_lakecommit.landing_checks import ENCODINGS
 from airflow_provider_lakecommit.parquet.arrow_types import arrow_field
 
-__all__ = ["Column", "columns_of"]
+__all__ = ["Column", "columns_of", "missing_rows"]
 
 _PLAIN = (BooleanType, IntegerType, LongType, StringType, UnknownType)
 _FLOATING = (FloatType, DoubleType)
@@ -195,6 +195,23 @@ def _holes(array: pa.Array, parent: pa.Array | None) -> bool:
     """Whether a value is missing where its parent is there."""
     missing = array.is_null()
     return bool(pc.any(missing if parent is None else pc.and_(missing, parent)).as_py())
+
+
+def missing_rows(
+    columns: Iterable[Column], rows: pa.StructArray, parent: pa.Array | None = None
+) -> Iterator[tuple[Column, pa.Array]]:
+    """Required columns that some rows lack, each with which rows; those within lists and maps are not looked at.
+
+    :param parent: as in :meth:`Column.finish`
+    """
+    for column in columns:
+        array = rows.field(rows.type.get_field_index(column.name))
+        if column.required and array.null_count and _holes(array, parent):
+            missing = array.is_null()
+            yield column, missing if parent is None else pc.and_(missing, parent)
+        if pa.types.is_struct(array.type):
+            there = array.is_valid()
+            yield from missing_rows(column.children, array, there if parent is None else pc.and_(there, parent))
 
 
 def _as_is(_column: Column, array: pa.Array) -> pa.Array:

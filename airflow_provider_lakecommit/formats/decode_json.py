@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """JSON values to rows of the table: every value is either one exact row or one reject with its reason.
 
-Contract: a block is parsed as a whole by Arrow. Whatever is wrong with it, in the text, in a type, in a value, in a
-required column, makes the whole block a :class:`~airflow_provider_lakecommit.formats.decoder.Refusal`, and
+Contract: a block is parsed as a whole by Arrow. Whatever is wrong with it, in the text, in a type, in a value, makes
+the whole block a :class:`~airflow_provider_lakecommit.formats.decoder.Refusal`, and
 :func:`~airflow_provider_lakecommit.formats.decoder.halved` finds the records. The parser's own row numbers are not
-used: they can be off by one, or absent.
+used: they can be off by one, or absent. Rows that lack a required column are seen in the parsed block, and rejected
+there: a misspelt name, which spoils every record, costs no more than a right one.
 
 Decimals are taken from the text of the number (``12.30``, ``1e2``, also a text ``"12.30"``), never through a float; too
 many digits or too fine a scale is a reject, not a rounding. Integers are written as integers (``1.0`` is a reject). A
@@ -23,16 +24,19 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.json as pj
 from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.core.formats import DEFAULTS, FormatOptions
-from airflow_provider_lakecommit.formats.columns import columns_of
+from airflow_provider_lakecommit.core.names import nearest
+from airflow_provider_lakecommit.formats.columns import Column, columns_of, missing_rows
 from airflow_provider_lakecommit.formats.decoder import Decoded, Refusal, Reject, halved
 from airflow_provider_lakecommit.formats.fine_numbers import too_fine, with_decimals
 from airflow_provider_lakecommit.formats.guards import ROW, block_text
@@ -41,6 +45,12 @@ from airflow_provider_lakecommit.formats.unknown_fields import count_inferred, c
 
 __all__ = ["JsonDecoder"]
 
+MOST_NAMES = 50
+"""Unknown names of a record that are looked at for the one that may be meant."""
+LIKE = 0.6
+"""How much alike names are of which one is taken to be meant for the other."""
+Pieces = list[tuple[pa.StructArray, Counter[str]]]
+UnknownOf = Callable[[pa.StructArray, Sequence[bytes]], Counter[str]]
 _UNEXPECTED = "unexpected field"
 _ONE_BLOCK = pj.ReadOptions(use_threads=False, block_size=2**31 - 1)
 # The name of a column may have parentheses: what follows the last one is told apart by its words.
@@ -69,6 +79,8 @@ class JsonDecoder:
         # Not Schema.empty_table: that knows no uuids.
         self._empty = pa.Table.from_batches([], schema=self._target)
         self._seen_unknown = self._probed = self._varied = False
+        # What was said last of the names of a record that lacks a column: records fail alike.
+        self._meant: dict[tuple[str, ...], str] = {}
 
     @property
     def schema(self) -> pa.Schema:
@@ -108,19 +120,60 @@ class JsonDecoder:
     def _block(self, values: Sequence[bytes]) -> Decoded:
         if not values:
             return Decoded(table=self._empty)
-        pieces, unknown = self._parse(values)
-        tables = [self._finished(rows) for rows in pieces]
-        return Decoded(table=tables[0] if len(tables) == 1 else pa.concat_tables(tables), ignored=unknown)
+        tables, unknown, rejects = [], Counter[str](), list[Reject]()
+        pieces, unknown_of = self._parse(values)
+        at = 0
+        for rows, fields in pieces:
+            end = at + len(rows)
+            if lacking := self._lacking(rows):
+                rejects += [Reject.of(at + i, self._missing(values[at + i], lacking[i])) for i in sorted(lacking)]
+                there = np.ones(len(rows), bool)
+                there[list(lacking)] = False
+                good = [values[at + int(i)] for i in np.flatnonzero(there)]
+                rows = rows.filter(pa.array(there))
+                fields = unknown_of(rows, good)
+            unknown.update(fields)
+            tables.append(self._finished(rows))
+            at = end
+        bad = {reject.index for reject in rejects}
+        return Decoded(
+            table=tables[0] if len(tables) == 1 else pa.concat_tables(tables),
+            records=[i for i in range(len(values)) if i not in bad] if bad else None,
+            rejects=tuple(rejects),
+            ignored=unknown,
+        )
+
+    def _lacking(self, rows: pa.StructArray) -> dict[int, Column]:
+        """The rows that lack a required column, each with the first one that it lacks."""
+        found: dict[int, Column] = {}
+        for column, missing in missing_rows(self._columns, rows):
+            for i in pc.indices_nonzero(missing).to_pylist():
+                found.setdefault(i, column)
+        return found
+
+    def _missing(self, value: bytes, column: Column) -> Refusal:
+        """What is said of a value that lacks a required column; of a name like it that the table lacks, too."""
+        text = f"required column {column.path} is missing or null"
+        with suppress(Refusal):
+            key = (column.path, *sorted(paths_of(self._columns, value))[:MOST_NAMES])
+            if key not in self._meant:
+                self._meant.clear()
+                like = nearest(column.path, key[1:], 1, LIKE)
+                self._meant[key] = f"; the record has {like[0]!r}, which the table lacks" if like else ""
+            text += self._meant[key]
+        return Refusal("missing_required", column.path, text)
 
     def _finished(self, rows: pa.StructArray) -> pa.Table:
         arrays = [c.finish(rows.field(rows.type.get_field_index(c.name))) for c in self._columns]
         return pa.Table.from_arrays(arrays, schema=self._target)
 
-    def _parse(self, values: Sequence[bytes]) -> tuple[list[pa.StructArray], Counter[str]]:
-        """The rows as the parser gives them, in pieces, and the unknown fields among them."""
+    def _parse(self, values: Sequence[bytes]) -> tuple[Pieces, UnknownOf]:
+        """The rows as the parser gives them, in pieces, with the unknown fields of each; and what counts those of a
+        part of it anew.
+        """
         if self._strict or not self._seen_unknown:
             try:
-                return [self._read(values, "error")], Counter()
+                return [(self._read(values, "error"), Counter())], lambda _rows, _values: Counter()
             except Refusal as refusal:
                 if self._strict or refusal.kind != "unknown_field":
                     raise
@@ -128,20 +181,20 @@ class JsonDecoder:
         if not self._varied:
             # Perhaps only the unknown fields contradict each other: then it is read on without them.
             with suppress(Refusal):
-                return self._infer(values)
-        return [self._read(values, "ignore")], count_parsed(self._columns, values)
+                return self._infer(values), lambda rows, _values: count_inferred(self._columns, rows)
+        rows = self._read(values, "ignore")
+        return [(rows, count_parsed(self._columns, values))], lambda _rows, values: count_parsed(self._columns, values)
 
-    def _infer(self, values: Sequence[bytes]) -> tuple[list[pa.StructArray], Counter[str]]:
-        pieces: list[pa.StructArray] = []
-        unknown: Counter[str] = Counter()
+    def _infer(self, values: Sequence[bytes]) -> Pieces:
+        pieces: Pieces = []
         for start, end in inferable(values, self._probed):
-            pieces.append(rows := self._read(values[start:end], "infer"))
-            unknown.update(count_inferred(self._columns, rows))
+            rows = self._read(values[start:end], "infer")
+            pieces.append((rows, count_inferred(self._columns, rows)))
             if varied(rows.type, self._wire.field(ROW).type):
                 self._varied = True
                 raise Refusal("unknown_field", None, "the names of unknown fields vary too much")
             self._probed = True
-        return pieces, unknown
+        return pieces
 
     def _read(self, values: Sequence[bytes], unexpected: str) -> pa.StructArray:
         rows = _read(block_text(values), self._wire, unexpected, len(values), self._paths)

@@ -4,14 +4,15 @@
 Contract: :func:`decoder_for` gives the :class:`Decoder` of a format for one table. Of each value, exactly one is true:
 it gave at least one row, it is a reject, or it is named as filtered. A format may read blocks as a whole and only say
 that a block is refused (:class:`Refusal`): :func:`halved` then cuts it until the refused values stand alone. So a clean
-block costs one pass, and each bad value a logarithm.
+block costs one pass, and each bad value a logarithm; what a format can tell of each value of a block by itself, it
+rejects there, and that costs no pass more.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Protocol, cast
 
@@ -99,7 +100,8 @@ def halved(
 ) -> Decoded:
     """All values decoded, those that are refused isolated as rejects.
 
-    :param decode: of a block, which may be empty; raises :class:`Refusal` if it cannot be read as a whole
+    :param decode: of a block, which may be empty; raises :class:`Refusal` if it cannot be read as a whole, else rejects
+        come in the order of their values
     :param explained: what is said of a value that is refused alone
     """
     try:
@@ -117,7 +119,7 @@ def halved(
             for first, part in parts
             for i in (range(part.table.num_rows) if part.records is None else part.records)
         ],
-        rejects=tuple(piece for _, piece in pieces if isinstance(piece, Reject)),
+        rejects=tuple(reject for first, piece in pieces for reject in _rejects(first, piece)),
         filtered=[first + i for first, part in parts for i in part.filtered],
         ignored=ignored,
     )
@@ -143,6 +145,14 @@ def _pieces(
             yield from _pieces(piece, first + at, smaller, decode, explained)
         else:
             yield first + at, decoded
+
+
+def _rejects(first: int, piece: Decoded | Reject) -> Iterator[Reject]:
+    """Of a piece, with their places among all values."""
+    if isinstance(piece, Reject):
+        yield piece
+    else:
+        yield from (replace(reject, index=first + reject.index) for reject in piece.rejects)
 
 
 def _printable(text: str) -> str:

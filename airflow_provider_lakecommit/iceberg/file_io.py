@@ -6,10 +6,12 @@ pyiceberg takes Arrow's file systems also for local paths, and loading those cos
 
 Contract: each location is served by its own scheme, so one catalog may hold tables in several storages. A `py-io-impl`
 that the user states wins over this one. Writers of data files are not concerned: they are given the user's properties.
+That pyiceberg loads this one or its default, for each table anew, is told in no log.
 """
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 from urllib.parse import urlparse
 
@@ -62,6 +64,14 @@ class LightFileIO(FileIO):
                 return LocalFiles(auto_mkdir=True)
 
         return LocalFileIO(self.properties)
+
+
+def _worth_telling(record: logging.LogRecord) -> bool:
+    text = record.getMessage()
+    return LightFileIO.__qualname__ not in text and not text.startswith("Defaulting to")
+
+
+logging.getLogger("pyiceberg.io").addFilter(_worth_telling)
 
 
 def with_light_io(properties: Properties) -> Properties:

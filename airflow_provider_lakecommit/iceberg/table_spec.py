@@ -35,9 +35,10 @@ from pyiceberg.transforms import (
 )
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
+from airflow_provider_lakecommit.core.declared_table import CREATE_KEYS
+from airflow_provider_lakecommit.core.type_text import PRIMITIVES, TypeText, parse_type
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.iceberg.type_text import PRIMITIVES, TypeText, parse_type
-from airflow_provider_lakecommit.landing_checks import CREATE_KEYS
+from airflow_provider_lakecommit.iceberg.type_text import primitive_of
 
 __all__ = ["create_from_spec", "sort_order_from_spec"]
 
@@ -159,9 +160,7 @@ class _Builder:
         if parsed.kind == "map":
             key, value = (part for _, part in parsed.parts)
             return self._map(self._parsed(key), self._parsed(value), required=False)
-        if parsed.primitive is None:
-            raise ValueError(f"{parsed.kind} is not known")
-        return parsed.primitive
+        return primitive_of(parsed.primitive)
 
     def _nested(self, given: Mapping[str, Any], where: str) -> IcebergType:
         kind = next((k for k in ("struct", "list", "map") if k in given), None)

@@ -70,7 +70,8 @@ class PartitionStatus:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
     """All of it. ``cycles`` have no COMMIT_COMPLETE yet, or others have overtaken them. ``quarantined`` are the newest
-    of the control records that are passed over, each with its ``partition@offset``.
+    of the control records that are passed over, each with its ``partition@offset``. ``stalled`` tells of commits that
+    failed in so many cycles in a row that no window is planned.
     """
 
     landing: str
@@ -87,6 +88,7 @@ class Status:
     quarantined_count: int = 0
     signed: bool = False
     crowded: tuple[str, ...] = ()
+    stalled: str = ""
 
     @property
     def lag(self) -> int:
@@ -139,7 +141,13 @@ def read_status(session: LandingSession, every: timedelta | None = None) -> Stat
         quarantined_count=landing_state.quarantined_count,
         signed=session.signed,
         crowded=tuple(f"{name}: {state.crowding}" for name, state in states if state and state.crowding),
+        stalled=_stalled(landing_state, ledgers, session.landing.stalled_cycles),
     )
+
+
+def _stalled(landing_state: LandingState, ledgers: Sequence[TableLedger], most: int) -> str:
+    row = min((landing_state.failed_in_a_row(t.table) for t in ledgers), key=len, default=())
+    return f"commits failed in {len(row)} cycles in a row; the last one: {row[-1].reason}" if len(row) >= most else ""
 
 
 def _look(session: LandingSession, ledgers: Sequence[TableLedger]) -> FoldedLog | None:
@@ -238,6 +246,7 @@ def to_dict(status: Status) -> dict[str, Any]:
         "missing_topics": list(status.missing_topics),
         "warnings": [*status.warnings, *status.crowded],
         "signed": status.signed,
+        "stalled": status.stalled or None,
         "quarantined": {"count": status.quarantined_count, "newest": list(status.quarantined)},
     }
 

@@ -23,7 +23,7 @@ def event_extra(landing: Landing, closed: Closed) -> dict[str, Any]:
     """What an asset event says: the newest snapshot of the data table, and all that this commit published.
 
     ``rows``, ``offsets`` and ``counts`` are sums over the snapshots of the data table; ``snapshots`` lists every
-    table's.
+    table's. ``rejects`` (by kind and column) and ``ignored_fields`` count what is in no row.
     """
     data = [p for p in closed.published if p.table == landing.table]
     whole = _sum(data).to_dict() if data else {}
@@ -39,6 +39,8 @@ def event_extra(landing: Landing, closed: Closed) -> dict[str, Any]:
         "counts": whole.get("counts", {}),
         "valid_through": payload["valid_through"],
         "snapshots": payload["published"],
+        "ignored_fields": payload["ignored_fields"],
+        "rejects": payload["rejects"],
     }
 
 

@@ -22,6 +22,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from airflow_provider_lakecommit.exceptions import LakecommitError, Terminal
 from airflow_provider_lakecommit.hooks.secrets import told
 from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.operators.arguments import refuse_unknown
 from airflow_provider_lakecommit.settings import Settings
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class LandingTask(BaseOperator):
     """
 
     def __init__(self, *, landing: Landing | str | Path, **kwargs: Any) -> None:
+        refuse_unknown(type(self), kwargs, kwargs.get("task_id", ""))
         super().__init__(**kwargs)
         self.landing = landing_of(landing)
 
@@ -121,11 +123,14 @@ class LandingTask(BaseOperator):
 
     def log_troubles(self, closed: Closed, whose: str = "") -> None:
         """What of a closed cycle needs a person's eye."""
-        for what, items in (("voided", closed.voided), ("needs a hand", closed.blocked)):
-            for item in items:
-                self.log.warning("%s%s: %s", whose, what, item)
-        if closed.ignored_fields:
-            self.log.info("%sfields that the table lacks, by records: %s", whose, dict(closed.ignored_fields))
+        from airflow_provider_lakecommit.cycle.run import first_of
+
+        for item in closed.voided:
+            self.log.warning("%svoided: %s", whose, item)
+        for warning in closed.warnings:
+            self.log.warning("%s%s", whose, warning)
+        if closed.blocked and not closed.causes:
+            self.log.warning("%s%s blocked, by an earlier run", whose, first_of(closed.blocked))
 
     @staticmethod
     def is_retry(context: Context) -> bool:

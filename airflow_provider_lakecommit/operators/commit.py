@@ -119,6 +119,9 @@ class LakeCommitOperator(LandingTask):
                     return close_cycle(session, self.identity(context), ticket, retry=retry, retell=retell)
             except Exception as e:
                 context["ti"].xcom_push(CLOSED, {FAILURE: told(e)})
+                if ticket is None and isinstance(e, Terminal):
+                    # One mistake is one red task: that of the plan, which has told of it.
+                    raise AirflowSkipException(f"nothing was planned, and nothing can be published: {told(e)}") from e
                 raise
 
     def _ticket(self, context: Context, plan_task_id: str) -> CycleTicket | None:
@@ -222,8 +225,14 @@ def _all_failures(failed: Mapping[str, BaseException], of: int) -> BaseException
 
 
 def _why_nothing(closed: Closed) -> str:
+    from airflow_provider_lakecommit.cycle.run import first_of
+
     if closed.finished:
         return closed.note or "this run was finished before"
+    if closed.causes:
+        return closed.causes[0]
+    if closed.blocked:
+        return f"{first_of(closed.blocked)} blocked"
     if closed.waiting:
         return "; ".join(closed.waiting)
     return closed.reason or ("no slice of this run was finished" if closed.missing else "nothing new")

@@ -25,7 +25,9 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
+from airflow_provider_lakecommit.core.times import span_of
 from airflow_provider_lakecommit.exceptions import ConnectError, ConnectorError
+from airflow_provider_lakecommit.operators.arguments import refuse_unknown
 from airflow_provider_lakecommit.operators.base import no_retry_in_vain
 
 if TYPE_CHECKING:
@@ -52,13 +54,14 @@ class ConnectorTask(BaseOperator):
         *,
         connector: str,
         kafka_connect_conn_id: str = "kafka_connect_default",
-        wait: timedelta = timedelta(minutes=2),
+        wait: timedelta | str | float = timedelta(minutes=2),
         **kwargs: Any,
     ) -> None:
+        refuse_unknown(type(self), kwargs, kwargs.get("task_id", ""))
         super().__init__(**kwargs)
         self.connector = connector
         self.kafka_connect_conn_id = kafka_connect_conn_id
-        self.wait = wait
+        self.wait = span_of(wait, "wait")
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Do it, and wait until it is done."""
@@ -110,9 +113,11 @@ class ResumeConnectorOperator(ConnectorTask):
     .. seealso:: :ref:`howto/operator:ResumeConnectorOperator`
     """
 
-    def __init__(self, *, jitter: timedelta = timedelta(0), stopped_too: bool = False, **kwargs: Any) -> None:
+    def __init__(
+        self, *, jitter: timedelta | str | float = timedelta(0), stopped_too: bool = False, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
-        self.jitter = jitter
+        self.jitter = span_of(jitter, "jitter")
         self.stopped_too = stopped_too
 
     def act(self, rest: ConnectRest) -> ConnectorStatus:
@@ -143,13 +148,13 @@ class RestartConnectorOperator(ConnectorTask):
         *,
         include_tasks: bool = True,
         only_failed: bool = True,
-        stays: timedelta = timedelta(0),
+        stays: timedelta | str | float = timedelta(0),
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.include_tasks = include_tasks
         self.only_failed = only_failed
-        self.stays = stays
+        self.stays = span_of(stays, "stays")
 
     def act(self, rest: ConnectRest) -> ConnectorStatus:
         """Restart."""

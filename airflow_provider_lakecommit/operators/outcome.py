@@ -13,6 +13,7 @@ from airflow.sdk import BaseOperator, TriggerRule
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from airflow_provider_lakecommit.core.outcome import Commit, Ended, decide
+from airflow_provider_lakecommit.operators.arguments import refuse_unknown
 from airflow_provider_lakecommit.operators.base import CLOSED, FAILURE, landing_of
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class OutcomeOperator(BaseOperator):
         trigger_rule: str = TriggerRule.ALL_DONE,
         **kwargs: Any,
     ) -> None:
+        refuse_unknown(type(self), kwargs, kwargs.get("task_id", ""))
         super().__init__(trigger_rule=trigger_rule, **kwargs)
         self.plan_task_id = plan_task_id
         self.write_task_id = write_task_id
@@ -76,12 +78,15 @@ class OutcomeOperator(BaseOperator):
             # Another landing's failure fails the commit task, and is no failure of this one.
             payload = payload.get(self.one_of_several) or {FAILURE: ""}
             commit = "success" if FAILURE not in payload else commit
+        plan = states.get(self.plan_task_id)
+        unplanned = ti.xcom_pull(task_ids=self.plan_task_id, key=FAILURE, map_indexes=-1) if plan == "failed" else None
         return Ended(
-            plan=states.get(self.plan_task_id),
+            plan=plan,
             groups=_groups(states, self.write_task_id),
             commit=commit,
             closed=None if FAILURE in payload else Commit.from_dict(payload),
             failure=payload.get(FAILURE, ""),
+            unplanned=unplanned or "",
         )
 
 

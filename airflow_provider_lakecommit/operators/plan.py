@@ -10,10 +10,11 @@ without closing their cycle, is taken over.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_lakecommit.operators.base import CYCLE, EXPLAIN, LandingTask, no_retry_in_vain
+from airflow_provider_lakecommit.operators.base import CYCLE, EXPLAIN, FAILURE, LandingTask, no_retry_in_vain
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -41,13 +42,17 @@ class PlanWindowOperator(LandingTask):
         from airflow_provider_lakecommit.cycle.open import open_cycle
 
         run, again = self.identity(context), self.is_retry(context)
-        with no_retry_in_vain(), self.session() as session:
-            abandoned = self.abandoned(context, session)
-            opened = open_cycle(session, run, retry=again, release=abandoned)
-            while opened.finished and (opened.lacking or not again):
-                self.log.info("%s; this run goes on as a further cycle", opened.note)
-                run = replace(run, number=run.number + 1)
+        try:
+            with no_retry_in_vain(), self.session() as session:
+                abandoned = self.abandoned(context, session)
                 opened = open_cycle(session, run, retry=again, release=abandoned)
+                while opened.finished and (opened.lacking or not again):
+                    self.log.info("%s; this run goes on as a further cycle", opened.note)
+                    run = replace(run, number=run.number + 1)
+                    opened = open_cycle(session, run, retry=again, release=abandoned)
+        except Exception as e:
+            context["ti"].xcom_push(FAILURE, str(e))
+            raise
         context["ti"].xcom_push(CYCLE, opened.ticket.to_dict())
         context["ti"].xcom_push(EXPLAIN, list(opened.explain))
         self._tell(opened)
@@ -55,7 +60,7 @@ class PlanWindowOperator(LandingTask):
 
     def _tell(self, opened: Opened) -> None:
         for line in opened.explain:
-            self.log.info("%s", line)
+            self.log.log(logging.WARNING if line.startswith("WARNING") else logging.INFO, "%s", line)
         if opened.note:
             self.log.info("%s", opened.note)
         if opened.finished:

@@ -22,6 +22,7 @@ from airflow_provider_lakecommit.connector.judge import Fate
 from airflow_provider_lakecommit.connector.sink import CONTROL_TOPIC
 from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.exceptions import TableError
+from airflow_provider_lakecommit.operators.arguments import refuse_unknown
 from airflow_provider_lakecommit.operators.base import no_retry_in_vain
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ class RescueOperator(BaseOperator):
         reason: str = "",
         **kwargs: Any,
     ) -> None:
+        refuse_unknown(type(self), kwargs, kwargs.get("task_id", ""))
         super().__init__(**kwargs)
         self.connector = connector
         self.control_topic = control_topic

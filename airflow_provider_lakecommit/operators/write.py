@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk.exceptions import AirflowSkipException
 
-from airflow_provider_lakecommit.exceptions import LakecommitError, SparkJobError
+from airflow_provider_lakecommit.exceptions import BlockedRangeError, LakecommitError, SparkJobError
 from airflow_provider_lakecommit.hooks.secrets import hide
 from airflow_provider_lakecommit.operators.base import LandingTask, no_retry_in_vain
 from airflow_provider_lakecommit.settings import Settings
@@ -40,6 +40,11 @@ if TYPE_CHECKING:
 
 __all__ = ["MAP_INDEX_TEMPLATE", "WriteWindowOperator"]
 
+MEND = (
+    "mend the spec, the table or the records: after a changed spec or table the range is tried again by itself, else "
+    "`lakecommit unblock` (--retry, --raise or --skip)"
+)
+"""What helps against a range that is not published because of its records."""
 MAP_INDEX_TEMPLATE = "group {{ task.group.group }}"
 """Names the mapped tasks by their partition group; give it to ``partial`` as ``map_index_template``."""
 
@@ -146,7 +151,9 @@ class WriteWindowOperator(LandingTask):
         result = group_result(landing, control, ticket)
         self.log.info("group %d: %s", ticket.group, result)
         if result.left:
-            raise SparkJobError(f"group {ticket.group} of cycle {ticket.cycle.commit_id}: {result}") from died
+            raise SparkJobError(_why(result, f"group {ticket.group} of cycle {ticket.cycle.commit_id}")) from died
+        if result.causes:
+            raise BlockedRangeError(_why(result, f"group {ticket.group} of cycle {ticket.cycle.commit_id}"))
         if died is not None:
             self.log.warning("everything of the group is reported, although: %s", died)
         return result
@@ -190,3 +197,13 @@ class WriteWindowOperator(LandingTask):
             )
         self.log.info("group %d is reported already: %s", ticket.group, result)
         return result
+
+
+def _why(result: GroupResult, whose: str) -> str:
+    """One line: the cause first, then what is safe, then what helps."""
+    if not result.causes:
+        return f"{whose}: {result}"
+    more = f" (and {len(result.causes) - 1} more causes)" if len(result.causes) > 1 else ""
+    safe = f"{result.done} of its slices are reported and kept"
+    left = f", {len(result.left)} are read again" if result.left else ""
+    return f"{result.causes[0]}{more}; {whose}: {safe}{left}; {MEND}"

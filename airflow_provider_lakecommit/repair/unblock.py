@@ -4,7 +4,8 @@
 Contract: a decision is durable before it is reported. An unblock is a cycle of its own in the control log: its START
 carries the word, and it is closed like any other, so that a COMMIT_COMPLETE of it tells that commits come through. Only
 ranges that are named, or all, are taken. Records that can be read are given up only if the whole range is asked for:
-otherwise a range whose bad records were counted is read again, with a budget of just these.
+otherwise a range whose bad records were counted is read again, with a budget of just these; where they were not
+counted to the end of the range, with a budget for as many as there are.
 
 Failure story: killed in between, a decision is either in the log or not made at all; the same command can be given
 again. Where the commit of an unblock fails the word stands, and the next commit that succeeds publishes it.
@@ -46,12 +47,15 @@ Named = Mapping[tuple[str, int], RangeSet]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockedPart:
-    """One blocked range, as far as it was named. ``bad`` and ``good`` records are known where its slice was read."""
+    """One blocked range, as far as it was named. ``bad`` and ``good`` records are known where its slice was read to its
+    end; ``least_bad`` where that was stopped, because its budget was surely exceeded.
+    """
 
     span: Span
     reason: str
     bad: int | None = None
     good: int | None = None
+    least_bad: int | None = None
 
     @property
     def argument(self) -> str:
@@ -62,7 +66,13 @@ class BlockedPart:
     def __str__(self) -> str:
         known = "how many of its records are good is not known" if self.good is None else f"{self.good} good records"
         bad = "" if self.bad is None else f", {self.bad} bad"
-        return f"{self.span} ({known}{bad}): {self.reason}"
+        least = "" if self.least_bad is None else f", at least {self.least_bad} are bad"
+        return f"{self.span} ({known}{bad}{least}): {self.reason}"
+
+    @property
+    def most_bad(self) -> int | None:
+        """How many records a person gives up who goes on without the bad ones; ``None``: nobody knows which are."""
+        return len(self.span) if self.bad is None and self.least_bad is not None else self.bad
 
 
 def blocked_parts(
@@ -100,13 +110,13 @@ def unblock(
     parts = _parts(session, folded, partitions, ranges)
     given_up = [p for p in parts if skip and (not only_bad or p.good == 0)]
     again = [p for p in parts if p not in given_up]
-    if unknown := [p for p in again if skip and p.bad is None]:
+    if unknown := [p for p in again if skip and p.most_bad is None]:
         named = " ".join(f"--range {p.argument}" for p in unknown)
         raise BlockedRangeError(
             f"{'; '.join(map(str, unknown))}: name the whole range to give it up (`--skip --whole`): "
             f"`lakecommit unblock SPEC --skip --whole {named}`"
         )
-    budgets = {p: raise_to or Budget(max_records=p.bad or 0, max_ratio=1.0) for p in again}
+    budgets = {p: raise_to or Budget(max_records=p.most_bad or 0, max_ratio=1.0) for p in again}
     raised = tuple(Raised(coverage=_coverage([p]), budget=budget) for p, budget in budgets.items())
     coverage = _coverage(parts)
     run = RunIdentity(deployment="person", dag_id="unblock", run_id=_run_id(session, decision))
@@ -163,8 +173,10 @@ def _part(span: Span, reason: str, reports: Sequence[SliceReport]) -> BlockedPar
         if counted is None:
             continue
         counts = counted.counts
-        if not counts.rejected or counts.total != len(counted.span):
+        if not counts.rejected:
             break
+        if counts.total != len(counted.span):
+            return BlockedPart(span=span, reason=reason, least_bad=counts.rejected if counted.span == span else None)
         if counted.span == span or not counts.landed:
             bad = counts.rejected if counted.span == span else None
             return BlockedPart(span=span, reason=reason, bad=bad, good=counts.landed)

@@ -25,7 +25,9 @@ from airflow.sdk import BaseSensorOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout, AirflowSkipException
 
 from airflow_provider_lakecommit.core.identity import group_id
+from airflow_provider_lakecommit.core.times import EXAMPLES, duration_of
 from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.operators.arguments import refuse_unknown
 from airflow_provider_lakecommit.operators.base import no_retry_in_vain
 from airflow_provider_lakecommit.settings import Settings
 from airflow_provider_lakecommit.stall.guard import CALM, HELD, MOST_CYCLES, Guard, GuardAnswer, Ruling
@@ -76,7 +78,9 @@ class StalledCommitSensor(BaseSensorOperator):
     :param stalled_cycles: cycles in a row that do not complete, or fail, make a stall
     :param only_cycles: judge by that alone
     :param hold_on: verdicts that count as a stall: by default dead and stalled
-    :param max_valid_through_age: a table that is valid through an older time counts as stalled too
+    :param max_valid_through_age: a table that is valid through an older time counts as stalled too, and so does one of
+        which that is not known: a landing that never ran, or whose name is misspelt. Times are timedeltas, seconds, or
+        texts as ``1h30m``
     :param fail_after: a stall that has lasted longer fails the task, whatever ``on_stall`` says
     :param look_back: read only so much of the control topic; all of it by default
     :param deferrable: wait in the triggerer; else in the worker, by ``mode`` and ``poke_interval``
@@ -104,14 +108,15 @@ class StalledCommitSensor(BaseSensorOperator):
         stalled_cycles: int = 3,
         only_cycles: bool = False,
         hold_on: Collection[str] | None = None,
-        max_valid_through_age: timedelta | None = None,
-        fail_after: timedelta | None = None,
-        look_back: timedelta | None = None,
+        max_valid_through_age: timedelta | str | float | None = None,
+        fail_after: timedelta | str | float | None = None,
+        look_back: timedelta | str | float | None = None,
         deferrable: bool = True,
-        release_jitter: timedelta = timedelta(seconds=3),
+        release_jitter: timedelta | str | float = timedelta(seconds=3),
         on_wait_callback: Callable[[Context], Any] | Sequence[Callable[[Context], Any]] = (),
         **kwargs: Any,
     ) -> None:
+        refuse_unknown(type(self), kwargs, kwargs.get("task_id", ""))
         super().__init__(**kwargs)
         self.landing = landing
         self.connector = connector
@@ -124,11 +129,11 @@ class StalledCommitSensor(BaseSensorOperator):
         self.stalled_cycles = stalled_cycles
         self.only_cycles = only_cycles
         self.hold_on = sorted(hold_on) if hold_on is not None else None
-        self.max_valid_through_age = max_valid_through_age
-        self.fail_after = fail_after
-        self.look_back = look_back
+        self.max_valid_through_age = duration_of(max_valid_through_age)
+        self.fail_after = duration_of(fail_after)
+        self.look_back = duration_of(look_back)
         self.deferrable = deferrable
-        self.release_jitter = release_jitter
+        self.release_jitter = duration_of(release_jitter)
         self.on_wait_callback = on_wait_callback
         self._waits = False
         if wrong := [*_wrong_target(self), *_wrong_values(self)]:
@@ -265,7 +270,7 @@ class StalledCommitSensor(BaseSensorOperator):
             control_group_id=target.group,
             guard=guard_to_json(target.guard),
             deadline=time.time() + self.timeout,
-            jitter=self.release_jitter.total_seconds(),
+            jitter=_seconds(self.release_jitter) or 0.0,
             soft_fail=self.soft_fail,
         )
         self.defer(trigger=trigger, method_name="execute_complete", timeout=timedelta(seconds=self.timeout) + BACKSTOP)
@@ -277,8 +282,8 @@ def _log(context: Context, text: str) -> str:
     return text
 
 
-def _seconds(span: timedelta | None) -> float | None:
-    return None if span is None else span.total_seconds()
+def _seconds(span: object) -> float | None:
+    return span.total_seconds() if isinstance(span, timedelta) else None
 
 
 def _wrong_target(sensor: StalledCommitSensor) -> Iterator[str]:
@@ -303,9 +308,9 @@ def _wrong_values(sensor: StalledCommitSensor) -> Iterator[str]:
         yield f"hold_on: {', '.join(unknown)} is no verdict that could hold"
     for name in SPANS:
         span = getattr(sensor, name)
-        if span is not None and span <= timedelta(0):
-            yield f"{name}={span}: a positive duration"
-    if sensor.release_jitter < timedelta(0):
-        yield f"release_jitter={sensor.release_jitter}: a duration"
+        if span is not None and not (isinstance(span, timedelta) and span > timedelta(0)):
+            yield f"{name}={span}: a positive duration ({EXAMPLES}, seconds, or a timedelta)"
+    if not isinstance(sensor.release_jitter, timedelta) or sensor.release_jitter < timedelta(0):
+        yield f"release_jitter={sensor.release_jitter}: a duration ({EXAMPLES}, seconds, or a timedelta)"
     if sensor.fail_after is not None and sensor.soft_fail:
         yield "fail_after fails, soft_fail skips instead: one of them"

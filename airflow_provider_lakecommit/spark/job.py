@@ -198,7 +198,9 @@ class Secrets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceResult:
-    """How a slice ended, as its task says."""
+    """How a slice ended, as its task says. ``records`` are those of what was done, rejected ones too; ``rows`` are
+    those of the data table.
+    """
 
     slice: str
     status: SliceStatus

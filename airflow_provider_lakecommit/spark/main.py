@@ -100,7 +100,8 @@ def _summary(results: Iterable[SliceResult]) -> str:
     ends = Counter(result.status for result in found)
     counts = ", ".join(f"{count} {status}" for status, count in sorted(ends.items())) or "none"
     records, rows = sum(r.records for r in found), sum(r.rows for r in found)
-    return f"{len(found)} slices: {counts}; {records} records read, {rows} rows written"
+    none = f", {records - rows} gave none (rejected or filtered)" if records > rows else ""
+    return f"{len(found)} slices: {counts}; {records} records read, {rows} rows written{none}"
 
 
 def _stop(number: int, frame: object) -> NoReturn:

@@ -5,9 +5,10 @@ Contract: :func:`run_slice` either gives an outcome whose files hold exactly the
 behind. What was read adds up (:mod:`~airflow_provider_lakecommit.spark.totals`), else it is an
 :class:`~airflow_provider_lakecommit.exceptions.AccountingError`.
 
-A slice over its dead-letter budget, or with any reject where there is no dead-letter table, is *blocked*: no files, all
-records still read and counted, the first offsets and reasons named. It is the caller's to cut it again or to call for a
-hand. Under a budget that a person raised, rejects for which there is no dead-letter table are skipped.
+A slice over its dead-letter budget, or with any reject where there is no dead-letter table, is *blocked*: no files, the
+cause, the first offsets and their reasons named. As soon as that is sure it is read no further, except for what is
+about to end anyway: a small slice is counted whole. It is the caller's to cut it again or to call for a hand. Under a
+budget that a person raised, rejects for which there is no dead-letter table are skipped.
 
 Failure story: whatever is raised, the files of this attempt are deleted first; they were never reported. An exception
 that handling records ends in is a :class:`~airflow_provider_lakecommit.exceptions.RecordsError`: it names the record
@@ -45,21 +46,21 @@ from airflow_provider_lakecommit.formats.decoder import Decoded, Decoder, decode
 from airflow_provider_lakecommit.landing import METADATA_COLUMNS, Landing
 from airflow_provider_lakecommit.parquet.layout import file_io
 from airflow_provider_lakecommit.parquet.write import FanoutWriter
-from airflow_provider_lakecommit.spark.chunks import Chunk, Run, narrowest
+from airflow_provider_lakecommit.spark.chunks import Chunk, Run, narrowest, part_of
 from airflow_provider_lakecommit.spark.cost import CostClock, Work
 from airflow_provider_lakecommit.spark.dead_letters import dead_letters
 from airflow_provider_lakecommit.spark.failures import passes
 from airflow_provider_lakecommit.spark.metadata import lost_times, mistyped, with_metadata
 from airflow_provider_lakecommit.spark.positions import offset_of
-from airflow_provider_lakecommit.spark.read import SliceReader
+from airflow_provider_lakecommit.spark.read import BATCH_RECORDS, SliceReader
 from airflow_provider_lakecommit.spark.totals import SliceTotals
 
 __all__ = ["SliceOutcome", "SliceStopped", "SliceWork", "check_schema", "run_slice"]
 
 LOST_TIMES = "kafka_timestamp (beyond the years 1 to 9999)"
 """Under this name records are counted among the ignored fields whose timestamp no table can hold."""
-SAMPLES = 5
 PROGRESS_RECORDS = 100_000
+CAREFUL_RECORDS = 1_000
 
 
 class SliceStopped(LakecommitError):
@@ -83,8 +84,9 @@ class SliceWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceOutcome:
-    """What was done. ``bytes`` are those of the record values; a ``blocked`` outcome has no files. ``rejected`` are the
-    first rejects, each with its place and reason.
+    """What was done. ``bytes`` are those of the record values; a ``blocked`` outcome has no files, and may be of a part
+    of the slice. ``rejected`` are the first rejects, each with its place and reason, ``rejects`` counts all by kind and
+    column.
     """
 
     spans: tuple[SpanReport, ...]
@@ -95,6 +97,7 @@ class SliceOutcome:
     blocked: str | None
     rejected: tuple[str, ...]
     cost: SliceCost
+    rejects: Mapping[str, int] = field(default_factory=dict)
 
 
 def check_schema(landing: Landing, schema: Schema) -> None:
@@ -175,7 +178,7 @@ class _SliceRun:
 
     def _consume(self, reader: SliceReader, progress: Callable[[str], None]) -> None:
         reported = 0
-        for chunk in reader.read():
+        for chunk in self._chunks(reader):
             self._clock.lap(Work.READ)
             try:
                 self._land(chunk)
@@ -187,6 +190,18 @@ class _SliceRun:
             if records - reported >= PROGRESS_RECORDS:
                 reported = records
                 progress(f"slice {self._work.slice}: {records} of at most {len(self._work.slice)} records read")
+            if self._totals.hopeless() and len(self._work.slice) - records > BATCH_RECORDS:
+                self._totals.partly = True
+                return
+
+    def _chunks(self, reader: SliceReader) -> Iterator[Chunk]:
+        """Smaller ones once something was rejected: where all is bad, a few are enough to know that, and each costs."""
+        for chunk in reader.read():
+            many, step = len(chunk.messages), CAREFUL_RECORDS
+            if not self._totals.rejected or many <= step:
+                yield chunk
+            else:
+                yield from (part_of(chunk, start, min(start + step, many)) for start in range(0, many, step))
 
     def _spoilt(self, chunk: Chunk, error: Exception) -> RecordsError:
         """Which records brought an exception: the first that does alone, or all that were handled together."""
@@ -215,16 +230,11 @@ class _SliceRun:
         decoded = self._decoder.decode(values)
         totals.count(chunk, places, decoded)
         add_names(totals.ignored, decoded.ignored)
-        self._sample(messages, decoded)
+        totals.rejects.add(messages, decoded.rejects)
         self._clock.lap(Work.DECODE)
-        if not totals.blocked():
+        if not totals.hopeless():
             self._write(messages, decoded)
             self._clock.lap(Work.WRITE)
-
-    def _sample(self, messages: Sequence[Message], decoded: Decoded) -> None:
-        for reject in decoded.rejects[: SAMPLES - len(self._totals.samples)]:
-            m = messages[reject.index]
-            self._totals.samples.append(f"{m.topic()}[{m.partition()}]@{m.offset()}: {reject.reason}")
 
     def _write(self, messages: Sequence[Message], decoded: Decoded) -> None:
         for name, table in self._made(messages, decoded, self._totals.ignored):
@@ -256,7 +266,7 @@ class _SliceRun:
         blocked = totals.blocked_at_the_end()
         files: dict[str, list[DataFile]] = {}
         if blocked:
-            blocked = f"slice {self._work.slice}: {blocked}; first: {'; '.join(totals.samples)}"
+            blocked = totals.told(blocked)
             self._abort()
         else:
             files = {name: writer.close() for name, writer in self._writers.items()}
@@ -270,8 +280,9 @@ class _SliceRun:
             bytes=totals.bytes,
             ignored_fields=dict(totals.ignored),
             blocked=blocked,
-            rejected=tuple(totals.samples),
+            rejected=tuple(totals.rejects.samples),
             cost=self._clock.cost(sum(f.file_size_in_bytes for made in files.values() for f in made)),
+            rejects=dict(totals.rejects.kinds),
         )
 
     def _abort(self) -> None:

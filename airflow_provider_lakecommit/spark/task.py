@@ -204,7 +204,7 @@ class _Doing:
             status=next((s for s in _WORST_FIRST if s in ends), SliceStatus.AGAIN),
             detail="; ".join([*self._failures, *blocked, *(r.detail for r in self._told)]),
             records=sum(s.counts.landed + s.counts.rejected + s.counts.filtered for o in done for s in o.spans),
-            rows=sum(sum(o.rows.values()) for o in done),
+            rows=sum(o.rows.get(self._job.landing.table, 0) for o in done),
             seconds=time.monotonic() - self._began,
         )
 
@@ -241,9 +241,10 @@ def _records(
         bytes=finished.bytes if finished else 0,
         ignored_fields=finished.ignored_fields if finished else {},
         cost=finished.cost if finished else None,
-        rules=rules_of(job.landing.decoding, _data_schema(job)) if finished else "",
+        rules=rules_of(job.landing.decoding, _data_schema(job)),
         blocked=outcome.blocked if outcome else None,
         failed=None if failed is None else failed[:MOST_REASON],
+        rejects=outcome.rejects if outcome else {},
     )
     form = job.landing.control_events
     records = report_records(

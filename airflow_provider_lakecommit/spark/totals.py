@@ -15,19 +15,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from airflow_provider_lakecommit.core.accounting import spans_problem
-from airflow_provider_lakecommit.core.budgets import over_budget
+from airflow_provider_lakecommit.core.budgets import over_budget, surely_over
 from airflow_provider_lakecommit.core.model import Counts, Slice, SpanReport
 from airflow_provider_lakecommit.core.routing import Role
 from airflow_provider_lakecommit.exceptions import AccountingError
 from airflow_provider_lakecommit.formats.decoder import Decoded
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.spark.chunks import Chunk, Run
+from airflow_provider_lakecommit.spark.reject_tally import RejectTally
 
 __all__ = ["SliceTotals"]
 
 
 class SliceTotals:
-    """``records`` and ``counts`` are for each span by itself; ``samples`` are the first rejects."""
+    """``records`` and ``counts`` are for each span by itself. ``partly``: the slice was not read to its end."""
 
     def __init__(self, work: Slice, landing: Landing) -> None:
         self._slice = work
@@ -38,7 +39,8 @@ class SliceTotals:
         self._rows = 0
         self.bytes = 0
         self.ignored: Counter[str] = Counter()
-        self.samples: list[str] = []
+        self.rejects = RejectTally()
+        self.partly = False
 
     @property
     def records(self) -> int:
@@ -81,6 +83,16 @@ class SliceTotals:
             return over_budget(rejected, self.records, self._budget)
         return None
 
+    def hopeless(self) -> bool:
+        """Will the slice be blocked, whatever comes?"""
+        return bool(self.blocked()) or surely_over(self.rejected, len(self._slice), self._budget)
+
+    def told(self, why: str) -> str:
+        """What is said of a slice that is blocked: the cause first."""
+        no_further = ", it was read no further" if self.partly else ""
+        first = "; ".join(self.rejects.samples)
+        return f"{self.rejects.cause}: slice {self._slice}: {why}{no_further}; first: {first}"
+
     def blocked_at_the_end(self) -> str | None:
         return self.blocked() or over_budget(self.rejected, self.records, self._budget)
 
@@ -93,6 +105,10 @@ class SliceTotals:
         skips = self._landing.dead_letter_table is None and not self.blocked_at_the_end()
         found = []
         for span, records, counts in zip(self._slice.spans, self._records, self._counts, strict=True):
+            if self.partly:
+                # What lies behind may be records or gaps.
+                found.append(SpanReport(span=span, counts=counts))
+                continue
             report = SpanReport(span=span, counts=replace(counts, gaps=len(span) - records))
             if problem := spans_problem([report]):
                 raise AccountingError(f"{records} records read: {problem}; nothing of it is published, report it")

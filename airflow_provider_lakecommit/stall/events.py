@@ -31,10 +31,12 @@ from airflow_provider_lakecommit.wire.events import (
 )
 from airflow_provider_lakecommit.wire.plan import YEARS, refusal_from_json, time_from_json
 
-__all__ = ["seen_of"]
+__all__ = ["group_of", "seen_of"]
 
 GROUP_LENGTH = 1000
 """A group with a longer name is nobody's; what is remembered of each group is bounded."""
+SHOWN_LENGTH = 200
+"""A group with a longer name is shown to nobody."""
 KEY_LENGTH = 200
 LATEST_MICROS = int(datetime(YEARS[-1], 1, 1, tzinfo=UTC).timestamp()) * 1_000_000
 
@@ -84,6 +86,17 @@ def seen_of(
     except (WireError, *DAMAGE):
         return None
     return name, seen
+
+
+def group_of(value: bytes | None) -> str | None:
+    """The group of a control record, if its name can be shown to a person."""
+    if value is None:
+        return None
+    try:
+        name = glance(value)[2].decode()
+    except (WireError, *DAMAGE):
+        return None
+    return name if name.isprintable() and len(name) <= SHOWN_LENGTH else None
 
 
 def _body(seen: Seen, value: bytes) -> Seen:

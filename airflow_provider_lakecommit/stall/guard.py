@@ -2,9 +2,10 @@
 """What a guard makes of a verdict: may the work behind it go, is it held, or is it time to fail?
 
 Contract: pure. A guard lets go while commits come through, and what it cannot judge as it is configured. It says why,
-and what would end the hold. *Stalled* and *dead* hold. The others do not unless they are named: commits do come
-through while a range is *blocked* or files are *lost*, holding would mend neither, and a paused connector may look
-like one that loses.
+and what would end the hold. Where an age is asked for, one that is not known holds, whatever else is configured: a
+landing that never ran, or whose name is misspelt, is not fresh. *Stalled* and *dead* hold. The others do not unless
+they are named: commits do come through while a range is *blocked* or files are *lost*, holding would mend neither, and
+a paused connector may look like one that loses.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Guard:
     :param rules: of the verdict
     :param hold: verdicts that hold
     :param unknown_holds: hold while too little was seen
-    :param max_age: hold while the valid-through time is older
+    :param max_age: hold while the valid-through time is older, or was never told
     :param fail_after: fail when a hold has lasted longer
     """
 
@@ -117,11 +118,11 @@ def _aged(ruling: Ruling, state: State, now: float, guard: Guard, max_age: float
     """Commits come through; is what they have brought new enough?"""
     through = state.valid_through
     if through is None:
-        if not guard.unknown_holds:
-            return ruling
-        reason = f"no valid-through time was seen; {ruling.reason}"
         return Ruling(
-            answer=GuardAnswer.HOLD, verdict=STALE, reason=reason, clears="a COMMIT_COMPLETE with such a time"
+            answer=GuardAnswer.HOLD,
+            verdict=STALE,
+            reason=f"through when the table is valid is not known, and it may be {_span(max_age)} old; {ruling.reason}",
+            clears="a COMMIT_COMPLETE with a valid-through time",
         )
     age = now - through
     if age <= max_age:

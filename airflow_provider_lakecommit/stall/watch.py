@@ -4,7 +4,8 @@
 Contract: one consumer for all groups, without a consumer group. What is handed out is the state of every group, not the
 events, so that who looks later sees the same. A state is given only when everything is read that was there at the
 first look. A group is judged as a landing when its events bear our header. Of a topic with more than
-:data:`MOST_GROUPS` groups the first ones are known; a guard of another one is held, with that as its reason.
+:data:`MOST_GROUPS` groups the first ones are known; a guard of another one is held, with that as its reason. Of a group
+of which nothing was seen, the nearest names that were seen are told: its name may be misspelt.
 
 Failure story: :func:`commits_of` is one look, and brokers that do not answer are an error of it. :class:`CommitWatch`
 goes on: a topic that is not there yet and brokers that went away are reported as ``trouble``, the last states are kept,
@@ -19,11 +20,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from airflow_provider_lakecommit.core.identity import group_id
+from airflow_provider_lakecommit.core.names import nearest
 from airflow_provider_lakecommit.exceptions import LakecommitError, Terminal
 from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
 from airflow_provider_lakecommit.kafka.control_watch import ControlRecord, ControlWatch
 from airflow_provider_lakecommit.stall.believed import TELLING, Believed, is_ours
-from airflow_provider_lakecommit.stall.events import seen_of
+from airflow_provider_lakecommit.stall.events import group_of, seen_of
 from airflow_provider_lakecommit.stall.guard import MOST_CYCLES, Guard, GuardAnswer, Ruling, rule
 from airflow_provider_lakecommit.stall.verdict import StallRules, State, Verdict, observe
 
@@ -38,6 +41,8 @@ AT_ONCE = 0.5
 RETRY_SECONDS = 2.0
 MOST_GROUPS = 20_000
 """Groups of one topic that are remembered; whoever makes up more of them is not listened to."""
+MOST_OTHERS = 1_000
+"""Names that are remembered to tell what may have been meant."""
 SETTLE_SECONDS = 5.0
 """After brokers were away: what was sent meanwhile comes first, so that nobody is taken for silent."""
 
@@ -62,12 +67,15 @@ class WatchedTopic:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commits:
     """How all groups stand ``at`` a time. ``groups`` is ``None`` while the topic has not been read to its end;
-    ``trouble`` is what keeps the brokers from answering. ``overlooked`` records were of groups beyond those remembered.
+    ``trouble`` is what keeps the brokers from answering. ``overlooked`` records were of groups beyond those remembered,
+    ``others`` are names of further groups that were seen, and ``absent`` is the name of a topic that is not there.
     """
 
     groups: Mapping[str, State] | None
     trouble: str | None = None
     overlooked: int = 0
+    others: frozenset[str] = frozenset()
+    absent: str = ""
     at: float = field(default_factory=time.time)
     _ruled: dict[tuple[str, Guard], Ruling] = field(default_factory=dict, compare=False, repr=False)
 
@@ -85,10 +93,19 @@ class Commits:
         if seen is None and self.overlooked:
             return _overlooked(self.overlooked)
         if seen is None:
-            return rule(State(), self.at, guard)
+            ruling = rule(State(), self.at, guard)
+            return replace(ruling, reason=f"{ruling.reason} of {group}{self._meant(group)}")
         if seen.landing != guard.rules.landing:
             guard = replace(guard, rules=replace(guard.rules, landing=seen.landing))
         return rule(seen, self.at, guard)
+
+    def _meant(self, group: str) -> str:
+        """Whose events there are, for a group that has none; landings are told by their names."""
+        if self.absent:
+            return f" (there is no topic {self.absent} yet)"
+        known = {name.removeprefix(group_id("")): name for name in {*(self.groups or ()), *self.others}}
+        near = nearest(group.removeprefix(group_id("")), known)
+        return f" (its name may be wrong, or it never ran; seen on that topic: {', '.join(near)})" if near else ""
 
 
 def _overlooked(records: int) -> Ruling:
@@ -109,6 +126,7 @@ class _Fold:
         self._place = place
         self._only = only
         self._groups: dict[str, State] = {}
+        self._others: set[str] = set()
         self._believed = Believed()
         self.overlooked = 0
 
@@ -123,6 +141,7 @@ class _Fold:
             completion_timeout=self._place.completion_timeout,
         )
         if found is None:
+            self._note_other(record)
             return False
         name, seen = found
         if name not in self._groups and len(self._groups) >= MOST_GROUPS:
@@ -144,8 +163,18 @@ class _Fold:
         self._groups[name] = observe(state, seen, _LANDINGS if state.landing else _CONNECTORS)
         return seen.kind in TELLING
 
+    def _note_other(self, record: ControlRecord) -> None:
+        """Remember whose record it is, while nothing was seen of the only group that is looked for."""
+        if self._only is None or self._only in self._groups or len(self._others) >= MOST_OTHERS:
+            return
+        if record.doubt is None and (name := group_of(record.value)) is not None:
+            self._others.add(name)
+
     def groups(self) -> Mapping[str, State]:
         return dict(self._groups)
+
+    def commits(self) -> Commits:
+        return Commits(groups=self.groups(), others=frozenset(self._others))
 
 
 def commits_of(
@@ -165,7 +194,7 @@ def commits_of(
     if missing_ok:
         with ControlTopic(place.topic, kafka, timeout) as topic:
             if not topic.exists():
-                return Commits(groups={})
+                return Commits(groups={}, absent=place.topic)
     fold = _Fold(place, only=group)
     with ControlWatch(place.topic, kafka, since=place.since, timeout=timeout) as watch:
         heard = time.monotonic()
@@ -174,7 +203,7 @@ def commits_of(
             for record in records:
                 fold.take(record)
             if watch.caught_up:
-                return Commits(groups=fold.groups())
+                return fold.commits()
             if records:
                 heard = time.monotonic()
             elif time.monotonic() - heard > timeout:

@@ -17,6 +17,7 @@ from typing import Any
 from airflow.sdk import TaskGroup, TriggerRule
 
 from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.operators.arguments import refuse_unknown
 from airflow_provider_lakecommit.operators.base import landing_of
 from airflow_provider_lakecommit.operators.commit import LakeCommitOperator
 from airflow_provider_lakecommit.operators.outcome import OutcomeOperator
@@ -49,6 +50,7 @@ class KafkaToIcebergTaskGroup(TaskGroup):
         max_active_groups: int | None = None,
         **kwargs: Any,
     ) -> None:
+        refuse_unknown(KafkaToIcebergTaskGroup, kwargs, group_id)
         declared = landing_of(landing)
         super().__init__(group_id=group_id, **{"tooltip": _tooltip(declared), **kwargs})
         with self:

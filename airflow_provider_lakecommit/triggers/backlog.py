@@ -14,11 +14,13 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from airflow_provider_lakecommit.core.backlog import BacklogLimits
+from airflow_provider_lakecommit.core.times import seconds_of
 from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError
 from airflow_provider_lakecommit.landing import Landing
 
@@ -38,9 +40,9 @@ class BacklogTrigger(BaseEventTrigger):
     :param kafka_config_id: connection of type `kafka`; by default that of the landing
     :param rows: records that nobody has planned
     :param bytes: estimated bytes of them
-    :param age: seconds since the oldest of them was written
-    :param interval: seconds between two looks
-    :param again: seconds after which the same backlog is reported again
+    :param age: time since the oldest of them was written: seconds, a timedelta, or a text as ``1h30m``
+    :param interval: time between two looks
+    :param again: time after which the same backlog is reported again
     """
 
     def __init__(
@@ -52,9 +54,9 @@ class BacklogTrigger(BaseEventTrigger):
         kafka_config_id: str | None = None,
         rows: int | None = None,
         bytes: int | None = None,
-        age: float | None = None,
-        interval: float = 10.0,
-        again: float = 300.0,
+        age: float | str | timedelta | None = None,
+        interval: float | str | timedelta = 10.0,
+        again: float | str | timedelta = 300.0,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         declared = landing if isinstance(landing, Landing) else None
@@ -62,9 +64,10 @@ class BacklogTrigger(BaseEventTrigger):
         self.topics = list(declared.topic_names) if declared else list(topics or ())
         self.control_topic = control_topic or (declared.control_topic if declared else None)
         self.kafka_config_id = kafka_config_id or (declared.kafka_config_id if declared else "kafka_default")
-        self.limits = BacklogLimits(rows=rows, bytes=bytes, age=age)
-        self.interval = interval
-        self.again = again
+        oldest = None if age is None else seconds_of(age, "age")
+        self.limits = BacklogLimits(rows=rows, bytes=bytes, age=oldest)
+        self.interval = seconds_of(interval, "interval")
+        self.again = seconds_of(again, "again")
         if not self.topics:
             raise SpecError(f"a backlog of landing {self.landing!r}: topics are needed where only its name is given")
         if self.limits == BacklogLimits():

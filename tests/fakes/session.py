@@ -88,22 +88,33 @@ class FakeLanding:
         files: bool = True,
         landed: bool | None = None,
         rejected: int = 0,
+        partly: bool = False,
         **problem: str,
     ) -> list[UUID]:
         """As the tasks of the opened slices do: a row per offset in one file; with ``blocked`` or ``failed``, none.
         Without files all is filtered, unless it is said to have ``landed``.
 
         :param rejected: records of each span
+        :param partly: a span was read no further than to its last rejected record
         """
         rows = files if landed is None else landed
-        return [self._report(opened, s, files, rows, rejected, problem) for s in opened.slices if only(s)]
+        return [self._report(opened, s, files, rows, rejected, problem, partly) for s in opened.slices if only(s)]
 
     def _report(
-        self, opened: Opened, work: Slice, files: bool, landed: bool, rejected: int, problem: Mapping[str, str]
+        self,
+        opened: Opened,
+        work: Slice,
+        files: bool,
+        landed: bool,
+        rejected: int,
+        problem: Mapping[str, str],
+        partly: bool,
     ) -> UUID:
         sender, attempt = self.session.sender("write", opened.ticket.commit_id), attempt_id(work.slice_id, uuid4())
 
         def counts(records: int) -> Counts:
+            if partly:
+                return Counts(rejected=rejected)
             return Counts(landed=records - rejected, rejected=rejected) if landed else Counts(filtered=records)
 
         def position(end: int) -> ReadPosition | None:

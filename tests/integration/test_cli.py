@@ -113,7 +113,8 @@ def spec(
 
 def test_status_before_the_first_run_says_that_nothing_is_there(spec: Path) -> None:
     answer = run("status", str(spec), "--json")
-    assert answer.code == 0, answer.err
+    assert answer.code == 6, answer.err
+    assert (answer.value["standing"], answer.value["why"]) == ("behind", "nothing was landed in shop.orders yet")
     assert [t["condition"] for t in answer.value["tables"]] == ["missing", "missing"]
     assert [(p["landed"], p["lag"]) for p in answer.value["partitions"]] == [(None, 0), (None, 2)]
     assert answer.value["lag"] == 2

@@ -36,6 +36,8 @@ ASKED = [
     *(("orders", verb) for verb in VERBS),
     *((name, verb) for name in LANDINGS[1:] for verb in ("status", "ledger")),
 ]
+STANDS = {"orders": 4, "returns": 6, "visits": 0}
+"""Exit code of `status`: one has a blocked range, one was not caught up."""
 ASIDE = {"at", "asked_at", "headroom", "explain"}
 """What is told of the moment of asking, and explanations, whose words may change."""
 VISITS_BEGIN = 10
@@ -154,7 +156,7 @@ def without(keys: set[str], value: Any) -> Any:
 @pytest.mark.parametrize(("landing", "verb"), ASKED)
 def test_what_was_told_then_is_told_today(landing: str, verb: str, before: Before) -> None:
     answer = before.answers[landing, verb]
-    assert answer.code == 0, answer.out + answer.err
+    assert answer.code == (STANDS[landing] if verb == "status" else 0), answer.out + answer.err
     assert list(differences(without(ASIDE, told()["landings"][landing][verb]), answer.lines)) == []
 
 

@@ -162,6 +162,7 @@ def reports(draw: st.DrawFn) -> SliceReport:
         tables=tuple(draw(st.lists(TABLE_REPORTS, max_size=2))),
         bytes=draw(COUNT),
         ignored_fields=draw(st.dictionaries(TEXT, COUNT, max_size=2)),
+        rejects=draw(st.dictionaries(TEXT, COUNT, max_size=2)),
         blocked=draw(st.none() | TEXT),
         failed=draw(st.none() | TEXT),
         cost=draw(st.none() | COSTS),

@@ -30,7 +30,11 @@ FULL: Mapping[str, Any] = {
     "dead_letter_max_records": 5,
     "dead_letter_max_ratio": 0.5,
     "metadata_columns": True,
-    "create": {"schema": [{"name": "id", "type": "long"}], "partition_by": ["day(ts)"], "properties": {"a": "b"}},
+    "create": {
+        "schema": [{"name": "id", "type": "long"}, {"name": "ts", "type": "timestamptz"}],
+        "partition_by": ["day(ts)"],
+        "properties": {"a": "b"},
+    },
     "groups": 4,
     "max_records": 10,
     "max_bytes": 20,
@@ -204,7 +208,9 @@ class TestMistakes:
             ("completion_timeout", 0, "is not a positive duration"),
             ("completion_timeout", float("inf"), "is not a positive duration"),
             ("completion_timeout", float("nan"), "is not a positive duration"),
-            ("completion_timeout", "1h", "'1h' is not a positive duration"),
+            ("completion_timeout", "soon", "'soon' is not a positive duration (30s, 5m, 1h30m or 2d"),
+            ("completion_timeout", "0s", "datetime.timedelta(0) is not a positive duration"),
+            ("completion_timeout", "", "'' is not a positive duration"),
             ("control_topic", "a b", "'a b' is not a topic name"),
         ],
     )
@@ -213,6 +219,35 @@ class TestMistakes:
             landing(**{key: value})
         assert f"{key}: " in str(refused.value)
         assert said in str(refused.value)
+
+    @pytest.mark.parametrize("told", ["1h30m", "90m", "1h 30m", 5400, 5400.0, timedelta(minutes=90)])
+    def test_a_time_may_be_told_in_many_ways(self, told: Any) -> None:
+        assert Landing(**LEAST, completion_timeout=told).completion_timeout == timedelta(minutes=90)
+        assert landing(completion_timeout=told).to_dict()["completion_timeout"] == 5400
+
+    def test_mistakes_in_arguments_and_in_the_table_are_told_together(self) -> None:
+        create = {
+            "schema": [{"name": "id", "type": "int64"}, {"name": "ts", "type": "date"}],
+            "partition_by": "day(tz)",
+        }
+        with pytest.raises(SpecError) as refused:
+            Landing(nmae="orders", topics="orders", table="orders", create=create, max_record=5)  # type: ignore[call-arg]
+        for said in (
+            "unknown key 'nmae' (did you mean 'name'?)",
+            "unknown key 'max_record' (did you mean 'max_records'?)",
+            "missing key 'name'",
+            "table: 'orders' is not a table name",
+            "create.schema: column id: 'int64' is not a type",
+            "did you mean 'long'?",
+            "create.partition_by: 'day(tz)': there is no column 'tz'; columns are id, ts",
+        ):
+            assert said in str(refused.value)
+
+    def test_a_partition_may_be_of_a_column_that_the_landing_fills(self) -> None:
+        create = {"schema": [{"name": "id", "type": "long"}], "partition_by": ["hour(kafka_timestamp)"]}
+        assert landing(create=create, metadata_columns=True).create == create
+        with pytest.raises(SpecError, match="there is no column 'kafka_timestamp'"):
+            landing(create=create)
 
     def test_several_mistakes_are_told_together(self) -> None:
         with pytest.raises(SpecError, match=r"landing 'orders': table: .*; groups: .*; branch: "):

@@ -51,6 +51,20 @@ CASES = {
         "failed",
         "`lakecommit unblock`",
     ),
+    "a group failed of bad records": (
+        ended(
+            Commit(blocked=("orders-0[3, 4): cost is missing",), causes=("cost is missing: slice orders-0[3, 4)", "x")),
+            groups={0: "failed"},
+            commit="skipped",
+        ),
+        "failed",
+        "cost is missing: slice orders-0[3, 4) (and 1 more causes); 1 of 1 groups failed (map index 0)",
+    ),
+    "the plan tells why it failed": (
+        ended(Commit(), plan="failed", groups={0: "upstream_failed"}, unplanned="there is no table"),
+        "failed",
+        "there is no table; the window was not planned",
+    ),
     "staged behind an older window": (
         ended(Commit(waiting=("shop.orders: orders-0[10, 20) behind 5",)), commit="skipped"),
         "skipped",
@@ -97,6 +111,15 @@ def test_every_row_of_the_table_decides_a_case() -> None:
         next(row.name for row in TABLE if row.applies(run, run.closed or Commit())) for run, _, _ in CASES.values()
     }
     assert reached == {row.name for row in TABLE}
+
+
+def test_the_cause_comes_first_and_what_helps_last() -> None:
+    commit = Commit(blocked=("orders-0[3, 4): cost is missing",), causes=("cost is missing",))
+    for run in (ended(commit, groups={0: "failed"}), ended(replace(commit, missing=("orders-0[3, 4)",)))):
+        reason = decide(run).reason
+        assert reason.startswith("cost is missing")
+        assert reason.endswith("other partitions go on")
+        assert "--retry" in reason
 
 
 def test_a_failed_plan_is_told_before_what_follows_from_it() -> None:

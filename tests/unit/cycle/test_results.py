@@ -148,5 +148,20 @@ def test_a_cycle_that_ended_is_told_in_json_values() -> None:
         "finished": False,
         "note": "",
         "ignored_fields": {"x": 3},
+        "rejects": {},
+        "causes": [],
     }
     assert Closed(commit_id=CYCLE).to_dict()["valid_through"] is None
+
+
+def test_what_is_in_no_row_is_a_warning_with_counts() -> None:
+    closed = Closed(
+        commit_id=CYCLE,
+        ignored_fields={f"f{n}": n for n in range(1, 30)},
+        rejects={"wrong_value cost": 3, "not_json": 4},
+    )
+    fields, rejects = closed.warnings
+    assert fields.startswith("fields that the table lacks were left out, in so many records: f29 29, f28 28")
+    assert fields.endswith("f10 10 and 9 more")
+    assert rejects == "records were rejected: not_json 4, wrong_value cost 3"
+    assert Closed(commit_id=CYCLE).warnings == ()

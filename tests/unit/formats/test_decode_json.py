@@ -781,3 +781,60 @@ def test_the_columns_to_skip_are_unknown_fields_of_the_record() -> None:
 def test_a_table_without_a_column_to_read_is_refused_before_reading() -> None:
     with pytest.raises(TableError, match="no column to fill"):
         JsonDecoder(Schema(NestedField(2, "kafka_offset", LongType())), skip={"kafka_offset"})
+
+
+def test_rows_that_lack_a_required_column_are_rejected_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A misspelt name spoils every record; it costs no more than a right one."""
+    decoder, parsed = JsonDecoder(SCHEMA), []
+    read = JsonDecoder._read
+
+    def counted(self: JsonDecoder, values: Any, unexpected: str) -> Any:
+        parsed.append(len(values))
+        return read(self, values, unexpected)
+
+    monkeypatch.setattr(JsonDecoder, "_read", counted)
+    bad, good = b'{"iD":1}', b'{"id":1}'
+    decoded = decoder.decode([bad] * 5000)
+    assert [r.index for r in decoded.rejects] == list(range(5000))
+    assert {(r.kind, r.column) for r in decoded.rejects} == {("missing_required", "id")}
+    assert decoded.table.num_rows == 0
+    assert decoded.ignored == Counter()
+    # Once to see that there are unknown fields, and once to count them.
+    assert sum(parsed) == 10_000
+    assert len(parsed) < 5
+
+    mixed = decoder.decode([bad, good, b'{"id":2,"iD":3}', bad, good])
+    assert [r.index for r in mixed.rejects] == [0, 3]
+    assert mixed.records == [1, 2, 4]
+    assert mixed.table["id"].to_pylist() == [1, 2, 1]
+    assert mixed.ignored == Counter({"iD": 1})
+
+
+def test_a_required_column_within_a_struct_is_missing_only_where_the_struct_is_there() -> None:
+    values = [b'{"id":1}', b'{"id":2,"place":{"zip":1}}', b'{"id":3,"place":{"city":"a"}}', b'{"id":4,"place":null}']
+    decoded = JsonDecoder(SCHEMA).decode(values)
+    assert decoded.table["id"].to_pylist() == [1, 3, 4]
+    assert [(r.index, r.kind, r.column) for r in decoded.rejects] == [(1, "missing_required", "place.city")]
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (b'{"ids":1}', "required column id is missing or null; the record has 'ids', which the table lacks"),
+        (b'{"other":1}', "required column id is missing or null"),
+        (b'{"id":null}', "required column id is missing or null"),
+    ],
+)
+def test_a_name_like_that_of_a_missing_column_is_told(value: bytes, told: str) -> None:
+    (reject,) = JsonDecoder(SCHEMA).decode([value]).rejects
+    assert reject.reason == told
+
+
+def test_missing_columns_and_other_refusals_of_one_block_are_told_in_order() -> None:
+    values = [b'{"id":1}', b"{}", b"nonsense", b'{"id":"x"}', b'{"id":null}', b'{"id":2}'] * 20
+    decoded = JsonDecoder(SCHEMA).decode(values)
+    kinds = {1: "missing_required", 2: "not_json", 3: "wrong_value", 4: "missing_required"}
+    assert [(r.index, r.kind) for r in decoded.rejects] == [
+        (6 * n + at, kind) for n in range(20) for at, kind in kinds.items()
+    ]
+    assert decoded.records == [6 * n + at for n in range(20) for at in (0, 5)]

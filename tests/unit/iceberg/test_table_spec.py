@@ -35,12 +35,15 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from airflow_provider_lakecommit.core.declared_table import wrong_with_table
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec, sort_order_from_spec
 
 
 def type_of(told: Any) -> IcebergType:
-    schema, _, _ = create_from_spec({"schema": [{"name": "c", "type": told}]})
+    create = {"schema": [{"name": "c", "type": told}]}
+    assert wrong_with_table(create, {}) == []
+    schema, _, _ = create_from_spec(create)
     return schema.fields[0].field_type
 
 
@@ -145,7 +148,9 @@ def test_every_way_of_partitioning(told: str, transform: Transform[Any, Any], na
         {"name": "ts", "type": "timestamptz"},
         {"name": "part", "type": "struct<id: long>"},
     ]
-    _, spec, _ = create_from_spec({"schema": columns, "partition_by": [told]})
+    create = {"schema": columns, "partition_by": [told]}
+    assert wrong_with_table(create, {}) == []
+    _, spec, _ = create_from_spec(create)
     assert [(f.transform, f.name) for f in spec.fields] == [(transform, name)]
 
 
@@ -208,6 +213,11 @@ LONG = {"name": "a", "type": "long"}
 def test_every_mistake_names_the_place_and_what_is_allowed(create: dict[str, Any], told: str) -> None:
     with pytest.raises(SpecError, match=told):
         create_from_spec(create)
+    # What is left to the maker of the table: values of properties, and names and numbers of partition fields.
+    later = (
+        "properties" in create or ("is there twice" in told and "partition_by" in create) or told == "name of a column"
+    )
+    assert wrong_with_table(create, {}) or later
 
 
 ASC, DESC = SortDirection.ASC, SortDirection.DESC
@@ -236,6 +246,7 @@ FIRST, LAST = NullOrder.NULLS_FIRST, NullOrder.NULLS_LAST
 def test_a_sort_order_is_stated_like_a_partitioning(told: Any, order: SortOrder) -> None:
     columns = [LONG, {"name": "ts", "type": "timestamptz"}, {"name": "s", "type": "struct<b: string>"}]
     create = {"schema": columns, "sort_order": told}
+    assert wrong_with_table(create, {}) == []
     assert sort_order_from_spec(create, create_from_spec(create)[0]) == order
 
 
@@ -254,6 +265,8 @@ def test_a_wrong_sort_order_names_the_entry_and_what_is_allowed(told: Any, said:
     create = {"schema": [LONG], "sort_order": told}
     with pytest.raises(SpecError, match=said.replace("(", r"\(").replace(")", r"\)")):
         sort_order_from_spec(create, create_from_spec(create)[0])
+    # That an order names a field twice is told where the table is made.
+    assert wrong_with_table(create, {}) or "twice" in said
 
 
 def test_types_that_need_a_newer_format_version_get_it() -> None:

@@ -9,6 +9,7 @@ from pyiceberg.exceptions import ForbiddenError
 from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.model import Budget
 from airflow_provider_lakecommit.core.offsets import RangeSet
+from airflow_provider_lakecommit.cycle.open import preview
 from airflow_provider_lakecommit.cycle.prepare import prepare_table
 from airflow_provider_lakecommit.exceptions import BlockedRangeError, SourceError
 from airflow_provider_lakecommit.inspect.history import read_history
@@ -165,3 +166,46 @@ class TestUnblock:
 
 def refuse(*_: object, **__: object) -> None:
     raise ForbiddenError("no right to commit")
+
+
+class TestTriedAgain:
+    """Without a dead-letter table a record that is rejected again must block again."""
+
+    def test_a_block_stays_while_nothing_has_changed(self, landing: FakeLanding) -> None:
+        block(landing)
+        assert landing.open("b").slices == ()
+
+    def test_after_a_change_of_the_spec_it_is_tried_once(self, landing: FakeLanding) -> None:
+        block(landing)
+        landing.session = landing.connect(unknown_fields="dead_letter")
+        opened = landing.open("b")
+        assert [str(s) for s in opened.slices] == ["orders[0][0, 10)", "orders[0][10, 20)"]
+        assert {s.budget for s in opened.slices} == {Budget(max_records=0, max_ratio=0.0)}
+        assert landing.said("is tried again, as the spec or the table has changed since it was blocked")
+        landing.report(opened, blocked="too many rejects still")
+        assert "too many rejects still" in landing.close("b", opened).blocked[0]
+        assert landing.open("c").slices == ()
+
+    def test_what_is_well_by_the_new_spec_is_landed(self, landing: FakeLanding) -> None:
+        block(landing)
+        landing.session = landing.connect(unknown_fields="dead_letter")
+        assert landing.cycle("b").rows == 20
+        assert ends(landing)["orders[0]"] == 20
+
+    def test_a_preview_says_it_and_lifts_nothing(self, landing: FakeLanding) -> None:
+        block(landing)
+        landing.session = landing.connect(unknown_fields="dead_letter")
+        assert sum(len(s) for s in preview(landing.session).slices) == 20
+        assert len(blocked_parts(landing.session)) == 2
+
+    def test_of_a_range_that_was_read_in_part_all_bad_records_are_skipped(self, landing: FakeLanding) -> None:
+        opened = landing.open()
+        landing.report(opened, lambda s: str(s) == "orders[0][0, 10)", blocked="too many", rejected=4, partly=True)
+        landing.report(opened, lambda s: str(s) != "orders[0][0, 10)")
+        landing.close(opened=opened)
+        (part,) = blocked_parts(landing.session)
+        assert (part.bad, part.good, part.least_bad) == (None, None, 4)
+        assert "at least 4 are bad" in str(part)
+        unblock(landing.session, skip=True, only_bad=True)
+        (again,) = landing.open("b").slices
+        assert again.budget == Budget(max_records=10, max_ratio=1.0)

@@ -165,6 +165,66 @@ def test_a_slice_of_which_no_record_gives_a_row_is_all_filtered(
     assert (outcome.rows, outcome.files) == ({TABLE: 0, DEAD: 0}, {TABLE: [], DEAD: []})
 
 
+@dataclass
+class Chunks:
+    """Chunks of ten bad records each, and how many were asked for."""
+
+    of: int
+    read: int = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        for n in range(self.of):
+            self.read += 1
+            bad: list[Any] = [Record((0, 10 * n + o), BAD) for o in range(10)]
+            yield chunk_of(bad, [Run(0, 0, 10)])
+
+
+def spoilt(work: SliceWork, records: int, **landing: Any) -> SliceWork:
+    span = replace(SPANS[0], range=OffsetRange(0, records))
+    return replace(work, slice=replace(work.slice, spans=(span,)), landing=replace(work.landing, **landing))
+
+
+@pytest.mark.parametrize(
+    ("landing", "chunks"),
+    [
+        pytest.param({"dead_letter_max_records": 15}, 2, id="the count is exceeded"),
+        pytest.param({"dead_letter_max_ratio": 0.2}, 3, id="so is the share, were all that is left good"),
+        pytest.param({"dead_letter_table": None}, 1, id="no record may be rejected"),
+    ],
+)
+def test_a_slice_is_read_no_further_once_it_is_surely_over_its_budget(
+    work: SliceWork, monkeypatch: pytest.MonkeyPatch, landing: dict[str, Any], chunks: int
+) -> None:
+    asked = Chunks(of=10)
+    monkeypatch.setattr(Reader, "chunks", asked)
+    monkeypatch.setattr(slices, "BATCH_RECORDS", 10)
+    tables = (TABLE,) if "dead_letter_table" in landing else (TABLE, DEAD)
+    of = spoilt(work, 100, **{"dead_letter_max_records": 1000, **landing})
+
+    outcome = land(replace(of, slice=replace(of.slice, tables=tables)))
+
+    assert asked.read == chunks
+    assert [s.counts for s in outcome.spans] == [Counts(rejected=10 * chunks)]
+    assert outcome.blocked is not None
+    assert outcome.blocked.startswith(
+        f"the value is not UTF-8 ({10 * chunks} of {10 * chunks} rejected records): slice "
+    )
+    assert "it was read no further" in outcome.blocked
+    assert outcome.rejects == {"wrong_value line": 10 * chunks}
+    assert outcome.files == {}
+
+
+def test_what_is_left_of_a_small_slice_is_read_and_counted(work: SliceWork, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Chunks(of=3)
+    monkeypatch.setattr(Reader, "chunks", asked)
+
+    outcome = land(spoilt(work, 35, dead_letter_max_records=5))
+
+    assert asked.read == 3
+    assert [s.counts for s in outcome.spans] == [Counts(rejected=30, gaps=5)]
+    assert "it was read no further" not in (outcome.blocked or "")
+
+
 WRONG = {
     "a record is lost": lambda d: replace(d, filtered=d.filtered[1:]),
     "a record is landed and filtered": lambda d: replace(d, filtered=[0, *d.filtered]),

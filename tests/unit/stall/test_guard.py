@@ -72,11 +72,13 @@ def test_a_table_that_is_too_old_is_held_though_commits_come_through() -> None:
     assert rule(state, NOON + 661, later).answer is GuardAnswer.FAIL
 
 
-def test_without_a_valid_through_time_the_unknown_decides() -> None:
-    aged = replace(GUARD, max_age=600.0)
-    assert rule(HEALTHY, NOON + 130, aged).answer is GuardAnswer.GO
-    found = rule(HEALTHY, NOON + 130, replace(aged, unknown_holds=True))
-    assert (found.answer, found.verdict) == (GuardAnswer.HOLD, STALE)
+@pytest.mark.parametrize("state", [HEALTHY, STARTED, State()])
+@pytest.mark.parametrize("unknown_holds", [False, True])
+def test_an_age_that_is_not_known_holds(state: State, unknown_holds: bool) -> None:
+    found = rule(state, NOON + 130, replace(GUARD, max_age=600.0, unknown_holds=unknown_holds))
+    assert found.answer is GuardAnswer.HOLD
+    assert "cleared by" in str(found)
+    assert found.verdict == (Verdict.UNKNOWN if unknown_holds and state is not HEALTHY else STALE)
 
 
 def test_a_long_stall_is_as_old_as_the_last_complete_cycle() -> None:

@@ -12,6 +12,7 @@ from airflow_provider_lakecommit.kafka.control_log import ControlRecord
 from airflow_provider_lakecommit.stall import watch
 from airflow_provider_lakecommit.stall.events import GROUP_LENGTH, KEY_LENGTH, seen_of
 from airflow_provider_lakecommit.stall.guard import Guard, GuardAnswer
+from airflow_provider_lakecommit.stall.verdict import StallRules
 from airflow_provider_lakecommit.stall.watch import Commits, WatchedTopic
 from airflow_provider_lakecommit.wire.events import encode
 from tests.support.golden_events import golden_event
@@ -64,3 +65,23 @@ def test_long_names_and_keys_are_not_kept() -> None:
 def test_a_time_at_the_end_of_the_calendar_is_no_time() -> None:
     one = record("g", at=datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC))
     assert seen_of(one.value, key=one.key, headers=one.headers) is None
+
+
+def test_a_group_that_nothing_was_seen_of_is_told_with_the_nearest_names() -> None:
+    fold = watch._Fold(WatchedTopic(topic="t", completion_timeout=3600), only="lakecommit-ordres")
+    for name in ("lakecommit-orders", "lakecommit-payments", "connect-orders", "a\x1b[31m", "x" * 500):
+        fold.take(record(name))
+    ruling = fold.commits().ruling("lakecommit-ordres", Guard(rules=StallRules(landing=True), max_age=60.0))
+    assert ruling.answer is GuardAnswer.HOLD
+    assert "of lakecommit-ordres" in ruling.reason
+    assert "seen on that topic: orders, connect-orders, payments" in ruling.reason
+    assert "\x1b" not in ruling.reason
+
+
+def test_names_of_others_are_kept_only_until_the_group_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "MOST_OTHERS", 2)
+    fold = watch._Fold(WatchedTopic(topic="t", completion_timeout=3600), only="real")
+    for name in ("a", "b", "c", "real", "d"):
+        fold.take(record(name))
+    assert fold.commits().others == {"a", "b"}
+    assert set(fold.groups()) == {"real"}

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Times as people write them: ``30s``, ``5m``, ``1h30m``, ``2d``, a number of seconds, a timedelta.
+
+Contract: pure. :func:`duration_of` gives a :class:`~datetime.timedelta`, or back what is none, so that whoever checks
+the value can name it.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+from airflow_provider_lakecommit.exceptions import SpecError
+
+__all__ = ["EXAMPLES", "duration_of", "seconds_of", "span_of"]
+
+EXAMPLES = "30s, 5m, 1h30m or 2d"
+_UNITS = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
+_TEXT = re.compile(r"(?:(\d{1,6})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,6})s)?")
+
+
+def duration_of(value: object) -> object:
+    """The duration that is meant, if it is one."""
+    if isinstance(value, str) and value and (found := _TEXT.fullmatch(value.replace(" ", ""))):
+        return timedelta(**{unit: int(n) for unit, n in zip(_UNITS.values(), found.groups(), strict=True) if n})
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            return timedelta(seconds=value)
+        except (ValueError, OverflowError):
+            return value
+    return value
+
+
+def span_of(value: object, name: str) -> timedelta:
+    """A time in any of the ways it may be written.
+
+    :raises SpecError: it is none
+    """
+    found = duration_of(value)
+    if not isinstance(found, timedelta):
+        raise SpecError(f"{name}={value!r} is not a duration ({EXAMPLES}, seconds, or a timedelta)")
+    return found
+
+
+def seconds_of(value: object, name: str) -> float:
+    """The same in seconds.
+
+    :raises SpecError: it is none
+    """
+    return span_of(value, name).total_seconds()

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the rejected records of a slice have in common, so that a person is told the cause and not a list.
+
+Contract: rejects are counted by kind and column; of each such kind the first reason is kept, and of all rejects the
+first places. What is kept is bounded, whatever names records make up.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from confluent_kafka import Message
+
+from airflow_provider_lakecommit.core.accounting import MOST_NAMES, add_names
+from airflow_provider_lakecommit.formats.decoder import Reject
+
+__all__ = ["RejectTally"]
+
+SAMPLES = 5
+
+
+class RejectTally:
+    """Counts as rejects come; ``kinds`` by kind and column, ``samples`` are the first ones with place and reason."""
+
+    def __init__(self) -> None:
+        self.kinds: Counter[str] = Counter()
+        self.samples: list[str] = []
+        self._reasons: dict[str, str] = {}
+
+    def add(self, messages: Sequence[Message], rejects: Sequence[Reject]) -> None:
+        """The rejects of a chunk.
+
+        :param messages: of the chunk; a reject's ``index`` is the place of its record
+        """
+        for reject in rejects[: SAMPLES - len(self.samples)]:
+            m = messages[reject.index]
+            self.samples.append(f"{m.topic()}[{m.partition()}]@{m.offset()}: {reject.reason}")
+        kinds = Counter(map(_kind_of, rejects))
+        add_names(self.kinds, kinds)
+        for kind in kinds.keys() - self._reasons.keys() if len(self._reasons) < MOST_NAMES else ():
+            self._reasons[kind] = next(r.reason for r in rejects if _kind_of(r) == kind)
+
+    @property
+    def cause(self) -> str:
+        """What most of them have in common, in the words of the first of these."""
+        ((kind, count),) = self.kinds.most_common(1)
+        return f"{self._reasons.get(kind, kind)} ({count} of {self.kinds.total()} rejected records)"
+
+
+def _kind_of(reject: Reject) -> str:
+    return reject.kind if reject.column is None else f"{reject.kind} {reject.column}"

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A column whose name is misspelt in the table, on the real broker and catalog: told early, with its cause, and landed
+as soon as it is mended.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from airflow_provider_lakecommit.core.outcome import Commit, Ended, decide
+from airflow_provider_lakecommit.cycle.write import group_result
+from airflow_provider_lakecommit.inspect.status import read_status
+from airflow_provider_lakecommit.inspect.status_rules import StatusLimits, StatusVerdict, status_verdict
+from airflow_provider_lakecommit.operators.write import _why
+from tests.support.steps import check_verified
+from tests.support.world import World
+
+pytestmark = pytest.mark.integration
+
+RECORDS = 12_000
+COSTS = {
+    "schema": [
+        {"name": "id", "type": "long", "required": True},
+        {"name": "cost", "type": "decimal(12, 2)", "required": True},
+    ]
+}
+CAUSE = "required column cost is missing or null; the record has 'costs', which the table lacks (500 of 500 rejected"
+
+
+def renamed(world: World, old: str, new: str) -> None:
+    with world.session() as session:
+        table = session.tables.load(world.landing.table)
+        with table.update_schema(allow_incompatible_changes=True) as update:
+            update.rename_column(old, new)
+
+
+def test_it_ends_early_with_its_cause_and_is_landed_once_it_is_mended(
+    make_world: Callable[..., World], produce: Callable[..., Any]
+) -> None:
+    world = make_world(1, create=COSTS, slice_records=RECORDS)
+    produce(str(world.landing.topics), [json.dumps({"id": n, "costs": "1.50"}) for n in range(RECORDS)])
+
+    opened = world.open("a")
+    (result,) = world.write(opened)
+    assert result.status == "blocked"
+    with world.session() as session:
+        (ticket,) = opened.groups
+        group = group_result(world.landing, session.control, ticket)
+        said = _why(group, "group 0")
+    closed = world.close("a", opened)
+    ended = decide(
+        Ended(plan="success", groups={0: "failed"}, commit="skipped", closed=Commit.from_dict(closed.to_dict()))
+    )
+    for text in (result.detail, said, ended.reason, closed.causes[0]):
+        assert text.startswith(CAUSE)
+        assert "it was read no further" in text
+        assert "\n" not in text
+    assert (closed.published, closed.reason, ended.verdict) == ((), None, "failed")
+
+    idle = world.open("b")
+    assert (idle.slices, str(idle.plan.reason).partition(" [")[0]) == ((), f"blocked: {world.landing.topics}[0]")
+    assert CAUSE in str(idle.plan.reason)
+    with world.session() as session:
+        standing, why = status_verdict(read_status(session), StatusLimits(lag=10**6))
+    assert standing is StatusVerdict.BLOCKED
+    assert CAUSE in why
+    world.close("b", idle)
+
+    renamed(world, "cost", "costs")
+    closed = world.run()
+    assert (closed.rows, closed.blocked) == (RECORDS, ())
+    assert any("tried again, as the spec or the table has changed" in line for line in world.lines)
+    assert any("column cost is not there" in line for line in world.open("d").explain)
+    check_verified(world)
+
+
+def test_what_is_in_no_row_is_counted_by_field_and_by_reason(
+    make_world: Callable[..., World], produce: Callable[..., Any]
+) -> None:
+    world = make_world(1, create=COSTS, slice_records=100)
+    good = [json.dumps({"id": n, "cost": "1.50", "note": "x"}) for n in range(40)]
+    bad = [json.dumps({"id": n, "costs": "1.50"}) for n in range(3)]
+    produce(str(world.landing.topics), [*good, *bad, "nonsense"])
+    closed = world.run()
+    assert closed.ignored_fields == {"note": 40}
+    assert closed.rejects == {"missing_required cost": 3, "not_json": 1}
+    assert [w.partition(":")[2] for w in closed.warnings] == [" note 40", " missing_required cost 3, not_json 1"]
