@@ -12,8 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from airflow_provider_lakecommit.core.model import Budget
+from airflow_provider_lakecommit.exceptions import SpecError
 
-__all__ = ["PendingBudget", "over_budget"]
+__all__ = ["PendingBudget", "over_budget", "parse_budget"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,3 +37,18 @@ def over_budget(rejected: int, records: int, budget: Budget) -> str | None:
     if enough and rejected > budget.max_ratio * records:
         return f"{rejected} rejected records of {records} are over dead_letter_max_ratio={budget.max_ratio:g}"
     return None
+
+
+def parse_budget(text: str) -> tuple[int, float]:
+    """Dead letters and their ratio, as in ``500:0.2``; without a ratio all of the records may be some.
+
+    :raises SpecError: *text* is not that
+    """
+    records, _, ratio = text.strip().partition(":")
+    try:
+        most = int(records), float(ratio or 1)
+    except ValueError:
+        most = (-1, 0.0)
+    if most[0] < 0 or not 0 <= most[1] <= 1:
+        raise SpecError(f"{text!r} is not N or N:RATIO, as in 500 or 500:0.2")
+    return most

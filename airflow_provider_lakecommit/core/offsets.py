@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["NOTHING", "Coverage", "OffsetRange", "RangeSet", "SourcePartition"]
+__all__ = ["NOTHING", "Coverage", "OffsetRange", "RangeSet", "SourcePartition", "ranges_by_partition"]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -186,3 +186,8 @@ class Coverage:
 
     def __str__(self) -> str:
         return ", ".join(f"{p} {self.parts[p]}" for p in sorted(self.parts)) or "nothing"
+
+
+def ranges_by_partition(coverage: Coverage) -> dict[str, list[list[int]]]:
+    """Ranges by partition, as plain values for JSON."""
+    return {str(p): [[r.start, r.end] for r in ranges] for p, ranges in sorted(coverage.parts.items())}
