@@ -22,7 +22,7 @@ from airflow_provider_lakecommit.connector.rest import ConnectorStatus, ConnectR
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.hooks.connections import connection
 
-__all__ = ["KafkaConnectHook", "rest_of"]
+__all__ = ["KafkaConnectHook", "rest_of", "rest_settings"]
 
 _NO_HEADERS = frozenset(
     {"allow_redirects", "cert", "check_response", "headers", "max_redirects", "proxies", "stream", "timeout"}
@@ -95,6 +95,14 @@ def rest_of(conn: Connection) -> ConnectRest:
 
     :raises SpecError: it says no host
     """
+    return ConnectRest(**rest_settings(conn))
+
+
+def rest_settings(conn: Connection) -> dict[str, Any]:
+    """What a client is made of.
+
+    :raises SpecError: it says no host
+    """
     host = (conn.host or "").strip().rstrip("/")
     if not host:
         raise SpecError(
@@ -106,13 +114,13 @@ def rest_of(conn: Connection) -> ConnectRest:
     extra: Mapping[str, Any] = conn.extra_dejson
     headers = {**{k: v for k, v in extra.items() if k not in _NO_HEADERS}, **(extra.get("headers") or {})}
     verify = extra.get("verify", True)
-    return ConnectRest(
-        url=url,
-        login=conn.login or None,
-        password=conn.password or None,
-        headers={str(k): str(v) for k, v in headers.items()},
-        verify=_flag(verify) if isinstance(verify, str) else bool(verify),
-    )
+    return {
+        "url": url,
+        "login": conn.login or None,
+        "password": conn.password or None,
+        "headers": {str(k): str(v) for k, v in headers.items()},
+        "verify": _flag(verify) if isinstance(verify, str) else bool(verify),
+    }
 
 
 def _flag(text: str) -> bool | str:

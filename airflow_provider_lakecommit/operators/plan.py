@@ -10,9 +10,11 @@ without closing their cycle, is taken over.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from airflow_provider_lakecommit.core.offsets import Coverage, ranges_by_partition
 from airflow_provider_lakecommit.operators.base import CYCLE, EXPLAIN, LandingTask, no_retry_in_vain
 
 if TYPE_CHECKING:
@@ -34,14 +36,21 @@ class PlanWindowOperator(LandingTask):
     .. seealso:: :ref:`howto/operator:PlanWindowOperator`
     """
 
+    template_fields: Sequence[str] = ("declared", "window")
+    template_fields_renderers: ClassVar[dict[str, str]] = {"declared": "json", "window": "json"}
+    overwrite_rtif_after_execution = True
     ui_color = "#e3eef9"
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.window: dict[str, Any] | None = None
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Open or continue the cycle."""
         from airflow_provider_lakecommit.cycle.open import open_cycle
 
         run, again = self.identity(context), self.is_retry(context)
-        with no_retry_in_vain(), self.session() as session:
+        with no_retry_in_vain(self), self.session() as session:
             abandoned = self.abandoned(context, session)
             opened = open_cycle(session, run, retry=again, release=abandoned)
             while opened.finished and (opened.lacking or not again):
@@ -50,6 +59,7 @@ class PlanWindowOperator(LandingTask):
                 opened = open_cycle(session, run, retry=again, release=abandoned)
         context["ti"].xcom_push(CYCLE, opened.ticket.to_dict())
         context["ti"].xcom_push(EXPLAIN, list(opened.explain))
+        self.window = _window(opened)
         self._tell(opened)
         return [] if opened.finished else [group.to_dict() for group in opened.groups]
 
@@ -74,3 +84,14 @@ class PlanWindowOperator(LandingTask):
             len(opened.groups),
             left,
         )
+
+
+def _window(opened: Opened) -> dict[str, Any]:
+    """What Airflow's page shows of it among the rendered fields."""
+    return {
+        "window_id": str(opened.plan.window_id),
+        "commit_id": str(opened.ticket.commit_id),
+        "ranges": ranges_by_partition(Coverage.of(item for s in opened.slices for item in s.coverage.items())),
+        "reason": opened.plan.reason,
+        "left": opened.plan.left,
+    }
