@@ -89,9 +89,9 @@ def land_cycles(
         log(str(outcome))
         outcomes.append(outcome)
     ended = RunOutcome.of(spec.landing.name, outcomes)
-    log(str(ended))
-    for line in how_to_query(ended, spec, runner.tables):
+    for line in how_to_query(ended, spec, runner.tables) if live else ():
         log(line)
+    log(str(ended))
     return Exit.REFUSED if ended.closed.blocked or ended.refused else Exit.DONE
 
 

@@ -73,6 +73,7 @@ class Repairs:
 @contextmanager
 def _person(dag: str, answer: str | None) -> Iterator[None]:
     """Answers what the run asks, as the API server does."""
+    _answered(dag, str(answer))
     over: threading.Event = threading.Event()
     trouble: list[Exception] = []
 
@@ -98,6 +99,8 @@ def _person(dag: str, answer: str | None) -> Iterator[None]:
 
 
 def _answered(dag: str, answer: str) -> bool:
+    # Imported before the thread begins, see `_person`: two threads that import Airflow's models at once wait for each
+    # other's locks for ever.
     from airflow.models.hitl import HITLDetail
     from airflow.models.taskinstance import TaskInstance
     from airflow.models.trigger import handle_event_submit
