@@ -27,7 +27,12 @@ from tests.support.world import World, catalog_in
 
 __all__ = ["sigterm"]
 
-pytestmark = [pytest.mark.airflow, pytest.mark.integration, pytest.mark.filterwarnings("default")]
+pytestmark = [
+    pytest.mark.airflow,
+    pytest.mark.integration,
+    pytest.mark.airflow_long,
+    pytest.mark.filterwarnings("default"),
+]
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 EXAMPLE = (CHECKOUT / "dags" / "example_lakecommit_decide.py").read_text()
