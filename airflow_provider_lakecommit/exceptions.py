@@ -20,6 +20,7 @@ __all__ = [
     "ConnectError",
     "ConnectorError",
     "ControlTopicError",
+    "DecisionError",
     "FencedError",
     "LakecommitError",
     "LedgerError",
@@ -130,6 +131,10 @@ class RecordsError(Terminal, LakecommitError):
 
 class BlockedRangeError(Terminal, LakecommitError):
     """A range is over its dead-letter budget, or failed too often: it needs a hand."""
+
+
+class DecisionError(Terminal, LakecommitError):
+    """What was asked for would give something up or change a ledger, and no person has decided it as it is now."""
 
 
 class SparkJobError(Transient, LakecommitError):

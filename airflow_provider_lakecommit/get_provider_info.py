@@ -35,6 +35,8 @@ _INFO: dict[str, Any] = {
                 "airflow_provider_lakecommit.operators.land",
                 "airflow_provider_lakecommit.operators.kafka_connect",
                 "airflow_provider_lakecommit.operators.rescue",
+                "airflow_provider_lakecommit.operators.repair",
+                "airflow_provider_lakecommit.operators.verify",
             ],
         },
     ],
@@ -63,6 +65,12 @@ _INFO: dict[str, Any] = {
                 "airflow_provider_lakecommit.triggers.backlog",
             ],
         },
+    ],
+    "extra-links": [
+        "airflow_provider_lakecommit.operators.links.TableLink",
+        "airflow_provider_lakecommit.operators.links.SnapshotLink",
+        "airflow_provider_lakecommit.operators.links.SparkLink",
+        "airflow_provider_lakecommit.operators.links.ErrorLink",
     ],
     "notifications": [
         "airflow_provider_lakecommit.notifications.commits.CommitsStalledNotifier",
@@ -134,6 +142,37 @@ _INFO: dict[str, Any] = {
                     "version_added": "0.1.0",
                     "type": "string",
                     "example": "xYk2…/3:1804",
+                    "default": "",
+                },
+                "table_url": {
+                    "description": (
+                        "Where people look at a table, for the links `Table` and `Snapshot` of a task. `{table}`, "
+                        "`{catalog}` (id of its connection), `{landing}` and `{snapshot_id}` (empty for a table) are "
+                        "put in. Without it there are no such links."
+                    ),
+                    "version_added": "0.1.0",
+                    "type": "string",
+                    "example": "https://lake.example/tables/{table}?snapshot={snapshot_id}",
+                    "default": "",
+                },
+                "spark_url": {
+                    "description": (
+                        "Where people look at Spark, for the link `Spark` of a task. `{connection}` (id), `{landing}`, "
+                        "`{table}` and `{catalog}` are put in."
+                    ),
+                    "version_added": "0.1.0",
+                    "type": "string",
+                    "example": "https://spark.example/{connection}/connect/",
+                    "default": "",
+                },
+                "docs_url": {
+                    "description": (
+                        "The page of errors of this documentation, for the link `What helps` of a task that failed. "
+                        "`{error}` and `{anchor}` (its place on the page) are put in."
+                    ),
+                    "version_added": "0.1.0",
+                    "type": "string",
+                    "example": "https://docs.example/lakecommit/errors.html#{anchor}",
                     "default": "",
                 },
                 "preload": {

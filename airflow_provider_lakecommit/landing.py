@@ -16,7 +16,9 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import wraps
@@ -30,8 +32,9 @@ from airflow_provider_lakecommit.core.model import Budget
 from airflow_provider_lakecommit.core.routing import Destination, Role
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing_checks import CHECKS, METADATA_TYPES, parsed_value, unknown_keys, wrong_values
-from airflow_provider_lakecommit.redaction import yaml_trouble
+from airflow_provider_lakecommit.redaction import redacted, yaml_trouble
 from airflow_provider_lakecommit.signing import resolved
+from airflow_provider_lakecommit.spec_variables import Variables
 
 if TYPE_CHECKING:
     from airflow.sdk import Asset
@@ -254,24 +257,53 @@ Landing.__init__ = _all_wrong_at_once(Landing.__init__)  # type: ignore[method-a
 
 @dataclass(frozen=True, kw_only=True)
 class LandingSpec:
-    """A YAML spec: a landing, and three sections in place of Airflow connections."""
+    """A YAML spec: a landing, and three sections in place of Airflow connections. ``variables`` are the secret ones of
+    the environment that it names.
+    """
 
     landing: Landing
     kafka: Mapping[str, Any] = field(repr=False)
     catalog: Mapping[str, Any] = field(repr=False)
     spark: Mapping[str, Any] = field(repr=False)
+    variables: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 _SECTIONS = ("kafka", "catalog", "spark")
 
 
-def load_spec(path: str | Path, *, connections: bool = True) -> LandingSpec:
+def load_spec(path: str | Path, *, connections: bool = True, elsewhere: Collection[str] = ()) -> LandingSpec:
     """Read a YAML spec.
 
     :param connections: are the sections that stand in for Airflow connections needed?
+    :param elsewhere: those of them that the caller has from elsewhere
 
     :raises SpecError: unreadable file, no mapping, or anything :class:`Landing` refuses; all that is wrong together
     """
+    values = _read_yaml(path)
+    sections = {s: values.pop(s, None) or {} for s in _SECTIONS}
+    wrong = [f"section {s!r} must be a mapping" for s, v in sections.items() if not isinstance(v, dict)]
+    needed = [s for s in _SECTIONS if connections and s not in elsewhere]
+    if "kafka" in needed and isinstance(sections["kafka"], dict) and "bootstrap.servers" not in sections["kafka"]:
+        wrong.append("section 'kafka' lacks 'bootstrap.servers'")
+    fields = [f.name for f in dataclasses.fields(Landing)]
+    wrong += unknown_keys(values, fields, (*fields, *_SECTIONS))
+    variables = Variables(values=os.environ)
+    stated = {key: _filled(variables, key, value) for key, value in values.items() if key in fields}
+    # A section that is not used may name what only another machine has.
+    sections |= {s: variables.filled(sections[s], s) for s in needed}
+    wrong += variables.wrong
+    try:
+        landing = Landing.from_dict(stated)
+    except SpecError as e:
+        told = redacted(str(e), variables.secret)
+        raise SpecError(f"spec {path}: " + "; ".join([*wrong, told]) if wrong else told) from None
+    if wrong:
+        raise SpecError(f"spec {path}: " + "; ".join(wrong))
+    kafka = resolved(sections["kafka"]) if "kafka" in needed else sections["kafka"]
+    return LandingSpec(landing=landing, **{**sections, "kafka": kafka}, variables=variables.secret)
+
+
+def _read_yaml(path: str | Path) -> dict[str, Any]:
     import yaml
 
     try:
@@ -282,19 +314,18 @@ def load_spec(path: str | Path, *, connections: bool = True) -> LandingSpec:
         raise SpecError(f"spec {path} is not YAML: {yaml_trouble(e)}") from None
     if not isinstance(values, dict) or not all(isinstance(k, str) for k in values):
         raise SpecError(f"spec {path}: a mapping of keys to values is needed, found {type(values).__name__}")
-    sections = {s: values.pop(s, None) or {} for s in _SECTIONS}
-    wrong = [f"section {s!r} must be a mapping" for s, v in sections.items() if not isinstance(v, dict)]
-    if connections and isinstance(sections["kafka"], dict) and "bootstrap.servers" not in sections["kafka"]:
-        wrong.append("section 'kafka' lacks 'bootstrap.servers'")
-    fields = [f.name for f in dataclasses.fields(Landing)]
-    wrong += unknown_keys(values, fields, (*fields, *_SECTIONS))
-    try:
-        landing = Landing.from_dict({key: value for key, value in values.items() if key in fields})
-    except SpecError as e:
-        if wrong:
-            raise SpecError(f"spec {path}: " + "; ".join([*wrong, str(e)])) from None
-        raise
-    if wrong:
-        raise SpecError(f"spec {path}: " + "; ".join(wrong))
-    kafka = resolved(sections["kafka"]) if connections else sections["kafka"]
-    return LandingSpec(landing=landing, **{**sections, "kafka": kafka})
+    return values
+
+
+def _filled(variables: Variables, key: str, value: Any) -> Any:
+    """A field with its variables; a text that stands for a number or for true and false is one then."""
+    import yaml
+
+    found = variables.filled(value, key)
+    kind = next(f.type for f in dataclasses.fields(Landing) if f.name == key)
+    if found == value or not isinstance(found, str) or "str" in str(kind):
+        return found
+    with suppress(yaml.YAMLError):
+        meant = yaml.safe_load(found)
+        return meant if isinstance(meant, (int, float)) else found
+    return found

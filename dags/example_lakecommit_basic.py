@@ -23,6 +23,7 @@ with DAG(
     catchup=False,
     max_active_runs=2,
     default_args={"retries": 2, "retry_delay": timedelta(seconds=30)},
+    doc_md=__doc__,
     tags=["example", "lakecommit"],
 ):
     KafkaToIcebergTaskGroup("land", landing=orders)  # plan -> write (mapped) -> commit -> outcome

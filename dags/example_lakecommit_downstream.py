@@ -23,6 +23,7 @@ with DAG(
     schedule=[published],
     start_date=datetime(2026, 1, 1),
     catchup=False,
+    doc_md=__doc__,
     tags=["example", "lakecommit"],
 ):
 

@@ -69,6 +69,7 @@ with DAG(
             description="Connection of type spark (spark-submit) or spark_connect (a warm server).",
         )
     },
+    doc_md=__doc__,
     tags=["lakecommit"],
 ):
     KafkaToIcebergTaskGroup("land", landing=flights, spark_conn_id="{{ params.spark_conn_id }}")

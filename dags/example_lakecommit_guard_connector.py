@@ -45,6 +45,7 @@ with DAG(
     schedule=[commits],
     start_date=datetime(2026, 1, 1),
     catchup=False,
+    doc_md=__doc__,
     tags=["example", "lakecommit"],
     # Told is a transition, once: what Connect or the brokers do not answer to now has to be done later.
     default_args={"retries": 20, "retry_delay": timedelta(minutes=1)},

@@ -33,6 +33,7 @@ with DAG(
     catchup=False,
     max_active_runs=1,
     default_args={"retries": 2, "retry_delay": timedelta(seconds=30)},
+    doc_md=__doc__,
     tags=["example", "lakecommit"],
 ):
     # [START howto_operator_plan_window]

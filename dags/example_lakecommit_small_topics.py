@@ -32,6 +32,7 @@ with DAG(
     catchup=False,
     max_active_runs=1,
     default_args={"retries": 2, "retry_delay": timedelta(seconds=10), "execution_timeout": timedelta(minutes=10)},
+    doc_md=__doc__,
     tags=["example", "lakecommit"],
 ):
     for landing in LANDINGS:

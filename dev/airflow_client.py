@@ -11,7 +11,7 @@ import json
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -131,6 +131,17 @@ class AirflowClient:
     def make_pool(self, name: str, slots: int) -> None:
         """A pool for so many tasks at once."""
         self._ask("POST", "/pools", {"name": name, "slots": slots})
+
+    def put_connections(self, connections: Mapping[str, Mapping[str, object]]) -> None:
+        """Have these connections, in place of any of their ids."""
+        entities = [
+            {**fields, "connection_id": name, "extra": json.dumps(fields["extra"]) if "extra" in fields else None}
+            for name, fields in connections.items()
+        ]
+        action = {"action": "create", "entities": entities, "action_on_existence": "overwrite"}
+        told = self._ask("PATCH", "/connections", {"actions": [action]})
+        if errors := (told.get("create") or {}).get("errors"):
+            raise AirflowAnswerError(f"connections: {errors}")
 
     def backfill(self, dag: str, first: str, last: str, again: str = "none") -> int:
         """Run a Dag for past dates.

@@ -3,7 +3,8 @@
 
 Contract: :meth:`Airflow.start` returns when scheduler, Dag processor and API server say that they are healthy. The
 parts run one by one instead of `airflow standalone`, which leaves workers behind when it ends. Connections come from
-the environment, so nothing has to be written to the database first.
+the environment, so nothing has to be written to the database first; or from the database, where people see and change
+them.
 
 The password and the keys are random, made once per home, and in a file for the owner's eyes only.
 """
@@ -31,6 +32,8 @@ ERROR_LENGTH = 500
 USER = "admin"
 PARTS = ("api-server", "scheduler", "dag-processor")
 WITH_TRIGGERER = (*PARTS, "triggerer")
+LOG_SERVERS = ("scheduler", "triggerer")
+"""Parts that would serve logs to API servers of other machines, on every address of this one. Ours reads the files."""
 
 
 class Airflow:
@@ -38,6 +41,7 @@ class Airflow:
 
     :param connections: id of a connection to its fields, as in Airflow's JSON form
     :param settings: further environment of all parts
+    :param visible: have the connections in the database, and so in the user interface
     """
 
     def __init__(
@@ -50,17 +54,20 @@ class Airflow:
         deployment: str,
         port: int | None = None,
         parts: tuple[str, ...] = PARTS,
+        visible: bool = False,
     ) -> None:
         home.mkdir(parents=True, exist_ok=True)
         self.home = home
         self._children = children
         self._parts = parts
         self._kept = _kept(home, port)
+        self._visible = connections if visible else {}
+        hidden = {} if visible else connections
         self._environment = {
             **_inherited(),
             **_settings(home, self._kept),
             "AIRFLOW__LAKECOMMIT__DEPLOYMENT_ID": deployment,
-            **{f"AIRFLOW_CONN_{name.upper()}": json.dumps(fields) for name, fields in connections.items()},
+            **{f"AIRFLOW_CONN_{name.upper()}": json.dumps(fields) for name, fields in hidden.items()},
             **settings,
         }
 
@@ -108,8 +115,11 @@ class Airflow:
         """Start what does not run, and wait until all is healthy."""
         for part in self._parts:
             if self._children.pid(part) is None:
-                self._children.start(part, _airflow(part), env=self._environment, cwd=self.home)
+                local = ["--skip-serve-logs"] if part in LOG_SERVERS else []
+                self._children.start(part, _airflow(part, *local), env=self._environment, cwd=self.home)
         self._await_health()
+        if self._visible:
+            self.client.put_connections(self._visible)
 
     def _await_health(self) -> None:
         client, told = self.client, "no answer"

@@ -23,6 +23,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from dev import example_data
 from dev.airflow_stack import PARTS, USER, WITH_TRIGGERER, Airflow
 from dev.demo import flights as demo_flights
 from dev.interruptible import leave, run
@@ -53,6 +54,7 @@ class Stack:
 
     :param namespace: of the tables of the flights
     :param parts: which of Airflow's processes run
+    :param visible: have the connections in Airflow's user interface
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class Stack:
         kafka_port: int | None = None,
         airflow_port: int | None = None,
         spark_port: int | None = None,
+        visible: bool = False,
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
@@ -75,6 +78,7 @@ class Stack:
         self._deployment = deployment
         self._parts = parts
         self._airflow_port = airflow_port
+        self._visible = visible
         self._airflow: Airflow | None = None
         self._starting = threading.Lock()
         self._starting_spark = threading.Lock()
@@ -122,6 +126,7 @@ class Stack:
                 deployment=self._deployment,
                 port=self._airflow_port,
                 parts=self._parts,
+                visible=self._visible,
             )
         return self._airflow
 
@@ -246,6 +251,7 @@ def up() -> int:
         if demo_flights.make_topic(stack.broker.bootstrap):
             _tell("filling the topic of the flights")
             demo_flights.produce(stack.broker.bootstrap, demo_flights.events(demo_flights.load()))
+        example_data.fill(stack.broker.bootstrap, stack.catalog, _tell)
         stack.airflow.client.await_dag(DAG, DAG_SECONDS)
         went_well.set()
         return 0
@@ -261,26 +267,33 @@ def down() -> int:
     stack = _of_checkout()
     running = stack.running
     stack.stop(STOP_GRACE)
-    print(f"stopped: {', '.join(running)}" if running else "nothing ran")
+    _say(f"stopped: {', '.join(running)}" if running else "nothing ran")
     return 0
 
 
 def _tell(text: str) -> None:
-    print(f"starting: {text}", flush=True)
+    _say(f"starting: {text}")
+
+
+def _say(text: str) -> None:
+    """A reader that has gone, as in `make up | head`, stops nothing."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _show(stack: Stack) -> None:
     airflow = stack.airflow
-    print(f"Airflow   {airflow.url}   user {USER}, password {airflow.password}")
-    print(f"          trigger the Dag {DAG}: it lands the topic {demo_flights.TOPIC} in {stack.namespace}.flights")
-    print(f"Kafka     {stack.broker.bootstrap}")
-    print(
-        f"Spark     {stack.spark.url}   connection spark_connect_default; spark_default starts jobs on {SPARK_MASTER}"
-    )
-    print(f"Catalog   {f'as in {CATALOG_VARIABLE}' if stack.has_foreign_catalog else stack.catalog['uri']}")
-    print(f"          warehouse {stack.catalog['warehouse']}")
-    print(f"Logs      {stack.children.logs}")
-    print("`make down` stops it and keeps the data.")
+    _say(f"Airflow   {airflow.url}   user {USER}, password {airflow.password}")
+    _say(f"          trigger the Dag {DAG}: it lands the topic {demo_flights.TOPIC} in {stack.namespace}.flights")
+    _say("          the other example Dags have topics and tables too, but for those that guard a Kafka Connect sink")
+    _say(f"Kafka     {stack.broker.bootstrap}")
+    _say(f"Spark     {stack.spark.url}   connection spark_connect_default; spark_default starts jobs on {SPARK_MASTER}")
+    _say(f"Catalog   {f'as in {CATALOG_VARIABLE}' if stack.has_foreign_catalog else stack.catalog['uri']}")
+    _say(f"          warehouse {stack.catalog['warehouse']}")
+    _say(f"Logs      {stack.children.logs}")
+    _say("`make down` stops it and keeps the data.")
 
 
 def main(arguments: list[str]) -> int:

@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from airflow_provider_lakecommit.cli.output import Output
+from airflow_provider_lakecommit.core.budgets import parse_budget
 from airflow_provider_lakecommit.core.times import EXAMPLES, duration_of
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.landing import LandingSpec, load_spec
+from airflow_provider_lakecommit.landing import LandingSpec
 
 __all__ = [
     "Command",
@@ -28,7 +29,6 @@ __all__ = [
     "budget",
     "duration",
     "factor",
-    "load",
     "moment",
     "natural",
     "positive",
@@ -38,10 +38,14 @@ __all__ = [
 
 
 class Command:
-    """One command. ``says`` is its line of help, ``spec`` how many specs it takes: required, many, optional or none."""
+    """One command. ``says`` is its line of help, ``spec`` how many specs it takes: required, many, optional or none;
+    ``runs_spark`` says whether it needs an engine. ``examples`` are command lines without the program's name.
+    """
 
     says: ClassVar[str]
+    examples: ClassVar[tuple[str, ...]]
     spec: ClassVar[str] = "required"
+    runs_spark: ClassVar[bool] = False
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Beside the spec, `--json` and `--verbose`."""
@@ -70,18 +74,6 @@ def add_others(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--others", choices=["there", "gone"], help=rows)
 
 
-def load(path: str, output: Output) -> LandingSpec:
-    """A spec with all that a landing needs.
-
-    :raises SpecError: it cannot be used
-    """
-    spec = load_spec(path)
-    output.keep(spec.kafka, spec.catalog, spec.spark)
-    if not spec.catalog:
-        raise SpecError(f"spec {path}: the section 'catalog' is missing: say where the tables are")
-    return spec
-
-
 def spec_files(given: Sequence[str]) -> list[str]:
     """Files as they are, and of a folder all that are YAML, by name."""
     found: list[str] = []
@@ -98,8 +90,12 @@ def source(
 ) -> tuple[dict[str, Any], str]:
     """Brokers and control topic, where a spec is not needed to name them."""
     from airflow_provider_lakecommit.cli.control_log import source_of
+    from airflow_provider_lakecommit.cli.from_airflow import kafka_connection
 
-    kafka, found = source_of(spec, bootstrap=options.bootstrap, topic=topic, config_file=options.kafka_config)
+    connection = kafka_connection(options, output)
+    kafka, found = source_of(
+        spec, bootstrap=options.bootstrap, topic=topic, config_file=options.kafka_config, connection=connection
+    )
     output.keep(kafka)
     return kafka, found
 
@@ -149,11 +145,7 @@ def moment(text: str) -> float:
 
 def budget(text: str) -> tuple[int, float]:
     """Dead letters and their ratio, as in 500:0.2."""
-    records, _, ratio = text.partition(":")
     try:
-        most = int(records), float(ratio or 1)
-    except ValueError:
-        most = (-1, 0.0)
-    if most[0] < 0 or not 0 <= most[1] <= 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not N or N:RATIO, as in 500 or 500:0.2")
-    return most
+        return parse_budget(text)
+    except ValueError as e:
+        raise argparse.ArgumentTypeError(str(e)) from None

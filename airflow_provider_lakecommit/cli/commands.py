@@ -18,11 +18,11 @@ from airflow_provider_lakecommit.cli.arguments import (
     add_others,
     budget,
     duration,
-    load,
     natural,
     positive,
     spec_files,
 )
+from airflow_provider_lakecommit.cli.from_airflow import load, load_dag, load_file
 from airflow_provider_lakecommit.cli.kafka_commands import (
     ControlLogCommand,
     InferSchemaCommand,
@@ -30,6 +30,8 @@ from airflow_provider_lakecommit.cli.kafka_commands import (
     StallCommand,
 )
 from airflow_provider_lakecommit.cli.output import Output, results_only
+from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.landing import LandingSpec
 
 __all__ = ["COMMANDS"]
 
@@ -37,33 +39,53 @@ __all__ = ["COMMANDS"]
 class LandCommand(Command):
     says = "land what is new; one JSON line per cycle"
     spec = "many"
+    runs_spark = True
+    examples = (
+        "land orders.yaml",
+        "land specs/ --cycles 1 > cycles.jsonl",
+        "land --dag land_orders",
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--cycles", type=positive, metavar="N", help="at most N cycles (default: until caught up)")
 
     def run(self, options: Namespace, output: Output) -> int:
-        paths = spec_files(options.spec)
-        if len(paths) > 1:
-            from airflow_provider_lakecommit.cli.land_many import land_many, load_all
+        specs, wrong = self._specs(options, output)
+        if len(specs) + len(wrong) > 1:
+            from airflow_provider_lakecommit.cli.land_many import land_many
 
-            specs, wrong = load_all(paths, lambda path: load(path, output))
             with results_only(output):
                 return land_many(specs, wrong, output, cycles=options.cycles)
-        spec = load(paths[0], output)
         from airflow_provider_lakecommit.cli.land import land
 
         with results_only(output):
-            return land(spec, output, cycles=options.cycles)
+            return land(next(iter(specs.values())), output, cycles=options.cycles)
+
+    def _specs(self, options: Namespace, output: Output) -> tuple[dict[str, LandingSpec], dict[str, SpecError]]:
+        """Those that can be used, by their landing, and of several the others by their file."""
+        if options.dag:
+            return {spec.landing.name: spec for spec in load_dag(options, output)}, {}
+        paths = spec_files(options.spec)
+        if len(paths) == 1:
+            only = load_file(paths[0], options, output)
+            return {only.landing.name: only}, {}
+        from airflow_provider_lakecommit.cli.land_many import load_all
+
+        return load_all(paths, lambda path: load_file(path, options, output))
 
 
 class PlanCommand(Command):
     says = "what the next cycle would do; no table is written"
+    examples = (
+        "plan orders.yaml --explain",
+        "plan --dag land_orders --json",
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--explain", action="store_true", help="why each partition's window ends where it does")
 
     def run(self, options: Namespace, output: Output) -> int:
-        spec = load(options.spec, output)
+        spec = load(options, output)
         from airflow_provider_lakecommit.cli.plan import plan
 
         return plan(spec, output, explain=options.explain)
@@ -71,6 +93,10 @@ class PlanCommand(Command):
 
 class StatusCommand(Command):
     says = "how far the tables are, what waits, what is open or blocked; exit code 0 only when all is well"
+    examples = (
+        "status orders.yaml --every 5m",
+        "status --dag land_shop --task-group orders",
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         add_every(parser)
@@ -79,7 +105,7 @@ class StatusCommand(Command):
         add("--max-age", type=duration, metavar="TIME", help="well is what is valid through less than that ago")
 
     def run(self, options: Namespace, output: Output) -> int:
-        spec = load(options.spec, output)
+        spec = load(options, output)
         from airflow_provider_lakecommit.cli.status import status
         from airflow_provider_lakecommit.inspect.status_rules import StatusLimits
 
@@ -89,6 +115,11 @@ class StatusCommand(Command):
 
 class DoctorCommand(Command):
     says = "check everything that a landing needs, all in one run"
+    runs_spark = True
+    examples = (
+        "doctor orders.yaml",
+        "doctor --dag land_orders --no-spark",
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         add_every(parser)
@@ -99,7 +130,7 @@ class DoctorCommand(Command):
         parser.add_argument("--deployment", default="", metavar="NAME", help=deployment)
 
     def run(self, options: Namespace, output: Output) -> int:
-        spec = load(options.spec, output)
+        spec = load(options, output)
         from airflow_provider_lakecommit.cli.doctor import doctor
         from airflow_provider_lakecommit.doctor.roles import LANDING_ROLES, Role
 
@@ -112,6 +143,10 @@ class DoctorCommand(Command):
 
 class VerifyCommand(Command):
     says = "check ledger, accounting and files over the tables' history"
+    examples = (
+        "verify orders.yaml --files",
+        "verify --dag land_orders --json",
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
@@ -121,7 +156,7 @@ class VerifyCommand(Command):
         )
 
     def run(self, options: Namespace, output: Output) -> int:
-        spec = load(options.spec, output)
+        spec = load(options, output)
         from airflow_provider_lakecommit.cli.verify import verify
 
         return verify(spec, output, files=options.files)
@@ -129,9 +164,13 @@ class VerifyCommand(Command):
 
 class LedgerShowCommand(Command):
     says = "what is in the tables, as the tables say"
+    examples = (
+        "ledger show orders.yaml",
+        "ledger show --dag land_orders --json",
+    )
 
     def run(self, options: Namespace, output: Output) -> int:
-        spec = load(options.spec, output)
+        spec = load(options, output)
         from airflow_provider_lakecommit.cli.ledger_show import ledger_show
 
         return ledger_show(spec, output)
@@ -139,6 +178,10 @@ class LedgerShowCommand(Command):
 
 class LedgerInitCommand(Command):
     says = "begin a ledger, or begin it anew, under a new epoch"
+    examples = (
+        'ledger init orders.yaml --from latest --reason "the old topic is done with"',
+        "ledger init --dag land_orders --from orders:0=1500,orders:1=0",
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
@@ -154,7 +197,7 @@ class LedgerInitCommand(Command):
         add_others(parser)
 
     def run(self, options: Namespace, output: Output) -> int:
-        spec = load(options.spec, output)
+        spec = load(options, output)
         from airflow_provider_lakecommit.cli.repair import ledger_init
 
         return ledger_init(
@@ -170,6 +213,10 @@ class LedgerInitCommand(Command):
 
 class LedgerAttestCommand(Command):
     says = "say what the tables hold, where their ledger cannot"
+    examples = (
+        "ledger attest orders.yaml --from-log",
+        'ledger attest --dag land_orders --snapshot 8126360687799756521 --yes --reason "restored"',
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         how = parser.add_mutually_exclusive_group(required=True).add_argument
@@ -184,7 +231,7 @@ class LedgerAttestCommand(Command):
         add_others(parser)
 
     def run(self, options: Namespace, output: Output) -> int:
-        spec = load(options.spec, output)
+        spec = load(options, output)
         from airflow_provider_lakecommit.cli.repair import ledger_attest
 
         return ledger_attest(
@@ -203,12 +250,16 @@ class LedgerAttestCommand(Command):
 
 class LedgerPruneCommand(Command):
     says = "drop from the tables' ledgers what is gone for good"
+    examples = (
+        "ledger prune orders.yaml",
+        "ledger prune --dag land_orders --yes",
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         add_confirmation(parser)
 
     def run(self, options: Namespace, output: Output) -> int:
-        spec = load(options.spec, output)
+        spec = load(options, output)
         from airflow_provider_lakecommit.cli.prune import ledger_prune
 
         return ledger_prune(spec, output, yes=options.yes, reason=options.reason)
@@ -216,6 +267,10 @@ class LedgerPruneCommand(Command):
 
 class UnblockCommand(Command):
     says = "say how to go on with blocked ranges"
+    examples = (
+        "unblock orders.yaml --raise 500:0.2",
+        'unblock --dag land_orders --skip --partition orders:3 --reason "test data"',
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         how = parser.add_mutually_exclusive_group(required=True)
@@ -236,7 +291,7 @@ class UnblockCommand(Command):
         add_confirmation(parser)
 
     def run(self, options: Namespace, output: Output) -> int:
-        spec = load(options.spec, output)
+        spec = load(options, output)
         from airflow_provider_lakecommit.cli.repair import unblock
 
         return unblock(

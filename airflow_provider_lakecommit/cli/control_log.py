@@ -30,6 +30,7 @@ from airflow_provider_lakecommit.kafka.control_log import ControlRecord
 from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
 from airflow_provider_lakecommit.landing import DEFAULT_CONTROL_TOPIC, LandingSpec
 from airflow_provider_lakecommit.redaction import yaml_trouble
+from airflow_provider_lakecommit.spec_variables import from_environment
 from airflow_provider_lakecommit.wire import headers as our_headers
 from airflow_provider_lakecommit.wire.events import ControlEventError, decode, head
 from airflow_provider_lakecommit.wire.quarantine import entry_of
@@ -38,19 +39,25 @@ __all__ = ["control_log", "source_of", "to_dict"]
 
 
 def source_of(
-    spec: LandingSpec | None, *, bootstrap: str | None, topic: str | None, config_file: str | None
+    spec: LandingSpec | None,
+    *,
+    bootstrap: str | None,
+    topic: str | None,
+    config_file: str | None,
+    connection: Mapping[str, Any] | None = None,
 ) -> tuple[dict[str, Any], str]:
     """Brokers and topic: of the arguments where they say so, else of the spec.
 
+    :param connection: settings of an Airflow connection, in place of the spec's
     :raises SpecError: neither says where the brokers are
     """
-    kafka: dict[str, Any] = dict(spec.kafka) if spec else {}
+    kafka: dict[str, Any] = dict(connection) if connection is not None else dict(spec.kafka) if spec else {}
     if config_file is not None:
         kafka.update(_settings(config_file))
     if bootstrap is not None:
         kafka["bootstrap.servers"] = bootstrap
     if not kafka.get("bootstrap.servers"):
-        raise SpecError("give a spec, or --bootstrap and a topic")
+        raise SpecError("give a spec, --dag, or --bootstrap (or --kafka-conn-id) and a topic")
     return kafka, topic or (spec.landing.control_topic_name if spec else DEFAULT_CONTROL_TOPIC)
 
 
@@ -61,7 +68,8 @@ def _settings(path: str) -> dict[str, Any]:
         raise SpecError(f"--kafka-config {path}: cannot be read as YAML: {yaml_trouble(e)}") from None
     if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
         raise SpecError(f"--kafka-config {path}: a mapping of librdkafka settings is needed")
-    return values
+    settings: dict[str, Any] = from_environment(values, f"--kafka-config {path}")
+    return settings
 
 
 def control_log(kafka: Mapping[str, Any], topic: str, output: Output, *, group: str | None) -> int:

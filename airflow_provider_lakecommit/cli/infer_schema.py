@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakecommit infer-schema`: a sample of a topic as the YAML of a landing with a `create` section, ready to be edited.
+"""`lakecommit infer-schema`: a sample of a topic as a whole spec that can be run as it is, ready to be edited.
 
-Contract: what is printed is a valid landing, and its schema takes every sampled record but for those that stand in
-comments with their places: the sample is decoded with it before it is printed. No value of a record is shown unless
-`--examples` asks for it.
+Contract: what is printed is a valid spec, and its schema takes every sampled record but for those that stand in
+comments with their places: the sample is decoded with it before it is printed. What is a choice stands beside as a
+comment that only has to be uncommented: exact decimals, times. No value of a record is shown unless `--examples` asks
+for it, and no secret: its place is taken by a variable of the environment.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from airflow_provider_lakecommit.cli.output import Exit, Output
@@ -20,8 +22,9 @@ from airflow_provider_lakecommit.formats.infer import InferredColumn, infer, sch
 from airflow_provider_lakecommit.formats.sampled import MAX_PLACES, SampledValues, sample_values
 from airflow_provider_lakecommit.kafka.sample import sample
 from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.redaction import secrets_in
 
-__all__ = ["infer_schema", "rejected", "to_yaml"]
+__all__ = ["infer_schema", "rejected", "sections_yaml", "to_yaml"]
 
 
 def infer_schema(
@@ -32,13 +35,16 @@ def infer_schema(
     *,
     records: int,
     examples: bool,
+    catalog: Mapping[str, Any] | None = None,
 ) -> int:
     """Sample, conclude, check, print.
 
     :param landing: whose name and table are printed; by default some after the topic
+    :param catalog: where the tables are; by default one on this machine, for trying
     :raises LakecommitError: the topic cannot be read
     """
     taken = sample(kafka, topics, records)
+    sections = {"kafka": kafka, "catalog": catalog or _catalog_here(), "spark": {"master": "local[2]"}}
     found = sample_values(taken)
     columns = infer(found, examples=examples)
     wrong = rejected(taken, columns, examples=examples)
@@ -54,7 +60,7 @@ def infer_schema(
             }
         )
     else:
-        output.lines(to_yaml(topics, landing, found, columns, wrong))
+        output.lines([*to_yaml(topics, landing, found, columns, wrong), *sections_yaml(sections, own=bool(catalog))])
     if not any(c.type is not None for c in columns):
         why = "".join(f"; {reason}: {n} ({', '.join(places)})" for reason, (n, places) in found.refused.items())
         output.log(f"{', '.join(topics)}: no column could be found in {found.values} records{why}")
@@ -104,7 +110,13 @@ def to_yaml(
     yield f"name: {_scalar(name)}"
     yield f"topics: {json.dumps(list(topics))}" if len(topics) > 1 else f"topics: {_scalar(topics[0])}"
     yield f"table: {_scalar(table)}"
+    yield _comment("rejected records go there, with offset and reason; without it one bad record blocks its range")
+    dead = (landing.dead_letter_table if landing else None) or f"{table}_dead"
+    yield f"dead_letter_table: {_scalar(dead)}"
     typed = [c for c in columns if c.type is not None]
+    if rules := {c.name: c.rule for c in typed if c.rule is not None}:
+        yield _comment("how times are written in the records, for columns that are times after all:")
+        yield f"# timestamps: {_flow(rules)}"
     if typed:
         yield "create:"
         yield "  schema:"
@@ -112,6 +124,34 @@ def to_yaml(
         yield from (f"    {_comment(note)}" for note in column.notes)
         if column.type is not None:
             yield f"    - {_flow(column.to_dict())}"
+        if column.other is not None:
+            yield f"    # - {_flow(column.other)}"
+
+
+def sections_yaml(sections: Mapping[str, Mapping[str, Any]], *, own: bool) -> Iterable[str]:
+    """Where brokers, tables and Spark are, without a secret.
+
+    :param own: is the catalog the user's?
+    """
+    for name, settings in sections.items():
+        if name == "catalog" and not own:
+            yield _comment("for trying, on this machine: put the properties of your catalog in its place")
+        plain = {key: value for key, value in settings.items() if isinstance(value, str | int | float | Mapping)}
+        shown = {key: _without_secret(key, value) for key, value in plain.items()}
+        if hidden := [value[2:-1] for key, value in shown.items() if value != settings[key]]:
+            yield _comment(f"set {', '.join(hidden)} in the environment")
+        yield f"{name}: {_flow(shown)}"
+
+
+def _without_secret(key: str, value: Any) -> Any:
+    if not secrets_in({key: value}):
+        return value.replace("${", "$${") if isinstance(value, str) else value
+    return f"${{{re.sub(r'[^A-Z0-9]+', '_', key.upper()).strip('_')}}}"
+
+
+def _catalog_here() -> dict[str, str]:
+    here = Path.cwd()
+    return {"type": "sql", "uri": f"sqlite:///{here / 'lake.db'}", "warehouse": (here / "lake").as_uri()}
 
 
 def _comment(text: str) -> str:

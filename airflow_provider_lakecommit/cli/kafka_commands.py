@@ -11,9 +11,15 @@ from argparse import ArgumentParser, Namespace
 from datetime import timedelta
 
 from airflow_provider_lakecommit.cli.arguments import Command, duration, factor, moment, positive, source
+from airflow_provider_lakecommit.cli.from_airflow import (
+    add_airflow,
+    airflow_landing,
+    catalog_connection,
+    connect_connection,
+)
 from airflow_provider_lakecommit.cli.output import Output
 from airflow_provider_lakecommit.connector.sink import CONTROL_TOPIC
-from airflow_provider_lakecommit.landing import load_spec
+from airflow_provider_lakecommit.landing import LandingSpec, load_spec
 
 __all__ = ["ControlLogCommand", "InferSchemaCommand", "RescueCommand", "StallCommand"]
 
@@ -21,10 +27,18 @@ __all__ = ["ControlLogCommand", "InferSchemaCommand", "RescueCommand", "StallCom
 class InferSchemaCommand(Command):
     says = "sample a topic and print a landing with a `create` section"
     spec = "none"
+    examples = (
+        "infer-schema orders --bootstrap localhost:9092 > orders.yaml",
+        "infer-schema orders.yaml --records 10000",
+        "infer-schema orders --kafka-conn-id kafka_default",
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
-            "source", metavar="TOPIC|SPEC", help="a topic, with --bootstrap; or a YAML file of a landing"
+            "source",
+            metavar="TOPIC|SPEC",
+            nargs="?",
+            help="a topic, with --bootstrap or --kafka-conn-id; or a YAML file of a landing",
         )
         parser.add_argument("--bootstrap", metavar="HOST:PORT", help="brokers of the topic, in place of a spec")
         parser.add_argument("--kafka-config", metavar="FILE", help="YAML mapping of librdkafka settings")
@@ -32,21 +46,28 @@ class InferSchemaCommand(Command):
             "--records", type=positive, default=1000, metavar="N", help="how many to sample (default 1000)"
         )
         parser.add_argument("--examples", action="store_true", help="show values of records in the comments")
+        add_airflow(parser, iceberg=False)
 
     def run(self, options: Namespace, output: Output) -> int:
         from airflow_provider_lakecommit.cli.infer_schema import infer_schema
 
-        by_hand = options.bootstrap is not None or options.kafka_config is not None
-        spec = None if by_hand else load_spec(options.source)
+        by_hand = any((options.bootstrap, options.kafka_config, options.kafka_conn_id))
+        spec = airflow_landing(options, output) or (None if by_hand else load_spec(options.source))
         kafka, _ = source(options, output, options.source, spec)
         landing = spec.landing if spec else None
         topics = landing.topic_names if landing else (options.source,)
-        return infer_schema(kafka, topics, landing, output, records=options.records, examples=options.examples)
+        catalog = spec.catalog if spec else None
+        asked = {"records": options.records, "examples": options.examples}
+        return infer_schema(kafka, topics, landing, output, catalog=catalog, **asked)
 
 
 class ControlLogCommand(Command):
     says = "every record of a control topic, decoded"
     spec = "optional"
+    examples = (
+        "control-log orders.yaml --json",
+        "control-log --bootstrap localhost:9092 --topic control-iceberg --group connect-orders",
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--bootstrap", metavar="HOST:PORT", help="brokers, in place of a spec")
@@ -55,29 +76,34 @@ class ControlLogCommand(Command):
         parser.add_argument(
             "--kafka-config", metavar="FILE", help="YAML mapping of librdkafka settings, for brokers that want a login"
         )
+        add_airflow(parser, iceberg=False)
 
     def run(self, options: Namespace, output: Output) -> int:
         from airflow_provider_lakecommit.cli.control_log import control_log
 
-        spec = load_spec(options.spec) if options.spec else None
-        kafka, topic = source(options, output, options.topic, spec)
+        kafka, topic = source(options, output, options.topic, _landing(options, output))
         return control_log(kafka, topic, output, group=options.group)
 
 
 class StallCommand(Command):
     says = "how commits are doing, after every event of a control topic"
-    spec = "none"
+    spec = "optional"
+    examples = (
+        "stall orders.yaml --follow",
+        "stall --bootstrap localhost:9092 --control-topic control-iceberg --group connect-orders",
+        "stall --dag land_orders",
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         add = parser.add_argument
         add("--bootstrap", metavar="HOST:PORT", help="brokers (or bootstrap.servers by the next two)")
         add("--kafka-config", "--config", metavar="FILE", help="YAML mapping of librdkafka settings")
         add("-X", dest="settings", action="append", default=[], metavar="KEY=VALUE", help="one of them")
-        add("--control-topic", metavar="TOPIC", help="default: that of landings")
+        add("--control-topic", metavar="TOPIC", help="default: that of the landing, or of all landings")
         add(
             "--group",
             metavar="GROUP_ID",
-            help="connect-NAME of a connector, lakecommit-NAME of a landing (default: all)",
+            help="connect-NAME of a connector, lakecommit-NAME of a landing (default: that of SPEC or DAG, else all)",
         )
         add("--follow", action="store_true", help="go on at the end of the topic")
         clock_help = "whose time: the events' own, or what it is now"
@@ -87,9 +113,10 @@ class StallCommand(Command):
         add("--silent-intervals", type=factor, default=3.0, metavar="X", help="silence that means dead (default 3)")
         add("--interval", type=duration, metavar="TIME", help="a connector's commit interval (default: learned)")
         add("--unanswered-cycles", type=positive, default=3, metavar="N", help="that a partition may miss (default 3)")
-        hour = timedelta(hours=1)
-        add("--completion-timeout", type=duration, default=hour, metavar="TIME", help="a landing's (default 1h)")
+        timeout_help = "a landing's (default: that of SPEC or DAG, else 1h)"
+        add("--completion-timeout", type=duration, metavar="TIME", help=timeout_help)
         add("--only-cycles", action="store_true", help="nothing but the rule of cycles in a row")
+        add_airflow(parser, iceberg=False)
 
     def run(self, options: Namespace, output: Output) -> int:
         from airflow_provider_lakecommit.cli.stall import StallOptions, stall, with_settings
@@ -97,7 +124,12 @@ class StallCommand(Command):
 
         given = with_settings({}, options.settings)
         options.bootstrap = options.bootstrap or given.get("bootstrap.servers")
-        kafka, topic = source(options, output, options.control_topic)
+        spec = _landing(options, output)
+        kafka, topic = source(options, output, options.control_topic, spec)
+        group, timeout = options.group, options.completion_timeout or timedelta(hours=1)
+        if spec is not None:
+            group = group or spec.landing.group_id
+            timeout = options.completion_timeout or spec.landing.completion_timeout
         kafka = {**kafka, **given, "bootstrap.servers": kafka["bootstrap.servers"]}
         output.keep(kafka)
         rules = StallRules(
@@ -108,12 +140,12 @@ class StallCommand(Command):
             only_cycles=options.only_cycles,
         )
         request = StallOptions(
-            group=options.group,
+            group=group,
             rules=rules,
             events_clock=options.clock == "event",
             until=options.until,
             follow=options.follow,
-            completion_timeout=options.completion_timeout.total_seconds(),
+            completion_timeout=timeout.total_seconds(),
         )
         return stall(kafka, topic, output, request)
 
@@ -121,11 +153,15 @@ class StallCommand(Command):
 class RescueCommand(Command):
     says = "commit what a Kafka Connect sink announced and never committed"
     spec = "none"
+    examples = (
+        "rescue --connector orders --catalog catalog.yaml --bootstrap localhost:9092",
+        "rescue --connector orders --kafka-conn-id kafka_default --iceberg-conn-id iceberg_default --connector-is-gone",
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         add = parser.add_argument
         add("--connector", required=True, metavar="NAME", help="of the sink")
-        add("--catalog", required=True, metavar="FILE", help="YAML mapping of pyiceberg's properties")
+        add("--catalog", metavar="FILE", help="YAML mapping of pyiceberg's properties (or --iceberg-conn-id)")
         add("--bootstrap", metavar="HOST:PORT", help="brokers (or bootstrap.servers by the next)")
         add("--kafka-config", metavar="FILE", help="YAML mapping of librdkafka settings")
         add("--control-topic", default=CONTROL_TOPIC, metavar="TOPIC", help=f"default {CONTROL_TOPIC}")
@@ -139,11 +175,23 @@ class RescueCommand(Command):
         add = parser.add_mutually_exclusive_group().add_argument
         add("--connect", metavar="URL", help="Kafka Connect, which must say that it is stopped or not there")
         add("--connector-is-gone", action="store_true", help="your word for it, where Connect is gone too")
+        add("--kafka-connect-conn-id", metavar="ID", help="Kafka Connect by this Airflow connection of type http")
+        add_airflow(parser, dag=False)
 
     def run(self, options: Namespace, output: Output) -> int:
         from airflow_provider_lakecommit.cli.rescue import catalog_of, connect_of, rescue
 
         kafka, _ = source(options, output, options.control_topic)
-        catalog, connect = catalog_of(options.catalog), connect_of(options.connect, options.connect_config)
+        catalog = catalog_connection(options, output) or catalog_of(options.catalog)
+        connect = connect_connection(options, output) or connect_of(options.connect, options.connect_config)
         output.keep(catalog, {"connect": connect or {}})
         return rescue(kafka, catalog, output, options, connect)
+
+
+def _landing(options: Namespace, output: Output) -> LandingSpec | None:
+    """The landing that is named by a DAG or a spec, if one is."""
+    if (found := airflow_landing(options, output)) is not None or not options.spec:
+        return found
+    spec = load_spec(options.spec, elsewhere=("catalog", "spark", *(("kafka",) if options.kafka_conn_id else ())))
+    output.keep(spec.variables, spec.kafka)
+    return spec

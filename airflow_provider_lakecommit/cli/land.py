@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """`lakecommit land`: the cycles of one run in one process, until the landing is caught up.
 
-Contract: one JSON line per closed cycle on standard output, in the order of the cycles; what its tables have then is
-in them for good. The section `spark` of the spec chooses the engine: a local session, a cluster, a Spark Connect
-server. Caught up means that everything up to the last stable offset of the newest plan is in the tables; what arrived
-later is the next run's.
+Contract: one JSON line per closed cycle on standard output, in the order of the cycles, unless that is a terminal and
+nobody asked for JSON; what its tables have then is in them for good. The section `spark` of the spec chooses the
+engine: a local session, a cluster, a Spark Connect server. Caught up means that everything up to the last stable offset
+of the newest plan is in the tables; what arrived later is the next run's.
 
 Failure story: that of :mod:`~airflow_provider_lakecommit.cycle.loop`. A run that is asked to stop says what is saved
 and what will be read again, and publishes nothing more; the next run does. A killed run needs no clean-up: the next one
@@ -13,18 +13,21 @@ on this host finds its process gone and ends its claims.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 from uuid import UUID, uuid4
 
+from airflow_provider_lakecommit.cli.bar import BAR_SECONDS, bar
 from airflow_provider_lakecommit.cli.output import Exit, Output
 from airflow_provider_lakecommit.cli.process import identity, is_dead
 from airflow_provider_lakecommit.cli.stop import Signals, Stopped
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.cycle.loop import LandingRunner
+from airflow_provider_lakecommit.cycle.progress import Progress
 from airflow_provider_lakecommit.cycle.run import CycleOutcome, RunOutcome
 from airflow_provider_lakecommit.cycle.session import LandingSession
 from airflow_provider_lakecommit.engines.local import SparkSection, engine_of
+from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.landing import LandingSpec
 
 __all__ = ["land", "land_cycles", "line_of"]
@@ -42,10 +45,15 @@ def land(spec: LandingSpec, output: Output, *, cycles: int | None, run: UUID | N
     ):
         engine = engine_of(section, spec.landing.name, log=output.log, on_start=signals.install)
         runner = LandingRunner(
-            session, engine, lambda number: identity(unique, number), release=is_dead, early=section.is_warm
+            session,
+            engine,
+            lambda number: identity(unique, number),
+            release=is_dead,
+            early=section.is_warm,
+            progress=progress_on(output, spec.landing.name),
         )
         try:
-            return land_cycles(runner, spec, output.result, output.log, cycles)
+            return land_cycles(runner, spec, output, output.log, cycles, live=True)
         except Stopped as stop:
             output.log(f"told to stop by {stop}")
             engine.stop()
@@ -55,26 +63,51 @@ def land(spec: LandingSpec, output: Output, *, cycles: int | None, run: UUID | N
             engine.close()
 
 
+def progress_on(output: Output, name: str) -> tuple[Callable[[Progress], None], float] | None:
+    """On a terminal the line that lives; else what the log is told by itself."""
+    return (lambda progress: output.live(bar(name, progress)), BAR_SECONDS) if output.at_terminal else None
+
+
 def land_cycles(
     runner: LandingRunner,
     spec: LandingSpec,
-    result: Callable[[Mapping[str, Any]], None],
+    output: Output,
     log: Callable[[str], None],
     cycles: int | None,
+    *,
+    live: bool = False,
 ) -> int:
     """The cycles of one landing, each shown as it is closed; the exit code. It is that of a refusal, too, where the
     last cycle planned no window though there was something to be read.
     """
     outcomes: list[CycleOutcome] = []
     for outcome in runner.cycles(most=cycles):
-        result({"landing": spec.landing.name, **line_of(outcome, spec.landing.table)})
+        if live:
+            output.live("")
+        if not output.is_for_people:
+            output.result({"landing": spec.landing.name, **line_of(outcome, spec.landing.table)})
         log(str(outcome))
         for warning in outcome.closed.warnings:
             log(f"  WARNING: {warning}")
         outcomes.append(outcome)
     ended = RunOutcome.of(spec.landing.name, outcomes)
+    for line in how_to_query(ended, spec, runner.tables) if live else ():
+        log(line)
     log(str(ended))
     return Exit.REFUSED if ended.closed.blocked or ended.refused else Exit.DONE
+
+
+def how_to_query(ended: RunOutcome, spec: LandingSpec, tables: Tables) -> Iterator[str]:
+    """Where to read what was landed: its newest snapshot, by any engine."""
+    mine = [p for p in ended.published if p.table == spec.landing.table]
+    found = tables.find(spec.landing.table) if mine else None
+    if found is None:
+        return
+    kind, place = spec.catalog.get("type", "rest"), spec.catalog.get("uri", "")
+    yield f"query {mine[-1].table}, snapshot {mine[-1].snapshot_id}, in catalog {tables.name} ({kind} {place}):"
+    yield f"  Spark, Trino   SELECT * FROM {tables.name}.{mine[-1].table} FOR VERSION AS OF {mine[-1].snapshot_id}"
+    yield f"  DuckDB         SELECT * FROM iceberg_scan('{found.metadata_location}')"
+    yield f"  Python         catalog.load_table('{mine[-1].table}').scan(snapshot_id={mine[-1].snapshot_id}).to_arrow()"
 
 
 def line_of(outcome: CycleOutcome, data_table: str) -> dict[str, Any]:

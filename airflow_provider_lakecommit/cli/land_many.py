@@ -119,7 +119,7 @@ class _Landings:
             if self.stopped:
                 runner.stop()
             try:
-                return land_cycles(runner, spec, self.output.result, log, self.cycles)
+                return land_cycles(runner, spec, self.output, log, self.cycles)
             finally:
                 del self.under_way[name]
                 engine.close()

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# PYTHON_ARGCOMPLETE_OK
 """The command line's face: the parser of its commands, and how a command's end becomes an exit code.
 
 Contract: 0 done; 1 refused or failed, with one line that says why; 2 bad usage or a bad spec; 3 nothing done, as
@@ -15,20 +16,37 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from airflow_provider_lakecommit import __version__
 from airflow_provider_lakecommit.cli.arguments import Command
 from airflow_provider_lakecommit.cli.commands import COMMANDS
+from airflow_provider_lakecommit.cli.from_airflow import add_airflow
 from airflow_provider_lakecommit.cli.output import Exit, Output, start_logging
 from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError
 
 __all__ = ["main"]
 
+_EPILOG = """\
+examples:
+  lakecommit infer-schema orders --bootstrap localhost:9092 > orders.yaml
+  lakecommit land orders.yaml
+  lakecommit status --dag land_orders
+
+Exit codes: 0 done, 1 refused or failed with a reason, 2 bad usage or spec, 3 needs --yes.
+`lakecommit COMMAND --help` shows the options of a command and examples.
+"""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    if "_ARGCOMPLETE" in os.environ:
+        _complete(parser)
+    options = parser.parse_args(arguments)
+    if (mistake := _mistake(options)) is not None:
+        options.usage_error(mistake)
     output = Output(as_json=options.json)
     start_logging(output, verbose=options.verbose)
     try:
@@ -61,11 +79,31 @@ def _unforeseen(error: Exception, output: Output) -> int:
     return Exit.REFUSED
 
 
+def _complete(parser: argparse.ArgumentParser) -> None:
+    """Answer a shell that asks what could come next, where the library for that is installed."""
+    with suppress(ImportError):
+        import argcomplete
+
+        argcomplete.autocomplete(parser)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Who says nothing yet gets the help, not a complaint."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        given = sys.argv[1:] if args is None else list(args)
+        if not given and self._subparsers is not None:
+            self.print_help(sys.stderr)
+            self.exit(Exit.USAGE)
+        return super().parse_known_args(given, namespace)
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="lakecommit",
         description="Land Kafka topics in Iceberg tables in batch windows, exactly once.",
-        epilog="Exit codes: 0 done, 1 refused or failed with a reason, 2 bad usage or spec, 3 needs --yes.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"lakecommit {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
@@ -80,14 +118,35 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _mistake(options: argparse.Namespace) -> str | None:
+    """What is wrong with the arguments as a whole: a landing comes from a spec or from a DAG."""
+    spec, dag = getattr(options, "spec", None), getattr(options, "dag", None)
+    if spec and dag:
+        return "give either SPEC or --dag"
+    if not dag and (getattr(options, "task_group", None) or getattr(options, "landing", None)):
+        return "--task-group and --landing choose among the landings of --dag DAG"
+    if not spec and not dag and getattr(options, "needs_landing", False):
+        return "give SPEC, or --dag DAG of an Airflow deployment"
+    if not dag and getattr(options, "source", "") is None:
+        return "give a topic, SPEC, or --dag DAG of an Airflow deployment"
+    return None
+
+
 def _add(commands: Any, name: str, command: Command) -> None:
     says, spec = command.says, command.spec
-    parser = commands.add_parser(name, help=says, description=f"{says[0].upper()}{says[1:]}.")
-    parser.set_defaults(run=command.run)
+    parser = commands.add_parser(
+        name,
+        help=says,
+        description=f"{says[0].upper()}{says[1:]}.",
+        epilog="\n".join(["examples:", *(f"  lakecommit {line}" for line in command.examples)]),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.set_defaults(run=command.run, usage_error=parser.error, needs_landing=spec in ("required", "many"))
     if spec != "none":
-        nargs = {"optional": "?", "many": "+"}.get(spec)
         files = "YAML file: a landing, kafka, catalog, spark" + ("; or a folder of them" if spec == "many" else "")
-        parser.add_argument("spec", metavar="SPEC", nargs=nargs, help=files)
+        parser.add_argument("spec", metavar="SPEC", nargs="*" if spec == "many" else "?", help=files)
+    if spec in ("required", "many"):
+        add_airflow(parser, spark=command.runs_spark)
     parser.add_argument("--json", action="store_true", help="results, and errors too, as JSON on standard output")
     parser.add_argument("--verbose", action="store_true", help="more of what happens, on standard error")
     command.add_arguments(parser)

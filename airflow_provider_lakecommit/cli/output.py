@@ -3,7 +3,8 @@
 
 Contract: standard output holds only what was asked for, one JSON value a line where that is promised, so that it can be
 piped; progress and errors are lines for people on standard error. No line holds the value of a secret of the spec.
-Several threads may write; their lines do not mix.
+Several threads may write; their lines do not mix. On a terminal one last line may live: it is drawn anew in its place,
+below all others; and errors and warnings have a colour, unless `NO_COLOR` is set. In a pipe there is neither.
 
 Failure story: while :func:`results_only` is active, whatever a library or a child process prints on standard output
 goes to standard error instead.
@@ -14,6 +15,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping
@@ -58,6 +60,10 @@ def plain(value: Any) -> Any:
             return str(value)
 
 
+_COLOURS = (("lakecommit: ", 31), ("FAIL", 31), ("WARNING", 33), ("warn", 33), ("nothing is written", 33))
+"""By how a line begins: red for what failed, yellow for what needs an eye."""
+
+
 class Output:
     """Where a command writes. ``as_json`` asks for results, and errors too, as JSON on standard output."""
 
@@ -67,6 +73,14 @@ class Output:
         self._err = err or sys.stderr
         self._secrets: tuple[str, ...] = ()
         self._lock = threading.Lock()
+        self._live = ""
+        self.at_terminal = self._err.isatty() and os.environ.get("TERM") != "dumb"
+        self._coloured = self.at_terminal and not os.environ.get("NO_COLOR")
+
+    @property
+    def is_for_people(self) -> bool:
+        """Do results go to a terminal, and not as JSON?"""
+        return not self.as_json and self._out.isatty()
 
     def keep(self, *settings: Mapping[str, Any]) -> None:
         """Settings whose secrets are left out of all text from now on, beside those before."""
@@ -81,7 +95,12 @@ class Output:
     def result(self, values: Mapping[str, Any]) -> None:
         """One JSON value on a line of its own."""
         with self._lock:
-            print(json.dumps(self._cleaned(values), default=plain), file=self._out, flush=True)
+            text = json.dumps(self._cleaned(values), default=plain)
+            if self._live:
+                self._err.write(self._wiped())
+                self._err.flush()
+            print(text, file=self._out, flush=True)
+            self._draw(self._live)
 
     def lines(self, lines: Iterable[str]) -> None:
         """A result for people."""
@@ -91,7 +110,31 @@ class Output:
     def log(self, text: str) -> None:
         """Progress."""
         with self._lock:
-            print(self.clean(text), file=self._err, flush=True)
+            print(f"{self._wiped()}{self._painted(self.clean(text))}", file=self._err, flush=True)
+            self._draw(self._live)
+
+    def live(self, text: str) -> None:
+        """The line that lives, on a terminal; an empty one takes it away."""
+        if self.at_terminal:
+            with self._lock:
+                shown = self.clean(text)[: shutil.get_terminal_size().columns - 1]
+                self._err.write(self._wiped())
+                self._draw(shown)
+
+    def _draw(self, line: str) -> None:
+        self._live = line
+        if self.at_terminal:
+            self._err.write(line)
+            self._err.flush()
+
+    def _wiped(self) -> str:
+        return "\r\x1b[K" if self._live else ""
+
+    def _painted(self, text: str) -> str:
+        if not self._coloured:
+            return text
+        colour = next((code for word, code in _COLOURS if text.lstrip().startswith(word)), None)
+        return text if colour is None else f"\x1b[{colour}m{text}\x1b[0m"
 
     def error(self, error: BaseException, of: str = "") -> None:
         """Why a command did not do what was asked, or one of its landings."""

@@ -26,17 +26,20 @@ from airflow_provider_lakecommit.connector.stopped import check_stopped
 from airflow_provider_lakecommit.exceptions import ConnectorError, SpecError
 from airflow_provider_lakecommit.iceberg.settings import as_text
 from airflow_provider_lakecommit.redaction import yaml_trouble
+from airflow_provider_lakecommit.spec_variables import from_environment
 
 __all__ = ["catalog_of", "connect_of", "rescue"]
 
 CONNECT_KEYS = ("url", "login", "password", "headers", "verify")
 
 
-def catalog_of(path: str) -> dict[str, str]:
+def catalog_of(path: str | None) -> dict[str, str]:
     """Catalog properties from a YAML file: a mapping of them, or a spec with the section `catalog`.
 
-    :raises SpecError: it is neither
+    :raises SpecError: it is neither, or none is given
     """
+    if path is None:
+        raise SpecError("give --catalog FILE, or --iceberg-conn-id of an Airflow connection")
     try:
         values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as e:
@@ -44,7 +47,7 @@ def catalog_of(path: str) -> dict[str, str]:
     found = values.get("catalog", values) if isinstance(values, Mapping) else None
     if not isinstance(found, Mapping) or not found:
         raise SpecError(f"--catalog {path}: a mapping of pyiceberg's catalog properties is needed")
-    return as_text({str(key): value for key, value in found.items()})
+    return as_text({str(key): value for key, value in from_environment(found, f"--catalog {path}").items()})
 
 
 def connect_of(url: str | None, path: str | None) -> dict[str, Any] | None:
@@ -61,7 +64,7 @@ def connect_of(url: str | None, path: str | None) -> dict[str, Any] | None:
     if not isinstance(values, Mapping) or (wrong := sorted(map(str, set(values) - set(CONNECT_KEYS)))):
         named = f"unknown key {wrong[0]!r}; " if isinstance(values, Mapping) else ""
         raise SpecError(f"--connect-config {path}: {named}a mapping of {', '.join(CONNECT_KEYS)} is needed")
-    found = {**values, **({} if url is None else {"url": url})}
+    found = {**from_environment(values, f"--connect-config {path}"), **({} if url is None else {"url": url})}
     if not isinstance(found.get("url"), str):
         raise SpecError(f"--connect-config {path}: give the address of a Kafka Connect worker, here or by --connect")
     headers = found.get("headers", {})

@@ -13,8 +13,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from airflow_provider_lakecommit.core.model import Budget
+from airflow_provider_lakecommit.exceptions import SpecError
 
-__all__ = ["PendingBudget", "over_budget", "surely_over"]
+__all__ = ["PendingBudget", "over_budget", "parse_budget", "surely_over"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,3 +46,18 @@ def surely_over(rejected: int, most: int, budget: Budget) -> bool:
     :param most: records that it may have, read or not
     """
     return over_budget(rejected, most, budget) is not None
+
+
+def parse_budget(text: str) -> tuple[int, float]:
+    """Dead letters and their ratio, as in ``500:0.2``; without a ratio all of the records may be some.
+
+    :raises SpecError: *text* is not that
+    """
+    records, _, ratio = text.strip().partition(":")
+    try:
+        most = int(records), float(ratio or 1)
+    except ValueError:
+        most = (-1, 0.0)
+    if most[0] < 0 or not 0 <= most[1] <= 1:
+        raise SpecError(f"{text!r} is not N or N:RATIO, as in 500 or 500:0.2")
+    return most

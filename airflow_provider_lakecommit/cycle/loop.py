@@ -31,6 +31,7 @@ from airflow_provider_lakecommit.core.model import Cycle
 from airflow_provider_lakecommit.cycle.close import close_cycle
 from airflow_provider_lakecommit.cycle.drain import drain
 from airflow_provider_lakecommit.cycle.open import open_cycle
+from airflow_provider_lakecommit.cycle.progress import LOG_SECONDS, Progress, progress_told
 from airflow_provider_lakecommit.cycle.results import Closed, GroupResult, GroupTicket, Opened
 from airflow_provider_lakecommit.cycle.run import CycleOutcome, Written, first_of
 from airflow_provider_lakecommit.cycle.secrets import secrets_for
@@ -44,6 +45,7 @@ from airflow_provider_lakecommit.exceptions import (
     LakecommitError,
     SparkJobError,
 )
+from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.spark.job import SliceResult, SliceStatus, WindowJob
 
 __all__ = ["MOST_IDLE_CYCLES", "LandingRunner"]
@@ -64,6 +66,7 @@ class LandingRunner:
     :param identify: the identity of the run's n-th cycle
     :param release: tells which open cycles are of dead processes, so that their claims end
     :param executor: where others commit too; without one, each cycle makes its own
+    :param progress: is told how far the writing is, every so many seconds; by default the log is
     :param early: have the engine start while the cycle is opened, also when it then turns out that there is nothing to
         do; for engines that cost next to nothing
     """
@@ -77,6 +80,7 @@ class LandingRunner:
         release: Callable[[Cycle], bool] = lambda _: False,
         executor: CommitterThread | None = None,
         early: bool = False,
+        progress: tuple[Callable[[Progress], None], float] | None = None,
     ) -> None:
         self._session = session
         self._engine = engine
@@ -85,9 +89,15 @@ class LandingRunner:
         self._executor = executor
         self._early = early
         self._log = session.log
+        self._progress = progress or (lambda progress: self._log(str(progress)), LOG_SECONDS)
         self._writing: tuple[GroupTicket, ...] = ()
         self._opened = False
         self._stopping = False
+
+    @property
+    def tables(self) -> Tables:
+        """The catalog of the landing."""
+        return self._session.tables
 
     def cycles(self, first: int = 0, most: int | None = None) -> Iterator[CycleOutcome]:
         """Cycles until caught up, or *most* of them, each as soon as it is closed.
@@ -224,7 +234,9 @@ class LandingRunner:
             seconds["spark"] = time.monotonic() - began
             self._go_on_or_stop()
             began = time.monotonic()
-            outcomes = self._side_by_side({t: job for t in tickets if (job := jobs[t.group]) is not None})
+            todo = {t: job for t in tickets if (job := jobs[t.group]) is not None}
+            with progress_told(self._session.control, list(todo.values()), *self._progress):
+                outcomes = self._side_by_side(todo)
             seconds["write"] = time.monotonic() - began
             self._go_on_or_stop()
         self._writing = ()

@@ -7,7 +7,7 @@ log and the tables hold the facts; these values are tickets to find them by.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
@@ -15,6 +15,7 @@ from uuid import UUID
 
 from airflow_provider_lakecommit.core.model import Counts, Plan, Slice
 from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.core.shown import partitions_text, short_number
 from airflow_provider_lakecommit.wire.plan import time_to_json
 
 __all__ = ["Closed", "CycleTicket", "GroupResult", "GroupTicket", "Opened", "PublishedSnapshot"]
@@ -63,19 +64,29 @@ class CycleTicket:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupTicket:
-    """A partition group's share of a window, for one mapped write task."""
+    """A partition group's share of a window, for one mapped write task. ``label`` is for people; tickets of earlier
+    releases have none.
+    """
 
     cycle: CycleTicket
     group: int
     slices: int
     records: int
+    label: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        return {"cycle": self.cycle.to_dict(), "group": self.group, "slices": self.slices, "records": self.records}
+        out = {"cycle": self.cycle.to_dict(), "group": self.group, "slices": self.slices, "records": self.records}
+        return {**out, "label": self.label} if self.label else out
 
     @classmethod
     def from_dict(cls, v: Mapping[str, Any]) -> GroupTicket:
-        return cls(cycle=CycleTicket.from_dict(v["cycle"]), group=v["group"], slices=v["slices"], records=v["records"])
+        return cls(
+            cycle=CycleTicket.from_dict(v["cycle"]),
+            group=v["group"],
+            slices=v["slices"],
+            records=v["records"],
+            label=v.get("label", ""),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,9 +125,16 @@ class Opened:
         for s in self.slices:
             shares.setdefault(s.group, []).append(s)
         return [
-            GroupTicket(cycle=self.ticket, group=g, slices=len(share), records=sum(len(s) for s in share))
+            GroupTicket(
+                cycle=self.ticket, group=g, slices=len(share), records=sum(len(s) for s in share), label=_label(share)
+            )
             for g, share in sorted(shares.items())
         ]
+
+
+def _label(share: Sequence[Slice]) -> str:
+    places = partitions_text(span.partition for s in share for span in s.spans)
+    return f"{places} · {short_number(sum(len(s) for s in share))}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

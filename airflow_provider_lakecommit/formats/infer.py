@@ -39,16 +39,25 @@ _YEARS = (946_684_800, 4_102_444_800)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InferredColumn:
-    """A column as `create` has it, and what is to be said about it. Without ``type`` it is left out, with the notes."""
+    """A column as `create` has it, and what is to be said about it. Without ``type`` it is left out, with the notes.
+    ``instead`` is another type that would hold all that was seen, ``rule`` how its times are written, if it is one.
+    """
 
     name: str
     type: Any
     required: bool
     notes: tuple[str, ...] = ()
+    instead: str | None = None
+    rule: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         required = {"required": True} if self.required else {}
         return {"name": self.name, "type": self.type, **required}
+
+    @property
+    def other(self) -> dict[str, Any] | None:
+        """The column with the other type."""
+        return None if self.instead is None else {**self.to_dict(), "type": self.instead}
 
 
 @dataclass(slots=True)
@@ -57,6 +66,7 @@ class _Notes:
 
     examples: bool
     said: list[str] = field(default_factory=list)
+    instead: dict[str, tuple[str, str | None]] = field(default_factory=dict)
 
     def log(self, path: str, text: str, node: Node | None = None) -> None:
         shown = f", such as {json.dumps(node.texts[0])}" if self.examples and node is not None and node.texts else ""
@@ -83,7 +93,15 @@ def _column(name: str, node: Node, examples: bool) -> InferredColumn:
     if kind is not None and (why := _unusable(name, kind)):
         notes.log(name, f"left out: {why}")
         kind = None
-    return InferredColumn(name=name, type=kind, required=kind is not None and node.always, notes=tuple(notes.said))
+    instead, rule = notes.instead.get(name, (None, None)) if kind is not None else (None, None)
+    return InferredColumn(
+        name=name,
+        type=kind,
+        required=kind is not None and node.always,
+        notes=tuple(notes.said),
+        instead=instead,
+        rule=rule,
+    )
 
 
 def _unusable(name: str, kind: Any) -> str:
@@ -192,6 +210,7 @@ def _number(node: Node, path: str, notes: _Notes) -> str:
     if "fraction" in node.kinds:
         if numbers.whole + numbers.scale <= MAX_DIGITS:
             notes.log(path, f"{exact} would hold all sampled values exactly; a double is the nearest binary fraction")
+            notes.instead[path] = (exact, None)
         return "double"
     if not -LONG <= low <= high < LONG:
         if numbers.whole <= MAX_DIGITS:
@@ -203,4 +222,5 @@ def _number(node: Node, path: str, notes: _Notes) -> str:
         if _YEARS[0] * unit <= low <= high < _YEARS[1] * unit:
             kind = "timestamptz_ns" if rule == "epoch_nanos" else "timestamptz"
             notes.log(path, f"may be a time: if so, type {kind} and `timestamps: {{{json.dumps(path)}: {rule}}}`")
+            notes.instead[path] = (kind, rule)
     return "long"

@@ -23,7 +23,7 @@ from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.hooks.connections import connection
 from airflow_provider_lakecommit.hooks.secrets import hide
 
-__all__ = ["KafkaConnectHook", "rest_of"]
+__all__ = ["KafkaConnectHook", "rest_of", "rest_settings"]
 
 _NO_HEADERS = frozenset(
     {"allow_redirects", "cert", "check_response", "headers", "max_redirects", "proxies", "stream", "timeout"}
@@ -96,6 +96,14 @@ def rest_of(conn: Connection) -> ConnectRest:
 
     :raises SpecError: it says no host
     """
+    return ConnectRest(**rest_settings(conn))
+
+
+def rest_settings(conn: Connection) -> dict[str, Any]:
+    """What a client is made of.
+
+    :raises SpecError: it says no host
+    """
     host = (conn.host or "").strip().rstrip("/")
     if not host:
         raise SpecError(
@@ -108,13 +116,13 @@ def rest_of(conn: Connection) -> ConnectRest:
     headers = {**{k: v for k, v in extra.items() if k not in _NO_HEADERS}, **(extra.get("headers") or {})}
     hide({"password": conn.password, "url": url, **{f"header.{name}": value for name, value in headers.items()}})
     verify = extra.get("verify", True)
-    return ConnectRest(
-        url=url,
-        login=conn.login or None,
-        password=conn.password or None,
-        headers={str(k): str(v) for k, v in headers.items()},
-        verify=_flag(verify) if isinstance(verify, str) else bool(verify),
-    )
+    return {
+        "url": url,
+        "login": conn.login or None,
+        "password": conn.password or None,
+        "headers": {str(k): str(v) for k, v in headers.items()},
+        "verify": _flag(verify) if isinstance(verify, str) else bool(verify),
+    }
 
 
 def _flag(text: str) -> bool | str:

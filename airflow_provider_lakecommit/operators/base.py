@@ -10,8 +10,10 @@ DAG author's `retries`.
 
 from __future__ import annotations
 
+import inspect
+import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,16 +25,28 @@ from airflow_provider_lakecommit.exceptions import LakecommitError, Terminal
 from airflow_provider_lakecommit.hooks.secrets import told
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.operators.arguments import refuse_unknown
+from airflow_provider_lakecommit.operators.links import ErrorLink
 from airflow_provider_lakecommit.settings import Settings
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context
+    from airflow.sdk import BaseOperatorLink, Context
 
     from airflow_provider_lakecommit.core.model import Cycle
     from airflow_provider_lakecommit.cycle.results import Closed
     from airflow_provider_lakecommit.cycle.session import LandingSession, RunIdentity
 
-__all__ = ["CLOSED", "CYCLE", "EXPLAIN", "FAILURE", "LandingTask", "is_cleared", "landing_of", "no_retry_in_vain"]
+__all__ = [
+    "CLOSED",
+    "CYCLE",
+    "EXPLAIN",
+    "FAILURE",
+    "Declared",
+    "LandingTask",
+    "is_cleared",
+    "landing_of",
+    "no_retry_in_vain",
+    "task_doc",
+]
 
 CYCLE, EXPLAIN, CLOSED = "cycle", "explain", "closed"
 """XCom keys: where the cycle is, why the window ends where it does, how the cycle was closed."""
@@ -54,6 +68,25 @@ def landing_of(landing: Landing | str | Path) -> Landing:
     return landing if isinstance(landing, Landing) else Landing.from_yaml(landing)
 
 
+def task_doc(kind: type, landing: Landing) -> str:
+    """What Airflow's page says of a task: what it does, and for which landing."""
+    does = (inspect.getdoc(kind) or "").partition("\n\n")[0].replace("\n", " ")
+    topics, tables = ", ".join(landing.topic_names), ", ".join(landing.tables)
+    return f"{does}\n\n**{landing.name}**: `{topics}` → `{tables}`"
+
+
+class Declared:
+    """A landing as Airflow's page shows it among the rendered fields. No text, so that nothing in it is a template."""
+
+    def __init__(self, landing: Landing) -> None:
+        self._landing = landing
+
+    def __str__(self) -> str:
+        return json.dumps(self._landing.to_dict(), indent=2, sort_keys=True, default=str)
+
+    __repr__ = __str__
+
+
 class LandingTask(BaseOperator):
     """Base of the operators of a landing.
 
@@ -61,10 +94,15 @@ class LandingTask(BaseOperator):
         `catalog` and `spark` of the file are not used)
     """
 
+    operator_extra_links: Collection[BaseOperatorLink] = (ErrorLink(),)
+
     def __init__(self, *, landing: Landing | str | Path, **kwargs: Any) -> None:
         refuse_unknown(type(self), kwargs, kwargs.get("task_id", ""))
-        super().__init__(**kwargs)
-        self.landing = landing_of(landing)
+        declared = landing_of(landing)
+        super().__init__(**{"doc_md": task_doc(type(self), declared), **kwargs})
+        self.landing = declared
+        self.declared = Declared(declared)
+        self.trouble: str | None = None
 
     @contextmanager
     def session(self) -> Iterator[LandingSession]:
@@ -146,11 +184,13 @@ def is_cleared(ti: Any, retries: int) -> bool:
 
 
 @contextmanager
-def no_retry_in_vain() -> Iterator[None]:
-    """An error that needs a change by somebody ends the task for good."""
+def no_retry_in_vain(task: LandingTask | None = None) -> Iterator[None]:
+    """An error that needs a change by somebody ends the task for good; the task remembers its name, for a link."""
     try:
         yield
     except LakecommitError as e:
+        if task is not None:
+            task.trouble = type(e).__name__
         if isinstance(e, Terminal):
             raise AirflowFailException(told(e)) from e
         raise

@@ -18,7 +18,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import TriggerRule
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
@@ -36,6 +36,7 @@ from airflow_provider_lakecommit.operators.base import (
     landing_of,
     no_retry_in_vain,
 )
+from airflow_provider_lakecommit.operators.links import ErrorLink, SnapshotLink, TableLink
 from airflow_provider_lakecommit.settings import Settings
 
 if TYPE_CHECKING:
@@ -66,6 +67,10 @@ class LakeCommitOperator(LandingTask):
     .. seealso:: :ref:`howto/operator:LakeCommitOperator`
     """
 
+    template_fields: Sequence[str] = ("declared", "result")
+    template_fields_renderers: ClassVar[dict[str, str]] = {"declared": "json", "result": "json"}
+    overwrite_rtif_after_execution = True
+    operator_extra_links = (TableLink(), SnapshotLink(), ErrorLink())
     ui_color = "#e0f2e4"
 
     def __init__(
@@ -93,13 +98,14 @@ class LakeCommitOperator(LandingTask):
             landing=self.landings[0], trigger_rule=trigger_rule, outlets=[*(outlets or ()), *assets], **kwargs
         )
         self.asset, self.plan_task_id, self.plan_task_ids = assets[0], plans[0], tuple(plans)
+        self.result: dict[str, Any] | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Publish and close."""
         if self.several:
             return self._execute_several(context)
         closed = self._close(context)
-        result = closed.to_dict()
+        result = self.result = closed.to_dict()
         context["ti"].xcom_push(CLOSED, result)
         self._log_closed(closed)
         if not closed.published:
@@ -113,7 +119,7 @@ class LakeCommitOperator(LandingTask):
         ticket, retry = self._ticket(context, self.plan_task_id), self.is_retry(context)
         # An attempt that died with its work done has sent no event; one that somebody cleared has.
         retell = retry and not is_cleared(context["ti"], self.retries or 0)
-        with no_retry_in_vain():
+        with no_retry_in_vain(self):
             try:
                 with self.session() as session:
                     return close_cycle(session, self.identity(context), ticket, retry=retry, retell=retell)
@@ -141,7 +147,7 @@ class LakeCommitOperator(LandingTask):
         ended = self._close_all(context)
         closed = {name: each for name, each in ended.items() if not isinstance(each, BaseException)}
         failed = {name: each for name, each in ended.items() if isinstance(each, BaseException)}
-        results = {name: each.to_dict() for name, each in closed.items()}
+        results = self.result = {name: each.to_dict() for name, each in closed.items()}
         context["ti"].xcom_push(CLOSED, results | {name: {FAILURE: told(error)} for name, error in failed.items()})
         for name, each in closed.items():
             self._log_closed(each, f"{name}: ")

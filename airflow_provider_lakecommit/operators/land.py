@@ -35,6 +35,7 @@ from airflow_provider_lakecommit.operators.base import (
     landing_of,
     no_retry_in_vain,
 )
+from airflow_provider_lakecommit.operators.links import ErrorLink, SnapshotLink, SparkLink, TableLink
 from airflow_provider_lakecommit.settings import Settings
 
 if TYPE_CHECKING:
@@ -71,8 +72,10 @@ class KafkaToIcebergOperator(LandingTask):
     .. seealso:: :ref:`howto/operator:KafkaToIcebergOperator`
     """
 
-    template_fields: Sequence[str] = ("spark_conn_id", "spark_conf")
-    template_fields_renderers: ClassVar[dict[str, str]] = {"spark_conf": "json"}
+    template_fields: Sequence[str] = ("spark_conn_id", "spark_conf", "declared", "result")
+    template_fields_renderers: ClassVar[dict[str, str]] = dict.fromkeys(("spark_conf", "declared", "result"), "json")
+    overwrite_rtif_after_execution = True
+    operator_extra_links = (TableLink(), SnapshotLink(), SparkLink(), ErrorLink())
     ui_color = "#e6edf0"
 
     def __init__(
@@ -94,13 +97,14 @@ class KafkaToIcebergOperator(LandingTask):
         self.spark_conf = spark_conf
         hide({"conf": spark_conf})
         self.max_cycles = max_cycles
+        self.result: dict[str, Any] | None = None
         self._engine: Engine | None = None
         self._runner: LandingRunner | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Land until caught up."""
         try:
-            with no_retry_in_vain():
+            with no_retry_in_vain(self):
                 # Before anything else, so that a kill finds it however early it comes.
                 self._engine = self._make_engine()
                 with self.session() as session:
@@ -111,7 +115,7 @@ class KafkaToIcebergOperator(LandingTask):
         finally:
             if self._engine is not None:
                 self._engine.close()
-        result = whole.to_dict()
+        result = self.result = whole.to_dict()
         context["ti"].xcom_push(CLOSED, result)
         self._end_as_it_went(whole)
         context["outlet_events"][self.asset].extra = event_extra(self.landing, whole)

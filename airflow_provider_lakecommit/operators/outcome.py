@@ -7,7 +7,8 @@ Contract: reads how the other tasks of the run ended and what the commit task le
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator, TriggerRule
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
@@ -39,6 +40,9 @@ class OutcomeOperator(BaseOperator):
     .. seealso:: :ref:`howto/operator:OutcomeOperator`
     """
 
+    template_fields: Sequence[str] = ("ended", "outcome")
+    template_fields_renderers: ClassVar[dict[str, str]] = {"ended": "json"}
+    overwrite_rtif_after_execution = True
     ui_color = "#ececec"
 
     def __init__(
@@ -52,15 +56,26 @@ class OutcomeOperator(BaseOperator):
         **kwargs: Any,
     ) -> None:
         refuse_unknown(type(self), kwargs, kwargs.get("task_id", ""))
-        super().__init__(trigger_rule=trigger_rule, **kwargs)
+        doc = "Ends as the run did: success, skipped with the reason, or failed."
+        super().__init__(**{"doc_md": doc, **kwargs}, trigger_rule=trigger_rule)
         self.plan_task_id = plan_task_id
         self.write_task_id = write_task_id
         self.commit_task_id = commit_task_id
         self.one_of_several = None if landing is None else landing_of(landing).name
+        self.ended: dict[str, Any] | None = None
+        self.outcome: str | None = None
 
     def execute(self, context: Context) -> str:
         """Decide and end so."""
-        outcome = decide(self._ended(context))
+        ended = self._ended(context)
+        outcome = decide(ended)
+        self.ended = {
+            "plan": ended.plan,
+            "groups": {str(group): state for group, state in ended.groups.items()},
+            "commit": ended.commit,
+            "published": list(ended.closed.published) if ended.closed else [],
+        }
+        self.outcome = f"{outcome.verdict}: {outcome.reason}"
         if outcome.verdict == "skipped":
             raise AirflowSkipException(outcome.reason)
         if outcome.verdict == "failed":

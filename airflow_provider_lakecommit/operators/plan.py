@@ -11,9 +11,14 @@ without closing their cycle, is taken over.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.hooks.secrets import told
 from airflow_provider_lakecommit.operators.base import CYCLE, EXPLAIN, FAILURE, LandingTask, no_retry_in_vain
 
 if TYPE_CHECKING:
@@ -35,7 +40,14 @@ class PlanWindowOperator(LandingTask):
     .. seealso:: :ref:`howto/operator:PlanWindowOperator`
     """
 
+    template_fields: Sequence[str] = ("declared", "window")
+    template_fields_renderers: ClassVar[dict[str, str]] = {"declared": "json", "window": "json"}
+    overwrite_rtif_after_execution = True
     ui_color = "#e3eef9"
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.window: dict[str, Any] | None = None
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Open or continue the cycle."""
@@ -43,7 +55,7 @@ class PlanWindowOperator(LandingTask):
 
         run, again = self.identity(context), self.is_retry(context)
         try:
-            with no_retry_in_vain(), self.session() as session:
+            with no_retry_in_vain(self), self.session() as session:
                 abandoned = self.abandoned(context, session)
                 opened = open_cycle(session, run, retry=again, release=abandoned)
                 while opened.finished and (opened.lacking or not again):
@@ -51,10 +63,12 @@ class PlanWindowOperator(LandingTask):
                     run = replace(run, number=run.number + 1)
                     opened = open_cycle(session, run, retry=again, release=abandoned)
         except Exception as e:
-            context["ti"].xcom_push(FAILURE, str(e))
+            # One that fails the task for good is worded for others already.
+            context["ti"].xcom_push(FAILURE, str(e) if isinstance(e, AirflowFailException) else told(e))
             raise
         context["ti"].xcom_push(CYCLE, opened.ticket.to_dict())
         context["ti"].xcom_push(EXPLAIN, list(opened.explain))
+        self.window = _window(opened)
         self._tell(opened)
         return [] if opened.finished else [group.to_dict() for group in opened.groups]
 
@@ -79,3 +93,14 @@ class PlanWindowOperator(LandingTask):
             len(opened.groups),
             left,
         )
+
+
+def _window(opened: Opened) -> dict[str, Any]:
+    """What Airflow's page shows of it among the rendered fields."""
+    return {
+        "window_id": str(opened.plan.window_id),
+        "commit_id": str(opened.ticket.commit_id),
+        "ranges": Coverage.union(s.coverage for s in opened.slices).to_dict(),
+        "reason": opened.plan.reason,
+        "left": opened.plan.left,
+    }

@@ -23,6 +23,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 from airflow_provider_lakecommit.exceptions import BlockedRangeError, LakecommitError, SparkJobError
 from airflow_provider_lakecommit.hooks.secrets import hide
 from airflow_provider_lakecommit.operators.base import LandingTask, no_retry_in_vain
+from airflow_provider_lakecommit.operators.links import ErrorLink, SparkLink
 from airflow_provider_lakecommit.settings import Settings
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
+    from airflow_provider_lakecommit.cycle.progress import Progress
     from airflow_provider_lakecommit.cycle.results import GroupResult, GroupTicket
     from airflow_provider_lakecommit.engines.base import Engine
     from airflow_provider_lakecommit.iceberg.catalog import Tables
@@ -45,8 +47,8 @@ MEND = (
     "`lakecommit unblock` (--retry, --raise or --skip)"
 )
 """What helps against a range that is not published because of its records."""
-MAP_INDEX_TEMPLATE = "group {{ task.group.group }}"
-"""Names the mapped tasks by their partition group; give it to ``partial`` as ``map_index_template``."""
+MAP_INDEX_TEMPLATE = "{{ task.group.label or 'group %s' % task.group.group }}"
+"""Names the mapped tasks by their partitions and records; give it to ``partial`` as ``map_index_template``."""
 
 
 class WriteWindowOperator(LandingTask):
@@ -64,6 +66,7 @@ class WriteWindowOperator(LandingTask):
 
     template_fields: Sequence[str] = ("group", "spark_conn_id", "spark_conf")
     template_fields_renderers: ClassVar[dict[str, str]] = {"group": "json", "spark_conf": "json"}
+    operator_extra_links = (SparkLink(), ErrorLink())
     ui_color = "#fdf0dd"
 
     def __init__(
@@ -93,7 +96,7 @@ class WriteWindowOperator(LandingTask):
 
         ticket, settings = GroupTicket.from_dict(self.group), Settings.read()
         landing = settings.complete(self.landing)
-        with no_retry_in_vain():
+        with no_retry_in_vain(self):
             # Before anything else, so that a kill finds it however early it comes.
             self._engine = engine = engine_of(
                 self.spark_conn_id,
@@ -137,12 +140,13 @@ class WriteWindowOperator(LandingTask):
         run: Callable[[WindowJob], list[SliceResult]],
         tables: Tables,
     ) -> GroupResult:
+        from airflow_provider_lakecommit.cycle.progress import progress_told
         from airflow_provider_lakecommit.cycle.write import group_job, group_result, run_group
 
         landing = job.landing
         done = ticket.slices - len(job.plan.slices)
         self.log.info("group %d: %d slices to do, %d are reported already", ticket.group, len(job.plan.slices), done)
-        with self._interruption_logged(landing, control, ticket):
+        with self._interruption_logged(landing, control, ticket), progress_told(control, [job], self._tell_progress):
             left = partial(group_job, landing, control, ticket, tables.name, tables.load)
             _, outcome = run_group(job, run, left, self.log.info)
         died = outcome if isinstance(outcome, SparkJobError) else None
@@ -157,6 +161,9 @@ class WriteWindowOperator(LandingTask):
         if died is not None:
             self.log.warning("everything of the group is reported, although: %s", died)
         return result
+
+    def _tell_progress(self, progress: Progress) -> None:
+        self.log.info("group %d: %s", self.group["group"], progress)
 
     def _secrets(self, tables: Tables, kafka: Mapping[str, Any], job: WindowJob) -> Secrets:
         """What the job's tasks are given, made when the job begins. Airflow knows the secrets of its connections, and

@@ -18,7 +18,7 @@ from airflow.sdk import TaskGroup, TriggerRule
 
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.operators.arguments import refuse_unknown
-from airflow_provider_lakecommit.operators.base import landing_of
+from airflow_provider_lakecommit.operators.base import landing_of, task_doc
 from airflow_provider_lakecommit.operators.commit import LakeCommitOperator
 from airflow_provider_lakecommit.operators.outcome import OutcomeOperator
 from airflow_provider_lakecommit.operators.plan import PlanWindowOperator
@@ -58,6 +58,7 @@ class KafkaToIcebergTaskGroup(TaskGroup):
             write = WriteWindowOperator.partial(
                 task_id="write",
                 landing=declared,
+                doc_md=task_doc(WriteWindowOperator, declared),
                 spark_conn_id=spark_conn_id,
                 spark_conf=dict(spark_conf) if spark_conf else None,
                 map_index_template=MAP_INDEX_TEMPLATE,

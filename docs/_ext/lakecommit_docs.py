@@ -55,7 +55,9 @@ class ErrorDirective(SphinxDirective):
         meaning = (inspect.getdoc(error) or "").splitlines()
         remedy = " ".join(line.strip() for line in self.content)
         body = "\n".join([*meaning, "", f"*Remedy:* {remedy}"])
-        return self.parse_text_to_nodes(f"``{name}`` ({kind_of(error)})\n{textwrap.indent(body, '    ')}")
+        return self.parse_text_to_nodes(
+            f".. _{name}:\n\n``{name}`` ({kind_of(error)})\n{textwrap.indent(body, '    ')}"
+        )
 
 
 def error_classes() -> dict[str, type[Exception]]:

@@ -16,7 +16,7 @@ from airflow_provider_lakecommit.core.planning import Watermark
 from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailableError
 from airflow_provider_lakecommit.kafka import sample as sampling
 from airflow_provider_lakecommit.kafka.sample import sample, sizes, starts
-from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.landing import Landing, load_spec
 from dev.servers.server import free_port
 from tests.support.cli import run
 from tests.support.world import World, catalog_in
@@ -89,7 +89,14 @@ def test_what_is_printed_lands_the_records(
     assert "n1" not in answer.out.replace(topic, "")
     printed = yaml.safe_load(answer.out)
     assert [c["name"] for c in printed["create"]["schema"]] == ["id", "at", "who", "sum"]
-    landing = Landing.from_dict({**printed, "control_topic": control_topic})
+    assert printed["kafka"] == {"bootstrap.servers": bootstrap}
+    assert printed["dead_letter_table"].endswith("_dead")
+    assert '    # - {name: sum, type: "decimal(3, 2)", required: true}' in answer.out.splitlines()
+    runnable = tmp_path / "printed.yaml"
+    runnable.write_text(answer.out)
+    assert load_spec(runnable).catalog["type"] == "sql"
+    fields = {key: value for key, value in printed.items() if key not in ("kafka", "catalog", "spark")}
+    landing = Landing.from_dict({**fields, "control_topic": control_topic})
     world = World(landing=landing, kafka={"bootstrap.servers": bootstrap}, catalog=catalog_in(tmp_path))
     world.settle()
     assert sorted(row["id"] for row in world.rows()) == list(range(40))

@@ -84,7 +84,8 @@ def rule(
 
 NOTHING: frozenset[str] = frozenset()
 LIBRARY = (
-    "redaction signing core wire kafka iceberg parquet formats spark engines stall committer connector cycle landing"
+    "redaction signing spec_variables core wire kafka iceberg parquet formats spark engines stall committer connector "
+    "cycle landing"
 )
 
 #: From the ground up: a room imports rooms that stand above it in this table, never one below.
@@ -96,10 +97,11 @@ RULES = (
     Rule(room="__init__", only=NOTHING, rooms=NOTHING),
     Rule(room="preload", only=NOTHING, rooms=NOTHING),
     rule("assets", nowhere=SPARK, lazily=AIRFLOW, only=AIRFLOW),
+    rule("spec_variables", "redaction signing", only=NOTHING),
     rule("core", only=NOTHING),
     rule("landing_checks", "core", only=NOTHING),
     rule("wire", "core", only=frozenset({"fastavro"})),
-    rule("landing", "redaction signing core landing_checks assets", only=frozenset({"yaml"})),
+    rule("landing", "redaction signing core landing_checks assets spec_variables", only=frozenset({"yaml"})),
     rule("kafka", "redaction signing core wire", nowhere=AIRFLOW | SPARK | LAKE),
     rule("iceberg", "redaction core wire landing_checks", nowhere=AIRFLOW | SPARK),
     rule("parquet", "redaction core", nowhere=AIRFLOW | SPARK | KAFKA),
@@ -127,7 +129,7 @@ RULES = (
     rule("notifications", only=AIRFLOW),
     rule("hooks", "redaction signing iceberg engines connector", nowhere=HEAVY, lazily=SPARK),
     rule("triggers", "core landing stall settings kafka hooks", nowhere=SPARK | LAKE, lazily=HEAVY),
-    rule("operators", f"{LIBRARY} assets settings hooks", nowhere=HEAVY, lazily=SPARK),
+    rule("operators", f"{LIBRARY} inspect repair assets settings hooks", nowhere=HEAVY, lazily=SPARK),
     rule(
         "sensors",
         "core landing stall connector settings hooks operators triggers",
@@ -135,7 +137,8 @@ RULES = (
         lazily=HEAVY,
     ),
     rule("task_groups", "landing operators", nowhere=SPARK, lazily=HEAVY),
-    rule("cli", f"{LIBRARY} inspect repair doctor __version__", nowhere=AIRFLOW, lazily=SPARK),
+    rule("deployment", "landing settings hooks operators", nowhere=HEAVY | SPARK, lazily=AIRFLOW),
+    rule("cli", f"{LIBRARY} inspect repair doctor deployment __version__", nowhere=AIRFLOW, lazily=SPARK),
     rule("example_dags", "landing task_groups operators sensors triggers notifications assets", only=AIRFLOW),
 )
 

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -41,3 +43,17 @@ def test_what_is_no_port_is_told(
     monkeypatch.setenv("LAKECOMMIT_AIRFLOW_PORT", text)
     assert main(["up"]) == 1
     assert capsys.readouterr().err.startswith(f"LAKECOMMIT_AIRFLOW_PORT={text}: give a port")
+
+
+def test_a_reader_that_has_gone_stops_nothing() -> None:
+    script = (
+        "import sys; from dev.stack import _say; [_say('x' * 9999) for _ in range(99)]; print('on', file=sys.stderr)"
+    )
+    talker = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert talker.stdout is not None
+    assert talker.stderr is not None
+    talker.stdout.readline()
+    talker.stdout.close()
+    with talker.stderr as errors:
+        assert errors.read() == "on\n"
+    assert talker.wait(60) == 0

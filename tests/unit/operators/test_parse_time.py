@@ -163,7 +163,7 @@ def test_a_landing_as_one_task_has_its_asset_and_comes_through_serialization() -
     land = DagSerialization.deserialize_dag(serialized(of)).get_task("land")
     assert [o.name for o in land.outlets] == ["lakecommit/other", "lakecommit/orders"]
     assert (land.retries, land.pool, land.trigger_rule) == (4, "kafka", "all_success")
-    assert set(land.template_fields) == {"spark_conn_id", "spark_conf"}
+    assert set(land.template_fields) == {"spark_conn_id", "spark_conf", "declared", "result"}
 
 
 def test_a_landing_as_one_task_takes_at_least_one_cycle() -> None:

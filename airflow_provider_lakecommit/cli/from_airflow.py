@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Landings of a DAG, and connections of Airflow, in place of a spec and its sections.
+
+Contract: Airflow is imported only where an option asks for it. What it, or a DAG file, prints goes to standard error,
+its progress nowhere. The secrets of connections are known to the output before anything else can speak of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+from airflow_provider_lakecommit.cli.output import Output, results_only, start_logging
+from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.landing import LandingSpec, load_spec
+
+__all__ = [
+    "add_airflow",
+    "airflow_landing",
+    "catalog_connection",
+    "connect_connection",
+    "kafka_connection",
+    "load",
+    "load_dag",
+    "load_file",
+]
+
+SECTIONS = {"kafka": "kafka_conn_id", "catalog": "iceberg_conn_id", "spark": "spark_conn_id"}
+"""Options that stand in for sections."""
+
+
+def add_airflow(
+    parser: argparse.ArgumentParser, *, dag: bool = True, iceberg: bool = True, spark: bool = False
+) -> None:
+    """Options of a command that takes its landing, or its connections, from an Airflow deployment."""
+    group = parser.add_argument_group("in an Airflow deployment")
+    if dag:
+        group.add_argument("--dag", metavar="DAG", help="the landing that this DAG declares, in place of a spec")
+        group.add_argument("--task-group", metavar="GROUP", help="of the DAG: only landings with tasks in there")
+        group.add_argument("--landing", metavar="NAME", help="of the DAG: only the landing of this name")
+    add = group.add_argument
+    add("--kafka-conn-id", metavar="ID", help="brokers by this Airflow connection")
+    if iceberg:
+        add("--iceberg-conn-id", metavar="ID", help="catalog by this Airflow connection")
+    if spark:
+        add("--spark-conn-id", metavar="ID", help="Spark by this Airflow connection")
+    parser.set_defaults(wants_spark=spark, wants_catalog=iceberg)
+
+
+def load(options: Namespace, output: Output) -> LandingSpec:
+    """The landing of a command that takes one, with all that it needs.
+
+    :raises SpecError: it cannot be used, or it is not clear which is meant
+    """
+    if options.dag:
+        specs = load_dag(options, output)
+        if len(specs) > 1:
+            raise SpecError(
+                f"DAG {options.dag!r} has {len(specs)} landings, {', '.join(s.landing.name for s in specs)}: say which "
+                "by --landing NAME or --task-group GROUP"
+            )
+        return specs[0]
+    return load_file(options.spec, options, output)
+
+
+def load_file(path: str, options: Namespace, output: Output) -> LandingSpec:
+    """A spec, with connections of Airflow in place of those of its sections that they are given for.
+
+    :raises SpecError: it cannot be used
+    """
+    named = connection_ids(options)
+    spec = load_spec(path, elsewhere=named)
+    output.keep(spec.variables, *(getattr(spec, s) for s in SECTIONS if s not in named))
+    found: dict[str, Any] = {s: getattr(spec, s) for s in SECTIONS}
+    landing = spec.landing
+    if named:
+        with opened(options, output) as airflow:
+            landing = airflow.complete(landing)
+            found |= _sections(airflow, named, output)
+    if not found["catalog"]:
+        raise SpecError(
+            f"spec {path}: the section 'catalog' is missing: say where the tables are, or give --iceberg-conn-id of an "
+            "Airflow connection"
+        )
+    return LandingSpec(landing=landing, **found, variables=spec.variables)
+
+
+def load_dag(options: Namespace, output: Output) -> list[LandingSpec]:
+    """The landings of a DAG, with their connections.
+
+    :raises SpecError: there is no such DAG, or a connection cannot be used
+    """
+    specs = []
+    given = connection_ids(options)
+    with opened(options, output) as airflow:
+        for declared in airflow.landings_of(options.dag, group=options.task_group, name=options.landing):
+            landing = airflow.complete(declared.landing)
+            named = {"kafka": given.get("kafka") or landing.kafka_config_id}
+            if options.wants_catalog:
+                named["catalog"] = given.get("catalog") or landing.iceberg_conn_id
+            found = _sections(airflow, named, output)
+            if options.wants_spark and getattr(options, "spark", True):
+                spark = airflow.spark_of(given.get("spark") or declared.spark_conn_id, declared.spark_conf)
+                output.keep(spark)
+                found["spark"] = spark
+            specs.append(LandingSpec(landing=landing, **{"catalog": {}, "spark": {}, **found}))
+    return specs
+
+
+def airflow_landing(options: Namespace, output: Output) -> LandingSpec | None:
+    """The landing of the DAG that is named, with its brokers; for commands that need no catalog.
+
+    :raises SpecError: there is no such DAG, or it is not clear which landing is meant
+    """
+    return load(options, output) if options.dag else None
+
+
+def kafka_connection(options: Namespace, output: Output) -> dict[str, Any] | None:
+    """Brokers by a connection, where one is given."""
+    return _one("kafka", options, output)
+
+
+def catalog_connection(options: Namespace, output: Output) -> dict[str, Any] | None:
+    """The catalog by a connection, where one is given."""
+    return _one("catalog", options, output)
+
+
+def connect_connection(options: Namespace, output: Output) -> dict[str, Any] | None:
+    """How Kafka Connect is reached by a connection, where one is given."""
+    if not options.kafka_connect_conn_id:
+        return None
+    with opened(options, output) as airflow:
+        found: dict[str, Any] = airflow.rest_of(options.kafka_connect_conn_id)
+    output.keep({"connect": found})
+    return found
+
+
+def connection_ids(options: Namespace) -> dict[str, str]:
+    """The connections that are given, by the section in whose place they stand."""
+    return {s: found for s, option in SECTIONS.items() if (found := getattr(options, option, None))}
+
+
+@contextmanager
+def opened(options: Namespace, output: Output) -> Iterator[ModuleType]:
+    """Airflow, as :mod:`~airflow_provider_lakecommit.deployment` gives it."""
+    if not options.verbose:
+        os.environ.setdefault("AIRFLOW__LOGGING__LOGGING_LEVEL", "WARNING")
+    with results_only(output):
+        try:
+            from airflow_provider_lakecommit import deployment
+
+            yield deployment
+        finally:
+            # Airflow sets up the logging of a process that imports it.
+            start_logging(output, verbose=options.verbose)
+
+
+def _sections(airflow: ModuleType, named: dict[str, str], output: Output) -> dict[str, Any]:
+    read = {"kafka": airflow.kafka_of, "catalog": airflow.catalog_of, "spark": airflow.spark_of}
+    found = {section: read[section](conn_id) for section, conn_id in named.items()}
+    output.keep(*found.values())
+    return found
+
+
+def _one(section: str, options: Namespace, output: Output) -> dict[str, Any] | None:
+    conn_id = getattr(options, SECTIONS[section], None)
+    if not conn_id:
+        return None
+    with opened(options, output) as airflow:
+        return dict(_sections(airflow, {section: conn_id}, output)[section])

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Numbers, times and partitions as people read them in a label or a line.
+
+Contract: functions of their arguments, for people only; nothing reads them back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from airflow_provider_lakecommit.core.offsets import SourcePartition
+
+__all__ = ["duration_text", "partitions_text", "short_number"]
+
+MOST_NUMBERS = 4
+"""Partitions of a topic that a label names."""
+MOST_TOPICS = 3
+_UNITS = ((1_000_000_000, "G"), (1_000_000, "M"), (1_000, "k"))
+
+
+def short_number(number: float) -> str:
+    """240000 is 240k."""
+    for unit, letter in _UNITS:
+        if round(number) >= unit:
+            scaled = number / unit
+            return f"{scaled:.1f}{letter}" if scaled < 10 and round(scaled, 1) % 1 else f"{scaled:.0f}{letter}"
+    return f"{number:.0f}"
+
+
+def duration_text(seconds: float) -> str:
+    """A time as people say it."""
+    whole = round(seconds)
+    if whole < 90:
+        return f"{whole} s"
+    return f"{whole // 60} min" if whole < 5400 else f"{whole / 3600:.1f} h"
+
+
+def partitions_text(partitions: Iterable[SourcePartition]) -> str:
+    """``orders[0,4] clicks[1]``; of many the first and how many more."""
+    numbers: dict[str, list[int]] = {}
+    for p in sorted(set(partitions)):
+        numbers.setdefault(p.topic, []).append(p.partition)
+    shown = [f"{topic}[{_numbers(of)}]" for topic, of in list(numbers.items())[:MOST_TOPICS]]
+    more = len(numbers) - MOST_TOPICS
+    return " ".join([*shown, *([f"and {more} topics"] if more > 0 else [])])
+
+
+def _numbers(of: list[int]) -> str:
+    shown = ",".join(map(str, of[:MOST_NUMBERS]))
+    return shown if len(of) <= MOST_NUMBERS else f"{shown}, {len(of) - MOST_NUMBERS} more"

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Links from a task in Airflow's page to what it is about: the table, the snapshot, Spark's page, what helps against
+its error.
+
+Contract: addresses are those that the deployment states (`[lakecommit] table_url`, `spark_url`, `docs_url`); without
+one there is no link. Made on the worker when the task has ended, from what the task knows; no connection is read.
+
+Failure story: an address with a field that there is not is told in the log of the task, and changes nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from airflow.sdk import BaseOperatorLink
+
+if TYPE_CHECKING:
+    from airflow.sdk import BaseOperator
+    from airflow.sdk.types import TaskInstanceKey
+
+__all__ = ["ErrorLink", "SnapshotLink", "SparkLink", "TableLink"]
+
+
+class _Link(BaseOperatorLink):
+    """A link by an option of the deployment."""
+
+    option = ""
+
+    def fields(self, operator: Any) -> dict[str, Any] | None:
+        """What the address may hold, or ``None``: there is nothing to link to."""
+        landing = operator.landing
+        return {"landing": landing.name, "table": landing.table, "catalog": landing.iceberg_conn_id}
+
+    def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
+        """The address, or an empty text."""
+        from airflow.sdk.configuration import conf
+
+        address, known = conf.get("lakecommit", self.option, fallback=""), self.fields(operator)
+        if not address or known is None:
+            return ""
+        return str(address).format_map({name: quote(str(value), safe="") for name, value in known.items()})
+
+
+class TableLink(_Link):
+    """The landing's table."""
+
+    name = "Table"
+    option = "table_url"
+
+    def fields(self, operator: Any) -> dict[str, Any] | None:
+        return {**(super().fields(operator) or {}), "snapshot_id": ""}
+
+
+class SnapshotLink(_Link):
+    """The newest snapshot that the task has published."""
+
+    name = "Snapshot"
+    option = "table_url"
+
+    def fields(self, operator: Any) -> dict[str, Any] | None:
+        published = (operator.result or {}).get("published") or []
+        mine = [p["snapshot_id"] for p in published if p["table"] == operator.landing.table]
+        return {**(super().fields(operator) or {}), "snapshot_id": mine[-1]} if mine else None
+
+
+class SparkLink(_Link):
+    """Spark's own page."""
+
+    name = "Spark"
+    option = "spark_url"
+
+    def fields(self, operator: Any) -> dict[str, Any] | None:
+        return {**(super().fields(operator) or {}), "connection": operator.spark_conn_id}
+
+
+class ErrorLink(_Link):
+    """What helps against the error that the task ended with."""
+
+    name = "What helps"
+    option = "docs_url"
+
+    def fields(self, operator: Any) -> dict[str, Any] | None:
+        return None if operator.trouble is None else {"error": operator.trouble, "anchor": operator.trouble.lower()}

@@ -1,0 +1,303 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`lakecommit unblock`, `ledger init`, `ledger attest` as tasks: shown by one, done by another after a person's word.
+
+Contract: thin over the functions of the command line, see :mod:`~airflow_provider_lakecommit.repair.unblock`,
+:mod:`~airflow_provider_lakecommit.repair.ledger_init` and :mod:`~airflow_provider_lakecommit.repair.attest`;
+what a task needs of a person is in :mod:`~airflow_provider_lakecommit.operators.decision`. Nothing beyond what was
+shown is given up: ranges are those that were shown, `latest` is where the topic ended then.
+
+Failure story: what has changed between showing and doing is found before anything is written, and named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow_provider_lakecommit.core.budgets import parse_budget
+from airflow_provider_lakecommit.core.model import Budget
+from airflow_provider_lakecommit.core.offsets import RangeSet
+from airflow_provider_lakecommit.exceptions import BlockedRangeError, SpecError
+from airflow_provider_lakecommit.operators.decision import DecisionTask, NothingToDoError, Shown, not_as_shown
+
+if TYPE_CHECKING:
+    from airflow_provider_lakecommit.core.decisions import Decision
+    from airflow_provider_lakecommit.cycle.session import LandingSession
+    from airflow_provider_lakecommit.repair.attest import Attested
+    from airflow_provider_lakecommit.repair.ledger_init import InitPreview
+    from airflow_provider_lakecommit.repair.unblock import BlockedPart
+
+__all__ = ["LedgerAttestOperator", "LedgerInitOperator", "UnblockOperator"]
+
+Named = dict[tuple[str, int], RangeSet]
+
+
+class UnblockOperator(DecisionTask):
+    """Say how to go on with blocked ranges.
+
+    :param how: `raise`: read them again under ``budget``; `skip`: go on without their bad records, recorded as skipped;
+        `skip whole`: also without the good records of these ranges (templated)
+    :param budget: of `raise`: dead letters that a slice may have, and their share, as in `500` or `500:0.2` (templated)
+    :param partitions: only these, as `topic:3` (templated)
+    :param ranges: only these offsets, as `topic:3=15-20` (templated)
+
+    .. seealso:: :ref:`howto/operator:UnblockOperator`
+    """
+
+    template_fields: Sequence[str] = (*DecisionTask.template_fields, "how", "budget", "partitions", "ranges")
+    command: ClassVar[str] = "unblock"
+
+    def __init__(
+        self,
+        *,
+        how: str,
+        budget: str | int | None = None,
+        partitions: Sequence[str] | None = None,
+        ranges: Sequence[str] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.how = how
+        self.budget = budget
+        self.partitions = partitions
+        self.ranges = ranges
+
+    def show(self, session: LandingSession) -> Shown:
+        """What is blocked, and what would become of it."""
+        from airflow_provider_lakecommit.repair.unblock import blocked_parts
+        from airflow_provider_lakecommit.repair.wording import parse_partition, parse_ranges
+
+        asked = self._asked()
+        chosen = {parse_partition(text) for text in self.partitions} if self.partitions else None
+        try:
+            parts = blocked_parts(session, chosen, parse_ranges(self.ranges) if self.ranges else None)
+        except BlockedRangeError as e:
+            raise NothingToDoError(str(e)) from None
+        values = {"landing": session.landing.name, **asked, "blocked": [str(p) for p in parts], "ranges": _plain(parts)}
+        return Shown(values=values, lines=[f"{self._becomes(p)}: {p}" for p in parts])
+
+    def act(self, session: LandingSession, agreed: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
+        """Unblock the ranges that were shown."""
+        from airflow_provider_lakecommit.repair.unblock import blocked_parts, unblock
+
+        asked = self._asked()
+        if different := [f"{name} is {value!r}" for name, value in asked.items() if agreed.get(name) != value]:
+            raise not_as_shown("; ".join(different))
+        try:
+            parts = blocked_parts(session, None, _ranges(agreed["ranges"]))
+        except BlockedRangeError:
+            raise NothingToDoError("nothing of what was agreed to is blocked any more: it is done already") from None
+        if changed := [str(p) for p in parts if str(p) not in agreed["blocked"]]:
+            raise not_as_shown("; ".join(changed))
+        budget, skip = self._budget(), asked["how"] != "raise"
+        return unblock(
+            session,
+            ranges=_ranges(_plain(parts)),
+            raise_to=budget,
+            skip=skip,
+            only_bad=asked["how"] == "skip",
+            decision=decision,
+        )
+
+    def _asked(self) -> dict[str, Any]:
+        """What this task is to do, as it is compared with what was shown."""
+        how = " ".join(str(self.how).split()).lower()
+        if how not in ("raise", "skip", "skip whole"):
+            raise SpecError(f"how={self.how!r}: say raise, skip or skip whole")
+        budget = self._budget() if how == "raise" else None
+        return {"how": how, "budget": None if budget is None else [budget.max_records, budget.max_ratio]}
+
+    def _budget(self) -> Budget | None:
+        if " ".join(str(self.how).split()).lower() != "raise":
+            return None
+        if self.budget is None or not str(self.budget).strip():
+            raise SpecError("how='raise' needs a budget, as in 500 or 500:0.2")
+        records, ratio = parse_budget(str(self.budget))
+        return Budget(max_records=records, max_ratio=ratio)
+
+    def _becomes(self, part: BlockedPart) -> str:
+        match self._asked()["how"]:
+            case "raise":
+                return f"READS AGAIN, with up to {self.budget} dead letters"
+            case "skip" if part.good is None:
+                return "CANNOT be skipped without its good records (how='skip whole' gives up all of it)"
+            case "skip" if part.good:
+                return f"READS AGAIN, without its {part.bad} bad records"
+            case _:
+                return "GIVES UP all of"
+
+
+class LedgerInitOperator(DecisionTask):
+    """Begin the ledger of a landing's tables, or begin it anew, under a new epoch.
+
+    :param start: where reading goes on: `earliest`, `latest`, or `topic:0=15,topic:1=9`; partitions that are not named
+        keep their place (templated)
+    :param others: where a table's ledger is lost: whether rows of other landings are in it, `there` or `gone`
+    :param give_up_reported: also what is reported, cannot be published, and the source has no more
+
+    .. seealso:: :ref:`howto/operator:LedgerInitOperator`
+    """
+
+    template_fields: Sequence[str] = (*DecisionTask.template_fields, "start")
+    command: ClassVar[str] = "ledger init"
+
+    def __init__(self, *, start: str, others: str = "ask", give_up_reported: bool = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.start = start
+        self.others = others
+        self.give_up_reported = give_up_reported
+
+    def show(self, session: LandingSession) -> Shown:
+        """Where each table would go on, and what that gives up."""
+        from airflow_provider_lakecommit.repair.ledger_init import init_preview
+        from airflow_provider_lakecommit.repair.wording import init_text, parse_start
+
+        preview = init_preview(session, parse_start(self.start))
+        return Shown(values=self._values(session, preview), lines=list(init_text(preview)))
+
+    def act(self, session: LandingSession, agreed: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
+        """Set it, giving up no more than was shown."""
+        from airflow_provider_lakecommit.committer.ledger_by_hand import OtherSections
+        from airflow_provider_lakecommit.repair.ledger_init import init_preview, ledger_init
+        from airflow_provider_lakecommit.repair.wording import parse_offsets, parse_start
+
+        if agreed.get("from") != self.start:
+            raise not_as_shown(f"start={self.start!r}")
+        word = parse_start(self.start)
+        if word == "latest":
+            # Where the topic ended when it was shown: what came since was nobody's to give up.
+            word = parse_offsets(",".join(f"{p}={o}" for p, o in agreed["tables"][0]["next"].items()), "")
+        preview = init_preview(session, word)
+        if more := _more(self._values(session, preview), agreed):
+            raise not_as_shown("; ".join(more))
+        return ledger_init(
+            session,
+            word,
+            agreed=preview,
+            give_up_reported=self.give_up_reported,
+            others=OtherSections(self.others),
+            decision=decision,
+        )
+
+    def _values(self, session: LandingSession, preview: InitPreview) -> dict[str, Any]:
+        from airflow_provider_lakecommit.repair.wording import init_to_dict
+
+        ids = {p.topic: p.topic_id for t in preview.tables for p in t.ends}
+        tables = [init_to_dict(t) for t in preview.tables]
+        return {"landing": session.landing.name, "from": self.start, "topic_ids": ids, "tables": tables}
+
+
+class LedgerAttestOperator(DecisionTask):
+    """Say what the tables hold, where their ledger cannot. Give one of ``snapshot_id``, ``from_log`` and ``at``.
+
+    :param snapshot_id: what the ledger in this snapshot says (templated)
+    :param from_log: what the control topic says was published
+    :param at: everything below these offsets, as `topic:0=15,topic:1=9` (templated)
+    :param tables: only these; by default those whose ledger is not in order (templated)
+    :param others: where a table's ledger is lost: whether rows of other landings are in it, `there` or `gone`
+    :param give_up_reported: also what is reported, and the source has no more
+
+    .. seealso:: :ref:`howto/operator:LedgerAttestOperator`
+    """
+
+    template_fields: Sequence[str] = (*DecisionTask.template_fields, "snapshot_id", "at", "tables")
+    command: ClassVar[str] = "ledger attest"
+
+    def __init__(
+        self,
+        *,
+        snapshot_id: str | int | None = None,
+        from_log: bool = False,
+        at: str | None = None,
+        tables: Sequence[str] | None = None,
+        others: str = "ask",
+        give_up_reported: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if (snapshot_id is not None) + bool(from_log) + (at is not None) != 1:
+            raise ValueError("give one of `snapshot_id`, `from_log` and `at`")
+        self.snapshot_id = snapshot_id
+        self.from_log = from_log
+        self.at = at
+        self.tables = tables
+        self.others = others
+        self.give_up_reported = give_up_reported
+
+    def show(self, session: LandingSession) -> Shown:
+        """What would be said of each table, what is read again then, and what never."""
+        from airflow_provider_lakecommit.repair.wording import attest_text
+
+        said = self._said(session)
+        return Shown(values=self._values(session, said), lines=list(attest_text(said)))
+
+    def act(self, session: LandingSession, agreed: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
+        """Say it."""
+        from airflow_provider_lakecommit.committer.ledger_by_hand import OtherSections
+        from airflow_provider_lakecommit.repair.attest import attest
+
+        said = self._said(session)
+        now, before = (_without_rows(v) for v in (self._values(session, said), agreed))
+        if different := [str(t) for t in now if t not in before]:
+            raise not_as_shown("; ".join(different))
+        rows = OtherSections(self.others)
+        return attest(session, said, decision=decision, give_up_reported=self.give_up_reported, rows_of_others=rows)
+
+    def _said(self, session: LandingSession) -> Attested:
+        from airflow_provider_lakecommit.repair import attest as word
+        from airflow_provider_lakecommit.repair.wording import parse_offsets
+
+        if strange := [t for t in self.tables or () if t not in session.landing.tables]:
+            raise SpecError(f"tables: {strange[0]!r}: the landing has {', '.join(session.landing.tables)}")
+        if self.from_log:
+            return word.from_log(session, self.tables)
+        if self.at is not None:
+            return word.from_offsets(session, parse_offsets(self.at, _OFFSETS.format(self.at)), self.tables)
+        if not str(self.snapshot_id).isdecimal():
+            raise SpecError(f"snapshot_id={self.snapshot_id!r}: the number of a snapshot is needed")
+        return word.from_snapshot(session, int(str(self.snapshot_id)))
+
+    def _values(self, session: LandingSession, said: Attested) -> dict[str, Any]:
+        from airflow_provider_lakecommit.repair.wording import attest_to_dict
+
+        ids = {p.topic: p.topic_id for p in said.marks}
+        tables = [attest_to_dict(t) for t in said.tables]
+        return {"landing": session.landing.name, "topic_ids": ids, "tables": tables}
+
+
+def _without_rows(values: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What is said of each table. Rows are shown for a person's judgement; others may add some at any time."""
+    tables = [{name: v for name, v in t.items() if name != "rows"} for t in values["tables"]]
+    return [{"topic_ids": values.get("topic_ids"), **t} for t in tables]
+
+
+_OFFSETS = "at={!r}: say TOPIC:PARTITION=OFFSET,… as in orders:0=1500, or the same as a JSON object"
+
+
+def _plain(parts: Sequence[BlockedPart]) -> dict[str, list[list[int]]]:
+    from airflow_provider_lakecommit.core.offsets import Coverage
+
+    return Coverage.of((p.span.partition, p.span.range) for p in parts).to_dict()
+
+
+def _ranges(plain: Mapping[str, Sequence[Sequence[int]]]) -> Named:
+    from airflow_provider_lakecommit.repair.wording import parse_partition
+
+    return {parse_partition(p): RangeSet.of(*((int(a), int(b)) for a, b in ranges)) for p, ranges in plain.items()}
+
+
+def _more(now: Mapping[str, Any], agreed: Mapping[str, Any]) -> list[str]:
+    """What a ledger that begins by now would give up beyond what was shown."""
+    if now["topic_ids"] != agreed.get("topic_ids"):
+        return ["the topic was made anew, or another one is read"]
+    before = {t["table"]: t for t in agreed["tables"]}
+    found = []
+    for t in now["tables"]:
+        shown = before.get(t["table"], {})
+        for what in ("given_up", "back"):
+            wanted, allowed = _ranges(t[what]), _ranges(shown.get(what, {}))
+            more = {p: s - allowed.get(p, RangeSet()) for p, s in wanted.items()}
+            found += [f"{t['table']} {what.replace('_', ' ')} {p[0]}[{p[1]}] {s}" for p, s in more.items() if s]
+        if t["lost"] and t["lost"] != shown.get("lost"):
+            found.append(f"{t['table']} loses {t['lost']}")
+    return found

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`lakecommit verify` as a task: do ledger, accounting and files of a landing's tables add up, over their history?
+
+Contract: reads the tables only. Fails, without further retries, when anything is off; notes (commits of other writers,
+expired history) are no fault.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.operators.base import LandingTask, no_retry_in_vain
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+__all__ = ["VerifyOperator"]
+
+MOST_TOLD = 5
+"""Findings in the error; the log has all."""
+
+
+class VerifyOperator(LandingTask):
+    """Check the tables of a landing, and fail if anything is off.
+
+    Returns what `lakecommit verify --json` prints.
+
+    :param landing: the landing, or the path of its YAML spec
+    :param files: look whether every file exists; by default only where the files are on a local disk
+
+    .. seealso:: :ref:`howto/operator:VerifyOperator`
+    """
+
+    ui_color = "#e6edf0"
+
+    def __init__(self, *, landing: Landing | str | Path, files: bool | None = None, **kwargs: Any) -> None:
+        super().__init__(landing=landing, **kwargs)
+        self.files = files
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Check."""
+        from airflow_provider_lakecommit.hooks.connections import catalog_properties
+        from airflow_provider_lakecommit.iceberg.catalog import Tables
+        from airflow_provider_lakecommit.inspect.history import read_history
+        from airflow_provider_lakecommit.inspect.verify import Severity, check_landing
+        from airflow_provider_lakecommit.inspect.wording import verified_text, verified_to_dict
+
+        landing = self.landing
+        with no_retry_in_vain(self):
+            tables = Tables(catalog_properties(landing.iceberg_conn_id))
+            try:
+                histories = [
+                    read_history(tables, name, landing.branch, files=self.files, progress=self.log.info)
+                    for name in landing.tables
+                ]
+            finally:
+                tables.close()
+        findings = check_landing(landing, histories)
+        for line in verified_text(landing, histories, findings):
+            self.log.info("%s", line)
+        wrong = [str(f) for f in findings if f.level is Severity.WRONG]
+        if wrong:
+            rest = f"; and {len(wrong) - MOST_TOLD} more, see the log" if len(wrong) > MOST_TOLD else ""
+            raise AirflowFailException(
+                f"landing {landing.name}: {len(wrong)} things are off: {'; '.join(wrong[:MOST_TOLD])}{rest}"
+            )
+        return verified_to_dict(landing, histories, findings)

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a person's decision is written, and how what it comes to is shown: offsets, ranges and budgets as texts, previews
+as lines and as plain values.
+
+Contract: the command line and the operators read and show by these, so that what one prints the other takes. A preview
+as plain values goes through JSON unchanged, so that it can be agreed to elsewhere and later.
+
+Failure story: a text that is none of what is asked for is a :class:`SpecError` with an example of what is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet
+from airflow_provider_lakecommit.core.voiding import losses_text
+from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.repair.ledger_init import BEHIND
+
+if TYPE_CHECKING:
+    from airflow_provider_lakecommit.repair.attest import Attested, AttestedTable
+    from airflow_provider_lakecommit.repair.ledger_init import InitPreview, InitTable
+
+__all__ = [
+    "attest_text",
+    "attest_to_dict",
+    "init_text",
+    "init_to_dict",
+    "parse_offsets",
+    "parse_partition",
+    "parse_ranges",
+    "parse_start",
+]
+
+
+def init_text(preview: InitPreview) -> Iterable[str]:
+    """What a word on a ledger comes to, for people."""
+    for t in preview.tables:
+        ends = ", ".join(f"{p} {o}" for p, o in t.ends.items())
+        yield f"{t.table}: would {'begin' if t.begins else 'go on'} at {ends}"
+        if t.published:
+            yield f"  publishes first, as the source has it no more: {_counted(t.published)}"
+        if t.given_up:
+            yield f"  GIVES UP, never read: {_counted(t.given_up)}"
+        if t.back:
+            yield f"  goes BACK over {_counted(t.back)}: other records now than those that are landed"
+        if t.lost:
+            yield f"  LOSES, reported and not to be read again: {t.lost}"
+        if t.reported:
+            yield f"  voids what is reported: {_counted(t.reported)}"
+        if t.behind:
+            yield f"  {BEHIND.format(_counted(t.behind))}"
+
+
+def init_to_dict(t: InitTable) -> dict[str, Any]:
+    """The same of one table, for JSON."""
+    return {
+        "table": t.table,
+        "next": {str(p): o for p, o in t.ends.items()},
+        "published_first": t.published.to_dict(),
+        "given_up": t.given_up.to_dict(),
+        "back": t.back.to_dict(),
+        "stays": t.behind.to_dict(),
+        "voided": t.reported.to_dict(),
+        "lost": t.lost,
+    }
+
+
+def attest_text(said: Attested) -> Iterable[str]:
+    """What is about to be said of all, for people."""
+    for t in said.tables:
+        reason = f" ({t.state.reason})" if t.state.reason else ""
+        yield f"{t.table}: ledger {t.state.condition}{reason}; attested by {t.word}"
+        if t.rows is not None:
+            yield f"  has {t.rows} rows now, of all writers"
+        for p in sorted(t.section.starts):
+            yield f"  {p}: landed {t.section.covered[p]}, goes on at {t.section.end(p)}"
+        if t.again:
+            yield f"  read AGAIN, though the ledger or the control log has it: {t.again}: doubled if its rows are there"
+        if t.unsaid:
+            yield f"  never read, though neither ledger nor log has it: {t.unsaid}: lost if its rows are not there"
+        for text in filter(None, (losses_text(t.lost) if t.lost else "", *t.others_lost)):
+            yield f"  reported, not published, and the source has it no more: {text}"
+
+
+def attest_to_dict(t: AttestedTable) -> dict[str, Any]:
+    """What is about to be said of one table, for JSON."""
+    return {
+        "table": t.table,
+        "from": t.word,
+        "condition": str(t.state.condition),
+        "reason": t.state.reason,
+        "rows": t.rows,
+        "lost": losses_text(t.lost) if t.lost else "",
+        "before": t.before.to_dict(),
+        "announced": t.announced.to_dict(),
+        "attested": t.section.covered.to_dict(),
+        "next": {str(p): t.section.end(p) for p in sorted(t.section.starts)},
+        "read_again": t.again.to_dict(),
+        "never_read": t.unsaid.to_dict(),
+    }
+
+
+def _counted(coverage: Coverage) -> str:
+    return f"{coverage} ({len(coverage)} offsets)"
+
+
+def parse_offsets(text: str, hint: str) -> dict[tuple[str, int], int]:
+    """Offsets by (topic, partition), from ``topic:0=15,topic:1=9`` or a JSON object.
+
+    :raises SpecError: *text* is neither, or names a partition twice
+    """
+    pairs = [part.strip().partition("=")[::2] for part in text.split(",")]
+    if text.lstrip().startswith("{"):
+        try:
+            pairs = [(str(partition), str(offset)) for partition, offset in json.loads(text).items()]
+        except ValueError:
+            raise SpecError(hint) from None
+    if not all(offset.isdecimal() for _, offset in pairs):
+        raise SpecError(hint)
+    places = [parse_partition(partition) for partition, _ in pairs]
+    if twice := [f"{t}[{n}]" for (t, n), times in Counter(places).items() if times > 1]:
+        raise SpecError(f"{', '.join(twice)}: which of its offsets?")
+    return dict(zip(places, (int(offset) for _, offset in pairs), strict=True))
+
+
+def parse_partition(text: str) -> tuple[str, int]:
+    """``topic:3``, and ``topic[3]`` as messages have it.
+
+    :raises SpecError: it is neither
+    """
+    topic, _, number = text.removesuffix("]").replace("[", ":").rpartition(":")
+    if not topic or not number.isdecimal():
+        raise SpecError(f"{text!r} is not TOPIC:PARTITION, as in orders:3")
+    return topic, int(number)
+
+
+def parse_ranges(texts: Sequence[str]) -> dict[tuple[str, int], RangeSet]:
+    """Offsets by (topic, partition), from ``topic:0=15-20`` each, the end not included.
+
+    :raises SpecError: a text is not that
+    """
+    found: dict[tuple[str, int], RangeSet] = {}
+    for text in texts:
+        partition, _, ends = text.partition("=")
+        start, _, end = ends.partition("-")
+        if not (start.isdecimal() and end.isdecimal() and int(start) < int(end)):
+            raise SpecError(f"--range {text!r}: say TOPIC:PARTITION=FROM-TO as in orders:3=15-20, without offset 20")
+        place = parse_partition(partition)
+        found[place] = found.get(place, RangeSet()) | RangeSet.of((int(start), int(end)))
+    return found
+
+
+def parse_start(text: str) -> str | dict[tuple[str, int], int]:
+    """Where a ledger is to begin: ``earliest``, ``latest``, or offsets by (topic, partition).
+
+    :raises SpecError: *text* is none of these
+    """
+    hint = f"--from {text!r}: say earliest, latest or TOPIC:PARTITION=OFFSET,… as in orders:0=1500"
+    return text if text in ("earliest", "latest") else parse_offsets(text, hint)

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``${NAME}`` in YAML files: the value of a variable of the environment, in place.
+
+Contract: only values are looked at, never keys. ``$${`` stands for a plain ``${``. Every other ``${`` is a reference,
+and one that cannot be resolved is an error that names its place; all of a file are told together. What a signing key
+refers to is left to :func:`~airflow_provider_lakecommit.signing.resolved`, which also knows files.
+
+Failure story: no text of an error holds the value of a variable. Those whose name, or whose place, says that they are
+secret are handed on, so that nothing else shows them either.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.redaction import is_secret
+from airflow_provider_lakecommit.signing import KEY, OTHER_KEY
+
+__all__ = ["Variables", "from_environment"]
+
+_REFERENCE = re.compile(r"\$\$\{|\$\{([^}]*)(\})?")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SHOWN = 40
+"""Most characters of a reference that cannot be one."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Variables:
+    """The variables that a file may name, and what was found on the way.
+
+    :param values: name to value, as of ``os.environ``
+    """
+
+    values: Mapping[str, str]
+    wrong: list[str] = field(default_factory=list)
+    secret: dict[str, str] = field(default_factory=dict, repr=False)
+
+    def filled(self, value: Any, place: str = "") -> Any:
+        """*value* with all references in it resolved, however deep they are.
+
+        :param place: where it is in the file, for :attr:`wrong`
+        """
+        match value:
+            case str():
+                return self._text(value, place)
+            case Mapping():
+                return {
+                    key: each if key in (KEY, OTHER_KEY) else self.filled(each, f"{place}.{key}" if place else str(key))
+                    for key, each in value.items()
+                }
+            case list():
+                return [self.filled(each, f"{place}[{n}]") for n, each in enumerate(value)]
+            case _:
+                return value
+
+    def _text(self, text: str, place: str) -> str:
+        return _REFERENCE.sub(lambda found: self._one(found, place), text)
+
+    def _one(self, found: re.Match[str], place: str) -> str:
+        name, closed = found[1], found[2]
+        if name is None:
+            return "${"
+        if not closed or not _NAME.fullmatch(name):
+            shown = found[0] if len(found[0]) <= _SHOWN else f"{found[0][:_SHOWN]}…"
+            self.wrong.append(
+                f"{place}: {shown!r} is no reference to a variable, as ${{NAME}}; write `$${{` for a plain `${{`"
+            )
+            return found[0]
+        if name not in self.values:
+            self.wrong.append(f"{place}: the environment has no variable {name}: set it, or write `$${{{name}}}`")
+            return found[0]
+        value = self.values[name]
+        if is_secret(name) or is_secret(place.rpartition(".")[2]):
+            self.secret[name if is_secret(name) else f"{name}.secret"] = value
+        return value
+
+
+def from_environment(values: Any, what: str) -> Any:
+    """A file's values with the variables of this process's environment.
+
+    :param what: names the file in the error
+    :raises SpecError: a variable is not there
+    """
+    variables = Variables(values=os.environ)
+    filled = variables.filled(values)
+    if variables.wrong:
+        raise SpecError(f"{what}: " + "; ".join(variables.wrong))
+    return filled

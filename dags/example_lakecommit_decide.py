@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What needs a person's word, decided in Airflow: a task shows what would be done, a person approves it under *Required
+Actions*, and a task does just that.
+
+Nobody's word, no change: a rejected or expired request leaves everything as it is. Who decided, in which run and why is
+kept in the tables' history. The last DAG checks the tables every night. All need `kafka_default` and `iceberg_default`.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.sdk import DAG, Param
+
+from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.operators.repair import LedgerAttestOperator, LedgerInitOperator, UnblockOperator
+from airflow_provider_lakecommit.operators.verify import VerifyOperator
+
+START = datetime(2026, 1, 1)
+TAGS = ["example", "lakecommit"]
+ASK = "{{ ti.xcom_pull(task_ids='look')['text'] }}"
+orders = Landing(name="orders", topics="orders", table="shop.orders", dead_letter_table="shop.orders_dead")
+
+# [START howto_operator_unblock]
+with DAG(
+    "example_lakecommit_unblock",
+    schedule=None,
+    start_date=START,
+    doc_md=__doc__,
+    tags=TAGS,
+    params={
+        "how": Param("raise", enum=["raise", "skip", "skip whole"], description="What becomes of blocked ranges."),
+        "budget": Param("1000", type="string", description="Dead letters that a slice may have, as 500 or 500:0.2."),
+    },
+):
+    how = {"how": "{{ params.how }}", "budget": "{{ params.budget }}"}
+    look = UnblockOperator(task_id="look", landing=orders, **how)
+    approve = ApprovalOperator(
+        task_id="approve",
+        subject="Unblock ranges of orders",
+        body=ASK,
+        params={"reason": Param("", type="string", description="Kept in the tables' history.")},
+        response_timeout=timedelta(days=1),
+    )
+    unblock = UnblockOperator(task_id="unblock", landing=orders, **how, agreed=look.output, decided_by=approve.output)
+    look >> approve >> unblock
+# [END howto_operator_unblock]
+
+# [START howto_operator_ledger_init]
+with DAG(
+    "example_lakecommit_ledger_init",
+    schedule=None,
+    start_date=START,
+    doc_md=__doc__,
+    tags=TAGS,
+    params={"from": Param("latest", type="string", description="earliest, latest, or orders:0=1500,orders:1=0")},
+):
+    look = LedgerInitOperator(task_id="look", landing=orders, start="{{ params['from'] }}")
+    approve = ApprovalOperator(task_id="approve", subject="Where the ledger of orders goes on", body=ASK)
+    begin = LedgerInitOperator(
+        task_id="begin",
+        landing=orders,
+        start="{{ params['from'] }}",
+        agreed=look.output,
+        decided_by=approve.output,
+        reason="{{ dag_run.note or '' }}",
+    )
+    look >> approve >> begin
+# [END howto_operator_ledger_init]
+
+# [START howto_operator_ledger_attest]
+with DAG(
+    "example_lakecommit_ledger_attest",
+    schedule=None,
+    start_date=START,
+    doc_md=__doc__,
+    tags=TAGS,
+    params={"snapshot": Param("", type="string", description="The snapshot whose ledger is right.")},
+):
+    look = LedgerAttestOperator(task_id="look", landing=orders, snapshot_id="{{ params.snapshot }}")
+    approve = ApprovalOperator(task_id="approve", subject="What the tables of orders hold", body=ASK)
+    attest = LedgerAttestOperator(
+        task_id="attest",
+        landing=orders,
+        snapshot_id="{{ params.snapshot }}",
+        agreed=look.output,
+        decided_by=approve.output,
+    )
+    look >> approve >> attest
+# [END howto_operator_ledger_attest]
+
+# [START howto_operator_verify]
+with DAG("example_lakecommit_verify", schedule="@daily", start_date=START, catchup=False, tags=TAGS):
+    VerifyOperator(task_id="verify", landing=orders)
+# [END howto_operator_verify]

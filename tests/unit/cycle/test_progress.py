@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How far a window is, told from the control log while its jobs run."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_lakecommit.cycle.progress import Progress, progress_told
+from airflow_provider_lakecommit.cycle.results import Opened
+from airflow_provider_lakecommit.cycle.write import group_job
+from airflow_provider_lakecommit.exceptions import ControlTopicError
+from airflow_provider_lakecommit.spark.job import WindowJob
+from tests.fakes.session import FakeLanding
+
+DEADLINE = 30.0
+
+
+@pytest.fixture
+def landing(tmp_path: Path) -> Iterator[FakeLanding]:
+    made = FakeLanding(tmp_path)
+    yield made
+    made.session.close()
+    made.catalog.close()
+
+
+def job_of(landing: FakeLanding, opened: Opened) -> WindowJob:
+    found = group_job(landing.session.landing, landing.control, opened.groups[0], "fake")
+    assert found is not None
+    return found
+
+
+class Told:
+    """What was told, and waiting for it."""
+
+    def __init__(self) -> None:
+        self.all: list[Progress] = []
+        self._news = threading.Condition()
+
+    def __call__(self, progress: Progress) -> None:
+        with self._news:
+            self.all.append(progress)
+            self._news.notify_all()
+
+    def wait_for(self, slices: int) -> Progress:
+        with self._news:
+            assert self._news.wait_for(lambda: self.all and self.all[-1].slices == slices, DEADLINE)
+            return self.all[-1]
+
+
+def test_slices_and_records_are_told_as_they_are_reported(landing: FakeLanding) -> None:
+    opened, told = landing.open(), Told()
+    first, *rest = opened.slices
+    with progress_told(landing.control, [job_of(landing, opened)], told, 0.01):
+        told.wait_for(0)
+        landing.report(opened, lambda s: s is first)
+        one = told.wait_for(1)
+        landing.report(opened, lambda s: s in rest)
+        every = told.wait_for(len(opened.slices))
+    assert (one.records, one.all_records, one.all_slices) == (len(first), 30, len(opened.slices))
+    assert (every.records, every.left) == (30, 0.0)
+    count = len(told.all)
+    threading.Event().wait(0.05)
+    assert len(told.all) == count, "it ends with the block"
+
+
+def test_what_was_reported_before_is_no_part_of_it(landing: FakeLanding) -> None:
+    opened, told = landing.open(), Told()
+    landing.report(opened, lambda s: s is opened.slices[0])
+    with progress_told(landing.control, [job_of(landing, opened)], told, 0.01):
+        assert told.wait_for(0).all_slices == len(opened.slices) - 1
+
+
+def test_a_log_that_cannot_be_read_is_looked_at_again_and_stops_nothing(landing: FakeLanding) -> None:
+    opened, told = landing.open(), Told()
+    job = job_of(landing, opened)
+    with progress_told(landing.control, [job], told, 0.01):
+        told.wait_for(0)
+        landing.control.away = ControlTopicError("away")
+        landing.control.away = None
+        landing.report(opened)
+        told.wait_for(len(opened.slices))
+    landing.control.away = ControlTopicError("away")
+    with progress_told(landing.control, [job], told, 0.01):
+        pass
+    with progress_told(landing.control, [], told, 0.01):
+        pass
+
+
+def test_an_error_of_the_job_passes_through(landing: FakeLanding) -> None:
+    with (
+        pytest.raises(KeyboardInterrupt),
+        progress_told(landing.control, [job_of(landing, landing.open())], Told(), 0.01),
+    ):
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("progress", "text"),
+    [
+        ((0, 29, 0, 580_000, 12.4), "0 of 29 slices, 0 of 580,000 records after 12 s"),
+        (
+            (12, 29, 240_000, 580_000, 8.0),
+            "12 of 29 slices, 240,000 of 580,000 records, 30,000 records/s, about 11 s left",
+        ),
+        ((1, 2, 1, 3, 0.0), "1 of 2 slices, 1 of 3 records, 0 records/s, about 0 s left"),
+    ],
+)
+def test_it_is_one_line(progress: tuple[int, int, int, int, float], text: str) -> None:
+    slices, all_slices, records, all_records, seconds = progress
+    assert text == str(
+        Progress(slices=slices, all_slices=all_slices, records=records, all_records=all_records, seconds=seconds)
+    )

@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operators that mend: nothing without a person's word, and then only what the person was shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+
+from airflow_provider_lakecommit.exceptions import DecisionError
+from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.operators.decision import DecisionTask, decided
+from airflow_provider_lakecommit.operators.repair import LedgerAttestOperator, LedgerInitOperator, UnblockOperator
+from tests.fakes.session import DATA, P0, P1, FakeLanding
+
+ORDERS = Landing(name="orders", topics="orders", table="shop.orders")
+YES = {
+    "chosen_options": ["Approve"],
+    "params_input": {"reason": "the producer is mended"},
+    "responded_by_user": {"id": "7", "name": "ann"},
+    "timedout": False,
+}
+CONTEXT: Any = {"ti": SimpleNamespace(dag_id="repairs", run_id="manual__1")}
+
+Run = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def landing(tmp_path: Path) -> Iterator[FakeLanding]:
+    made = FakeLanding(tmp_path)
+    yield made
+    made.session.close()
+    made.catalog.close()
+
+
+@pytest.fixture
+def run(landing: FakeLanding, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """`run(Operator, **arguments)`: its result as another task gets it, through JSON."""
+
+    @contextmanager
+    def session(_: DecisionTask) -> Iterator[object]:
+        yield landing.session
+
+    monkeypatch.setattr(DecisionTask, "session", session)
+
+    def once(kind: type[DecisionTask], **arguments: Any) -> dict[str, Any]:
+        missing = arguments.pop("missing", False)
+        operator = kind(task_id="t", landing=landing.session.landing, **arguments)
+        if missing:
+            operator.agreed = None
+        found: dict[str, Any] = json.loads(json.dumps(operator.execute(CONTEXT)))
+        return found
+
+    return once
+
+
+def blocked(landing: FakeLanding, **options: Any) -> None:
+    opened = landing.open("bad")
+    landing.report(opened, **{"blocked": "too many rejects", "rejected": 4, **options})
+    landing.close("bad", opened)
+
+
+class TestDecision:
+    def test_an_answer_names_who_gave_it_and_why(self) -> None:
+        assert decided(YES) == ("ann", "the producer is mended")
+        assert decided({**YES, "responded_by_user": {"id": "7", "name": ""}, "params_input": {}}) == ("7", "")
+        assert decided("  ann ") == ("ann", "")
+
+    @pytest.mark.parametrize(
+        "answer",
+        [
+            None,
+            "",
+            "  ",
+            "None",
+            "null",
+            [],
+            ["Approve"],
+            True,
+            1,
+            {},
+            {**YES, "chosen_options": ["Reject"]},
+            {**YES, "chosen_options": []},
+            {**YES, "chosen_options": None},
+            {**YES, "chosen_options": ["Approve", "Reject"]},
+            {**YES, "chosen_options": "Approve"},
+            {**YES, "responded_by_user": None},
+            {**YES, "responded_by_user": {}},
+            {**YES, "responded_by_user": {"id": "", "name": ""}},
+            {**YES, "timedout": True},
+        ],
+        ids=str,
+    )
+    def test_anything_else_is_none(self, answer: Any) -> None:
+        with pytest.raises(DecisionError, match="nothing is written"):
+            decided(answer)
+
+    def test_without_one_nothing_is_written_and_no_connection_is_opened(
+        self, run: Run, landing: FakeLanding, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        blocked(landing)
+        shown = run(UnblockOperator, how="skip")
+        before = landing.kinds(), landing.snapshots()
+        monkeypatch.setattr(DecisionTask, "session", lambda _: pytest.fail("it was opened"))
+        for answer in (None, "None", {**YES, "chosen_options": ["Reject"]}):
+            with pytest.raises(AirflowFailException, match="DecisionError"):
+                run(UnblockOperator, how="skip", agreed=shown, decided_by=answer)
+        assert (landing.kinds(), landing.snapshots()) == before
+
+    @pytest.mark.parametrize("agreed", ["None", [], {}, {"landing": "rows"}])
+    def test_what_was_shown_has_to_be_there(self, run: Run, landing: FakeLanding, agreed: Any) -> None:
+        blocked(landing)
+        with pytest.raises(AirflowFailException, match="what was agreed to is not there"):
+            run(UnblockOperator, how="skip", agreed=agreed, decided_by=YES)
+
+    def test_an_output_that_is_gone_does_not_make_the_task_one_that_only_shows(
+        self, run: Run, landing: FakeLanding
+    ) -> None:
+        blocked(landing)
+        with pytest.raises(AirflowFailException, match="what was agreed to is not there"):
+            run(UnblockOperator, how="skip", agreed="{{ gone }}", missing=True, decided_by=YES)
+
+    def test_it_has_to_be_of_this_landing(self, run: Run, landing: FakeLanding) -> None:
+        blocked(landing)
+        shown = run(UnblockOperator, how="skip")
+        with pytest.raises(AirflowFailException, match="of landing 'other'"):
+            run(UnblockOperator, how="skip", agreed={**shown, "landing": "other"}, decided_by=YES)
+
+
+class TestUnblock:
+    def test_it_shows_first_and_writes_nothing(self, run: Run, landing: FakeLanding) -> None:
+        blocked(landing)
+        before = landing.kinds(), landing.snapshots()
+        shown = run(UnblockOperator, how="skip whole")
+        assert "GIVES UP all of: orders[0][0, 10) (6 good records, 4 bad): too many rejects" in shown["text"]
+        assert shown["ranges"] == {"orders[0]": [[0, 20]], "orders[1]": [[0, 10]]}
+        assert (landing.kinds(), landing.snapshots()) == before
+
+    def test_what_was_shown_is_done_and_the_history_tells_who_said_so(self, run: Run, landing: FakeLanding) -> None:
+        blocked(landing)
+        shown = run(UnblockOperator, how="raise", budget="500:0.5", partitions=["orders:1"])
+        done = run(
+            UnblockOperator, how="raise", budget="500:0.5", partitions=["orders:1"], agreed=shown, decided_by=YES
+        )
+        assert done["read_again"] == {"orders[1]": [[0, 10]]}
+        assert done["committed"]
+        (told,) = {s["lakecommit.decisions"] for s in landing.snapshots() if "ann" in str(s)}
+        assert "ann in run manual__1 of DAG repairs" in told
+        assert "the producer is mended" in told
+
+    def test_only_the_ranges_that_were_shown_are_taken(self, run: Run, landing: FakeLanding) -> None:
+        opened = landing.open("a")
+        landing.report(
+            opened, lambda s: s.group == 0 and any(p.partition == P1 for p in s.spans), blocked="b", rejected=2
+        )
+        landing.close("a", opened)
+        shown = run(UnblockOperator, how="skip whole")
+        assert list(shown["ranges"]) == ["orders[1]"]
+        blocked(landing)
+        done = run(UnblockOperator, how="skip whole", agreed=shown, decided_by=YES)
+        assert list(done["unblocked"]) == ["orders[1]"]
+        assert list(run(UnblockOperator, how="skip whole")["ranges"]) == ["orders[0]"]
+
+    def test_another_deed_than_the_one_that_was_shown_is_refused(self, run: Run, landing: FakeLanding) -> None:
+        blocked(landing)
+        shown = run(UnblockOperator, how="skip")
+        for asked in ({"how": "skip whole"}, {"how": "raise", "budget": 5}):
+            with pytest.raises(AirflowFailException, match="was not shown and agreed to"):
+                run(UnblockOperator, **asked, agreed=shown, decided_by=YES)
+
+    def test_other_counts_than_were_shown_are_refused(self, run: Run, landing: FakeLanding) -> None:
+        blocked(landing)
+        shown = run(UnblockOperator, how="skip whole")
+        shown["blocked"] = [text.replace("6 good", "0 good") for text in shown["blocked"]]
+        with pytest.raises(AirflowFailException, match="6 good records"):
+            run(UnblockOperator, how="skip whole", agreed=shown, decided_by=YES)
+
+    def test_nothing_to_do_is_skipped(self, run: Run, landing: FakeLanding) -> None:
+        landing.cycle()
+        with pytest.raises(AirflowSkipException, match="nothing is blocked there"):
+            run(UnblockOperator, how="skip")
+        landing.source.ends = {P0: 30, P1: 10}
+        blocked(landing)
+        shown = run(UnblockOperator, how="skip whole")
+        run(UnblockOperator, how="skip whole", agreed=shown, decided_by=YES)
+        with pytest.raises(AirflowSkipException, match="done already"):
+            run(UnblockOperator, how="skip whole", agreed=shown, decided_by=YES)
+
+    @pytest.mark.parametrize(
+        ("asked", "told"),
+        [
+            ({"how": "retry later"}, "say raise, skip or skip whole"),
+            ({"how": "raise"}, "needs a budget"),
+            ({"how": "raise", "budget": "many"}, "is not N or N:RATIO"),
+            ({"how": "skip", "partitions": ["orders"]}, "is not TOPIC:PARTITION"),
+            ({"how": "skip", "ranges": ["orders:0=9"]}, "say TOPIC:PARTITION=FROM-TO"),
+        ],
+        ids=str,
+    )
+    def test_what_cannot_be_meant_is_refused(
+        self, run: Run, landing: FakeLanding, asked: dict[str, Any], told: str
+    ) -> None:
+        blocked(landing)
+        with pytest.raises(AirflowFailException, match=told):
+            run(UnblockOperator, **asked)
+
+
+class TestLedgerInit:
+    def test_latest_is_where_the_topic_ended_when_it_was_shown(self, run: Run, landing: FakeLanding) -> None:
+        landing.cycle()
+        landing.source.ends = {P0: 80, P1: 10}
+        shown = run(LedgerInitOperator, start="latest")
+        assert "GIVES UP, never read: orders[0] [20, 80) (60 offsets)" in shown["text"]
+        landing.source.ends = {P0: 95, P1: 10}
+        done = run(LedgerInitOperator, start="latest", agreed=shown, decided_by=YES, reason="agreed with sales")
+        assert done["ledger"][DATA] == {"orders[0]": 80, "orders[1]": 10}
+        told = landing.snapshots()[-1]["lakecommit.decisions"]
+        assert "gives up orders[0] [20, 80)" in told
+        assert "agreed with sales" in told
+        assert "ann in run" in told
+
+    def test_more_than_was_shown_is_not_given_up(self, run: Run, landing: FakeLanding) -> None:
+        landing.cycle()
+        landing.source.ends = {P0: 80, P1: 40}
+        shown = run(LedgerInitOperator, start="orders:0=30,orders:1=40")
+        shown["tables"][0]["given_up"]["orders[1]"] = [[10, 20]]
+        before = landing.snapshots()
+        with pytest.raises(AirflowFailException, match=r"shop\.rows given up orders\[1\] \[20, 40\)"):
+            run(LedgerInitOperator, start="orders:0=30,orders:1=40", agreed=shown, decided_by=YES)
+        assert landing.snapshots() == before
+
+    def test_another_start_or_topic_is_refused(self, run: Run, landing: FakeLanding) -> None:
+        landing.cycle()
+        landing.source.ends = {P0: 80, P1: 40}
+        shown = run(LedgerInitOperator, start="orders:0=30")
+        with pytest.raises(AirflowFailException, match="start='latest'"):
+            run(LedgerInitOperator, start="latest", agreed=shown, decided_by=YES)
+        with pytest.raises(AirflowFailException, match="topic was made anew"):
+            run(
+                LedgerInitOperator,
+                start="orders:0=30",
+                agreed={**shown, "topic_ids": {"orders": "topic-0"}},
+                decided_by=YES,
+            )
+
+
+class TestLedgerAttest:
+    def test_what_was_shown_is_said(self, run: Run, landing: FakeLanding) -> None:
+        landing.cycle()
+        asked = {"at": "orders:0=15,orders:1=10", "tables": [DATA]}
+        before = landing.snapshots()
+        shown = run(LedgerAttestOperator, **asked)
+        assert "read AGAIN" in shown["text"]
+        assert landing.snapshots() == before
+        done = run(LedgerAttestOperator, **asked, agreed=shown, decided_by="ann")
+        assert done["attested"][DATA] == {"orders[0]": 15, "orders[1]": 10}
+        assert "ann in run" in landing.snapshots()[-1]["lakecommit.decisions"]
+
+    def test_a_ledger_that_has_changed_since_is_looked_at_again(self, run: Run, landing: FakeLanding) -> None:
+        landing.cycle()
+        asked = {"at": "orders:0=15,orders:1=10", "tables": [DATA]}
+        shown = run(LedgerAttestOperator, **asked)
+        landing.source.ends = {P0: 40, P1: 10}
+        landing.cycle("b")
+        before = landing.snapshots()
+        with pytest.raises(AirflowFailException, match="was not shown and agreed to"):
+            run(LedgerAttestOperator, **asked, agreed=shown, decided_by=YES)
+        assert landing.snapshots() == before
+
+    def test_one_word_is_needed(self) -> None:
+        for asked in ({}, {"from_log": True, "at": "orders:0=1"}):
+            with pytest.raises(ValueError, match="give one of"):
+                LedgerAttestOperator(task_id="t", landing=ORDERS, **asked)  # type: ignore[arg-type]
+
+    @pytest.mark.parametrize(
+        ("asked", "told"),
+        [
+            ({"snapshot_id": ""}, "the number of a snapshot"),
+            ({"snapshot_id": "newest"}, "the number of a snapshot"),
+            ({"at": "orders:0"}, "say TOPIC:PARTITION=OFFSET"),
+            ({"from_log": True, "tables": ["shop.other"]}, "the landing has shop.rows"),
+        ],
+        ids=str,
+    )
+    def test_what_cannot_be_meant_is_refused(
+        self, run: Run, landing: FakeLanding, asked: dict[str, Any], told: str
+    ) -> None:
+        landing.cycle()
+        with pytest.raises(AirflowFailException, match=told):
+            run(LedgerAttestOperator, **asked)
