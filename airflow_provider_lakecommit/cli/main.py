@@ -34,8 +34,8 @@ examples:
   lakecommit land orders.yaml
   lakecommit status --dag land_orders
 
-Exit codes: 0 done, 1 refused or failed with a reason, 2 bad usage or spec, 3 needs --yes.
-`lakecommit COMMAND --help` shows the options of a command and examples.
+Exit codes: 0 done, 1 refused or failed with a reason, 2 bad usage or spec, 3 needs --yes; of `status` also 4 blocked,
+5 stalled, 6 behind. --help behind a command shows its options and examples.
 """
 
 

@@ -48,7 +48,8 @@ PLAIN = """
     swapped tail tally target terminal terms text thread ticket times to totals transient trim type unavailable
     unblock unknown updates url values verify voiding waiting waits watch wire work write writer written
     believed body bounds destination gone measure place planned prunable prune pruned quarantine quarantined signature
-    signing unbelieved unreadable acceptance block carry hand slicing
+    signing unbelieved unreadable acceptance block carry hand slicing bar deployment do from link nothing progress shown
+    variables wording
 """
 
 
