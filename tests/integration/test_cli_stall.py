@@ -195,13 +195,12 @@ def test_partitions_are_merged_by_time_however_uneven(
     with ControlWatch(topic, settings(bootstrap)) as watch:
         times, caught_up = [], False
         while not caught_up:
-            batch = watch.poll(5.0)
-            times += [record.timestamp for record in batch.records]
-            caught_up = batch.caught_up
+            times += [record.timestamp for record in watch.poll(5.0)]
+            caught_up = watch.caught_up
         assert len(times) == 3 * AHEAD + len(range(0, 3 * AHEAD, 1000))
         assert times == sorted(times)
         produce(topic, ["new"], 2)
-        assert [record.value for record in watch.poll(120.0).records] == [b"new"]
+        assert [record.value for record in watch.poll(120.0)] == [b"new"]
 
 
 def test_only_what_is_committed_is_seen(
