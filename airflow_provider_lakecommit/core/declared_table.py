@@ -152,6 +152,8 @@ def _wrong_entry(by: str, columns: Mapping[str, str]) -> str | None:
     sized = transform in ("bucket", "truncate")
     if sized != bool(size) or (size and int(size) < 1) or (call is None and re.search(r"[\s(),]", by)):
         return f" is not one of: {_FORMS}"
+    if any(columns.get(above) == MANY for above in _above(column)):
+        return f": column {column} is within a list or map, so a row has many of it"
     if column not in columns:
         return f": there is no column {column!r}; columns are {', '.join(columns)}{meant(column, columns)}"
     kind, takes = columns[column], _TAKES[transform]
@@ -160,6 +162,12 @@ def _wrong_entry(by: str, columns: Mapping[str, str]) -> str | None:
     if kind and takes is not None and not kind.startswith(takes):
         return f": column {column} is {kind}, which cannot be used so; {transform} takes {', '.join(takes)}"
     return None
+
+
+def _above(column: str) -> Iterator[str]:
+    """The paths of what a nested column is within."""
+    path = column.split(".")
+    return (".".join(path[:n]) for n in range(1, len(path)))
 
 
 def _is_list(value: Any) -> bool:

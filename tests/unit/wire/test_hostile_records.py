@@ -14,6 +14,8 @@ import pytest
 
 from tests.support import hostile
 
+pytestmark = pytest.mark.long
+
 PROGRAM = r"""
 import resource, sys, time, json
 from datetime import UTC, datetime, timedelta
