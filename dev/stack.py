@@ -29,7 +29,7 @@ from dev.demo import flights as demo_flights
 from dev.interruptible import leave, run
 from dev.paths import CHECKOUT, run_dir
 from dev.processes import Children, StoppingError
-from dev.servers.connect import ConnectServer, ConnectServerError
+from dev.servers.connect import ConnectServer
 from dev.servers.kafka import Broker
 from dev.servers.server import listens
 
@@ -188,11 +188,9 @@ class Stack:
 
     def _warm_spark(self) -> dict[str, dict[str, object]]:
         """The connection to the Spark Connect server, if there ever was one here."""
-        try:
-            port = self.spark.port
-        except ConnectServerError:
+        if not self.spark.was_started:
             return {}
-        return {"spark_connect_default": {"conn_type": "spark_connect", "host": "127.0.0.1", "port": port}}
+        return {"spark_connect_default": {"conn_type": "spark_connect", "host": "127.0.0.1", "port": self.spark.port}}
 
 
 def foreign_catalog() -> str | None:

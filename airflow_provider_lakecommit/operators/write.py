@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.sdk.exceptions import AirflowSkipException
 
 from airflow_provider_lakecommit.exceptions import BlockedRangeError, LakecommitError, SparkJobError
-from airflow_provider_lakecommit.hooks.secrets import hide
+from airflow_provider_lakecommit.hooks.secrets import hide, told
 from airflow_provider_lakecommit.operators.base import LandingTask, no_retry_in_vain
 from airflow_provider_lakecommit.operators.links import ErrorLink, SparkLink
 from airflow_provider_lakecommit.settings import Settings
@@ -155,7 +155,7 @@ class WriteWindowOperator(LandingTask):
         result = group_result(landing, control, ticket)
         self.log.info("group %d: %s", ticket.group, result)
         if result.left:
-            raise SparkJobError(_why(result, f"group {ticket.group} of cycle {ticket.cycle.commit_id}")) from died
+            raise SparkJobError(_why(result, f"group {ticket.group} of cycle {ticket.cycle.commit_id}", died)) from died
         if result.causes:
             raise BlockedRangeError(_why(result, f"group {ticket.group} of cycle {ticket.cycle.commit_id}"))
         if died is not None:
@@ -206,10 +206,13 @@ class WriteWindowOperator(LandingTask):
         return result
 
 
-def _why(result: GroupResult, whose: str) -> str:
-    """One line: the cause first, then what is safe, then what helps."""
+def _why(result: GroupResult, whose: str, died: SparkJobError | None = None) -> str:
+    """One line: the cause first, then what is safe, then what helps.
+
+    :param died: why the job ended before its slices did
+    """
     if not result.causes:
-        return f"{whose}: {result}"
+        return f"{whose}: {result}" if died is None else f"{told(died)}; {whose}: {result}"
     more = f" (and {len(result.causes) - 1} more causes)" if len(result.causes) > 1 else ""
     safe = f"{result.done} of its slices are reported and kept"
     left = f", {len(result.left)} are read again" if result.left else ""

@@ -94,6 +94,11 @@ class Server(ABC):
         return self._wanted_port or int(kept.read_text())
 
     @property
+    def was_started(self) -> bool:
+        """Whether there ever was one in this folder."""
+        return self.log.exists()
+
+    @property
     def pid(self) -> int | None:
         """Process id of the running server of this folder, whoever started it; None when it does not run."""
         return self._children.pid(self.name)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dev.stack import PORT_VARIABLES, main
+from dev.stack import PORT_VARIABLES, Stack, main
 
 
 @pytest.fixture(autouse=True)
@@ -57,3 +57,12 @@ def test_a_reader_that_has_gone_stops_nothing() -> None:
     with talker.stderr as errors:
         assert errors.read() == "on\n"
     assert talker.wait(60) == 0
+
+
+def test_a_spark_server_that_was_never_started_is_no_connection(tmp_path: Path) -> None:
+    stack = Stack(tmp_path, namespace="demo", deployment="demo")
+    stack.spark.port  # noqa: B018  a port is chosen when it is asked for
+    assert stack._warm_spark() == {}
+    stack.spark.log.parent.mkdir(parents=True)
+    stack.spark.log.touch()
+    assert list(stack._warm_spark()) == ["spark_connect_default"]
