@@ -154,10 +154,11 @@ class WriteWindowOperator(LandingTask):
             self.log.info("%s", each)
         result = group_result(landing, control, ticket)
         self.log.info("group %d: %s", ticket.group, result)
+        whose = f"group {ticket.group} of cycle {ticket.cycle.commit_id}"
         if result.left:
-            raise SparkJobError(_why(result, f"group {ticket.group} of cycle {ticket.cycle.commit_id}", died)) from died
+            raise SparkJobError(_why(result, whose, died)) from died
         if result.causes:
-            raise BlockedRangeError(_why(result, f"group {ticket.group} of cycle {ticket.cycle.commit_id}"))
+            raise BlockedRangeError(_why(result, whose))
         if died is not None:
             self.log.warning("everything of the group is reported, although: %s", died)
         return result
