@@ -30,11 +30,11 @@ from airflow_provider_lakecommit.core.formats import FormatOptions
 from airflow_provider_lakecommit.core.identity import group_id
 from airflow_provider_lakecommit.core.model import Budget
 from airflow_provider_lakecommit.core.routing import Destination, Role
+from airflow_provider_lakecommit.declared.checks import CHECKS, METADATA_TYPES, parsed_value, unknown_keys, wrong_values
+from airflow_provider_lakecommit.declared.variables import Variables
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.landing_checks import CHECKS, METADATA_TYPES, parsed_value, unknown_keys, wrong_values
 from airflow_provider_lakecommit.redaction import redacted, yaml_trouble
 from airflow_provider_lakecommit.signing import resolved
-from airflow_provider_lakecommit.spec_variables import Variables
 
 if TYPE_CHECKING:
     from airflow.sdk import Asset

@@ -46,11 +46,11 @@ from airflow_provider_lakecommit.core.pressure import only_holes, pressure_of
 from airflow_provider_lakecommit.core.settle import chunks, settle
 from airflow_provider_lakecommit.core.slicing import cut, window_of
 from airflow_provider_lakecommit.core.state import AcceptedSlice, LandingState, TableLedger
-from airflow_provider_lakecommit.cycle.targets import target_of
 from airflow_provider_lakecommit.exceptions import CatalogError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.iceberg.data_files import to_pyiceberg, to_wire
 from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.session.targets import target_of
 from airflow_provider_lakecommit.spark.report import report_records
 from airflow_provider_lakecommit.wire.events import (
     DataComplete,

@@ -17,8 +17,8 @@ from pyiceberg.manifest import DataFile
 
 from airflow_provider_lakecommit.core.model import Slice, Span
 from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
-from airflow_provider_lakecommit.cycle.targets import target_of
 from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.session.targets import target_of
 from airflow_provider_lakecommit.spark.slices import SliceWork, run_slice
 
 __all__ = ["run_plain"]

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 from airflow_provider_lakecommit.cli.output import Output
 from airflow_provider_lakecommit.core.budgets import parse_budget
-from airflow_provider_lakecommit.core.times import EXAMPLES, duration_of
+from airflow_provider_lakecommit.declared.times import EXAMPLES, duration_of
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import LandingSpec
 

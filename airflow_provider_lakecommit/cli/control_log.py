@@ -25,12 +25,12 @@ from airflow_provider_lakecommit.core.accounting import report_problem
 from airflow_provider_lakecommit.core.identity import group_id
 from airflow_provider_lakecommit.core.log import SliceReported, Unreadable
 from airflow_provider_lakecommit.core.model import LIVE
+from airflow_provider_lakecommit.declared.variables import from_environment
 from airflow_provider_lakecommit.exceptions import SpecError, WireError
 from airflow_provider_lakecommit.kafka.control_log import ControlRecord
 from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
 from airflow_provider_lakecommit.landing import DEFAULT_CONTROL_TOPIC, LandingSpec
 from airflow_provider_lakecommit.redaction import yaml_trouble
-from airflow_provider_lakecommit.spec_variables import from_environment
 from airflow_provider_lakecommit.wire import headers as our_headers
 from airflow_provider_lakecommit.wire.events import ControlEventError, decode, head
 from airflow_provider_lakecommit.wire.quarantine import entry_of

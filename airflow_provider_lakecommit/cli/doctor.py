@@ -14,8 +14,6 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_lakecommit.cli.output import Exit, Output
-from airflow_provider_lakecommit.cycle.secrets import vended_of
-from airflow_provider_lakecommit.cycle.session import LandingSession
 from airflow_provider_lakecommit.doctor.brokers import brokers
 from airflow_provider_lakecommit.doctor.executor import executor
 from airflow_provider_lakecommit.doctor.finding import CheckResult, Level, looked, warn
@@ -28,6 +26,8 @@ from airflow_provider_lakecommit.doctor.vended import vended
 from airflow_provider_lakecommit.engines.local import LocalSpark, SparkSection, engine_of
 from airflow_provider_lakecommit.landing import LandingSpec
 from airflow_provider_lakecommit.redaction import is_secret
+from airflow_provider_lakecommit.session.landing_session import LandingSession
+from airflow_provider_lakecommit.session.secrets import vended_of
 from airflow_provider_lakecommit.spark.job import Secrets
 from airflow_provider_lakecommit.spark.probe import run_probe
 

@@ -25,10 +25,10 @@ from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.cycle.loop import LandingRunner
 from airflow_provider_lakecommit.cycle.progress import Progress
 from airflow_provider_lakecommit.cycle.run import CycleOutcome, RunOutcome
-from airflow_provider_lakecommit.cycle.session import LandingSession
 from airflow_provider_lakecommit.engines.local import SparkSection, engine_of
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.landing import LandingSpec
+from airflow_provider_lakecommit.session.landing_session import LandingSession
 
 __all__ = ["land", "land_cycles", "line_of"]
 

@@ -11,8 +11,8 @@ from typing import Any
 from airflow_provider_lakecommit.cli.output import Exit, Output
 from airflow_provider_lakecommit.cycle.open import preview
 from airflow_provider_lakecommit.cycle.results import Opened
-from airflow_provider_lakecommit.cycle.session import LandingSession
 from airflow_provider_lakecommit.landing import LandingSpec
+from airflow_provider_lakecommit.session.landing_session import LandingSession
 
 __all__ = ["plan"]
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 from uuid import UUID
 
 from airflow_provider_lakecommit.core.model import Cycle
-from airflow_provider_lakecommit.cycle.session import RunIdentity
 from airflow_provider_lakecommit.engines.process import CLI, ProcessName
+from airflow_provider_lakecommit.session.landing_session import RunIdentity
 
 __all__ = ["identity", "is_dead"]
 

@@ -15,7 +15,6 @@ from airflow_provider_lakecommit.cli.output import Exit, Output
 from airflow_provider_lakecommit.committer.ledger_by_hand import OtherSections
 from airflow_provider_lakecommit.core.model import Budget
 from airflow_provider_lakecommit.core.retry import own_budget
-from airflow_provider_lakecommit.cycle.session import LandingSession
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import LandingSpec
 from airflow_provider_lakecommit.repair.wording import (
@@ -28,6 +27,7 @@ from airflow_provider_lakecommit.repair.wording import (
     parse_ranges,
     parse_start,
 )
+from airflow_provider_lakecommit.session.landing_session import LandingSession
 
 __all__ = ["ledger_attest", "ledger_init", "parse_offsets", "parse_ranges", "unblock"]
 
@@ -49,10 +49,11 @@ def ledger_init(
     :raises LakecommitError: a part that is needed is away, or refuses
     """
     from airflow_provider_lakecommit.repair import ledger_init as word
+    from airflow_provider_lakecommit.repair.init_preview import init_preview
 
     places = parse_start(start)
     with LandingSession.connect(spec.landing, spec.kafka, spec.catalog, log=output.log) as session:
-        preview = word.init_preview(session, places)
+        preview = init_preview(session, places)
         if preview.loses and not agreed(output, init_text(preview), yes=yes):
             return _unconfirmed(output, {"tables": [init_to_dict(t) for t in preview.tables]})
         done = word.ledger_init(

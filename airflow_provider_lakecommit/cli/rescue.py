@@ -23,10 +23,10 @@ from airflow_provider_lakecommit.connector.rescue import RescueReport
 from airflow_provider_lakecommit.connector.rescue import rescue as of_tables
 from airflow_provider_lakecommit.connector.rest import ConnectRest
 from airflow_provider_lakecommit.connector.stopped import check_stopped
+from airflow_provider_lakecommit.declared.variables import from_environment
 from airflow_provider_lakecommit.exceptions import ConnectorError, SpecError
 from airflow_provider_lakecommit.iceberg.settings import as_text
 from airflow_provider_lakecommit.redaction import yaml_trouble
-from airflow_provider_lakecommit.spec_variables import from_environment
 
 __all__ = ["catalog_of", "connect_of", "rescue"]
 

@@ -23,7 +23,7 @@ from typing import Any
 from uuid import UUID
 
 from airflow_provider_lakecommit.cli.output import Exit, Output
-from airflow_provider_lakecommit.core.names import nearest
+from airflow_provider_lakecommit.declared.names import nearest
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.kafka.control_watch import ControlRecord, ControlWatch
 from airflow_provider_lakecommit.stall.believed import Believed, is_ours

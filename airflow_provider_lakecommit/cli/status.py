@@ -13,7 +13,6 @@ from datetime import datetime, timedelta
 from airflow_provider_lakecommit.cli.output import Exit, Output
 from airflow_provider_lakecommit.cli.process import is_dead
 from airflow_provider_lakecommit.core.state import CycleState
-from airflow_provider_lakecommit.cycle.session import LandingSession
 from airflow_provider_lakecommit.inspect.status import (
     PartitionStatus,
     Status,
@@ -23,6 +22,7 @@ from airflow_provider_lakecommit.inspect.status import (
 )
 from airflow_provider_lakecommit.inspect.status_rules import StatusLimits, StatusVerdict, status_verdict
 from airflow_provider_lakecommit.landing import LandingSpec
+from airflow_provider_lakecommit.session.landing_session import LandingSession
 
 __all__ = ["status"]
 

@@ -20,7 +20,7 @@ from airflow_provider_lakecommit.core.model import ControlPosition
 from airflow_provider_lakecommit.core.rules import UNKNOWN
 from airflow_provider_lakecommit.core.state import AcceptedSlice
 from airflow_provider_lakecommit.cycle.prepare import PreparedTable
-from airflow_provider_lakecommit.cycle.session import FoldedLog, LandingSession
+from airflow_provider_lakecommit.session.landing_session import FoldedLog, LandingSession
 
 __all__ = ["carry", "is_behind", "position_after"]
 

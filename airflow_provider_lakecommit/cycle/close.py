@@ -32,9 +32,9 @@ from airflow_provider_lakecommit.cycle.open import start_without_tables
 from airflow_provider_lakecommit.cycle.published import published_before
 from airflow_provider_lakecommit.cycle.results import Closed, CycleTicket
 from airflow_provider_lakecommit.cycle.resume import FoundCycle, look_back, where_it_is
-from airflow_provider_lakecommit.cycle.session import FoldedLog, LandingSession, RunIdentity, cycle_id_of
 from airflow_provider_lakecommit.cycle.write import causes_of
 from airflow_provider_lakecommit.exceptions import ClosedError, ControlTopicError, LakecommitError
+from airflow_provider_lakecommit.session.landing_session import FoldedLog, LandingSession, RunIdentity, cycle_id_of
 
 __all__ = ["close_cycle"]
 

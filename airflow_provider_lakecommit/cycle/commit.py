@@ -32,8 +32,8 @@ from airflow_provider_lakecommit.cycle.prepare import PreparedTable, prepare_tab
 from airflow_provider_lakecommit.cycle.publish import TablePublisher
 from airflow_provider_lakecommit.cycle.results import CycleTicket, PublishedSnapshot
 from airflow_provider_lakecommit.cycle.resume import look_up
-from airflow_provider_lakecommit.cycle.session import FoldedLog, LandingSession
 from airflow_provider_lakecommit.exceptions import ClosedError, LakecommitError
+from airflow_provider_lakecommit.session.landing_session import FoldedLog, LandingSession
 
 __all__ = ["NEXT_TABLE_AFTER", "TableCommit", "TableCommits", "own_cycle"]
 

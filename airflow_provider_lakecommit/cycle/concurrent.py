@@ -21,9 +21,9 @@ from typing import Self, TypeVar
 
 from airflow_provider_lakecommit.committer.blocking_pool import BlockingPool, ExitError
 from airflow_provider_lakecommit.committer.executor import Committer, CommitterThread
-from airflow_provider_lakecommit.cycle.session import LandingSession
 from airflow_provider_lakecommit.exceptions import ClosedError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.session.landing_session import LandingSession
 
 __all__ = ["MOST", "SLOW_AFTER", "THREADS", "ConcurrentLandings"]
 

@@ -16,7 +16,7 @@ from airflow_provider_lakecommit.cycle.close import close_cycle
 from airflow_provider_lakecommit.cycle.open import start_without_tables
 from airflow_provider_lakecommit.cycle.prepare import prepare_for_commit
 from airflow_provider_lakecommit.cycle.results import Closed, Opened
-from airflow_provider_lakecommit.cycle.session import LandingSession, RunIdentity
+from airflow_provider_lakecommit.session.landing_session import LandingSession, RunIdentity
 
 __all__ = ["drain"]
 

@@ -40,10 +40,10 @@ from airflow_provider_lakecommit.core.state import TableLedger
 from airflow_provider_lakecommit.core.voiding import irreplaceable, losses, losses_text
 from airflow_provider_lakecommit.cycle.pending import endangered, pending_of
 from airflow_provider_lakecommit.cycle.sections import check_cluster, first_offsets, own_section, position_at_end
-from airflow_provider_lakecommit.cycle.session import BEYOND, LandingSession
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.kafka.control_log import ControlLog
 from airflow_provider_lakecommit.kafka.source_topic import SourceState
+from airflow_provider_lakecommit.session.landing_session import BEYOND, LandingSession
 from airflow_provider_lakecommit.wire.quarantine import read_entries
 
 __all__ = ["SpecWaits", "joined", "renewed"]

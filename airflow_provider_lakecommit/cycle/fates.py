@@ -25,8 +25,8 @@ from airflow_provider_lakecommit.core.rules import rules_of
 from airflow_provider_lakecommit.core.state import LandingState
 from airflow_provider_lakecommit.core.voiding import gone
 from airflow_provider_lakecommit.cycle.prepare import Prepared, PreparedTable
-from airflow_provider_lakecommit.cycle.session import LandingSession
 from airflow_provider_lakecommit.exceptions import LedgerError
+from airflow_provider_lakecommit.session.landing_session import LandingSession
 
 __all__ = ["check_fates"]
 

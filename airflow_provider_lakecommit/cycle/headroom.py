@@ -28,8 +28,8 @@ from airflow_provider_lakecommit.core.headroom import (
 )
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.core.state import LandingState
-from airflow_provider_lakecommit.cycle.session import FoldedLog, LandingSession
 from airflow_provider_lakecommit.kafka.source_topic import First, SourceState
+from airflow_provider_lakecommit.session.landing_session import FoldedLog, LandingSession
 
 __all__ = ["Watch", "advised", "ask", "looked_at", "plan_lines", "plan_threshold", "sharpened", "warnings"]
 

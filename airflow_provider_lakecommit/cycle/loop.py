@@ -34,8 +34,6 @@ from airflow_provider_lakecommit.cycle.open import open_cycle
 from airflow_provider_lakecommit.cycle.progress import LOG_SECONDS, Progress, progress_told
 from airflow_provider_lakecommit.cycle.results import Closed, GroupResult, GroupTicket, Opened
 from airflow_provider_lakecommit.cycle.run import CycleOutcome, Written, first_of
-from airflow_provider_lakecommit.cycle.secrets import secrets_for
-from airflow_provider_lakecommit.cycle.session import LandingSession, RunIdentity
 from airflow_provider_lakecommit.cycle.write import JobOutcome, group_job, group_result, run_group
 from airflow_provider_lakecommit.engines.base import Engine
 from airflow_provider_lakecommit.exceptions import (
@@ -46,6 +44,8 @@ from airflow_provider_lakecommit.exceptions import (
     SparkJobError,
 )
 from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.session.landing_session import LandingSession, RunIdentity
+from airflow_provider_lakecommit.session.secrets import secrets_for
 from airflow_provider_lakecommit.spark.job import SliceResult, SliceStatus, WindowJob
 
 __all__ = ["MOST_IDLE_CYCLES", "LandingRunner"]

@@ -39,10 +39,6 @@ from airflow_provider_lakecommit.cycle.headroom import ask, plan_lines, plan_thr
 from airflow_provider_lakecommit.cycle.prepare import Prepared, prepare
 from airflow_provider_lakecommit.cycle.results import CycleTicket, Opened
 from airflow_provider_lakecommit.cycle.resume import FoundCycle, look_back, seen, ticket_of
-from airflow_provider_lakecommit.cycle.secrets import vended_of
-from airflow_provider_lakecommit.cycle.session import FoldedLog, LandingSession, RunIdentity, cycle_id_of
-from airflow_provider_lakecommit.cycle.tables import differences
-from airflow_provider_lakecommit.cycle.targets import check_unless_filled, contradiction
 from airflow_provider_lakecommit.cycle.truncation import check_logs
 from airflow_provider_lakecommit.cycle.unbelieved import unbelieved, unbelieved_text
 from airflow_provider_lakecommit.exceptions import (
@@ -54,6 +50,10 @@ from airflow_provider_lakecommit.exceptions import (
 )
 from airflow_provider_lakecommit.kafka.sample import sizes
 from airflow_provider_lakecommit.kafka.source_topic import SourceState
+from airflow_provider_lakecommit.session.landing_session import FoldedLog, LandingSession, RunIdentity, cycle_id_of
+from airflow_provider_lakecommit.session.secrets import vended_of
+from airflow_provider_lakecommit.session.tables import differences
+from airflow_provider_lakecommit.session.targets import check_unless_filled, contradiction
 from airflow_provider_lakecommit.wire.plan import MAX_SLICES
 
 __all__ = ["empty_plan", "new_cycle", "open_cycle", "preview", "send_start", "start_without_tables"]

@@ -23,10 +23,10 @@ from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
 from airflow_provider_lakecommit.core.planning import Watermark
 from airflow_provider_lakecommit.core.state import AcceptedSlice, LandingState, TableLedger
 from airflow_provider_lakecommit.core.voiding import irreplaceable, losses, losses_text
-from airflow_provider_lakecommit.cycle.ports import ControlPort
-from airflow_provider_lakecommit.cycle.session import LandingSession
 from airflow_provider_lakecommit.exceptions import ControlTopicError, SourceError
 from airflow_provider_lakecommit.kafka.control_log import read_decided
+from airflow_provider_lakecommit.session.landing_session import LandingSession
+from airflow_provider_lakecommit.session.ports import ControlPort
 from airflow_provider_lakecommit.wire.quarantine import read_entries
 
 __all__ = ["endangered", "known_section", "known_state", "own_partition", "pending_of"]

@@ -35,11 +35,11 @@ from airflow_provider_lakecommit.cycle.sections import (
     origin_position,
     own_section,
 )
-from airflow_provider_lakecommit.cycle.session import LandingSession
-from airflow_provider_lakecommit.cycle.tables import table_of
-from airflow_provider_lakecommit.cycle.targets import check_fit, target_of
 from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError, TableError
 from airflow_provider_lakecommit.kafka.source_topic import SourceState
+from airflow_provider_lakecommit.session.landing_session import LandingSession
+from airflow_provider_lakecommit.session.tables import table_of
+from airflow_provider_lakecommit.session.targets import check_fit, target_of
 from airflow_provider_lakecommit.wire.quarantine import read_entries
 
 __all__ = [

@@ -20,8 +20,8 @@ from airflow_provider_lakecommit.core.log import SliceReported
 from airflow_provider_lakecommit.core.model import Slice
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.core.shown import duration_text
-from airflow_provider_lakecommit.cycle.ports import ControlPort
 from airflow_provider_lakecommit.exceptions import LakecommitError
+from airflow_provider_lakecommit.session.ports import ControlPort
 from airflow_provider_lakecommit.spark.job import WindowJob
 from airflow_provider_lakecommit.wire.quarantine import read_entries
 

@@ -37,9 +37,9 @@ from airflow_provider_lakecommit.cycle.published import published_before, snapsh
 from airflow_provider_lakecommit.cycle.refusals import Refusals
 from airflow_provider_lakecommit.cycle.reported import hidden_record, report_problem, reported_files
 from airflow_provider_lakecommit.cycle.results import CycleTicket, PublishedSnapshot
-from airflow_provider_lakecommit.cycle.session import FoldedLog, LandingSession
 from airflow_provider_lakecommit.cycle.truncation import truncated
 from airflow_provider_lakecommit.exceptions import LakecommitError, TableError
+from airflow_provider_lakecommit.session.landing_session import FoldedLog, LandingSession
 from airflow_provider_lakecommit.wire.records import table_reference
 
 __all__ = ["TablePublisher"]

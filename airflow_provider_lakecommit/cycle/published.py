@@ -17,7 +17,7 @@ from airflow_provider_lakecommit.committer.summary import SnapshotRecord
 from airflow_provider_lakecommit.core.state import CycleState
 from airflow_provider_lakecommit.cycle.prepare import PreparedTable
 from airflow_provider_lakecommit.cycle.results import PublishedSnapshot
-from airflow_provider_lakecommit.cycle.session import LandingSession
+from airflow_provider_lakecommit.session.landing_session import LandingSession
 
 __all__ = ["published_before", "snapshot_of", "snapshots_of"]
 

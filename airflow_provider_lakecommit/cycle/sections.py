@@ -15,10 +15,10 @@ from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
 from airflow_provider_lakecommit.core.planning import Watermark
 from airflow_provider_lakecommit.core.rules import judged_in
 from airflow_provider_lakecommit.cycle.pending import own_partition
-from airflow_provider_lakecommit.cycle.session import BEYOND, LandingSession
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
 from airflow_provider_lakecommit.kafka.control_log import ControlLog
 from airflow_provider_lakecommit.kafka.source_topic import SourceState
+from airflow_provider_lakecommit.session.landing_session import BEYOND, LandingSession
 
 __all__ = [
     "check_cluster",

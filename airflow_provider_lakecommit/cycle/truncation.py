@@ -27,9 +27,9 @@ from airflow_provider_lakecommit.core.truncation import (
     lost_rows,
     outdated,
 )
-from airflow_provider_lakecommit.cycle.session import LandingSession
 from airflow_provider_lakecommit.exceptions import SourceError
 from airflow_provider_lakecommit.kafka.source_topic import SourceState
+from airflow_provider_lakecommit.session.landing_session import LandingSession
 
 __all__ = ["check_logs", "truncated"]
 

@@ -21,13 +21,13 @@ from airflow_provider_lakecommit.core.fold import fold
 from airflow_provider_lakecommit.core.log import CycleOpened, Entry, SliceReported
 from airflow_provider_lakecommit.core.model import Slice
 from airflow_provider_lakecommit.core.state import CycleState, LandingState, granted
-from airflow_provider_lakecommit.cycle.ports import ControlPort
 from airflow_provider_lakecommit.cycle.results import CycleTicket, GroupResult, GroupTicket
-from airflow_provider_lakecommit.cycle.targets import contradiction
 from airflow_provider_lakecommit.engines.base import EarlierWorkError
 from airflow_provider_lakecommit.exceptions import ControlTopicError, SparkJobError
 from airflow_provider_lakecommit.kafka.control_log import read_decided
 from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.session.ports import ControlPort
+from airflow_provider_lakecommit.session.targets import contradiction
 from airflow_provider_lakecommit.spark.job import SliceResult, WindowJob
 from airflow_provider_lakecommit.wire.plan import plan_digest
 from airflow_provider_lakecommit.wire.quarantine import read_entries

@@ -26,8 +26,8 @@ from pyiceberg.table.update import (
 )
 
 from airflow_provider_lakecommit.committer.ledger import tag_name
-from airflow_provider_lakecommit.cycle.session import LandingSession
 from airflow_provider_lakecommit.doctor.finding import CheckResult, fail, ok, warn
+from airflow_provider_lakecommit.session.landing_session import LandingSession
 
 __all__ = ["commits"]
 

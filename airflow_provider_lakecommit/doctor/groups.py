@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from airflow_provider_lakecommit.core.identity import group_id
-from airflow_provider_lakecommit.cycle.session import BEYOND, LandingSession
 from airflow_provider_lakecommit.doctor.finding import CheckResult, ok, warn
 from airflow_provider_lakecommit.exceptions import ControlTopicError, WireError
+from airflow_provider_lakecommit.session.landing_session import BEYOND, LandingSession
 from airflow_provider_lakecommit.signing import HEADER as SIGNATURE
 from airflow_provider_lakecommit.signing import KEY, SigningKeys
 from airflow_provider_lakecommit.wire.events import head

@@ -24,14 +24,14 @@ from airflow_provider_lakecommit.committer.ledger import (
     tag_name,
 )
 from airflow_provider_lakecommit.committer.summary import SnapshotKind
-from airflow_provider_lakecommit.cycle.session import LandingSession
-from airflow_provider_lakecommit.cycle.tables import table_of
-from airflow_provider_lakecommit.cycle.targets import check_fit, target_of
 from airflow_provider_lakecommit.doctor.commits import commits
 from airflow_provider_lakecommit.doctor.finding import CheckResult, fail, looked, ok, warn
 from airflow_provider_lakecommit.exceptions import CatalogError, LedgerError, SpecError
 from airflow_provider_lakecommit.iceberg.storage import data_folder
 from airflow_provider_lakecommit.inspect.status import read_status
+from airflow_provider_lakecommit.session.landing_session import LandingSession
+from airflow_provider_lakecommit.session.tables import table_of
+from airflow_provider_lakecommit.session.targets import check_fit, target_of
 
 __all__ = ["headroom", "probe_place", "tables"]
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from airflow_provider_lakecommit.cycle.session import LandingSession
 from airflow_provider_lakecommit.doctor.finding import CheckResult, ok, warn
 from airflow_provider_lakecommit.exceptions import ControlTopicError
+from airflow_provider_lakecommit.session.landing_session import LandingSession
 from airflow_provider_lakecommit.signing import KEY, UNSIGNED_BELOW, SigningKeys
 
 __all__ = ["signatures"]

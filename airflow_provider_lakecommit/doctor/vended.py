@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from airflow_provider_lakecommit.cycle.secrets import LEAST_SECONDS
 from airflow_provider_lakecommit.doctor.finding import CheckResult, fail, ok, warn
 from airflow_provider_lakecommit.iceberg.storage import TableStorage, clock
+from airflow_provider_lakecommit.session.secrets import LEAST_SECONDS
 
 __all__ = ["SHORT_SECONDS", "vended"]
 

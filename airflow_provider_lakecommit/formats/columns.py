@@ -44,13 +44,13 @@ from pyiceberg.types import (
 )
 
 from airflow_provider_lakecommit.core.formats import FormatOptions
+from airflow_provider_lakecommit.declared.checks import ENCODINGS
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.formats.decoder import Refusal
 from airflow_provider_lakecommit.formats.octets import UUID_READING, octet_reading
 from airflow_provider_lakecommit.formats.reading import Convert, Reading
 from airflow_provider_lakecommit.formats.rules import OCTETS, ColumnRules
 from airflow_provider_lakecommit.formats.times import TEMPORAL, time_reading
-from airflow_provider_lakecommit.landing_checks import ENCODINGS
 from airflow_provider_lakecommit.parquet.arrow_types import arrow_field
 
 __all__ = ["Column", "columns_of", "missing_rows"]

@@ -35,7 +35,7 @@ import pyarrow.json as pj
 from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.core.formats import DEFAULTS, FormatOptions
-from airflow_provider_lakecommit.core.names import nearest
+from airflow_provider_lakecommit.declared.names import nearest
 from airflow_provider_lakecommit.formats.columns import Column, columns_of, missing_rows
 from airflow_provider_lakecommit.formats.decoder import Decoded, Refusal, Reject, halved
 from airflow_provider_lakecommit.formats.fine_numbers import too_fine, with_decimals

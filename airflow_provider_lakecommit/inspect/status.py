@@ -23,8 +23,8 @@ from airflow_provider_lakecommit.core.settle import passed_ends, settle, valid_t
 from airflow_provider_lakecommit.core.state import AcceptedSlice, CycleState, LandingState, TableLedger
 from airflow_provider_lakecommit.cycle.headroom import looked_at, plan_threshold, warnings
 from airflow_provider_lakecommit.cycle.prepare import ledger_state, table_ledger
-from airflow_provider_lakecommit.cycle.session import FoldedLog, LandingSession
 from airflow_provider_lakecommit.exceptions import ControlTopicError
+from airflow_provider_lakecommit.session.landing_session import FoldedLog, LandingSession
 
 __all__ = ["PartitionStatus", "Status", "TableStatus", "read_status", "to_dict"]
 

@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from airflow_provider_lakecommit.core.names import meant
+from airflow_provider_lakecommit.declared.names import meant
 from airflow_provider_lakecommit.exceptions import SpecError
 
 __all__ = ["refuse_unknown"]

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_lakecommit.core.model import Cycle
     from airflow_provider_lakecommit.cycle.results import Closed
-    from airflow_provider_lakecommit.cycle.session import LandingSession, RunIdentity
+    from airflow_provider_lakecommit.session.landing_session import LandingSession, RunIdentity
 
 __all__ = [
     "CLOSED",
@@ -107,8 +107,8 @@ class LandingTask(BaseOperator):
     @contextmanager
     def session(self) -> Iterator[LandingSession]:
         """The landing's connections, open until the end of the block."""
-        from airflow_provider_lakecommit.cycle.session import LandingSession
         from airflow_provider_lakecommit.hooks.connections import catalog_properties, kafka_settings
+        from airflow_provider_lakecommit.session.landing_session import LandingSession
 
         landing = Settings.read().complete(self.landing)
         kafka, catalog = kafka_settings(landing.kafka_config_id), catalog_properties(landing.iceberg_conn_id)
@@ -118,7 +118,7 @@ class LandingTask(BaseOperator):
     @staticmethod
     def identity(context: Context) -> RunIdentity:
         """Whose cycle it is."""
-        from airflow_provider_lakecommit.cycle.session import RunIdentity
+        from airflow_provider_lakecommit.session.landing_session import RunIdentity
 
         ti = context["ti"]
         return RunIdentity(
@@ -131,7 +131,7 @@ class LandingTask(BaseOperator):
         Asked of Airflow for cycles of this deployment's runs only, and never of the own run. What cannot be known is
         taken for alive: its claim then ends by its deadline.
         """
-        from airflow_provider_lakecommit.cycle.session import RunIdentity, cycle_id_of
+        from airflow_provider_lakecommit.session.landing_session import RunIdentity, cycle_id_of
 
         ti, deployment = context["ti"], Settings.read().deployment_id
 

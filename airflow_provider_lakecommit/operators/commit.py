@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 
     from airflow_provider_lakecommit.cycle.concurrent import ConcurrentLandings
     from airflow_provider_lakecommit.cycle.results import Closed, CycleTicket
-    from airflow_provider_lakecommit.cycle.session import RunIdentity
     from airflow_provider_lakecommit.landing import Landing
+    from airflow_provider_lakecommit.session.landing_session import RunIdentity
 
 __all__ = ["LakeCommitOperator"]
 
@@ -193,9 +193,9 @@ class LakeCommitOperator(LandingTask):
     ) -> Closed:
         """In a thread. Airflow is asked for connections by one at a time."""
         from airflow_provider_lakecommit.cycle.close import close_cycle
-        from airflow_provider_lakecommit.cycle.session import LandingSession
         from airflow_provider_lakecommit.hooks.connections import kafka_settings, stated_properties
         from airflow_provider_lakecommit.iceberg.catalog import Tables
+        from airflow_provider_lakecommit.session.landing_session import LandingSession
 
         conn_id = landing.iceberg_conn_id
         with asking:

@@ -31,7 +31,7 @@ from airflow_provider_lakecommit.operators.base import LandingTask, no_retry_in_
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_provider_lakecommit.cycle.session import LandingSession
+    from airflow_provider_lakecommit.session.landing_session import LandingSession
 
 __all__ = ["APPROVED", "DecisionTask", "NothingToDoError", "Shown", "decided", "not_as_shown"]
 

@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from airflow_provider_lakecommit.core.model import Cycle
     from airflow_provider_lakecommit.cycle.loop import LandingRunner
     from airflow_provider_lakecommit.cycle.results import Closed
-    from airflow_provider_lakecommit.cycle.session import LandingSession, RunIdentity
     from airflow_provider_lakecommit.engines.base import Engine
     from airflow_provider_lakecommit.landing import Landing
+    from airflow_provider_lakecommit.session.landing_session import LandingSession, RunIdentity
 
 __all__ = ["KafkaToIcebergOperator", "is_cleared", "is_over"]
 
@@ -198,7 +198,7 @@ def is_over(cycle: Cycle, identity: RunIdentity, session: LandingSession, ti: An
     """Is a cycle one of another run of this DAG, in this Airflow, whose task has ended for good? Then nobody works for
     it any more, and its claims would only hold this run off.
     """
-    from airflow_provider_lakecommit.cycle.session import cycle_id_of
+    from airflow_provider_lakecommit.session.landing_session import cycle_id_of
 
     theirs = replace(identity, run_id=cycle.run, number=cycle.number)
     if cycle.run == identity.run_id or cycle.commit_id != cycle_id_of(session, theirs):

@@ -22,10 +22,10 @@ from airflow_provider_lakecommit.operators.decision import DecisionTask, Nothing
 
 if TYPE_CHECKING:
     from airflow_provider_lakecommit.core.decisions import Decision
-    from airflow_provider_lakecommit.cycle.session import LandingSession
     from airflow_provider_lakecommit.repair.attest import Attested
-    from airflow_provider_lakecommit.repair.ledger_init import InitPreview
+    from airflow_provider_lakecommit.repair.init_preview import InitPreview
     from airflow_provider_lakecommit.repair.unblock import BlockedPart
+    from airflow_provider_lakecommit.session.landing_session import LandingSession
 
 __all__ = ["LedgerAttestOperator", "LedgerInitOperator", "UnblockOperator"]
 
@@ -149,7 +149,7 @@ class LedgerInitOperator(DecisionTask):
 
     def show(self, session: LandingSession) -> Shown:
         """Where each table would go on, and what that gives up."""
-        from airflow_provider_lakecommit.repair.ledger_init import init_preview
+        from airflow_provider_lakecommit.repair.init_preview import init_preview
         from airflow_provider_lakecommit.repair.wording import init_text, parse_start
 
         preview = init_preview(session, parse_start(self.start))
@@ -158,7 +158,8 @@ class LedgerInitOperator(DecisionTask):
     def act(self, session: LandingSession, agreed: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
         """Set it, giving up no more than was shown."""
         from airflow_provider_lakecommit.committer.ledger_by_hand import OtherSections
-        from airflow_provider_lakecommit.repair.ledger_init import init_preview, ledger_init
+        from airflow_provider_lakecommit.repair.init_preview import init_preview
+        from airflow_provider_lakecommit.repair.ledger_init import ledger_init
         from airflow_provider_lakecommit.repair.wording import parse_offsets, parse_start
 
         if agreed.get("from") != self.start:

@@ -172,7 +172,7 @@ class WriteWindowOperator(LandingTask):
         """
         from airflow.sdk.log import mask_secret
 
-        from airflow_provider_lakecommit.cycle.secrets import secrets_for
+        from airflow_provider_lakecommit.session.secrets import secrets_for
 
         secrets = secrets_for(tables, kafka, [job], log=self.log.warning)
         for storage in secrets.tables.values():

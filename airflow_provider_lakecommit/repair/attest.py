@@ -36,7 +36,6 @@ from airflow_provider_lakecommit.core.truncation import positions_up_to
 from airflow_provider_lakecommit.core.voiding import Loss, irreplaceable, losses, losses_text
 from airflow_provider_lakecommit.cycle.pending import endangered, known_section, known_state
 from airflow_provider_lakecommit.cycle.sections import new_section, origin_position
-from airflow_provider_lakecommit.cycle.session import LandingSession
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
 from airflow_provider_lakecommit.kafka.source_topic import SourceState
 from airflow_provider_lakecommit.repair.known import (
@@ -47,6 +46,7 @@ from airflow_provider_lakecommit.repair.known import (
     known_table,
     with_ledger,
 )
+from airflow_provider_lakecommit.session.landing_session import LandingSession
 
 __all__ = ["Attested", "AttestedTable", "attest", "from_log", "from_offsets", "from_snapshot"]
 

@@ -23,9 +23,9 @@ from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.core.prune import gone, pruned
 from airflow_provider_lakecommit.cycle.pending import endangered
 from airflow_provider_lakecommit.cycle.prepare import ledger_state
-from airflow_provider_lakecommit.cycle.session import LandingSession
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceUnavailableError
 from airflow_provider_lakecommit.kafka.admin import ClusterAdmin
+from airflow_provider_lakecommit.session.landing_session import LandingSession
 
 __all__ = ["Prunable", "look", "prune"]
 

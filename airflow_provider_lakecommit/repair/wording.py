@@ -22,7 +22,7 @@ from airflow_provider_lakecommit.repair.ledger_init import BEHIND
 
 if TYPE_CHECKING:
     from airflow_provider_lakecommit.repair.attest import Attested, AttestedTable
-    from airflow_provider_lakecommit.repair.ledger_init import InitPreview, InitTable
+    from airflow_provider_lakecommit.repair.init_preview import InitPreview, InitTable
 
 __all__ = [
     "attest_text",

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from airflow_provider_lakecommit.core.identity import group_id
-from airflow_provider_lakecommit.core.names import nearest
+from airflow_provider_lakecommit.declared.names import nearest
 from airflow_provider_lakecommit.exceptions import LakecommitError, Terminal
 from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
 from airflow_provider_lakecommit.kafka.control_watch import ControlRecord, ControlWatch

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from airflow_provider_lakecommit.core.backlog import BacklogLimits
-from airflow_provider_lakecommit.core.times import seconds_of
+from airflow_provider_lakecommit.declared.times import seconds_of
 from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError
 from airflow_provider_lakecommit.landing import Landing
 

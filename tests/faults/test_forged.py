@@ -32,11 +32,11 @@ from airflow_provider_lakecommit.core.model import (
     TableTarget,
 )
 from airflow_provider_lakecommit.cycle.results import Opened
-from airflow_provider_lakecommit.cycle.session import cycle_id_of
 from airflow_provider_lakecommit.inspect.history import read_history
 from airflow_provider_lakecommit.kafka.control_log import ControlRecord
 from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
 from airflow_provider_lakecommit.repair.unblock import unblock
+from airflow_provider_lakecommit.session.landing_session import cycle_id_of
 from airflow_provider_lakecommit.signing import KEY
 from airflow_provider_lakecommit.spark.report import report_records
 from airflow_provider_lakecommit.wire.quarantine import read_entries

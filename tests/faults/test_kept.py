@@ -14,7 +14,8 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from airflow_provider_lakecommit.exceptions import LakecommitError, SourceError
-from airflow_provider_lakecommit.repair.ledger_init import init_preview, ledger_init
+from airflow_provider_lakecommit.repair.init_preview import init_preview
+from airflow_provider_lakecommit.repair.ledger_init import ledger_init
 from tests.support.messes import CREATE, TABLE, drop_tag, evolve_spec
 from tests.support.steps import check_verified
 from tests.support.waiting import PATIENCE

@@ -17,7 +17,8 @@ from confluent_kafka.admin import AdminClient
 from airflow_provider_lakecommit.committer.ledger import ancestry
 from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError
 from airflow_provider_lakecommit.repair.attest import attest, from_offsets
-from airflow_provider_lakecommit.repair.ledger_init import init_preview, ledger_init
+from airflow_provider_lakecommit.repair.init_preview import init_preview
+from airflow_provider_lakecommit.repair.ledger_init import ledger_init
 from tests.fixtures.kafka import delete_topic
 from tests.support.messes import CREATE, TABLE, add_column, drop_column, table_of
 from tests.support.steps import check_verified

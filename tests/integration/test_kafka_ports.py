@@ -10,11 +10,11 @@ import pytest
 
 from airflow_provider_lakecommit.core.model import ReadPosition
 from airflow_provider_lakecommit.core.offsets import SourcePartition
-from airflow_provider_lakecommit.cycle.ports import ControlPort, SourcePort
-from airflow_provider_lakecommit.cycle.session import BEYOND
 from airflow_provider_lakecommit.exceptions import ControlTopicError, FencedError
 from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
 from airflow_provider_lakecommit.kafka.source_topic import SourceTopics
+from airflow_provider_lakecommit.session.landing_session import BEYOND
+from airflow_provider_lakecommit.session.ports import ControlPort, SourcePort
 from tests.fakes.kafka import FakeControl, FakeSource
 
 pytestmark = pytest.mark.integration

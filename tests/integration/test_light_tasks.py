@@ -19,7 +19,7 @@ PROGRAM = """
 import json, sys
 from airflow_provider_lakecommit.cycle.close import close_cycle
 from airflow_provider_lakecommit.cycle.open import open_cycle
-from airflow_provider_lakecommit.cycle.session import LandingSession, RunIdentity
+from airflow_provider_lakecommit.session.landing_session import LandingSession, RunIdentity
 from airflow_provider_lakecommit.landing import Landing
 
 given = json.loads(sys.argv[1])

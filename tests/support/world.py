@@ -26,11 +26,11 @@ from airflow_provider_lakecommit.cycle import commit as commit_in_turns
 from airflow_provider_lakecommit.cycle.close import close_cycle
 from airflow_provider_lakecommit.cycle.open import open_cycle
 from airflow_provider_lakecommit.cycle.results import Closed, Opened
-from airflow_provider_lakecommit.cycle.session import LandingSession, RunIdentity
 from airflow_provider_lakecommit.cycle.write import group_job
 from airflow_provider_lakecommit.exceptions import LakecommitError
 from airflow_provider_lakecommit.kafka.control_writer import ControlWriter
 from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.session.landing_session import LandingSession, RunIdentity
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult
 from airflow_provider_lakecommit.spark.task import run_task
 

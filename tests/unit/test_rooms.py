@@ -84,8 +84,8 @@ def rule(
 
 NOTHING: frozenset[str] = frozenset()
 LIBRARY = (
-    "redaction signing spec_variables core wire kafka iceberg parquet formats spark engines stall committer connector "
-    "cycle landing"
+    "redaction signing core declared wire kafka iceberg parquet formats spark engines stall committer connector "
+    "session cycle landing"
 )
 
 #: From the ground up: a room imports rooms that stand above it in this table, never one below.
@@ -97,42 +97,46 @@ RULES = (
     Rule(room="__init__", only=NOTHING, rooms=NOTHING),
     Rule(room="preload", only=NOTHING, rooms=NOTHING),
     rule("assets", nowhere=SPARK, lazily=AIRFLOW, only=AIRFLOW),
-    rule("spec_variables", "redaction signing", only=NOTHING),
     rule("core", only=NOTHING),
-    rule("landing_checks", "core", only=NOTHING),
+    rule("declared", "redaction signing core", only=NOTHING),
     rule("wire", "core", only=frozenset({"fastavro"})),
-    rule("landing", "redaction signing core landing_checks assets spec_variables", only=frozenset({"yaml"})),
+    rule("landing", "redaction signing core declared assets", only=frozenset({"yaml"})),
     rule("kafka", "redaction signing core wire", nowhere=AIRFLOW | SPARK | LAKE),
-    rule("iceberg", "redaction core wire landing_checks", nowhere=AIRFLOW | SPARK),
+    rule("iceberg", "redaction core declared wire", nowhere=AIRFLOW | SPARK),
     rule("parquet", "redaction core", nowhere=AIRFLOW | SPARK | KAFKA),
-    rule("formats", "core landing_checks iceberg parquet", nowhere=AIRFLOW | SPARK | KAFKA),
+    rule("formats", "core declared iceberg parquet", nowhere=AIRFLOW | SPARK | KAFKA),
     rule("formats/sampled", only=NOTHING),
     rule("spark", "redaction signing core wire landing kafka iceberg parquet formats", nowhere=AIRFLOW, lazily=SPARK),
     rule("engines", "redaction spark", nowhere=AIRFLOW, lazily=SPARK),
-    rule("stall", "core wire kafka", nowhere=AIRFLOW | SPARK | LAKE),
+    rule("stall", "core declared wire kafka", nowhere=AIRFLOW | SPARK | LAKE),
     *(rule(f"stall/{module}", "core", only=NOTHING) for module in ("verdict", "state", "observe", "guard")),
     rule("committer", "core wire iceberg", nowhere=AIRFLOW | SPARK | KAFKA),
     rule("connector", "redaction wire kafka iceberg committer", nowhere=AIRFLOW | SPARK),
     *(rule(f"connector/{module}", only=NOTHING) for module in ("group_log", "judge")),
     rule(
+        "session",
+        "redaction signing core wire landing kafka iceberg parquet spark committer",
+        nowhere=AIRFLOW | SPARK,
+    ),
+    rule(
         "cycle",
-        "redaction signing core wire landing kafka iceberg parquet spark engines committer",
+        "core wire landing kafka iceberg spark engines committer session",
         nowhere=AIRFLOW | SPARK,
         lazily=KAFKA,
     ),
-    rule("inspect", "core landing iceberg committer cycle", nowhere=AIRFLOW | SPARK | KAFKA),
+    rule("inspect", "core landing iceberg committer session cycle", nowhere=AIRFLOW | SPARK | KAFKA),
     *(rule(f"inspect/{module}", "core landing committer", only=NOTHING) for module in ("accounts", "verify")),
-    rule("repair", "core wire kafka committer cycle", nowhere=AIRFLOW | SPARK, lazily=KAFKA),
+    rule("repair", "core wire kafka committer session cycle", nowhere=AIRFLOW | SPARK, lazily=KAFKA),
     rule("doctor", f"{LIBRARY} inspect", nowhere=AIRFLOW, lazily=SPARK),
     rule("settings", "landing", only=AIRFLOW, lazily=AIRFLOW),
     rule("plugins", "preload", only=AIRFLOW),
     rule("notifications", only=AIRFLOW),
     rule("hooks", "redaction signing iceberg engines connector", nowhere=HEAVY, lazily=SPARK),
-    rule("triggers", "core landing stall settings kafka hooks", nowhere=SPARK | LAKE, lazily=HEAVY),
+    rule("triggers", "core declared landing stall settings kafka hooks", nowhere=SPARK | LAKE, lazily=HEAVY),
     rule("operators", f"{LIBRARY} inspect repair assets settings hooks", nowhere=HEAVY, lazily=SPARK),
     rule(
         "sensors",
-        "core landing stall connector settings hooks operators triggers",
+        "core declared landing stall connector settings hooks operators triggers",
         nowhere=SPARK | LAKE,
         lazily=HEAVY,
     ),
@@ -228,7 +232,9 @@ def test_a_lazy_import_and_one_for_types_are_no_import_at_load(source: str) -> N
     assert not any(one.at_load for one in found)
 
 
-LIGHT = "landing,core,wire,kafka,iceberg,stall,engines,committer,connector,cycle,inspect,repair,doctor,cli"
+LIGHT = (
+    "landing,core,declared,wire,kafka,iceberg,stall,engines,committer,connector,session,cycle,inspect,repair,doctor,cli"
+)
 WITHOUT = """
 import importlib, pkgutil, sys
 package, blocked, rooms = sys.argv[1], sys.argv[2].split(","), sys.argv[3].split(",")

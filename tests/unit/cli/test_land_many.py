@@ -17,10 +17,10 @@ from airflow_provider_lakecommit.cli.land_many import land_many, load_all, repor
 from airflow_provider_lakecommit.cli.main import main
 from airflow_provider_lakecommit.cli.output import Exit, Output
 from airflow_provider_lakecommit.cycle.concurrent import ConcurrentLandings
-from airflow_provider_lakecommit.cycle.session import LandingSession
 from airflow_provider_lakecommit.engines.local import LocalSpark, SparkSection
 from airflow_provider_lakecommit.exceptions import CatalogError, SparkJobError, SpecError
 from airflow_provider_lakecommit.landing import Landing, LandingSpec
+from airflow_provider_lakecommit.session.landing_session import LandingSession
 
 
 def spec(name: str, spark: dict[str, Any] | None = None) -> LandingSpec:

@@ -12,8 +12,8 @@ import pytest
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.cycle import commit
 from airflow_provider_lakecommit.cycle.prepare import PreparedTable, prepare_table
-from airflow_provider_lakecommit.cycle.session import LandingSession
 from airflow_provider_lakecommit.exceptions import CatalogError
+from airflow_provider_lakecommit.session.landing_session import LandingSession
 from tests.fakes.session import DATA, DEAD, P0, P1, FakeLanding
 
 OTHER = SourcePartition("refunds", 0, "topic-2")

@@ -21,8 +21,8 @@ from airflow_provider_lakecommit.cycle.headroom import (
     warnings,
 )
 from airflow_provider_lakecommit.cycle.prepare import prepare_for_commit
-from airflow_provider_lakecommit.cycle.session import FoldedLog
 from airflow_provider_lakecommit.kafka.source_topic import First
+from airflow_provider_lakecommit.session.landing_session import FoldedLog
 from tests.fakes.kafka import NOON
 from tests.fakes.session import P0, P1, FakeLanding
 

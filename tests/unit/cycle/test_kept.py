@@ -20,7 +20,8 @@ from airflow_provider_lakecommit.cycle.drain import drain
 from airflow_provider_lakecommit.cycle.open import preview
 from airflow_provider_lakecommit.cycle.prepare import prepare_table
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
-from airflow_provider_lakecommit.repair.ledger_init import init_preview, ledger_init
+from airflow_provider_lakecommit.repair.init_preview import init_preview
+from airflow_provider_lakecommit.repair.ledger_init import ledger_init
 from airflow_provider_lakecommit.signing import KEY
 from tests.fakes.kafka import FakeSource
 from tests.fakes.session import DATA, DEAD, P0, P1, FakeLanding

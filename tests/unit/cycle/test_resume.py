@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from airflow_provider_lakecommit.cycle.open import open_cycle
 from airflow_provider_lakecommit.cycle.resume import EarlierCycles, cycles_of, look_back, look_up, published_by
-from airflow_provider_lakecommit.cycle.session import cycle_id_of
+from airflow_provider_lakecommit.session.landing_session import cycle_id_of
 from tests.fakes.session import P0, P1, FakeLanding
 
 

@@ -11,8 +11,8 @@ from airflow_provider_lakecommit.core.log import SliceReported
 from airflow_provider_lakecommit.core.model import ReadPosition
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.core.state import LandingState
-from airflow_provider_lakecommit.cycle.session import LandingSession
 from airflow_provider_lakecommit.cycle.truncation import truncated
+from airflow_provider_lakecommit.session.landing_session import LandingSession
 from tests.fakes.kafka import FakeSource
 from tests.support.story import ORDERS, P0, Story
 

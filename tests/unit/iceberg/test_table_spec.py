@@ -35,7 +35,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from airflow_provider_lakecommit.core.declared_table import wrong_with_table
+from airflow_provider_lakecommit.declared.table import wrong_with_table
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec, sort_order_from_spec
 

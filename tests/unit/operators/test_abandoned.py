@@ -11,9 +11,9 @@ import pytest
 
 from airflow_provider_lakecommit.core.identity import cycle_id
 from airflow_provider_lakecommit.core.model import LIVE, Cycle
-from airflow_provider_lakecommit.cycle.session import LandingSession
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.operators.plan import PlanWindowOperator
+from airflow_provider_lakecommit.session.landing_session import LandingSession
 from airflow_provider_lakecommit.settings import Settings
 
 ORDERS = Landing(name="orders", topics="orders", table="shop.orders")

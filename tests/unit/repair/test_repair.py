@@ -14,7 +14,8 @@ from airflow_provider_lakecommit.cycle.prepare import prepare_table
 from airflow_provider_lakecommit.exceptions import BlockedRangeError, SourceError
 from airflow_provider_lakecommit.inspect.history import read_history
 from airflow_provider_lakecommit.inspect.verify import check_landing
-from airflow_provider_lakecommit.repair.ledger_init import init_preview, ledger_init
+from airflow_provider_lakecommit.repair.init_preview import init_preview
+from airflow_provider_lakecommit.repair.ledger_init import ledger_init
 from airflow_provider_lakecommit.repair.unblock import blocked_parts, unblock
 from tests.fakes.session import DATA, P0, P1, FakeLanding
 

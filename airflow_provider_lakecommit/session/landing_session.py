@@ -23,10 +23,8 @@ from airflow_provider_lakecommit.committer.summary import LogPoint
 from airflow_provider_lakecommit.core.fold import fold
 from airflow_provider_lakecommit.core.identity import cycle_id, transactional_id
 from airflow_provider_lakecommit.core.log import Entry
-from airflow_provider_lakecommit.core.model import LIVE, Cycle
+from airflow_provider_lakecommit.core.model import LIVE
 from airflow_provider_lakecommit.core.state import LandingState, TableLedger
-from airflow_provider_lakecommit.cycle.ports import ControlPort, SourcePort
-from airflow_provider_lakecommit.cycle.results import CycleTicket
 from airflow_provider_lakecommit.exceptions import ClosedError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.kafka.control_log import read_decided
@@ -34,6 +32,7 @@ from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
 from airflow_provider_lakecommit.kafka.source_topic import SourceTopics
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.redaction import redacted
+from airflow_provider_lakecommit.session.ports import ControlPort, SlotHolder, SourcePort
 from airflow_provider_lakecommit.signing import SigningKeys
 from airflow_provider_lakecommit.wire.quarantine import read_entries
 from airflow_provider_lakecommit.wire.records import Outgoing, Sender
@@ -219,7 +218,7 @@ class LandingSession:
         borders = self.control.read(partition, BEYOND)
         return partition, max(borders.begin, borders.end - WITHOUT_LEDGER)
 
-    def send(self, role: str, whose: Cycle | CycleTicket, partition: int, records: Sequence[Outgoing]) -> int:
+    def send(self, role: str, whose: SlotHolder, partition: int, records: Sequence[Outgoing]) -> int:
         """One transaction under the bounded id of this role and the cycle's slot; returns the offset of its last
         record.
 

@@ -10,9 +10,9 @@ import pytest
 from airflow_provider_lakecommit.cli import main as face
 from airflow_provider_lakecommit.cli.control_log import source_of
 from airflow_provider_lakecommit.cli.rescue import catalog_of, connect_of
+from airflow_provider_lakecommit.declared.variables import Variables
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import Landing, load_spec
-from airflow_provider_lakecommit.spec_variables import Variables
 
 SPEC = """
 name: orders

@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from airflow_provider_lakecommit.core.names import meant
-from airflow_provider_lakecommit.core.type_text import PRIMITIVES, TypeText, parse_type
+from airflow_provider_lakecommit.declared.names import meant
+from airflow_provider_lakecommit.declared.type_text import PRIMITIVES, TypeText, parse_type
 
 __all__ = ["CREATE_KEYS", "wrong_with_table"]
 

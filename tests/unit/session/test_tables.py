@@ -13,11 +13,11 @@ from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrd
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import LongType, NestedField
 
-from airflow_provider_lakecommit.cycle.session import LandingSession
-from airflow_provider_lakecommit.cycle.tables import table_of
 from airflow_provider_lakecommit.exceptions import SpecError, TableError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.session.landing_session import LandingSession
+from airflow_provider_lakecommit.session.tables import table_of
 from tests.fakes.kafka import FakeControl, FakeSource
 
 

@@ -24,12 +24,12 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.types import NestedField
 
 from airflow_provider_lakecommit.core.routing import Role, role_of
-from airflow_provider_lakecommit.cycle.session import LandingSession
-from airflow_provider_lakecommit.cycle.targets import check_fit, target_of
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.iceberg.schemas import DEAD_LETTER_SCHEMA, METADATA_TYPES
 from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec, sort_order_from_spec
 from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.session.landing_session import LandingSession
+from airflow_provider_lakecommit.session.targets import check_fit, target_of
 
 __all__ = ["differences", "table_of"]
 

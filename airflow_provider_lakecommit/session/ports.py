@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a cycle needs of its connections to Kafka, and no more: any object that does this will do.
+"""What a landing needs of its connections to Kafka, and no more: any object that does this will do.
 
 Contract: :class:`~airflow_provider_lakecommit.kafka.control_topic.ControlTopic` and
 :class:`~airflow_provider_lakecommit.kafka.source_topic.SourceTopics` do it on brokers, the fakes of the unit tests in
@@ -24,7 +24,16 @@ from airflow_provider_lakecommit.kafka.control_log import ControlLog, ControlRec
 from airflow_provider_lakecommit.kafka.source_topic import First, SourceState
 from airflow_provider_lakecommit.kafka.transaction import Record
 
-__all__ = ["ControlPort", "SourcePort", "WriterPort"]
+__all__ = ["ControlPort", "SlotHolder", "SourcePort", "WriterPort"]
+
+
+class SlotHolder(Protocol):
+    """A cycle, or the ticket of one: what its transactional ids are made of."""
+
+    @property
+    def deployment(self) -> str: ...
+    @property
+    def slot(self) -> int: ...
 
 
 class WriterPort(Protocol):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from airflow_provider_lakecommit.core.names import meant
+from airflow_provider_lakecommit.declared.names import meant
 
 __all__ = ["PRIMITIVES", "SIMPLE", "TypeText", "parse_type", "sizes_of"]
 

@@ -12,10 +12,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from airflow_provider_lakecommit.core.declared_table import wrong_with_table
 from airflow_provider_lakecommit.core.formats import FORMATS
-from airflow_provider_lakecommit.core.names import meant
-from airflow_provider_lakecommit.core.times import EXAMPLES, duration_of
+from airflow_provider_lakecommit.declared.names import meant
+from airflow_provider_lakecommit.declared.table import wrong_with_table
+from airflow_provider_lakecommit.declared.times import EXAMPLES, duration_of
 
 __all__ = [
     "CHECKS",

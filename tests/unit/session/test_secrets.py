@@ -13,9 +13,9 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 
-from airflow_provider_lakecommit.cycle.secrets import LEAST_SECONDS, secrets_for, vended_of
 from airflow_provider_lakecommit.exceptions import CatalogError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.session.secrets import LEAST_SECONDS, secrets_for, vended_of
 from airflow_provider_lakecommit.spark.job import WindowJob
 from tests.fakes.lake import BY_BUCKET, SCHEMA
 from tests.unit.hooks.test_spark import job
