@@ -17,11 +17,9 @@ import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,10 +28,18 @@ from airflow_provider_lakecommit.core.formats import FormatOptions
 from airflow_provider_lakecommit.core.identity import group_id
 from airflow_provider_lakecommit.core.model import Budget
 from airflow_provider_lakecommit.core.routing import Destination, Role
-from airflow_provider_lakecommit.declared.checks import CHECKS, METADATA_TYPES, parsed_value, unknown_keys, wrong_values
+from airflow_provider_lakecommit.declared.checks import (
+    CHECKS,
+    METADATA_TYPES,
+    all_wrong_at_once,
+    parsed_value,
+    unknown_keys,
+    wrong_values,
+)
+from airflow_provider_lakecommit.declared.spec_file import filled_field, read_yaml
 from airflow_provider_lakecommit.declared.variables import Variables
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.redaction import redacted, yaml_trouble
+from airflow_provider_lakecommit.redaction import redacted
 from airflow_provider_lakecommit.signing import resolved
 
 if TYPE_CHECKING:
@@ -48,6 +54,7 @@ _DECODING = ("format", "timestamps", "encodings", "unknown_fields", "metadata_co
 """Fields that decide what becomes of a record."""
 
 
+@all_wrong_at_once
 @dataclass(frozen=True, kw_only=True)
 class Landing:
     """One pipeline, topics to table.
@@ -235,26 +242,6 @@ class Landing:
         return load_spec(path, connections=False).landing
 
 
-def _all_wrong_at_once(make: Callable[..., None]) -> Callable[..., None]:
-    """Arguments that are not known or are missing are told like wrong values, and together with them."""
-    known = {f.name: f for f in dataclasses.fields(Landing)}
-    required = tuple(n for n, f in known.items() if f.default is f.default_factory is dataclasses.MISSING)
-
-    @wraps(make)
-    def checked(self: Landing, /, **values: Any) -> None:
-        wrong = unknown_keys(values, known, known)
-        wrong += [f"missing key {n!r}" for n in required if n not in values]
-        if wrong:
-            parsed = {key: parsed_value(key, value) for key, value in values.items() if key in known}
-            raise SpecError(f"landing {values.get('name')!r}: " + "; ".join([*wrong, *wrong_values(parsed)]))
-        make(self, **values)
-
-    return checked
-
-
-Landing.__init__ = _all_wrong_at_once(Landing.__init__)  # type: ignore[method-assign]
-
-
 @dataclass(frozen=True, kw_only=True)
 class LandingSpec:
     """A YAML spec: a landing, and three sections in place of Airflow connections. ``variables`` are the secret ones of
@@ -279,16 +266,16 @@ def load_spec(path: str | Path, *, connections: bool = True, elsewhere: Collecti
 
     :raises SpecError: unreadable file, no mapping, or anything :class:`Landing` refuses; all that is wrong together
     """
-    values = _read_yaml(path)
+    values = read_yaml(path)
     sections = {s: values.pop(s, None) or {} for s in _SECTIONS}
     wrong = [f"section {s!r} must be a mapping" for s, v in sections.items() if not isinstance(v, dict)]
     needed = [s for s in _SECTIONS if connections and s not in elsewhere]
     if "kafka" in needed and isinstance(sections["kafka"], dict) and "bootstrap.servers" not in sections["kafka"]:
         wrong.append("section 'kafka' lacks 'bootstrap.servers'")
-    fields = [f.name for f in dataclasses.fields(Landing)]
-    wrong += unknown_keys(values, fields, (*fields, *_SECTIONS))
+    kinds = {f.name: str(f.type) for f in dataclasses.fields(Landing)}
+    wrong += unknown_keys(values, kinds, (*kinds, *_SECTIONS))
     variables = Variables(values=os.environ)
-    stated = {key: _filled(variables, key, value) for key, value in values.items() if key in fields}
+    stated = {key: filled_field(variables, key, values[key], kinds[key]) for key in values if key in kinds}
     # A section that is not used may name what only another machine has.
     sections |= {s: variables.filled(sections[s], s) for s in needed}
     wrong += variables.wrong
@@ -301,31 +288,3 @@ def load_spec(path: str | Path, *, connections: bool = True, elsewhere: Collecti
         raise SpecError(f"spec {path}: " + "; ".join(wrong))
     kafka = resolved(sections["kafka"]) if "kafka" in needed else sections["kafka"]
     return LandingSpec(landing=landing, **{**sections, "kafka": kafka}, variables=variables.secret)
-
-
-def _read_yaml(path: str | Path) -> dict[str, Any]:
-    import yaml
-
-    try:
-        values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except OSError as e:
-        raise SpecError(f"cannot read spec {path}: {e.strerror}") from e
-    except (yaml.YAMLError, UnicodeDecodeError) as e:
-        raise SpecError(f"spec {path} is not YAML: {yaml_trouble(e)}") from None
-    if not isinstance(values, dict) or not all(isinstance(k, str) for k in values):
-        raise SpecError(f"spec {path}: a mapping of keys to values is needed, found {type(values).__name__}")
-    return values
-
-
-def _filled(variables: Variables, key: str, value: Any) -> Any:
-    """A field with its variables; a text that stands for a number or for true and false is one then."""
-    import yaml
-
-    found = variables.filled(value, key)
-    kind = next(f.type for f in dataclasses.fields(Landing) if f.name == key)
-    if found == value or not isinstance(found, str) or "str" in str(kind):
-        return found
-    with suppress(yaml.YAMLError):
-        meant = yaml.safe_load(found)
-        return meant if isinstance(meant, (int, float)) else found
-    return found

@@ -7,15 +7,18 @@ a check takes a value of any type, and returns what is wrong with it and what is
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any
+from functools import wraps
+from typing import Any, TypeVar
 
 from airflow_provider_lakecommit.core.formats import FORMATS
 from airflow_provider_lakecommit.declared.names import meant
 from airflow_provider_lakecommit.declared.table import wrong_with_table
 from airflow_provider_lakecommit.declared.times import EXAMPLES, duration_of
+from airflow_provider_lakecommit.exceptions import SpecError
 
 __all__ = [
     "CHECKS",
@@ -23,6 +26,7 @@ __all__ = [
     "ENCODINGS",
     "METADATA_TYPES",
     "TIMESTAMP_RULES",
+    "all_wrong_at_once",
     "parsed_value",
     "unknown_keys",
     "wrong_values",
@@ -56,6 +60,7 @@ _TABLE = re.compile(r"[^.\s]+(\.[^.\s]+)+")
 _CLASS = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 
 Check = Callable[[Any], str | None]
+T = TypeVar("T")
 
 
 def _matches(pattern: re.Pattern[str], what: str) -> Check:
@@ -194,3 +199,26 @@ def unknown_keys(values: Iterable[str], allowed: Collection[str], near: Iterable
     """What is said of keys that are not allowed, with what may have been meant."""
     known = tuple(near)
     return [f"unknown key {k!r}{meant(k, known)}" for k in values if k not in allowed]
+
+
+def all_wrong_at_once(landing: type[T]) -> type[T]:
+    """Class decorator: arguments that are not known or are missing are told like wrong values, and together with them.
+
+    A dataclass by itself stops at the first, with a ``TypeError``.
+    """
+    fields: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(landing)  # type: ignore[arg-type]
+    known = [f.name for f in fields]
+    required = [f.name for f in fields if f.default is f.default_factory is dataclasses.MISSING]
+    make: Callable[..., None] = landing.__init__
+
+    @wraps(make)
+    def checked(self: T, /, **values: Any) -> None:
+        wrong = unknown_keys(values, known, known)
+        wrong += [f"missing key {n!r}" for n in required if n not in values]
+        if wrong:
+            parsed = {key: parsed_value(key, value) for key, value in values.items() if key in known}
+            raise SpecError(f"landing {values.get('name')!r}: " + "; ".join([*wrong, *wrong_values(parsed)]))
+        make(self, **values)
+
+    landing.__init__ = checked  # type: ignore[assignment]
+    return landing

@@ -98,7 +98,7 @@ RULES = (
     Rule(room="preload", only=NOTHING, rooms=NOTHING),
     rule("assets", nowhere=SPARK, lazily=AIRFLOW, only=AIRFLOW),
     rule("core", only=NOTHING),
-    rule("declared", "redaction signing core", only=NOTHING),
+    rule("declared", "redaction signing core", only=frozenset({"yaml"})),
     rule("wire", "core", only=frozenset({"fastavro"})),
     rule("landing", "redaction signing core declared assets", only=frozenset({"yaml"})),
     rule("kafka", "redaction signing core wire", nowhere=AIRFLOW | SPARK | LAKE),
@@ -120,7 +120,7 @@ RULES = (
     ),
     rule(
         "cycle",
-        "core wire landing kafka iceberg spark engines committer session",
+        "signing core wire landing kafka iceberg spark engines committer session",
         nowhere=AIRFLOW | SPARK,
         lazily=KAFKA,
     ),

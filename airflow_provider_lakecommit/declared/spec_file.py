@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A YAML file as it stands: its keys and values, and its fields with the variables of the environment in them.
+
+Contract: nothing is judged here but whether it is YAML, and a mapping. No text of an error holds a value of the file.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from airflow_provider_lakecommit.declared.variables import Variables
+from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.redaction import yaml_trouble
+
+__all__ = ["filled_field", "read_yaml"]
+
+
+def read_yaml(path: str | Path) -> dict[str, Any]:
+    """The keys and values of a file.
+
+    :raises SpecError: it cannot be read, or is no mapping
+    """
+    import yaml
+
+    try:
+        values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except OSError as e:
+        raise SpecError(f"cannot read spec {path}: {e.strerror}") from e
+    except (yaml.YAMLError, UnicodeDecodeError) as e:
+        raise SpecError(f"spec {path} is not YAML: {yaml_trouble(e)}") from None
+    if not isinstance(values, dict) or not all(isinstance(k, str) for k in values):
+        raise SpecError(f"spec {path}: a mapping of keys to values is needed, found {type(values).__name__}")
+    return values
+
+
+def filled_field(variables: Variables, key: str, value: Any, kind: str) -> Any:
+    """A field with its variables; a text that stands for a number or for true and false is one then.
+
+    :param kind: the field's annotation
+    """
+    import yaml
+
+    found = variables.filled(value, key)
+    if found == value or not isinstance(found, str) or "str" in kind:
+        return found
+    with suppress(yaml.YAMLError):
+        meant = yaml.safe_load(found)
+        return meant if isinstance(meant, (int, float)) else found
+    return found
