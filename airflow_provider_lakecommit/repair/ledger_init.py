@@ -219,10 +219,13 @@ def _check_unbelieved(
 ) -> None:
     """:raises LedgerError: what would be given up may be reported, by records that are not believed"""
     for name, s in settings.items():
-        if s.old is not None and not agreed and (told := s.unbelieved & found.given_up(name)):
+        section = s.old or s.remembered
+        # Of a ledger that is gone nobody can tell what a word gives up of it.
+        told = s.unbelieved if s.old is None else s.unbelieved & found.given_up(name)
+        if section is not None and told and not agreed:
             raise LedgerError(
                 f"{name}: the ledger is not set, as that would give up what may be reported: "
-                f"{unbelieved_text(session, told, s.old)}. To give it up all the same: `--give-up-reported`"
+                f"{unbelieved_text(session, told, section)}. To give it up all the same: `--give-up-reported`"
             )
 
 
@@ -239,6 +242,7 @@ def _look(session: LandingSession, start: Start) -> dict[str, _Setting]:
     for name, ledger in states.items():
         old = None if ledger is None else ledger.section(session.landing.name, session.lane)
         in_order = ledger is None or ledger.condition is Condition.PRESENT
+        newest = None if ledger is None else known_section(session, ledger)
         if word.offsets.keys() >= source.partitions.keys():
             firsts: Mapping[SourcePartition, int] = {}
         else:
@@ -253,10 +257,10 @@ def _look(session: LandingSession, start: Start) -> dict[str, _Setting]:
             diverged=diverged,
             pending=state.accepted.get(name, ()) if state else (),
             publishable=ledger is not None and ledger.newest and _same_topic(session, old),
-            remembered=None if ledger is None else known_section(session, ledger),
+            remembered=newest,
             rolled_back=ledger is not None and ledger.condition in (Condition.ROLLED_BACK, Condition.PICKED),
             endangered={} if ledger is None or in_order else endangered(session, name, ledger),
-            unbelieved=Coverage() if old is None else gone(unbelieved(session, name, old), source.partitions),
+            unbelieved=Coverage() if newest is None else gone(unbelieved(session, name, newest), source.partitions),
         )
         found = settings[name].restart(old)
         data = data or found
