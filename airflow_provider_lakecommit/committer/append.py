@@ -28,6 +28,7 @@ from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
 from airflow_provider_lakecommit.committer.summary import LogPoint, SnapshotKind, SnapshotRecord
 from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap, ledger_change
 from airflow_provider_lakecommit.core.accounting import Account
+from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.identity import token
 from airflow_provider_lakecommit.core.model import LIVE, ControlPosition, LedgerSection, ReadPosition
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
@@ -50,6 +51,7 @@ class AppendRequest:
     :param spec_version: the section's next spec version, ``None`` to leave it
     :param extra: further summary keys, without prefix
     :param kept: attempts whose ranges the source does not have any more: see :func:`judge`
+    :param decisions: of persons, by the log, which the table's history is to keep
     """
 
     table: str
@@ -65,6 +67,7 @@ class AppendRequest:
     spec_version: str | None = None
     extra: Mapping[str, str] = field(default_factory=dict)
     kept: frozenset[UUID] = frozenset()
+    decisions: tuple[Decision, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +156,7 @@ def _change(
         spec_version=request.spec_version or section.spec_version,
         control_end=request.control_end,
         extra=request.extra,
+        decisions=request.decisions,
     )
     sections = _replaced(state.sections, _next(request, section, chosen, whole=not judgement.refused))
     return ledger_change(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["MOST_DECISIONS", "Decision", "kept_decisions"]
+__all__ = ["MOST_DECISIONS", "MOST_TEXT", "Decision", "kept_decisions"]
 
 MOST_DECISIONS = 50
 MOST_TEXT = 300
@@ -39,5 +39,5 @@ class Decision:
 
 
 def kept_decisions(before: tuple[Decision, ...], new: tuple[Decision, ...]) -> tuple[Decision, ...]:
-    """The newest of both, oldest first."""
-    return (*before, *new)[-MOST_DECISIONS:]
+    """The newest of both, oldest first, each once."""
+    return tuple(dict.fromkeys((*before, *new)))[-MOST_DECISIONS:]

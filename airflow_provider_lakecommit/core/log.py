@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
+from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.model import Budget, Cycle, Plan, SliceReport
 from airflow_provider_lakecommit.core.offsets import Coverage
 
@@ -42,11 +43,13 @@ class Directives:
     """What an event of a plan or commit task may say besides itself, applied in log order.
 
     ``released`` are commit ids whose claims end, ``voided`` are attempts of slices that are not published any more.
+    ``decided`` is what a person decided by it: it changes nothing, the next snapshot of each table tells of it.
     """
 
     released: tuple[UUID, ...] = ()
     voided: tuple[UUID, ...] = ()
     raised: tuple[Raised, ...] = ()
+    decided: tuple[Decision, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from functools import lru_cache
 from urllib.parse import unquote
 from uuid import UUID
 
-__all__ = ["PLACING", "PROVIDER", "data_roots", "name_problem", "named_provider", "place_problem"]
+__all__ = ["PLACING", "PROVIDER", "attempt_of", "data_roots", "name_problem", "named_provider", "place_problem"]
 
 PROVIDER = "write.py-location-provider.impl"
 """Table property: the class that says where files go."""
@@ -30,6 +30,8 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?=/)")
 _ROOTS = ("write.data.path", "write.object-storage.path", "write.folder-storage.path")
 _NO_PART_OF_A_PATH = re.compile(r"[\x00-\x1f\x7f\\?#]")
 _HASH = re.compile(r"[01]+-")
+_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_ID_LENGTH = 36
 LEAST_DIGITS = 5
 _ENCODED_TIMES = 3
 """How often a step is decoded to see whether it goes up."""
@@ -62,12 +64,17 @@ def name_problem(path: str, attempt: UUID) -> str | None:
 
     An object store's layout without folders for partitions puts its hash before the name.
     """
+    return None if attempt_of(path) == attempt else f"file {path} was not written by attempt {attempt}"
+
+
+def attempt_of(path: str) -> UUID | None:
+    """The attempt that gave a file its name, or ``None``: it has another form of name."""
     given, _, number = path.rsplit("/", 1)[-1].removesuffix(".parquet").rpartition("-")
     numbered = path.endswith(".parquet") and len(number) >= LEAST_DIGITS and number.isascii() and number.isdigit()
-    own = str(attempt)
-    if numbered and (given == own or (given.endswith(f"-{own}") and _HASH.fullmatch(given, 0, len(given) - len(own)))):
+    before, own = given[:-_ID_LENGTH], given[-_ID_LENGTH:]
+    if not numbered or not _ID.fullmatch(own) or (before and not _HASH.fullmatch(before)):
         return None
-    return f"file {path} was not written by attempt {attempt}"
+    return UUID(own)
 
 
 def _below(scheme: str, whole: str, root: str) -> str | None:

@@ -37,9 +37,10 @@ from airflow_provider_lakecommit.core.model import ControlPosition, LedgerSectio
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
 from airflow_provider_lakecommit.core.routing import Role
 from airflow_provider_lakecommit.core.state import TableLedger
-from airflow_provider_lakecommit.core.voiding import irreplaceable, losses, losses_text
+from airflow_provider_lakecommit.core.voiding import gone, irreplaceable, losses, losses_text
 from airflow_provider_lakecommit.cycle.pending import endangered, pending_of
 from airflow_provider_lakecommit.cycle.sections import check_cluster, first_offsets, own_section, position_at_end
+from airflow_provider_lakecommit.cycle.unbelieved import unbelieved, unbelieved_text
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.kafka.control_log import ControlLog
 from airflow_provider_lakecommit.kafka.source_topic import SourceState
@@ -174,17 +175,21 @@ def _is_cut(control: ControlPosition, log: ControlLog) -> bool:
 def _kept(
     session: LandingSession, name: str, state: LedgerState, source: SourceState | None, *, rows: bool = False
 ) -> str:
-    """What is pending for a table and cannot be read again; empty if there is no such thing.
+    """What is pending for a table and cannot be read again; empty if there is no such thing. What records say that are
+    not believed may be published by who believes them, so it is kept, too.
 
     :param rows: only what has rows for this table, not what it has passed
     :raises SourceUnavailableError: something is pending, and the source does not tell what it has
     """
     section = state.section(session.landing.name, session.lane)
-    if section is None or not (pending := pending_of(session, name, state.table_uuid, section)):
+    pending = () if section is None else pending_of(session, name, state.table_uuid, section)
+    doubted = Coverage() if section is None else unbelieved(session, name, section)
+    if section is None or not (pending or doubted):
         return ""
     marks = (source or session.source.watermarks(missing_ok=True)).partitions
     kept = irreplaceable(pending, marks, name if rows else None)
-    return losses_text(losses(kept, marks)) if kept else ""
+    told = unbelieved_text(session, lost, section) if (lost := gone(doubted, marks)) else ""
+    return "; ".join(filter(None, (losses_text(losses(kept, marks)) if kept else "", told)))
 
 
 def _check_level(session: LandingSession, name: str, data: LedgerSection) -> None:

@@ -6,27 +6,31 @@ Contract: reads only. A ledger names the control topic that its landing's record
 whatever topic this landing has now. Nothing is known where a table never had a ledger of this lane, or where the topic
 that a ledger names is gone or was made anew.
 
+What is reported by records that are not believed here (another landing has another signing key, or a key was changed)
+is no pending work: nobody publishes it. But it is in danger all the same: whoever has the key could.
+
 Failure story: of another landing nothing is known where this one may not read its control topic, which is said. Where
 the source of another landing may not be looked at, all that it has reported is taken for what cannot be read again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Collection, Mapping
+from contextlib import closing
 from uuid import UUID
 
 from airflow_provider_lakecommit.committer.ledger import LedgerState, read_ledger
 from airflow_provider_lakecommit.core.fold import fold
-from airflow_provider_lakecommit.core.model import ControlPosition, LedgerSection
+from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
 from airflow_provider_lakecommit.core.planning import Watermark
 from airflow_provider_lakecommit.core.state import AcceptedSlice, LandingState, TableLedger
-from airflow_provider_lakecommit.core.voiding import irreplaceable, losses, losses_text
+from airflow_provider_lakecommit.core.voiding import gone, irreplaceable, losses, losses_text
+from airflow_provider_lakecommit.cycle.named_log import log_of
+from airflow_provider_lakecommit.cycle.unbelieved import unbelieved, unbelieved_text
 from airflow_provider_lakecommit.exceptions import ControlTopicError, SourceError
 from airflow_provider_lakecommit.kafka.control_log import read_decided
 from airflow_provider_lakecommit.session.landing_session import LandingSession
-from airflow_provider_lakecommit.session.ports import ControlPort
 from airflow_provider_lakecommit.wire.quarantine import read_entries
 
 __all__ = ["endangered", "known_section", "known_state", "own_partition", "pending_of"]
@@ -45,7 +49,7 @@ def known_state(session: LandingSession, states: Mapping[str, LedgerState | None
     if len(places) != 1:
         return None
     first = ledgers[0].section.control
-    with _log_of(session, first) as control:
+    with log_of(session, first) as control:
         if control is None:
             return None
         if control is session.control:
@@ -73,7 +77,7 @@ def pending_of(session: LandingSession, name: str, uuid: UUID, section: LedgerSe
 
     :raises ControlTopicError: that topic cannot be read
     """
-    with _log_of(session, section.control) as control:
+    with log_of(session, section.control) as control:
         if control is None:
             return ()
         log = read_decided(control, section.control.partition, section.control.read_from)
@@ -104,16 +108,19 @@ def endangered(
 
 def _lost(session: LandingSession, name: str, uuid: UUID, section: LedgerSection) -> str:
     try:
-        pending = pending_of(session, name, uuid, section)
+        pending, doubted = pending_of(session, name, uuid, section), unbelieved(session, name, section)
     except ControlTopicError as e:
         if (section.landing, section.lane) == (session.landing.name, session.lane):
             raise
         session.log(f"{name}: what landing {section.landing} has reported is not known here: {e}")
         return ""
-    topics = {p.topic for a in pending for p in a.coverage.parts}
+    topics = {p.topic for coverage in (doubted, *(a.coverage for a in pending)) for p in coverage.parts}
     marks = _marks(session, section, tuple(sorted(topics))) if topics else {}
     lost = irreplaceable(pending, marks, name)
-    return f"of landing {section.landing} {losses_text(losses(lost, marks))}" if lost else ""
+    said = [f"of landing {section.landing} {losses_text(losses(lost, marks))}"] if lost else []
+    if told := gone(doubted, marks):
+        said.append(f"of landing {section.landing}, as {unbelieved_text(session, told, section)}")
+    return "; ".join(said)
 
 
 def _marks(
@@ -126,20 +133,6 @@ def _marks(
         except SourceError:
             return {}
     return found.partitions if found.cluster_id == section.cluster_id else {}
-
-
-@contextmanager
-def _log_of(session: LandingSession, position: ControlPosition) -> Iterator[ControlPort | None]:
-    """The control topic that a ledger names; ``None``: it is gone, or another one by now."""
-    own = position.topic == session.control.name
-    control = session.control if own else session.control.other(position.topic)
-    try:
-        place = control.describe() if own or control.exists() else None
-        same = place is not None and (place.cluster_id, place.topic_id) == (position.cluster_id, position.topic_id)
-        yield control if same else None
-    finally:
-        if not own:
-            control.close()
 
 
 def _ledger(session: LandingSession, name: str, state: LedgerState) -> TableLedger | None:

@@ -102,7 +102,7 @@ def prepare(session: LandingSession, source: SourceState, *, dry: bool = False) 
         require_ledger(state, name)
         _check_alone(session, name, state, source)
         if state.section(session.landing.name, session.lane) is None:
-            _check_first_run(session, name)
+            _check_first_run(session, name, table)
             if not out:
                 _check_former(session, name)
             check_fit(session.landing, target_of(name, table, session.new_id()))
@@ -145,7 +145,7 @@ def prepare_table(session: LandingSession, name: str) -> PreparedTable | None:
     state = read_ledger(table.metadata, session.landing.branch)
     require_ledger(state, name)
     if state.section(session.landing.name, session.lane) is None:
-        _check_first_run(session, name)
+        _check_first_run(session, name, table)
         return None
     return prepared_table(session, name, table, renewed(session, name, state, None, None))
 
@@ -200,9 +200,18 @@ def remembered(session: LandingSession, name: str) -> set[UUID]:
     return {t.uuid for e in entries if isinstance(e, SliceReported) for t in e.report.tables if t.table == name}
 
 
-def _check_first_run(session: LandingSession, name: str) -> None:
+def _check_first_run(session: LandingSession, name: str, table: Table | None = None) -> None:
     """A table that is missing or without a ledger is a first run only if the log does not remember slices for it."""
-    if uuids := remembered(session, name):
+    uuids = remembered(session, name)
+    if table is not None and table.metadata.table_uuid in uuids:
+        raise LedgerError(
+            f"branch {session.landing.branch} of {name} has no snapshot of landing {session.landing.name}, and the "
+            f"control topic remembers its slices for this very table: it was rolled back to before the first one, or "
+            f"replaced, and its rows are gone with that. `lakecommit ledger init SPEC --from earliest` reads again "
+            f"what the source has of them; if somebody has brought them back, say what is there with `lakecommit "
+            f"ledger attest SPEC --at TOPIC:PARTITION=OFFSET,…`"
+        )
+    if uuids:
         raise LedgerError(
             f"{name} has no ledger, but the control topic remembers slices of landing {session.landing.name} for table "
             f"{', '.join(str(u) for u in sorted(uuids, key=str))}: it was dropped, renamed or made anew; bring it "

@@ -27,7 +27,7 @@ from airflow_provider_lakecommit.committer.checks import StagedSlice
 from airflow_provider_lakecommit.committer.ledger import landing_snapshots, unannounced
 from airflow_provider_lakecommit.committer.summary import SnapshotRecord
 from airflow_provider_lakecommit.core.accounting import Account
-from airflow_provider_lakecommit.core.log import Directives
+from airflow_provider_lakecommit.core.log import CycleOpened, Directives
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.core.settle import chunks, settle
 from airflow_provider_lakecommit.core.state import AcceptedSlice
@@ -229,6 +229,7 @@ class TablePublisher:
             spec_version=None if landing.on_spec_change == "void" else landing.spec_version,
             extra={"files": str(sum(len(s.files) for s in staged))},
             kept=frozenset(self._refusals.kept),
+            decisions=tuple(d for e in folded.entries if isinstance(e, CycleOpened) for d in e.directives.decided),
         )
 
     # -- what is said ---------------------------------------------------------------------------------------------

@@ -17,7 +17,8 @@ from dataclasses import replace
 from airflow_provider_lakecommit.core.log import SliceReported
 from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage
-from airflow_provider_lakecommit.session.landing_session import LandingSession
+from airflow_provider_lakecommit.cycle.named_log import log_of
+from airflow_provider_lakecommit.session.landing_session import BEYOND, LandingSession
 from airflow_provider_lakecommit.signing import OTHER_KEY, UNSIGNED_BELOW
 from airflow_provider_lakecommit.wire.quarantine import entry_of
 
@@ -25,28 +26,33 @@ __all__ = ["unbelieved", "unbelieved_text"]
 
 
 def unbelieved(session: LandingSession, table: str, section: LedgerSection) -> Coverage:
-    """The ranges of which records that are not believed say that they are reported for a table, under its epoch, and
-    that it does not have.
+    """The ranges of which records that are not believed say that they are reported for a table, under the epoch of a
+    section, and that it does not have. Topics that the section is not of are none of its business.
+
+    :raises ControlTopicError: the control topic that the section names cannot be read
     """
-    log = session.control.describe()
-    if not session.signed or (section.control.cluster_id, section.control.topic_id) != (log.cluster_id, log.topic_id):
+    if not session.signed:
         return Coverage()
+    with log_of(session, section.control) as control:
+        records = control.read(section.control.partition, section.control.read_from).records if control else ()
     told = Coverage()
-    for record in session.control.read(section.control.partition, section.control.read_from).records:
+    for record in records:
         if record.doubt is None:
             continue
         entry = entry_of(replace(record, doubt=None), section.landing, section.lane)
         of = entry.report.table(table) if isinstance(entry, SliceReported) else None
         if isinstance(entry, SliceReported) and of is not None and of.epoch == section.epoch:
             told = told | entry.report.coverage
-    return told - section.covered
+    return Coverage({p: told[p] for p in section.starts}) - section.covered
 
 
 def unbelieved_text(session: LandingSession, ranges: Coverage, section: LedgerSection) -> str:
     """What to do about it."""
-    log = session.control.read(section.control.partition, section.control.read_from)
+    at = section.control
+    with log_of(session, at) as control:
+        end = control.read(at.partition, BEYOND).end if control else at.read_from
     return (
-        f"records of {session.control.name} that are not believed say that {ranges} is reported. If they are of the "
-        f"time before the signing key, have them believed: `{UNSIGNED_BELOW}: {log.topic_id}/{log.partition}:{log.end}`"
+        f"records of {at.topic} that are not believed say that {ranges} is reported. If they are of the "
+        f"time before the signing key, have them believed: `{UNSIGNED_BELOW}: {at.topic_id}/{at.partition}:{end}`"
         f"; if they are signed by an earlier key, state it as `{OTHER_KEY}`"
     )

@@ -28,6 +28,7 @@ from airflow_provider_lakecommit.core.places import data_roots, place_problem
 from airflow_provider_lakecommit.exceptions import TableError, WireError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.iceberg.storage import trouble_of
+from airflow_provider_lakecommit.inspect.brought_back import brought_back
 from airflow_provider_lakecommit.inspect.verify import AddedFile, Finding, LandingSnapshot, Severity, TableHistory
 
 __all__ = ["read_history"]
@@ -76,6 +77,7 @@ def read_history(
     landing = list(_landing_snapshots(reading, reversed(line), entries))
     ours = {s.record.snapshot_id for s in landing}
     _look_at_places(reading, landing)
+    _look_for_rolled_back(reading, line, entries, landing)
     for snapshot in line:
         if snapshot.snapshot_id not in ours and not has_ledger(snapshot):
             operation = snapshot.summary.operation.value if snapshot.summary else "unknown operation"
@@ -181,6 +183,22 @@ def _look_at_places(reading: _HistoryReading, landing: Iterable[LandingSnapshot]
         for file in snapshot.files:
             if problem := place_problem(file.path, roots):
                 reading.wrong(f"{problem}: it is another table's, or was brought there", snapshot.record.snapshot_id)
+
+
+def _look_for_rolled_back(
+    reading: _HistoryReading, line: list[Snapshot], entries: Iterable[ManifestEntry], landing: list[LandingSnapshot]
+) -> None:
+    """Files that are back without the ledger which counts them."""
+    there, added = [s.snapshot_id for s in line], dict[int, list[AddedFile]]()
+    for e in entries:
+        added.setdefault(e.snapshot_id or 0, []).append(_added(e))
+
+    def beside() -> Iterator[LandingSnapshot]:
+        return _landing_snapshots(
+            reading, (s for s in reading.table.metadata.snapshots if s.snapshot_id not in there), ()
+        )
+
+    reading.problems += brought_back(reading.name, there, added, landing, beside)
 
 
 def _look_for_files(reading: _HistoryReading, io: FileIO, entries: Iterable[ManifestEntry]) -> None:

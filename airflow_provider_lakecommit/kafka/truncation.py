@@ -6,8 +6,9 @@ librdkafka asks the leader (OffsetForLeaderEpoch) before it fetches from a posit
 arrives from there, a record or the end of the partition, says that the position holds. Nothing is committed to a
 consumer group.
 
-Failure story: no answer within the time is a :class:`SourceUnavailableError`, never "all is well". An offset that
-retention has removed is not judged here.
+Failure story: no answer within the time is a :class:`SourceUnavailableError`, never "all is well". Who may not read a
+topic gets no answer ever, and is told so at once: a :class:`SourceError`. An offset that retention has removed is not
+judged here.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from airflow_provider_lakecommit.core.model import ReadPosition
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.core.truncation import Truncation
-from airflow_provider_lakecommit.exceptions import SourceUnavailableError
+from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailableError
 from airflow_provider_lakecommit.kafka.config import LastError, made, unreachable
 
 __all__ = ["diverged", "end_of_epoch", "is_truncation"]
@@ -66,6 +67,7 @@ def diverged(
 ) -> list[Truncation]:
     """The positions that do not hold.
 
+    :raises SourceError: a topic may not be read
     :raises SourceUnavailableError: not all were answered in time
     """
     left, out = list(places), list[Truncation]()
@@ -101,6 +103,8 @@ def _round(consumer: Consumer, open_: Places, deadline: float) -> list[Truncatio
             message = consumer.poll(POLL_SECONDS)
         except KafkaException:
             continue
+        if message is not None:
+            _check_allowed(message)
         if message is None or (message.topic() or "", message.partition() or 0) not in open_:
             continue
         key = message.topic() or "", message.partition() or 0
@@ -110,6 +114,16 @@ def _round(consumer: Consumer, open_: Places, deadline: float) -> list[Truncatio
             del open_[key]
             consumer.pause([TopicPartition(*key)])
     return out
+
+
+def _check_allowed(message: Message) -> None:
+    """:raises SourceError: the topic may not be read, so that none of its partitions will ever answer"""
+    error = message.error()
+    if error is not None and error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+        raise SourceError(
+            f"topic {message.topic()} may not be read ({error.str()}), so whether its log is still the one that was "
+            "landed cannot be asked: grant this principal READ on it"
+        )
 
 
 def _answer(message: Message, p: SourcePartition, at: ReadPosition) -> tuple[bool, Truncation | None]:

@@ -33,9 +33,10 @@ from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, Rang
 from airflow_provider_lakecommit.core.planning import Watermark
 from airflow_provider_lakecommit.core.routing import Role, role_of
 from airflow_provider_lakecommit.core.truncation import positions_up_to
-from airflow_provider_lakecommit.core.voiding import Loss, irreplaceable, losses, losses_text
+from airflow_provider_lakecommit.core.voiding import Loss, gone, irreplaceable, losses, losses_text
 from airflow_provider_lakecommit.cycle.pending import endangered, known_section, known_state
 from airflow_provider_lakecommit.cycle.sections import new_section, origin_position
+from airflow_provider_lakecommit.cycle.unbelieved import unbelieved, unbelieved_text
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
 from airflow_provider_lakecommit.kafka.source_topic import SourceState
 from airflow_provider_lakecommit.repair.known import (
@@ -55,7 +56,8 @@ __all__ = ["Attested", "AttestedTable", "attest", "from_log", "from_offsets", "f
 class AttestedTable:
     """What is about to be said of one table. ``before`` is what its ledger says now, ``announced`` what the control log
     says was published in it; ``others`` are sections of other landings that come back with the named snapshot, ``old``
-    is the newest section that is known. A new epoch would have ``lost`` what is reported and cannot be read again;
+    is the newest section that is known. A new epoch would have ``lost`` what is reported and cannot be read again, and
+    ``doubted`` says of what that may hold, too, by records that are not believed;
     ``endangered`` is the same of other landings, by the epochs of their sections. ``rows`` are those of the table now,
     of all writers.
     """
@@ -69,6 +71,7 @@ class AttestedTable:
     others: tuple[LedgerSection, ...] | None = None
     old: LedgerSection | None = None
     lost: tuple[Loss, ...] = ()
+    doubted: str = ""
     endangered: Mapping[UUID, str] = field(default_factory=dict)
     rows: int | None = None
 
@@ -92,8 +95,13 @@ class AttestedTable:
     @property
     def loses(self) -> str:
         """What is reported and would be lost."""
-        own = losses_text(self.lost) if self.lost and self.kept is None else ""
-        return "; ".join(filter(None, (own, *self.others_lost)))
+        own = () if self.kept is not None else self.own_lost
+        return "; ".join((*own, *self.others_lost))
+
+    @property
+    def own_lost(self) -> tuple[str, ...]:
+        """What this landing has reported and a new epoch would lose."""
+        return tuple(filter(None, (losses_text(self.lost) if self.lost else "", self.doubted)))
 
     @property
     def again(self) -> Coverage:
@@ -241,7 +249,7 @@ def attest(
         state = attest_section(
             session.tables,
             t.table,
-            (t.kept if t.lost else None) or t.section,
+            (t.kept if t.own_lost else None) or t.section,
             seen=t.state,
             others=t.others,
             rows_of_others=rows_of_others,
@@ -279,6 +287,7 @@ def _one(session: LandingSession, known: KnownTable, source: SourceState, word: 
         section = replace(section, positions=positions_up_to(old.positions, there))
     pending = known_state(session, {known.name: known.state})
     kept = irreplaceable(pending.accepted[known.name], source.partitions, known.name) if pending else ()
+    doubted = gone(unbelieved(session, known.name, old), source.partitions) - covered if old else Coverage()
     return AttestedTable(
         table=known.name,
         word=source_of_word,
@@ -291,4 +300,5 @@ def _one(session: LandingSession, known: KnownTable, source: SourceState, word: 
         endangered={} if known.state.condition is Condition.PRESENT else endangered(session, known.name, known.state),
         rows=known.rows,
         lost=losses((a for a in kept if a.coverage - covered), source.partitions),
+        doubted=unbelieved_text(session, doubted, old) if doubted and old else "",
     )

@@ -177,6 +177,7 @@ def section_inits(session: LandingSession, start: Start) -> dict[str, SectionIni
     for name, ledger in states.items():
         old = None if ledger is None else ledger.section(session.landing.name, session.lane)
         in_order = ledger is None or ledger.condition is Condition.PRESENT
+        newest = None if ledger is None else known_section(session, ledger)
         if word.offsets.keys() >= source.partitions.keys():
             firsts: Mapping[SourcePartition, int] = {}
         else:
@@ -191,10 +192,10 @@ def section_inits(session: LandingSession, start: Start) -> dict[str, SectionIni
             diverged=diverged,
             pending=state.accepted.get(name, ()) if state else (),
             publishable=ledger is not None and ledger.newest and _same_topic(session, old),
-            remembered=None if ledger is None else known_section(session, ledger),
+            remembered=newest,
             rolled_back=ledger is not None and ledger.condition in (Condition.ROLLED_BACK, Condition.PICKED),
             endangered={} if ledger is None or in_order else endangered(session, name, ledger),
-            unbelieved=Coverage() if old is None else gone(unbelieved(session, name, old), source.partitions),
+            unbelieved=Coverage() if newest is None else gone(unbelieved(session, name, newest), source.partitions),
         )
         found = settings[name].restart(old)
         data = data or found

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
-from airflow_provider_lakecommit.committer.ledger import LedgerState, read_ledger
+from airflow_provider_lakecommit.committer.ledger import LedgerState, ancestry, read_ledger
 from airflow_provider_lakecommit.committer.summary import has_ledger
 from airflow_provider_lakecommit.core.announced import announced_in, rows_of
 from airflow_provider_lakecommit.core.log import Entry, TablePublished
@@ -59,6 +59,18 @@ class KnownTable:
         return Coverage.union(e.coverage for e in said)
 
     @property
+    def taken_back(self) -> Coverage:
+        """What snapshots published that the metadata still have beside the branch, and none that is on it: rows that a
+        rollback took out, also where it went back to before the first ledger of this landing.
+        """
+        metadata = self.table.metadata
+        there = {s.snapshot_id for s in ancestry(metadata, self.state.branch)}
+        beside = {s.snapshot_id for s in metadata.snapshots} - there
+        said = [e for e in self.entries if isinstance(e, TablePublished) and e.table == self.name]
+        gone = Coverage.union(e.coverage for e in said if e.snapshot_id in beside)
+        return gone - Coverage.union(e.coverage for e in said if e.snapshot_id not in beside)
+
+    @property
     def rows(self) -> int | None:
         """Rows of the table, as its newest snapshot counts them."""
         head = self.table.metadata.snapshot_by_id(self.state.head_id) if self.state.head_id is not None else None
@@ -71,7 +83,8 @@ class KnownTable:
 def check_log(session: LandingSession, known: KnownTable, landed: Coverage) -> None:
     """Can the table hold what the log says?
 
-    :raises LedgerError: a ledger that the metadata remember has less, or the table has fewer rows
+    :raises LedgerError: a ledger that the metadata remember has less, snapshots that published it are not on the
+        branch, or the table has fewer rows
     """
     remedy = "say what the table holds with `lakecommit ledger attest SPEC --at TOPIC:PARTITION=OFFSET,…`"
     newest = known_section(session, known.state)
@@ -81,6 +94,13 @@ def check_log(session: LandingSession, known: KnownTable, landed: Coverage) -> N
             f"{known.name}: the log of {session.control.name} says that {more} was published, which the newest ledger "
             f"that the metadata know does not have: it was rolled back, or given back by a person. If that ledger is "
             f"right, `lakecommit ledger attest SPEC --snapshot {snapshot}`; if not, {remedy}"
+        )
+    if back := landed & known.taken_back:
+        raise LedgerError(
+            f"{known.name}: the log of {session.control.name} says that {back} was published, by snapshots that are "
+            f"not on branch {known.state.branch} any more: it was rolled back, and these rows with it. `lakecommit "
+            f"ledger init SPEC --from earliest` reads again what the source has of them; if somebody has brought them "
+            f"back, {remedy}"
         )
     rows, said = known.rows, rows_of(known.entries, known.name, landed)
     if rows is not None and rows < said:

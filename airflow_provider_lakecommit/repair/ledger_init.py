@@ -85,10 +85,13 @@ def _check_unbelieved(
 ) -> None:
     """:raises LedgerError: what would be given up may be reported, by records that are not believed"""
     for name, s in settings.items():
-        if s.old is not None and not agreed and (told := s.unbelieved & found.given_up(name)):
+        section = s.old or s.remembered
+        # Of a ledger that is gone nobody can tell what a word gives up of it.
+        told = s.unbelieved if s.old is None else s.unbelieved & found.given_up(name)
+        if section is not None and told and not agreed:
             raise LedgerError(
                 f"{name}: the ledger is not set, as that would give up what may be reported: "
-                f"{unbelieved_text(session, told, s.old)}. To give it up all the same: `--give-up-reported`"
+                f"{unbelieved_text(session, told, section)}. To give it up all the same: `--give-up-reported`"
             )
 
 

@@ -8,7 +8,8 @@ otherwise a range whose bad records were counted is read again, with a budget of
 counted to the end of the range, with a budget for as many as there are.
 
 Failure story: killed in between, a decision is either in the log or not made at all; the same command can be given
-again. Where the commit of an unblock fails the word stands, and the next commit that succeeds publishes it.
+again. Where the commit of an unblock fails the word stands, and the next commit that succeeds publishes it. Who decided
+and why is in the log with the word, and the table's history has it with the next rows.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_provider_lakecommit.committer.ledger_updates import carry_forward
-from airflow_provider_lakecommit.core.decisions import Decision
+from airflow_provider_lakecommit.core.decisions import MOST_TEXT, Decision
 from airflow_provider_lakecommit.core.identity import slice_id, window_id
 from airflow_provider_lakecommit.core.log import Directives, Raised, SliceReported
 from airflow_provider_lakecommit.core.model import (
@@ -122,13 +123,15 @@ def unblock(
     run = RunIdentity(deployment="person", dag_id="unblock", run_id=_run_id(session, decision))
     cycle = new_cycle(session, run, folded.state)
     plan = empty_plan(session, f"unblock {coverage}")
-    sent = send_start(session, folded.partition, cycle, plan, Directives(raised=raised))
+    told = None if decision is None else replace(decision, what=_what(given_up, again))
+    directives = Directives(raised=raised, decided=() if told is None else (told,))
+    sent = send_start(session, folded.partition, cycle, plan, directives)
     if given_up:
         _give_up(session, prepared, folded, _coverage(given_up), cycle)
     session.log(f"{'given up' if given_up and not again else 'to be read again'}: {coverage}")
     committed = _commit(session, run, folded, cycle, sent)
-    if committed:
-        _record(session, prepared, decision, given_up, again)
+    if committed and told is not None:
+        _record(session, prepared, told)
     return {
         "unblocked": coverage.to_dict(),
         "skipped": skip,
@@ -209,20 +212,14 @@ def _commit(session: LandingSession, run: RunIdentity, folded: FoldedLog, cycle:
     return True
 
 
-def _record(
-    session: LandingSession,
-    prepared: Prepared,
-    decision: Decision | None,
-    given_up: Sequence[BlockedPart],
-    again: Sequence[BlockedPart],
-) -> None:
-    """Into the history of each table, where that can be done now."""
-    if decision is None:
-        return
+def _what(given_up: Sequence[BlockedPart], again: Sequence[BlockedPart]) -> str:
     said = [f"gives up {_coverage(given_up)}"] if given_up else []
-    said += [f"reads {_coverage(again)} again"] if again else []
+    return "; ".join([*said, *([f"reads {_coverage(again)} again"] if again else [])])[:MOST_TEXT]
+
+
+def _record(session: LandingSession, prepared: Prepared, told: Decision) -> None:
+    """Into the history of each table, where that can be done now; else the next snapshot with rows tells of it."""
     for t in prepared.tables:
-        told = replace(decision, what="; ".join(said))
         try:
             carry_forward(
                 session.tables,

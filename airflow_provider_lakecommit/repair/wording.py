@@ -16,7 +16,6 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet
-from airflow_provider_lakecommit.core.voiding import losses_text
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.repair.ledger_init import BEHIND
 
@@ -82,7 +81,7 @@ def attest_text(said: Attested) -> Iterable[str]:
             yield f"  read AGAIN, though the ledger or the control log has it: {t.again}: doubled if its rows are there"
         if t.unsaid:
             yield f"  never read, though neither ledger nor log has it: {t.unsaid}: lost if its rows are not there"
-        for text in filter(None, (losses_text(t.lost) if t.lost else "", *t.others_lost)):
+        for text in (*t.own_lost, *t.others_lost):
             yield f"  reported, not published, and the source has it no more: {text}"
 
 
@@ -94,7 +93,7 @@ def attest_to_dict(t: AttestedTable) -> dict[str, Any]:
         "condition": str(t.state.condition),
         "reason": t.state.reason,
         "rows": t.rows,
-        "lost": losses_text(t.lost) if t.lost else "",
+        "lost": "; ".join(t.own_lost),
         "before": t.before.to_dict(),
         "announced": t.announced.to_dict(),
         "attested": t.section.covered.to_dict(),

@@ -10,9 +10,11 @@ ours and is passed over.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict, fields
 from typing import Any
 from uuid import UUID
 
+from airflow_provider_lakecommit.core.decisions import MOST_TEXT, Decision
 from airflow_provider_lakecommit.core.log import Directives, Raised
 from airflow_provider_lakecommit.core.model import (
     Budget,
@@ -99,6 +101,8 @@ def directives_to_json(d: Directives) -> dict[str, Any]:
         out["voided"] = [str(u) for u in d.voided]
     if d.raised:
         out["raised"] = [[coverage_to_json(r.coverage), budget_to_json(r.budget)] for r in d.raised]
+    if d.decided:
+        out["decided"] = [{name: told[:MOST_TEXT] for name, told in asdict(each).items() if told} for each in d.decided]
     return out
 
 
@@ -110,7 +114,13 @@ def directives_from_json(v: Mapping[str, Any]) -> Directives:
             Raised(coverage=coverage_from_json(c), budget=budget_from_json(b) or Budget(max_records=0, max_ratio=0))
             for c, b in v.get("raised", ())
         ),
+        decided=tuple(_decision(each) for each in v.get("decided", ())),
     )
+
+
+def _decision(v: Mapping[str, Any]) -> Decision:
+    known = {f.name for f in fields(Decision)}
+    return Decision(**{name: text(told)[:MOST_TEXT] for name, told in v.items() if name in known})
 
 
 def report_to_json(r: SliceReport) -> dict[str, Any]:

@@ -353,3 +353,27 @@ def test_the_command_shows_first_and_writes_only_with_yes(
     with pytest.raises(SpecError, match=r"--table shop\.none: the landing has shop\.rows"):
         ledger_attest(spec, Output(as_json=False), snapshot=None, log=True, at=None, tables=["shop.none"], yes=False)
     goes_on(world, produce, Counter([*range(20), -1, -2]))
+
+
+def test_rows_of_a_landing_that_a_rollback_took_out_with_its_first_snapshot_are_not_attested_by_the_log(
+    make_world: Make, produce: Produce
+) -> None:
+    """Another landing of the table has rows enough for both."""
+    first = make_world(partitions=1, dead_letter_table=None, name="first")
+    world = make_world(partitions=1, dead_letter_table=None)
+    produce(first.landing.topics, records(100, 50))
+    first.run()
+    head = table(world).metadata.current_snapshot_id
+    produce(world.landing.topics, records(0, 20))
+    world.run()
+    assert head is not None
+    table(world).manage_snapshots().set_current_snapshot(head).commit()
+    produce(first.landing.topics, records(150, 5))
+    first.settle()
+    with pytest.raises(LedgerError, match=r"rolled back to before the first one.*`lakecommit ledger init SPEC --from"):
+        world.open("refused")
+    with world.session() as session:
+        with pytest.raises(LedgerError, match=r"\[0, 20\) was published, by snapshots that are not on branch main"):
+            from_log(session)
+        ledger_init(session, "earliest")
+    goes_on(world, produce, Counter([*range(20), *range(100, 155)]))

@@ -10,7 +10,7 @@ import pytest
 
 from airflow_provider_lakecommit.core.model import ReadPosition
 from airflow_provider_lakecommit.core.offsets import SourcePartition
-from airflow_provider_lakecommit.exceptions import ControlTopicError, FencedError
+from airflow_provider_lakecommit.exceptions import ControlTopicError, FencedError, SourceError
 from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
 from airflow_provider_lakecommit.kafka.source_topic import SourceTopics
 from airflow_provider_lakecommit.session.landing_session import BEYOND
@@ -77,6 +77,27 @@ def test_a_transaction_is_read_back_whole_and_its_marker_has_an_offset(control: 
     assert [r.value for r in control.read_all()] == [b"one", b"two", b"one"]
 
 
+def test_another_topic_of_the_cluster_is_there_or_not(control: ControlPort, request: pytest.FixtureRequest) -> None:
+    assert control.exists()
+    absent = control.other("no-such-control-topic")
+    assert (absent.name, absent.exists()) == ("no-such-control-topic", False)
+    absent.close()
+    if isinstance(control, FakeControl):
+        control.others["another"] = FakeControl(name="another", partitions=2, topic_id="control-2")
+    name = "another" if isinstance(control, FakeControl) else request.getfixturevalue("make_topic")(2)
+    other = control.other(name)
+    with other.writer(f"other-{name}", 1) as writer:
+        writer.send([ONE])
+    assert (other.name, other.exists(), other.describe().partitions) == (name, True, 2)
+    assert [r.value for r in other.read(1).records] == [b"one"]
+    assert (other.describe().cluster_id, other.describe().topic_id != control.describe().topic_id) == (
+        control.describe().cluster_id,
+        True,
+    )
+    other.close()
+    assert control.read(1).records == (), "the first one is another topic, and still open"
+
+
 def test_from_beyond_its_end_a_log_tells_its_borders_only(control: ControlPort) -> None:
     log = control.read(0, BEYOND)
     assert (log.records, log.begin, log.end, log.partition, log.partitions) == ((), 0, 0, 0, 3)
@@ -110,3 +131,18 @@ def test_a_source_tells_how_far_each_partition_reaches(source: SourcePort) -> No
     (p, *_) = sorted(state.partitions)
     [(asked, at, first)] = source.ask_first_since([(p, state.asked_at.replace(year=2999))])(30.0)
     assert (asked, at.year, first) == (p, 2999, None)
+
+
+def test_other_topics_of_the_cluster_are_a_source_of_their_own(source: SourcePort) -> None:
+    first = source.watermarks()
+    (topic,) = first.topic_ids
+    same = source.of((topic,))
+    assert (same.watermarks().cluster_id, same.watermarks().partitions) == (first.cluster_id, first.partitions)
+    same.close()
+    absent = source.of(("no-such-topic",))
+    found = absent.watermarks(missing_ok=True)
+    assert (found.partitions, found.missing_topics) == ({}, ("no-such-topic",))
+    with pytest.raises(SourceError, match="no-such-topic"):
+        absent.watermarks()
+    absent.close()
+    assert source.watermarks().partitions == first.partitions, "who asked for others is still open"

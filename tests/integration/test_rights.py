@@ -21,10 +21,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, and
     ResourceType,
 )
 
+from airflow_provider_lakecommit.core.model import ReadPosition
+from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.doctor.brokers import brokers
 from airflow_provider_lakecommit.doctor.finding import Level
 from airflow_provider_lakecommit.doctor.roles import NEEDS, Role
 from airflow_provider_lakecommit.exceptions import LakecommitError, SourceError
+from airflow_provider_lakecommit.kafka.truncation import diverged
 from airflow_provider_lakecommit.landing import Landing
 from dev.servers.kafka import Broker
 from tests.fixtures.kafka import Sender, create_topic, delete_topic
@@ -179,3 +182,14 @@ def test_doctor_tells_what_a_role_lacks(lacking: int, broker: Broker, guarded: G
     assert found["role write"].seen.count(";") == 0
     assert found["role write"].seen.endswith(f" {name}")
     assert found["role plan"].seen.startswith("not for this connection: lacks")
+
+
+def test_who_may_not_read_a_topic_is_told_so_where_its_log_is_to_be_compared(broker: Broker, guarded: Guarded) -> None:
+    place = SourcePartition("source", 0, "any"), ReadPosition(offset=40, leader_epoch=0)
+    kafka = {"bootstrap.servers": broker.bootstrap}
+    assert diverged(kafka, [place], 60.0) == []
+    with (
+        guarded.rights((TOPIC, "source", LITERAL, (DESCRIBE,))),
+        pytest.raises(SourceError, match=r"topic source may not be read .*grant this principal READ on it"),
+    ):
+        diverged(kafka, [place], 600.0)

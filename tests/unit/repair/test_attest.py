@@ -8,6 +8,7 @@ import pytest
 from airflow_provider_lakecommit.cycle.prepare import prepare_table
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
 from airflow_provider_lakecommit.repair.attest import attest, from_log, from_offsets, from_snapshot
+from airflow_provider_lakecommit.repair.ledger_init import ledger_init
 from tests.fakes.lake import SCHEMA, data_file
 from tests.fakes.session import DATA, P0, P1, FakeLanding
 from tests.support.story import coverage
@@ -107,6 +108,24 @@ def test_the_log_is_not_believed_against_a_ledger_that_was_rolled_back(landing: 
     landing.session.tables.load(DATA).manage_snapshots().rollback_to_snapshot(first).commit()
     with pytest.raises(LedgerError, match=rf"orders\[0\] \[20, 40\) was published.*rolled back.*--snapshot {first}"):
         from_log(landing.session, [DATA])
+
+
+def test_the_log_is_not_believed_of_a_landing_that_was_rolled_back_to_before_its_first_snapshot(
+    landing: FakeLanding,
+) -> None:
+    """The rows of others are as many as those that it had."""
+    table = landing.session.tables.create(DATA, SCHEMA)
+    with table.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
+        append.append_data_file(data_file("file:///foreign/0.parquet", 1000))
+    landing.cycle("a")
+    table = landing.session.tables.load(DATA)
+    first = table.metadata.snapshots[0].snapshot_id
+    table.manage_snapshots().set_current_snapshot(first).commit()
+    with pytest.raises(LedgerError, match=r"orders\[0\] \[0, 20\).* not on branch main any more.*--from earliest"):
+        from_log(landing.session)
+    ledger_init(landing.session, {("orders", 0): 0, ("orders", 1): 0})
+    landing.cycle("b")
+    assert [s["lakecommit.rows"] for s in landing.snapshots() if "lakecommit.rows" in s][-1] == "30"
 
 
 def test_the_log_is_not_believed_of_a_table_that_has_fewer_rows(landing: FakeLanding) -> None:

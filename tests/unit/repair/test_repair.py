@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from pyiceberg.exceptions import ForbiddenError
 
@@ -130,6 +132,23 @@ class TestUnblock:
         assert landing.said("the word stands in the control log")
         landing.close("b", landing.open("b"))
         assert ends(landing)["orders[0]"] == 20
+        (said,) = [text for text in notes(landing) if text.startswith("a person decided")]
+        assert said == f"a person decided: {replace(SAID, what='gives up orders[0] [0, 20)')}"
+
+    def test_the_history_tells_once_who_had_a_range_read_again_also_where_the_commit_failed(
+        self, landing: FakeLanding, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        block(landing)
+        with monkeypatch.context() as patch:
+            patch.setattr(landing.catalog, "commit_table", refuse)
+            unblock(landing.session, raise_to=Budget(max_records=5, max_ratio=1.0), decision=SAID)
+        for run in ("b", "c"):
+            landing.source.ends = {**landing.source.ends, P1: landing.source.ends[P1] + 1}
+            landing.cycle(run)
+        told = f"a person decided: {replace(SAID, what='reads orders[0] [0, 20) again')}"
+        assert [text for text in notes(landing) if text.startswith("a person decided")] == [told]
+        (summary,) = {s["lakecommit.decisions"] for s in landing.snapshots() if "lakecommit.decisions" in s}
+        assert summary.count("ann") == 1
 
     def test_only_the_ranges_that_are_named_are_taken(self, landing: FakeLanding) -> None:
         block(landing)
