@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -116,8 +116,13 @@ class Live:
 
 
 @contextmanager
-def live_airflow(home: Path, bootstrap: str, parts: tuple[str, ...] = PARTS) -> Iterator[Live]:
-    """An Airflow of these parts that runs until the end of the block."""
+def live_airflow(
+    home: Path, bootstrap: str, parts: tuple[str, ...] = PARTS, more: Mapping[str, str] | None = None
+) -> Iterator[Live]:
+    """An Airflow of these parts that runs until the end of the block.
+
+    :param more: settings of it, over those that all have
+    """
     for folder in ("warehouse", "dags", "faults"):
         (home / folder).mkdir()
     place = {"uri": f"sqlite:///{home}/catalog.db", "warehouse": f"file://{home}/warehouse"}
@@ -134,6 +139,7 @@ def live_airflow(home: Path, bootstrap: str, parts: tuple[str, ...] = PARTS) -> 
         "PATH": stand_in.install(home / "bin"),
         "PYTHONPATH": str(CHECKOUT),
         FOLDER: str(home / "faults"),
+        **(more or {}),
     }
     plugins = home / "airflow" / "plugins"
     plugins.mkdir(parents=True)
