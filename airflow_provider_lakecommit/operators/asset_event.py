@@ -32,6 +32,8 @@ __all__ = ["event_extra", "landed_line", "tell_hours"]
 
 TOLD = "hours_through"
 """In an event by hour: the end of the newest hour that was told of."""
+LOOKED_AT = 200
+"""Newest events by hour: those of one task, and some that people sent."""
 
 log = logging.getLogger(__name__)
 
@@ -68,8 +70,10 @@ def tell_hours(context: Context, landing: Landing, closed: Closed) -> bool:
     """
     asset = hourly_asset_of(landing)
     try:
-        newest = next(iter(context["inlet_events"][asset].ascending(False).limit(1)), None)
-        told = datetime.fromisoformat(newest.extra[TOLD]) if newest is not None else None
+        newest = context["inlet_events"][asset].ascending(False).limit(LOOKED_AT)
+        # People may send events of it by hand, which say no hour.
+        ends = [str(event.extra[TOLD]) for event in newest if event.extra and TOLD in event.extra]
+        told = max(map(datetime.fromisoformat, ends), default=None)
     except Exception as e:
         log.warning("%s: no hours are told now, Airflow does not say which were: %s", asset.name, e)
         return False

@@ -72,7 +72,8 @@ def test_hours_since_the_newest_event_are_told_and_the_next_event_goes_on(kind: 
     assert told.extra["landing"] == "orders"
     assert list(made.outlets) == [asset_of(ORDERS), hours]
 
-    again = context(Newest(told.extra))
+    by_hand: dict[str, Any] = {"from_rest_api": True}
+    again = context(Newest({"hours_through": "2026-01-02T01:00:00+00:00"}, told.extra, by_hand))
     made.tell_hours(again, [(ORDERS, CLOSED)])
     assert not again["outlet_events"]
     assert list(made.outlets) == [asset_of(ORDERS)]
