@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 __all__ = ["SECONDS", "merged", "note_run"]
 
-SECONDS = 3.0
+SECONDS = 5.0
 """That the API server has for an answer."""
 LENGTH = 1000
 """Characters that Airflow takes."""

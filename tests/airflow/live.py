@@ -35,8 +35,14 @@ from airflow.sdk.execution_time.supervisor import WatchedSubprocess
 
 number, _, force = WatchedSubprocess.kill.__defaults__
 WatchedSubprocess.kill.__defaults__ = number, 240.0, force
+
+from airflow_provider_lakecommit.hooks import run_note
+
+run_note.SECONDS = 240.0
 """
-"""A task that is told to stop is killed when it has not ended within five seconds, which Airflow lets nobody set."""
+"""A task that is told to stop is killed when it has not ended within five seconds, which Airflow lets nobody set. So
+is a note let go that a busy machine has not taken by then.
+"""
 STAND_IN = "stand_in"
 """Connection whose spark-submit is :mod:`tests.airflow.stand_in`."""
 

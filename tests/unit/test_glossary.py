@@ -18,7 +18,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "airflow_provider_lakecommit"
 
 AIRFLOW = """
-    airflow asset connection dag hook job lineage note notifications notifier operator plugin provider sensor task trigger
+    airflow asset connection dag hook job lineage note notifications notifier operator plugin provider sensor task
+    trigger
 """
 KAFKA = """
     admin batch broker cluster connect connector consumer control fenced group header kafka offset partition
