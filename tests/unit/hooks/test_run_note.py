@@ -8,7 +8,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 from typing import Any
@@ -66,7 +66,9 @@ def served(api: Api) -> Iterator[int]:
             self.send_response(403 if api.refuse else 200)
             self.send_header("Content-Length", str(len(told)))
             self.end_headers()
-            self.wfile.write(told)
+            # Who waits no longer has hung up.
+            with suppress(OSError):
+                self.wfile.write(told)
 
         do_GET = do_POST = do_PATCH = _do
 
