@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The asset of a landing, which other DAGs are scheduled on.
 
-Contract: one asset per landing, made from the declaration alone, so that it may stand at the top of a DAG file; no
-connection is read. It is told what a landing is only by :class:`Declared`, so that ``Landing.asset`` can hand it on.
+Contract: one asset per landing, and one whose events are partitioned by hour; both are made from the declaration alone,
+so that they may stand at the top of a DAG file; no connection is read. It is told what a landing is only by
+:class:`Declared`, so that ``Landing.asset`` can hand it on.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from urllib.parse import quote
 if TYPE_CHECKING:
     from airflow.sdk import Asset
 
-__all__ = ["Declared", "asset_of"]
+__all__ = ["Declared", "asset_of", "hourly_asset_of"]
 
 
 class Declared(Protocol):
@@ -31,11 +32,22 @@ class Declared(Protocol):
 
 def asset_of(landing: Declared) -> Asset:
     """The asset of a landing; equal declarations give equal assets."""
+    return _asset(landing, "")
+
+
+def hourly_asset_of(landing: Declared) -> Asset:
+    """The asset whose events have partition keys, one for each hour that the tables have whole, for DAGs scheduled by
+    partition. It is sent by tasks with ``hourly=True``.
+    """
+    return _asset(landing, "/hourly")
+
+
+def _asset(landing: Declared, which: str) -> Asset:
     from airflow.sdk import Asset
 
     place = "/".join(quote(part, safe="") for part in (landing.iceberg_conn_id, landing.table, landing.name))
     return Asset(
-        name=f"lakecommit/{landing.name}",
-        uri=f"lakecommit://{place}",
+        name=f"lakecommit/{landing.name}{which}",
+        uri=f"lakecommit://{place}{which}",
         extra={"landing": landing.name, "table": landing.table, "branch": landing.branch},
     )

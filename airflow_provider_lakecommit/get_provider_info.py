@@ -175,6 +175,18 @@ _INFO: dict[str, Any] = {
                     "example": "https://docs.example/lakecommit/errors.html#{anchor}",
                     "default": "",
                 },
+                "api_conn_id": {
+                    "description": (
+                        "Connection (type `http`) to Airflow's own API server, by which the last task of a landing "
+                        "writes one line into the note of its run: what was landed, or why nothing was. Host; login "
+                        "and password of a user who may edit DAG runs, or a token as password alone. Without it runs "
+                        "have no note: a task itself may not write one."
+                    ),
+                    "version_added": "0.1.0",
+                    "type": "string",
+                    "example": "airflow_api",
+                    "default": "",
+                },
                 "preload": {
                     "description": (
                         "Whether a scheduler with a LocalExecutor loads the libraries of landings before it forks "

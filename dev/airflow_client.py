@@ -75,6 +75,10 @@ class AirflowClient:
         """All that Airflow tells of a run."""
         return self._ask("GET", f"/dags/{dag}/dagRuns/{run}")
 
+    def told(self, path: str) -> dict[str, Any]:
+        """What Airflow answers to any other question."""
+        return self._ask("GET", path)
+
     def run_state(self, dag: str, run: str) -> str:
         """State of a run."""
         return str(self.run(dag, run)["state"])

@@ -34,6 +34,7 @@ ALLOWED = frozenset(
 )
 EXCEPTIONS = {
     "docutils": "public domain and BSD; the GPL is that of an Emacs mode in its sources. For documentation only",
+    "openlineage_sql": "Apache-2.0 as all of OpenLineage, which its wheel does not say; in an extra only",
     "psycopg2-binary": "LGPL with exceptions; a library that is loaded as it is, in the extra `postgres` only",
     "text-unidecode": "Artistic License or GPL, at one's choice; Airflow brings it",
 }

@@ -29,6 +29,8 @@ from airflow_provider_lakecommit.engines.local import SparkSection, engine_of
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.landing import LandingSpec
 from airflow_provider_lakecommit.session.landing_session import LandingSession
+from airflow_provider_lakecommit.telemetry.metrics import closed_samples, opened_samples
+from airflow_provider_lakecommit.telemetry.send import start_for_commands
 
 __all__ = ["land", "land_cycles", "line_of"]
 
@@ -81,7 +83,10 @@ def land_cycles(
     last cycle planned no window though there was something to be read.
     """
     outcomes: list[CycleOutcome] = []
+    send = start_for_commands()
     for outcome in runner.cycles(most=cycles):
+        send(opened_samples(outcome.opened))
+        send(closed_samples(spec.landing.name, outcome.closed, outcome.seconds.get("close", 0.0)))
         if live:
             output.live("")
         if not output.is_for_people:

@@ -81,6 +81,15 @@ class Outcome:
     verdict: Verdict
     reason: str
 
+    def line(self, landed: str) -> str:
+        """For the note of a run.
+
+        :param landed: what was landed, which is said also where something is missing
+        """
+        if self.verdict == "success":
+            return landed or self.reason
+        return f"{self.verdict}: {self.reason}" + (f"; landed: {landed}" if landed else "")
+
 
 @dataclass(frozen=True, slots=True)
 class OutcomeRule:

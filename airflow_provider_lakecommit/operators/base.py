@@ -13,7 +13,7 @@ from __future__ import annotations
 import inspect
 import json
 import logging
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,15 +21,19 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
+from airflow_provider_lakecommit.assets import hourly_asset_of
 from airflow_provider_lakecommit.exceptions import LakecommitError, Terminal
 from airflow_provider_lakecommit.hooks.secrets import told
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.operators.arguments import refuse_unknown
+from airflow_provider_lakecommit.operators.asset_event import tell_hours
 from airflow_provider_lakecommit.operators.links import ErrorLink
 from airflow_provider_lakecommit.settings import Settings
+from airflow_provider_lakecommit.telemetry.lineage import Commit, catalog_namespace, kafka_namespace, lineage_of
 
 if TYPE_CHECKING:
-    from airflow.sdk import BaseOperatorLink, Context
+    from airflow.providers.openlineage.extractors import OperatorLineage
+    from airflow.sdk import Asset, BaseOperatorLink, Context
 
     from airflow_provider_lakecommit.core.model import Cycle
     from airflow_provider_lakecommit.cycle.results import Closed
@@ -40,8 +44,11 @@ __all__ = [
     "CYCLE",
     "EXPLAIN",
     "FAILURE",
+    "LANDED",
+    "WINDOW",
     "Declared",
     "LandingTask",
+    "exact",
     "is_cleared",
     "landing_of",
     "no_retry_in_vain",
@@ -50,6 +57,10 @@ __all__ = [
 
 CYCLE, EXPLAIN, CLOSED = "cycle", "explain", "closed"
 """XCom keys: where the cycle is, why the window ends where it does, how the cycle was closed."""
+WINDOW, LANDED = "window", "landed"
+"""XCom keys for people alone: the window, and in one line what was landed."""
+EXACT = 2**53
+"""From here on browsers round whole numbers, snapshot ids among them."""
 ENDED = ("success", "failed")
 """States of a DAG run in which no task of it works any more."""
 UNKNOWN_RUN = (
@@ -75,6 +86,15 @@ def task_doc(kind: type, landing: Landing) -> str:
     return f"{does}\n\n**{landing.name}**: `{topics}` → `{tables}`"
 
 
+def exact(value: Any) -> Any:
+    """A value of JSON as browsers show it right: whole numbers that they would round are texts."""
+    if isinstance(value, dict):
+        return {name: exact(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [exact(each) for each in value]
+    return str(value) if isinstance(value, int) and abs(value) > EXACT else value
+
+
 class Declared:
     """A landing as Airflow's page shows it among the rendered fields. No text, so that nothing in it is a template."""
 
@@ -95,6 +115,8 @@ class LandingTask(BaseOperator):
     """
 
     operator_extra_links: Collection[BaseOperatorLink] = (ErrorLink(),)
+    hours: Sequence[Asset] = ()
+    """Assets of its landings whose events have partition keys."""
 
     def __init__(self, *, landing: Landing | str | Path, **kwargs: Any) -> None:
         refuse_unknown(type(self), kwargs, kwargs.get("task_id", ""))
@@ -103,6 +125,8 @@ class LandingTask(BaseOperator):
         self.landing = declared
         self.declared = Declared(declared)
         self.trouble: str | None = None
+        self.commits: list[Commit] = []
+        self._places = "", ""
 
     @contextmanager
     def session(self) -> Iterator[LandingSession]:
@@ -112,8 +136,28 @@ class LandingTask(BaseOperator):
 
         landing = Settings.read().complete(self.landing)
         kafka, catalog = kafka_settings(landing.kafka_config_id), catalog_properties(landing.iceberg_conn_id)
+        self._places = kafka_namespace(kafka), catalog_namespace(catalog, landing.iceberg_conn_id)
         with LandingSession.connect(landing, kafka, catalog, log=self.log.info) as session:
             yield session
+
+    def committed(self, closed: Closed) -> None:
+        """Remember a cycle that this task closed by its session, for lineage."""
+        kafka, catalog = self._places
+        self.commits.append(Commit(landing=self.landing, closed=closed, kafka=kafka, catalog=catalog))
+
+    def tell_hours(self, context: Context, closed: Iterable[tuple[Landing, Closed]]) -> None:
+        """Tell the hours that are whole, of the landings that published something. Airflow sends an event for each
+        asset that is an outlet when the task ends: those without an hour to tell are taken out.
+        """
+        if not self.hours:
+            return
+        told = [hourly_asset_of(landing) for landing, each in closed if tell_hours(context, landing, each)]
+        quiet = [each for each in self.hours if each not in told]
+        self.outlets = [each for each in self.outlets if each not in quiet]
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any] | None:
+        """What OpenLineage is told of the task, when Airflow asks."""
+        return lineage_of(self.commits)
 
     @staticmethod
     def identity(context: Context) -> RunIdentity:

@@ -16,6 +16,7 @@ attempt, which finds their cycles closed.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -23,21 +24,26 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.sdk import TriggerRule
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from airflow_provider_lakecommit.assets import asset_of
+from airflow_provider_lakecommit.assets import asset_of, hourly_asset_of
 from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError, Terminal
 from airflow_provider_lakecommit.hooks.secrets import told
-from airflow_provider_lakecommit.operators.asset_event import event_extra
+from airflow_provider_lakecommit.operators.asset_event import event_extra, landed_line
 from airflow_provider_lakecommit.operators.base import (
     CLOSED,
     CYCLE,
     FAILURE,
+    LANDED,
     LandingTask,
+    exact,
     is_cleared,
     landing_of,
     no_retry_in_vain,
 )
 from airflow_provider_lakecommit.operators.links import ErrorLink, SnapshotLink, TableLink
 from airflow_provider_lakecommit.settings import Settings
+from airflow_provider_lakecommit.telemetry.lineage import Commit, catalog_namespace, kafka_namespace
+from airflow_provider_lakecommit.telemetry.metrics import COMMIT_FAILURES, Sample, closed_samples
+from airflow_provider_lakecommit.telemetry.send import send
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,6 +68,8 @@ class LakeCommitOperator(LandingTask):
     :param landings: several of them
     :param plan_task_ids: full ids of their plan tasks, in the same order
     :param trigger_rule: by default `all_done`, so that what is finished is published though a group failed
+    :param hourly: send events with partition keys too, one for each hour that the tables have whole (asset
+        ``hourly_asset_of(landing)``)
     :param outlets: assets beside those of the landings
 
     .. seealso:: :ref:`howto/operator:LakeCommitOperator`
@@ -81,7 +89,9 @@ class LakeCommitOperator(LandingTask):
         landings: Sequence[Landing | str | Path] | None = None,
         plan_task_ids: Sequence[str] | None = None,
         trigger_rule: str = TriggerRule.ALL_DONE,
+        hourly: bool = False,
         outlets: Sequence[Asset] | None = None,
+        inlets: Sequence[Any] | None = None,
         **kwargs: Any,
     ) -> None:
         self.several = landings is not None
@@ -94,9 +104,15 @@ class LakeCommitOperator(LandingTask):
             )
         self.landings = _distinct([landing_of(each) for each in declared])
         assets = [asset_of(each) for each in self.landings]
+        hours = [hourly_asset_of(each) for each in self.landings] if hourly else []
         super().__init__(
-            landing=self.landings[0], trigger_rule=trigger_rule, outlets=[*(outlets or ()), *assets], **kwargs
+            landing=self.landings[0],
+            trigger_rule=trigger_rule,
+            outlets=[*(outlets or ()), *assets, *hours],
+            inlets=[*(inlets or ()), *hours],
+            **kwargs,
         )
+        self.hours = hours
         self.asset, self.plan_task_id, self.plan_task_ids = assets[0], plans[0], tuple(plans)
         self.result: dict[str, Any] | None = None
 
@@ -104,13 +120,25 @@ class LakeCommitOperator(LandingTask):
         """Publish and close."""
         if self.several:
             return self._execute_several(context)
-        closed = self._close(context)
-        result = self.result = closed.to_dict()
+        began = time.monotonic()
+        try:
+            closed = self._close(context)
+        except AirflowSkipException:
+            raise
+        except Exception:
+            send([Sample(COMMIT_FAILURES, 1, (self.landing.name,))])
+            raise
+        send(closed_samples(self.landing.name, closed, time.monotonic() - began))
+        self.committed(closed)
+        result = closed.to_dict()
+        self.result = exact(result)
         context["ti"].xcom_push(CLOSED, result)
+        context["ti"].xcom_push(LANDED, {self.landing.name: landed_line(closed)})
         self._log_closed(closed)
         if not closed.published:
             raise AirflowSkipException(f"nothing was published: {_why_nothing(closed)}")
         context["outlet_events"][self.asset].extra = event_extra(self.landing, closed)
+        self.tell_hours(context, [(self.landing, closed)])
         return result
 
     def _close(self, context: Context) -> Closed:
@@ -144,13 +172,19 @@ class LakeCommitOperator(LandingTask):
     # -- several ------------------------------------------------------------------------------------------------------
 
     def _execute_several(self, context: Context) -> dict[str, Any]:
+        began = time.monotonic()
         ended = self._close_all(context)
+        seconds = time.monotonic() - began
         closed = {name: each for name, each in ended.items() if not isinstance(each, BaseException)}
         failed = {name: each for name, each in ended.items() if isinstance(each, BaseException)}
-        results = self.result = {name: each.to_dict() for name, each in closed.items()}
+        results = {name: each.to_dict() for name, each in closed.items()}
+        self.result = exact(results)
         context["ti"].xcom_push(CLOSED, results | {name: {FAILURE: told(error)} for name, error in failed.items()})
+        context["ti"].xcom_push(LANDED, {name: landed_line(each) for name, each in closed.items()})
         for name, each in closed.items():
             self._log_closed(each, f"{name}: ")
+            send(closed_samples(name, each, seconds))
+        send(Sample(COMMIT_FAILURES, 1, (name,)) for name in failed)
         for name, error in failed.items():
             self.log.error("%s: failed: %s", name, told(error), exc_info=None if _ours(error) else error)
         if failed:
@@ -164,6 +198,7 @@ class LakeCommitOperator(LandingTask):
         # No event without a snapshot: Airflow sends one for each asset that is an outlet when the task ends.
         quiet = [asset_of(landing) for landing in self.landings if landing not in published]
         self.outlets = [each for each in self.outlets if each not in quiet]
+        self.tell_hours(context, [(each, closed[each.name]) for each in published])
         return results
 
     def _close_all(self, context: Context) -> Mapping[str, Closed | BaseException]:
@@ -200,13 +235,17 @@ class LakeCommitOperator(LandingTask):
         conn_id = landing.iceberg_conn_id
         with asking:
             kafka = kafka_settings(landing.kafka_config_id)
-            tables = concurrent.tables(conn_id, lambda: Tables(stated_properties(conn_id), conn_id))
+            stated = stated_properties(conn_id)
+            tables = concurrent.tables(conn_id, lambda: Tables(stated, conn_id))
 
         def log(line: str) -> None:
             self.log.info("%s: %s", landing.name, line)
 
         with concurrent.session(lambda: LandingSession.connect(landing, kafka, {}, log=log, tables=tables)) as session:
-            return close_cycle(session, run, ticket, retry=retry, retell=retell, executor=concurrent.executor)
+            closed = close_cycle(session, run, ticket, retry=retry, retell=retell, executor=concurrent.executor)
+        places = kafka_namespace(kafka), catalog_namespace(stated, conn_id)
+        self.commits.append(Commit(landing, closed, *places))
+        return closed
 
 
 def _distinct(landings: Sequence[Landing]) -> tuple[Landing, ...]:

@@ -22,21 +22,26 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from airflow_provider_lakecommit.assets import asset_of
-from airflow_provider_lakecommit.core.outcome import Commit, Ended, decide
+from airflow_provider_lakecommit.assets import asset_of, hourly_asset_of
+from airflow_provider_lakecommit.core.outcome import Commit, Ended, Outcome, decide
 from airflow_provider_lakecommit.exceptions import LakecommitError, SparkJobError
+from airflow_provider_lakecommit.hooks.run_note import note_run
 from airflow_provider_lakecommit.hooks.secrets import hide, told
-from airflow_provider_lakecommit.operators.asset_event import event_extra
+from airflow_provider_lakecommit.operators.asset_event import event_extra, landed_line
 from airflow_provider_lakecommit.operators.base import (
     CLOSED,
     FAILURE,
+    LANDED,
     LandingTask,
+    exact,
     is_cleared,
     landing_of,
     no_retry_in_vain,
 )
 from airflow_provider_lakecommit.operators.links import ErrorLink, SnapshotLink, SparkLink, TableLink
 from airflow_provider_lakecommit.settings import Settings
+from airflow_provider_lakecommit.telemetry.metrics import RUNS, Sample, closed_samples, opened_samples
+from airflow_provider_lakecommit.telemetry.send import send
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,6 +72,8 @@ class KafkaToIcebergOperator(LandingTask):
     :param spark_conf: Spark settings for the jobs (templated)
     :param max_cycles: most cycles of one attempt; the rest, which the log names, is the next run's. By default until
         everything up to the last stable offset of the newest plan is in the tables
+    :param hourly: send events with partition keys too, one for each hour that the tables have whole (asset
+        ``hourly_asset_of(landing)``)
     :param outlets: assets beside that of the landing
 
     .. seealso:: :ref:`howto/operator:KafkaToIcebergOperator`
@@ -85,12 +92,21 @@ class KafkaToIcebergOperator(LandingTask):
         spark_conn_id: str = "spark_default",
         spark_conf: Mapping[str, Any] | None = None,
         max_cycles: int | None = None,
+        hourly: bool = False,
         outlets: Sequence[Asset] | None = None,
+        inlets: Sequence[Any] | None = None,
         **kwargs: Any,
     ) -> None:
         declared = landing_of(landing)
         self.asset = asset_of(declared)
-        super().__init__(landing=declared, outlets=[*(outlets or ()), self.asset], **kwargs)
+        hours = [hourly_asset_of(declared)] if hourly else []
+        super().__init__(
+            landing=declared,
+            outlets=[*(outlets or ()), self.asset, *hours],
+            inlets=[*(inlets or ()), *hours],
+            **kwargs,
+        )
+        self.hours = hours
         if max_cycles is not None and max_cycles < 1:
             raise ValueError(f"max_cycles={max_cycles!r}: a number of at least 1, or None for as many as it takes")
         self.spark_conn_id = spark_conn_id
@@ -111,14 +127,20 @@ class KafkaToIcebergOperator(LandingTask):
                     whole = self._run(session, self._engine, context)
         except Exception as e:
             context["ti"].xcom_push(CLOSED, {FAILURE: told(e)})
+            self._tell(context, Outcome(verdict="failed", reason=told(e)), "")
             raise
         finally:
             if self._engine is not None:
                 self._engine.close()
-        result = self.result = whole.to_dict()
+        self.committed(whole)
+        result = whole.to_dict()
+        self.result = exact(result)
         context["ti"].xcom_push(CLOSED, result)
+        context["ti"].xcom_push(LANDED, {self.landing.name: landed_line(whole)})
+        self._tell(context, _outcome(whole), landed_line(whole))
         self._end_as_it_went(whole)
         context["outlet_events"][self.asset].extra = event_extra(self.landing, whole)
+        self.tell_hours(context, [(self.landing, whole)])
         return result
 
     def on_kill(self) -> None:
@@ -153,6 +175,8 @@ class KafkaToIcebergOperator(LandingTask):
         try:
             for outcome in runner.cycles(earlier.number if earlier else 0, self.max_cycles):
                 self.log.info("%s", outcome)
+                send(opened_samples(outcome.opened))
+                send(closed_samples(self.landing.name, outcome.closed, outcome.seconds.get("close", 0.0)))
                 outcomes.append(outcome)
         except Exception:
             raise
@@ -179,11 +203,14 @@ class KafkaToIcebergOperator(LandingTask):
 
     # -- its end ------------------------------------------------------------------------------------------------------
 
+    def _tell(self, context: Context, outcome: Outcome, landed: str) -> None:
+        note_run(context["ti"], self.landing.name, outcome.line(landed))
+        send([Sample(RUNS, 1, (self.landing.name, outcome.verdict))])
+
     def _end_as_it_went(self, closed: Closed) -> None:
         """Return for success; any other end is an exception."""
         self.log_troubles(closed)
-        ended = Ended(plan="success", groups={}, commit="success", closed=Commit.from_dict(closed.to_dict()))
-        outcome = decide(ended)
+        outcome = _outcome(closed)
         if outcome.verdict == "skipped":
             raise AirflowSkipException(outcome.reason)
         if outcome.verdict == "failed" and closed.blocked:
@@ -192,6 +219,10 @@ class KafkaToIcebergOperator(LandingTask):
             # Cycles ran out before what is missing was read again: the next attempt does that.
             raise SparkJobError(outcome.reason)
         self.log.info("%s", outcome.reason)
+
+
+def _outcome(closed: Closed) -> Outcome:
+    return decide(Ended(plan="success", groups={}, commit="success", closed=Commit.from_dict(closed.to_dict())))
 
 
 def is_over(cycle: Cycle, identity: RunIdentity, session: LandingSession, ti: Any) -> bool:

@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.sdk import BaseOperator, TriggerRule
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from airflow_provider_lakecommit.core.outcome import Commit, Ended, decide
+from airflow_provider_lakecommit.core.outcome import Commit, Ended, Outcome, decide
+from airflow_provider_lakecommit.hooks.run_note import note_run
 from airflow_provider_lakecommit.operators.arguments import refuse_unknown
-from airflow_provider_lakecommit.operators.base import CLOSED, FAILURE, landing_of
+from airflow_provider_lakecommit.operators.base import CLOSED, FAILURE, LANDED, WINDOW, landing_of
+from airflow_provider_lakecommit.telemetry.metrics import RUNS, Sample
+from airflow_provider_lakecommit.telemetry.send import send
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -76,12 +79,21 @@ class OutcomeOperator(BaseOperator):
             "published": list(ended.closed.published) if ended.closed else [],
         }
         self.outcome = f"{outcome.verdict}: {outcome.reason}"
+        self._tell(context["ti"], outcome)
         if outcome.verdict == "skipped":
             raise AirflowSkipException(outcome.reason)
         if outcome.verdict == "failed":
             raise AirflowFailException(outcome.reason)
         self.log.info("%s", outcome.reason)
         return outcome.reason
+
+    def _tell(self, ti: Any, outcome: Outcome) -> None:
+        """In the note of the run and by a metric. Plan tasks of earlier releases do not say which landing it is."""
+        landed = ti.xcom_pull(task_ids=self.commit_task_id, key=LANDED, map_indexes=-1) or {}
+        window = ti.xcom_pull(task_ids=self.plan_task_id, key=WINDOW, map_indexes=-1) or {}
+        name = self.one_of_several or window.get("landing") or self.plan_task_id
+        note_run(ti, name, outcome.line(landed.get(name, "")))
+        send([Sample(RUNS, 1, (name, outcome.verdict))])
 
     def _ended(self, context: Context) -> Ended:
         ti = context["ti"]

@@ -19,7 +19,16 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.hooks.secrets import told
-from airflow_provider_lakecommit.operators.base import CYCLE, EXPLAIN, FAILURE, LandingTask, no_retry_in_vain
+from airflow_provider_lakecommit.operators.base import (
+    CYCLE,
+    EXPLAIN,
+    FAILURE,
+    WINDOW,
+    LandingTask,
+    no_retry_in_vain,
+)
+from airflow_provider_lakecommit.telemetry.metrics import opened_samples
+from airflow_provider_lakecommit.telemetry.send import send
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -33,7 +42,8 @@ class PlanWindowOperator(LandingTask):
     """Plan all missing offset ranges of a landing, oldest first, up to the last stable offset.
 
     Returns one dict per partition group, for ``WriteWindowOperator.partial(…).expand(group=plan.output)``. The XCom
-    `cycle` tells the commit task where the cycle is, `explain` says why each end was chosen and what was left.
+    `cycle` tells the commit task where the cycle is, `window` and `explain` tell people what is read and why each end
+    was chosen.
 
     :param landing: the landing, or the path of its YAML spec
 
@@ -65,11 +75,14 @@ class PlanWindowOperator(LandingTask):
         except Exception as e:
             # One that fails the task for good is worded for others already.
             context["ti"].xcom_push(FAILURE, str(e) if isinstance(e, AirflowFailException) else told(e))
+            context["ti"].xcom_push(WINDOW, {"landing": self.landing.name})
             raise
         context["ti"].xcom_push(CYCLE, opened.ticket.to_dict())
         context["ti"].xcom_push(EXPLAIN, list(opened.explain))
         self.window = _window(opened)
+        context["ti"].xcom_push(WINDOW, self.window)
         self._tell(opened)
+        send(opened_samples(opened))
         return [] if opened.finished else [group.to_dict() for group in opened.groups]
 
     def _tell(self, opened: Opened) -> None:
@@ -96,10 +109,14 @@ class PlanWindowOperator(LandingTask):
 
 
 def _window(opened: Opened) -> dict[str, Any]:
-    """What Airflow's page shows of it among the rendered fields."""
+    """What Airflow's page shows of it among the rendered fields and the XComs."""
     return {
+        "landing": opened.ticket.landing,
         "window_id": str(opened.plan.window_id),
         "commit_id": str(opened.ticket.commit_id),
+        "records": sum(len(s) for s in opened.slices),
+        "slices": len(opened.slices),
+        "groups": len(opened.groups),
         "ranges": Coverage.union(s.coverage for s in opened.slices).to_dict(),
         "reason": opened.plan.reason,
         "left": opened.plan.left,

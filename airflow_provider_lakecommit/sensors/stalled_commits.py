@@ -32,6 +32,8 @@ from airflow_provider_lakecommit.operators.base import no_retry_in_vain
 from airflow_provider_lakecommit.settings import Settings
 from airflow_provider_lakecommit.stall.guard import CALM, HELD, MOST_CYCLES, Guard, GuardAnswer, Ruling
 from airflow_provider_lakecommit.stall.verdict import StallRules, Verdict
+from airflow_provider_lakecommit.telemetry.metrics import STALLED, Sample
+from airflow_provider_lakecommit.telemetry.send import send
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -186,6 +188,7 @@ class StalledCommitSensor(BaseSensorOperator):
         :raises AirflowFailException: it is time to fail, whatever ``on_stall`` says
         """
         text = _log(context, f"{target.group}: {ruling}")
+        send([Sample(STALLED, int(ruling.answer is not GuardAnswer.GO), (target.group,))])
         if ruling.answer is GuardAnswer.FAIL:
             raise AirflowFailException(text)
         if ruling.answer is GuardAnswer.GO:

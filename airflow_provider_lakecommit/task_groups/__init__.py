@@ -35,6 +35,8 @@ class KafkaToIcebergTaskGroup(TaskGroup):
     :param spark_conn_id: connection of type `spark`
     :param spark_conf: Spark settings for the write jobs
     :param max_active_groups: how many write tasks of one run may run at a time; all by default
+    :param hourly: send asset events with partition keys too, one for each hour that the tables have whole (asset
+        ``hourly_asset_of(landing)``)
     :param kwargs: as for any task group; ``default_args`` holds what all of its tasks share (retries, pool, …)
 
     .. seealso:: :doc:`/howto/land_a_topic`
@@ -48,6 +50,7 @@ class KafkaToIcebergTaskGroup(TaskGroup):
         spark_conn_id: str = "spark_default",
         spark_conf: Mapping[str, Any] | None = None,
         max_active_groups: int | None = None,
+        hourly: bool = False,
         **kwargs: Any,
     ) -> None:
         refuse_unknown(KafkaToIcebergTaskGroup, kwargs, group_id)
@@ -66,7 +69,11 @@ class KafkaToIcebergTaskGroup(TaskGroup):
             ).expand(group=plan.output)
             # Said here, so that a trigger rule in `default_args` cannot keep a run from being closed and judged.
             commit = LakeCommitOperator(
-                task_id="commit", landing=declared, plan_task_id=plan.task_id, trigger_rule=TriggerRule.ALL_DONE
+                task_id="commit",
+                landing=declared,
+                plan_task_id=plan.task_id,
+                trigger_rule=TriggerRule.ALL_DONE,
+                hourly=hourly,
             )
             outcome = OutcomeOperator(
                 task_id="outcome",

@@ -167,6 +167,18 @@ class MappingDirective(TableDirective):
         return [", ".join(code(name) for name in sorted(found)) + "."]
 
 
+class MetricsDirective(TableDirective):
+    """Every metric: its name, its name in Prometheus, its tags, who sends it, what it is."""
+
+    def rst(self) -> Iterable[str]:
+        called = load("telemetry.metrics:prometheus_name")
+        rows = (
+            (code(m.name), code(called(m)), m.kind, ", ".join(m.tags), m.sent_by, m.text)
+            for m in load("telemetry.metrics:METRICS")
+        )
+        return table(("name", "in Prometheus", "kind", "tags", "sent by", "what it is"), rows, "15 20 8 10 12 35")
+
+
 class SchemaDirective(TableDirective):
     """An Iceberg schema of the code."""
 
@@ -231,6 +243,7 @@ DIRECTIVES = {
     "lakecommit-outcomes": OutcomeDirective,
     "lakecommit-numbers": NumbersDirective,
     "lakecommit-mapping": MappingDirective,
+    "lakecommit-metrics": MetricsDirective,
     "lakecommit-schema": SchemaDirective,
     "lakecommit-landing": LandingDirective,
     "lakecommit-usage": UsageDirective,

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,8 +35,14 @@ from airflow.sdk.execution_time.supervisor import WatchedSubprocess
 
 number, _, force = WatchedSubprocess.kill.__defaults__
 WatchedSubprocess.kill.__defaults__ = number, 240.0, force
+
+from airflow_provider_lakecommit.hooks import run_note
+
+run_note.SECONDS = 240.0
 """
-"""A task that is told to stop is killed when it has not ended within five seconds, which Airflow lets nobody set."""
+"""A task that is told to stop is killed when it has not ended within five seconds, which Airflow lets nobody set. So
+is a note let go that a busy machine has not taken by then.
+"""
 STAND_IN = "stand_in"
 """Connection whose spark-submit is :mod:`tests.airflow.stand_in`."""
 
@@ -116,8 +122,13 @@ class Live:
 
 
 @contextmanager
-def live_airflow(home: Path, bootstrap: str, parts: tuple[str, ...] = PARTS) -> Iterator[Live]:
-    """An Airflow of these parts that runs until the end of the block."""
+def live_airflow(
+    home: Path, bootstrap: str, parts: tuple[str, ...] = PARTS, more: Mapping[str, str] | None = None
+) -> Iterator[Live]:
+    """An Airflow of these parts that runs until the end of the block.
+
+    :param more: settings of it, over those that all have
+    """
     for folder in ("warehouse", "dags", "faults"):
         (home / folder).mkdir()
     place = {"uri": f"sqlite:///{home}/catalog.db", "warehouse": f"file://{home}/warehouse"}
@@ -134,6 +145,7 @@ def live_airflow(home: Path, bootstrap: str, parts: tuple[str, ...] = PARTS) -> 
         "PATH": stand_in.install(home / "bin"),
         "PYTHONPATH": str(CHECKOUT),
         FOLDER: str(home / "faults"),
+        **(more or {}),
     }
     plugins = home / "airflow" / "plugins"
     plugins.mkdir(parents=True)

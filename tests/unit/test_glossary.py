@@ -18,7 +18,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "airflow_provider_lakecommit"
 
 AIRFLOW = """
-    airflow asset connection dag hook job notifications notifier operator plugin provider sensor task trigger
+    airflow asset connection dag hook job lineage note notifications notifier operator plugin provider sensor task
+    trigger
 """
 KAFKA = """
     admin batch broker cluster connect connector consumer control fenced group header kafka offset partition
@@ -49,7 +50,7 @@ PLAIN = """
     unblock unknown updates url values verify voiding waiting waits watch wire work write writer written
     believed body bounds destination gone measure place planned prunable prune pruned quarantine quarantined signature
     signing unbelieved unreadable acceptance block carry hand slicing bar deployment do from link nothing progress shown
-    variables wording
+    variables wording hours send telemetry
 """
 
 

@@ -84,6 +84,8 @@ def test_both_archives_hold_the_package_with_its_types_and_licence_and_nothing_e
     with zipfile.ZipFile(archives[0]) as wheel:
         names = wheel.namelist()
     assert "airflow_provider_lakecommit/py.typed" in names
+    for shipped in ("grafana.json", "alerts.yaml", "statsd_mapping.yaml"):
+        assert f"airflow_provider_lakecommit/telemetry/prometheus/{shipped}" in names
     assert [name for name in names if name.endswith("licenses/LICENSE")]
     assert {name.split("/")[0].split("-")[0] for name in names} == {"airflow_provider_lakecommit"}
     with tarfile.open(archives[1]) as source:

@@ -24,6 +24,7 @@ SPARK = frozenset({"pyspark", "py4j"})
 HEAVY = frozenset({"confluent_kafka", "pyarrow", "pyiceberg"})
 LAKE = frozenset({"pyarrow", "pyiceberg", "pandas"})
 KAFKA = frozenset({"confluent_kafka"})
+OPENLINEAGE = frozenset({"openlineage"})
 STDLIB = frozenset(sys.stdlib_module_names)
 
 
@@ -132,17 +133,18 @@ RULES = (
     rule("plugins", "preload", only=AIRFLOW),
     rule("notifications", only=AIRFLOW),
     rule("hooks", "redaction signing iceberg engines connector", nowhere=HEAVY, lazily=SPARK),
+    rule("telemetry", "core landing cycle", nowhere=HEAVY | SPARK, lazily=AIRFLOW | OPENLINEAGE),
     rule("triggers", "core declared landing stall settings kafka hooks", nowhere=SPARK | LAKE, lazily=HEAVY),
-    rule("operators", f"{LIBRARY} inspect repair assets settings hooks", nowhere=HEAVY, lazily=SPARK),
+    rule("operators", f"{LIBRARY} inspect repair assets settings hooks telemetry", nowhere=HEAVY, lazily=SPARK),
     rule(
         "sensors",
-        "core declared landing stall connector settings hooks operators triggers",
+        "core declared landing stall connector settings hooks telemetry operators triggers",
         nowhere=SPARK | LAKE,
         lazily=HEAVY,
     ),
     rule("task_groups", "landing operators", nowhere=SPARK, lazily=HEAVY),
     rule("deployment", "landing settings hooks operators", nowhere=HEAVY | SPARK, lazily=AIRFLOW),
-    rule("cli", f"{LIBRARY} inspect repair doctor deployment __version__", nowhere=AIRFLOW, lazily=SPARK),
+    rule("cli", f"{LIBRARY} inspect repair doctor telemetry deployment __version__", nowhere=AIRFLOW, lazily=SPARK),
     rule("example_dags", "landing task_groups operators sensors triggers notifications assets", only=AIRFLOW),
 )
 
@@ -233,7 +235,8 @@ def test_a_lazy_import_and_one_for_types_are_no_import_at_load(source: str) -> N
 
 
 LIGHT = (
-    "landing,core,declared,wire,kafka,iceberg,stall,engines,committer,connector,session,cycle,inspect,repair,doctor,cli"
+    "landing,core,declared,wire,kafka,iceberg,stall,engines,committer,connector,session,cycle,inspect,repair,doctor,cli,"
+    "telemetry"
 )
 WITHOUT = """
 import importlib, pkgutil, sys

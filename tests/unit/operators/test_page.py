@@ -15,7 +15,7 @@ from jinja2 import Environment
 
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.operators.base import no_retry_in_vain
+from airflow_provider_lakecommit.operators.base import exact, no_retry_in_vain
 from airflow_provider_lakecommit.operators.commit import LakeCommitOperator
 from airflow_provider_lakecommit.operators.links import ErrorLink, SnapshotLink, SparkLink, TableLink
 from airflow_provider_lakecommit.operators.plan import PlanWindowOperator
@@ -82,3 +82,12 @@ def test_links_lead_to_table_snapshot_spark_and_what_helps(monkeypatch: pytest.M
     with pytest.raises(Exception, match="LedgerError"), no_retry_in_vain(task):
         raise LedgerError("lost")
     assert ErrorLink().get_link(task, ti_key=TI) == "https://docs/errors.html#ledgererror"
+
+
+def test_numbers_that_browsers_round_are_shown_as_text() -> None:
+    small, large = 2**53, 5_432_198_765_432_198_765
+    assert exact({"rows": small, "published": [{"snapshot_id": large, "at": None}], "finished": True}) == {
+        "rows": small,
+        "published": [{"snapshot_id": str(large), "at": None}],
+        "finished": True,
+    }

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The note of a DAG run: one line for each landing, so that the list of runs says what was landed.
+
+Contract: a task cannot write a note by itself: what a worker may ask of Airflow has no such call. So it is written by
+Airflow's public interface, with the connection that `[lakecommit] api_conn_id` names (type `http`: host of the API
+server; login and password of a user who may edit DAG runs, or a token as password alone). Without that option nothing
+is asked. A landing's line takes the place of the one it wrote before; what people or other tasks wrote stays.
+
+Failure story: whatever goes wrong is one warning in the log of the task, after :data:`SECONDS` for each of at most
+three calls: the work of the run is done by then. Two landings that end in the same moment may write over each other's
+line.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+from urllib.parse import quote
+
+__all__ = ["SECONDS", "merged", "note_run"]
+
+SECONDS = 5.0
+"""That the API server has for an answer."""
+LENGTH = 1000
+"""Characters that Airflow takes."""
+
+log = logging.getLogger(__name__)
+
+
+def note_run(ti: Any, landing: str, line: str) -> bool:
+    """Write a landing's line in the note of a task's run.
+
+    :param ti: the task instance
+    :param line: without secrets: notes are seen by all who see the DAG
+    :returns: was it written?
+    """
+    from airflow.sdk.configuration import conf
+
+    conn_id = conf.get("lakecommit", "api_conn_id", fallback="").strip()
+    if not conn_id:
+        return False
+    try:
+        _write(conn_id, ti.dag_id, ti.run_id, landing, line)
+    except Exception as e:
+        log.warning("the run has no note of landing %s: %s: %s", landing, type(e).__name__, e)
+        return False
+    return True
+
+
+def merged(note: str | None, landing: str, line: str) -> str:
+    """A note with a landing's line in it; what is too long ends in an ellipsis, other lines first."""
+    own = f"{landing}: {' '.join(line.split())}"
+    lines = (note or "").splitlines()
+    places = [n for n, each in enumerate(lines) if each.startswith(f"{landing}: ")]
+    kept = [each for n, each in enumerate(lines) if n not in places[1:]]
+    if places:
+        kept[places[0]] = own
+    else:
+        kept.append(own)
+    whole = "\n".join(kept)
+    return whole if len(whole) <= LENGTH else f"{whole[: LENGTH - 1]}…"
+
+
+def _write(conn_id: str, dag_id: str, run_id: str, landing: str, line: str) -> None:
+    import httpx
+
+    from airflow_provider_lakecommit.hooks.connections import connection
+    from airflow_provider_lakecommit.hooks.kafka_connect import rest_settings
+
+    told = rest_settings(connection(conn_id, "http", "the address of Airflow's API server"))
+    path = f"/api/v2/dags/{quote(dag_id, safe='')}/dagRuns/{quote(run_id, safe='')}"
+    with httpx.Client(
+        base_url=told["url"], headers=told["headers"], verify=told["verify"], timeout=SECONDS, trust_env=False
+    ) as client:
+        token = told["password"]
+        if told["login"]:
+            login = {"username": told["login"], "password": told["password"] or ""}
+            token = _answer(client.post("/auth/token", json=login))["access_token"]
+        as_user = {"Authorization": f"Bearer {token}"} if token else {}
+        note = _answer(client.get(path, headers=as_user)).get("note")
+        if (wanted := merged(note, landing, line)) != note:
+            _answer(client.patch(path, params={"update_mask": "note"}, json={"note": wanted}, headers=as_user))
+
+
+def _answer(response: Any) -> dict[str, Any]:
+    """:raises RuntimeError: with the status and not with what was sent or said: that may hold the login"""
+    if not response.is_success:
+        raise RuntimeError(f"the API server answered {response.status_code} to {response.request.url.path}")
+    answer: dict[str, Any] = response.json()
+    return answer
