@@ -22,7 +22,20 @@ from typing import Any
 from tests.support.forks import Forks
 
 COMMAND = (sys.executable, "-m", "airflow_provider_lakecommit.cli.main")
-ROOMS = ("cli", "core", "cycle", "doctor", "formats", "iceberg", "inspect", "kafka", "parquet", "repair", "stall", "wire")
+ROOMS = (
+    "cli",
+    "core",
+    "cycle",
+    "doctor",
+    "formats",
+    "iceberg",
+    "inspect",
+    "kafka",
+    "parquet",
+    "repair",
+    "stall",
+    "wire",
+)
 FORKS = Forks(
     (
         *(f"airflow_provider_lakecommit.{room}.*" for room in ROOMS),

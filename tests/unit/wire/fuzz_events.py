@@ -18,12 +18,13 @@ from hypothesis import strategies as st
 
 from airflow_provider_lakecommit.wire.events import ControlEventError, decode, encode, glance, head
 from tests.support import hostile
+from tests.support.effort import examples
 from tests.support.golden_events import PAYLOADS, golden_bytes
 
 CAP = 300 << 20
 CPU_SECONDS = 240
 STEADY = settings(
-    derandomize=True, deadline=None, max_examples=400, database=None, suppress_health_check=list(HealthCheck)
+    derandomize=True, deadline=None, max_examples=examples(400), database=None, suppress_health_check=list(HealthCheck)
 )
 GOLDEN = [golden_bytes(name, release) for release in ("1.12.0", "1.10.1") for name in PAYLOADS]
 
