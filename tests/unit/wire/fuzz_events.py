@@ -7,10 +7,8 @@ than with 0.
 
 from __future__ import annotations
 
-import resource
-import sys
+from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
@@ -20,6 +18,7 @@ from airflow_provider_lakecommit.wire.events import ControlEventError, decode, e
 from tests.support import hostile
 from tests.support.effort import examples
 from tests.support.golden_events import PAYLOADS, golden_bytes
+from tests.unit.wire.read_hostile import capped
 
 CAP = 300 << 20
 CPU_SECONDS = 240
@@ -115,8 +114,8 @@ def spliced(one: bytes, other: bytes, begin: int, end: int) -> None:
     check(one[: begin % len(one)] + other[end % len(other) :])
 
 
-if __name__ == "__main__":
-    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (used + CAP, used + CAP))
-    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
-    globals()[sys.argv[1]]()
+def main(arguments: Sequence[str]) -> int:
+    """:param arguments: the name of one of the stories"""
+    capped(CAP, CPU_SECONDS)
+    globals()[arguments[0]]()
+    return 0
