@@ -28,7 +28,7 @@ os.environ.update(
     AIRFLOW__LOGGING__BASE_LOG_FOLDER=str(AIRFLOW_HOME / "logs"),
 )
 # Of every Spark that a test starts, in its own process or below.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", class_archive.options())
+os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join(class_archive.options()))
 
 import pytest  # noqa: E402
 from hypothesis import HealthCheck, settings  # noqa: E402
