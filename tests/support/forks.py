@@ -119,8 +119,11 @@ def _load(name: str) -> None:
 
 
 if __name__ == "__main__":
+    # What a library prints while it is imported is not our word that all is ready.
+    ready = os.dup(1)
+    os.dup2(2, 1)
     for each in sys.argv[2:]:
         _load(each)
     with _Server(f"{sys.argv[1]}/socket", _Program) as server:
-        print(flush=True)
+        os.write(ready, b"\n")
         server.serve_forever()
