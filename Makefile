@@ -31,7 +31,7 @@ preflight: $(STAMP) ## everything this machine must have, checked at once
 jars: $(STAMP) ## Java jars of the local broker and of the connector's events, each with its listed SHA-256
 	@$(BIN)/python -m dev.jars
 
-class-archive: $(STAMP) ## Spark's Java classes, archived once: each short Spark of the tests starts in half the time
+class-archive: $(STAMP) jars ## Java classes of Spark and broker, archived once: those of the tests start in half the time
 	@$(BIN)/python -m dev.class_archive
 
 demo: preflight ## land real data, kill Spark in mid-window, take the catalog away: one numbered screen

@@ -26,7 +26,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from dev.jar_checksums import problems
-from dev.java import JavaMissingError, java_binary
+from dev.java import SHORT, JavaMissingError, java_binary
 from dev.paths import run_dir
 
 CONFS = ("broker", "connector")
@@ -129,6 +129,7 @@ def _ivy(staging: Path, confs: list[str]) -> str | None:
     """One run of Ivy; None when every jar is in *staging*, else what it printed."""
     command = [
         java_binary(),
+        *SHORT,
         "-jar",
         str(_ivy_jar()),
         "-ivy",

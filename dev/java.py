@@ -10,6 +10,8 @@ import subprocess
 from pathlib import Path
 
 SUPPORTED = (17, 21)
+SHORT = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""Of a Java that lives for seconds: its second compiler and its parallel collector never pay."""
 REMEDY = (
     "install a Java 17 or 21 runtime (Debian or Ubuntu: apt-get install openjdk-17-jre-headless; "
     "macOS: brew install openjdk@17) or set JAVA_HOME to one"

@@ -7,6 +7,7 @@ that it is there, and what to do. Nothing is skipped in silence: a kind that can
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -99,7 +100,8 @@ def main(arguments: list[str]) -> int:
     unmet = [need for need in NEEDS if not need.is_met()]
     selection = " and ".join(f"not {need.marker}" for need in unmet)
     marked = ["-m", selection] if selection else []
-    code = subprocess.run([sys.executable, "-m", "pytest", *marked, *arguments], check=False).returncode
+    everything = {"HYPOTHESIS_PROFILE": "thorough", **os.environ}
+    code = subprocess.run([sys.executable, "-m", "pytest", *marked, *arguments], check=False, env=everything).returncode
     for need in unmet:
         print(f"not run: {_count(need.marker)} tests marked {need.marker!r}, which need {need.what}; {need.remedy}")
     return code

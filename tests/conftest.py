@@ -28,10 +28,12 @@ os.environ.update(
     AIRFLOW__LOGGING__BASE_LOG_FOLDER=str(AIRFLOW_HOME / "logs"),
 )
 # Of every Spark that a test starts, in its own process or below.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", class_archive.options())
+os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join(class_archive.options()))
 
 import pytest  # noqa: E402
 from hypothesis import HealthCheck, settings  # noqa: E402
+
+from tests.support.effort import PROFILE, examples  # noqa: E402
 
 pytest_plugins = (
     "tests.fixtures.kafka",
@@ -45,9 +47,16 @@ pytest_plugins = (
 )
 
 
-# The same examples in every run; HYPOTHESIS_PROFILE=default looks for new ones. However slow they come is no fault.
-settings.register_profile("steady", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
+# The same examples in every run of a profile. However slow they come is no fault.
+for name in ("steady", "thorough"):
+    settings.register_profile(
+        name,
+        max_examples=examples(100),
+        derandomize=True,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+settings.load_profile(PROFILE)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -11,9 +11,10 @@ import base64
 import subprocess
 import sys
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from dev import class_archive
 from dev.jars import classpath
 from dev.java import java_binary
 from dev.paths import run_dir
@@ -68,6 +69,7 @@ class Broker(Server):
     """One broker, its directory and its process.
 
     :param properties: broker settings that win over the ones here
+    :param java_options: instead of those of short runs
     """
 
     name = "broker"
@@ -77,10 +79,16 @@ class Broker(Server):
     stop_seconds = 30.0
 
     def __init__(
-        self, directory: Path | str, *, port: int | None = None, properties: Mapping[str, str] | None = None
+        self,
+        directory: Path | str,
+        *,
+        port: int | None = None,
+        properties: Mapping[str, str] | None = None,
+        java_options: Sequence[str] | None = None,
     ) -> None:
         super().__init__(directory, port=port)
         self._properties = dict(properties or {})
+        self._java_options = java_options
 
     @property
     def bootstrap(self) -> str:
@@ -113,8 +121,7 @@ class Broker(Server):
         return [
             java_binary(),
             "-Xmx512m",
-            "-XX:+UseSerialGC",
-            "-XX:TieredStopAtLevel=1",
+            *(self._java_options or class_archive.options("broker")),
             f"-Dlog4j2.configurationFile={self.directory / 'log4j2.properties'}",
             "-cp",
             classpath("broker"),

@@ -130,9 +130,9 @@ class Server(ABC):
                 (self.directory / "port").unlink()
         return self._start_once()
 
-    def stop(self) -> None:
-        """Shut down in order; after a while by force. Nothing to do when it does not run."""
-        self._end(self.stop_seconds)
+    def stop(self, patience: float | None = None) -> None:
+        """Shut down in order; after a while, or so many seconds, by force. Nothing to do when it does not run."""
+        self._end(self.stop_seconds if patience is None else patience)
 
     def kill(self) -> None:
         """SIGKILL: what a crash of the machine looks like to clients."""

@@ -156,6 +156,7 @@ def test_retries_outlive_a_death_of_every_task_before_and_after_its_work(
     assert live.lake.head("shop.stubborn") == head
 
 
+@pytest.mark.heavy
 def test_three_runs_at_once_have_disjoint_windows_and_a_later_one_that_is_faster_waits_staged(
     live: Live, make_topic: Make, produce: Produce
 ) -> None:

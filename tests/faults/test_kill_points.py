@@ -33,6 +33,7 @@ def _first_run(world: World) -> None:
     world.close("killed", opened)
 
 
+@pytest.mark.heavy(but=("after",))
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_death_at_any_durable_step_loses_and_doubles_nothing(
     make_world: Make, produce: Callable[..., object], when: str

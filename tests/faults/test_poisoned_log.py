@@ -233,6 +233,7 @@ def _no_rows(report: dict[str, Any]) -> None:
     report["tables"][0][-1] += 1
 
 
+@pytest.mark.heavy(but=("a body that is cut", "a range upside down", "rows that no file has"))
 @pytest.mark.parametrize(
     "change",
     [

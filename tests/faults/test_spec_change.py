@@ -23,7 +23,7 @@ Make = Callable[..., World]
 Produce = Callable[..., object]
 
 
-@pytest.mark.heavy(but=("*-reported",))
+@pytest.mark.heavy(but=("finish--reported", "void-with the partition spec-reported"))
 @pytest.mark.parametrize("step", [Step.OPENED, Step.REPORTED, Step.APPENDED], ids=lambda step: step.name.lower())
 @pytest.mark.parametrize("evolved", [False, True], ids=["", "with the partition spec"])
 @pytest.mark.parametrize("on_spec_change", ["finish", "void"])

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import struct
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -32,13 +32,6 @@ pytestmark = pytest.mark.faults
 
 BATCH = 10
 DEAD = "shop.dead"
-
-
-@pytest.fixture(scope="module")
-def own_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A broker to be killed, so that the session's broker is left alone."""
-    with Broker(tmp_path_factory.mktemp("own-kafka")) as running:
-        yield running
 
 
 class Log:
@@ -77,7 +70,6 @@ class Log:
 
 @pytest.fixture
 def log(own_broker: Broker) -> Log:
-    own_broker.start()
     topic = unique("log")
     create_topic(AdminClient({"bootstrap.servers": own_broker.bootstrap}), topic, 1)
     return Log(own_broker, topic)

@@ -45,17 +45,9 @@ def control(bootstrap: str, control_topic: str) -> Iterator[ControlTopic]:
         yield opened
 
 
-@pytest.fixture(scope="module")
-def own_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A broker to be stopped and killed, so that the session's broker is left alone."""
-    with Broker(tmp_path_factory.mktemp("own-kafka")) as running:
-        yield running
-
-
 @pytest.fixture
 def fragile(own_broker: Broker) -> Iterator[ControlTopic]:
-    """A control topic on the broker that is stopped and killed; it runs when the test begins."""
-    own_broker.start()
+    """A control topic on the broker that is stopped and killed."""
     with ControlTopic(unique("fragile"), {"bootstrap.servers": own_broker.bootstrap}, timeout=240) as opened:
         opened.ensure(1)
         yield opened

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line as a process of its own, and what a test wants to do to it."""
+"""The command line as a process of its own, and what a test wants to do to it.
+
+Contract: :func:`run` forks its process from one that has imported the package (:mod:`tests.support.forks`), anew for
+every command; :class:`Running` and whoever uses ``COMMAND`` start an interpreter, as a person does.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,32 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.support.forks import Forks
+
 COMMAND = (sys.executable, "-m", "airflow_provider_lakecommit.cli.main")
+ROOMS = (
+    "cli",
+    "core",
+    "cycle",
+    "doctor",
+    "formats",
+    "iceberg",
+    "inspect",
+    "kafka",
+    "parquet",
+    "repair",
+    "stall",
+    "wire",
+)
+FORKS = Forks(
+    (
+        *(f"airflow_provider_lakecommit.{room}.*" for room in ROOMS),
+        "confluent_kafka.admin",
+        "pyarrow.parquet",
+        "pyiceberg.catalog.sql",
+        "pyiceberg.io.pyarrow",
+    )
+)
 ANSWER_SECONDS = 600.0
 LAND_SECONDS = 600.0
 
@@ -40,9 +69,7 @@ class Answer:
 
 def run(*arguments: str, timeout: float = ANSWER_SECONDS, folder: Path | None = None) -> Answer:
     """:param folder: in which it runs, where that is not the one of the tests"""
-    done = subprocess.run(
-        [*COMMAND, *arguments], capture_output=True, text=True, check=False, timeout=timeout, cwd=folder
-    )
+    done = FORKS.run("airflow_provider_lakecommit.cli.main:main", *arguments, timeout=timeout, folder=folder)
     return Answer(code=done.returncode, out=done.stdout, err=done.stderr)
 
 

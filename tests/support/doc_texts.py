@@ -12,6 +12,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 __all__ = ["ROOT", "Quote", "commands_in_messages", "commands_on", "known_texts", "pages", "pieces"]
@@ -89,12 +90,18 @@ def pieces(message: str) -> list[str]:
     return [piece for piece in found if len(piece) > 2]
 
 
-def _texts(path: Path) -> Iterator[str]:
+@cache
+def _texts(path: Path) -> tuple[str, ...]:
     """Of a module, each text that it may show."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    inside = {id(part) for n in ast.walk(tree) if isinstance(n, ast.JoinedStr) for part in ast.walk(n) if part is not n}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.JoinedStr):
-            yield "".join(v.value if isinstance(v, ast.Constant) else VARIABLE for v in node.values)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in inside:
-            yield node.value
+    return tuple(_shown(ast.parse(path.read_text(encoding="utf-8"))))
+
+
+def _shown(node: ast.AST, within: bool = False) -> Iterator[str]:
+    """:param within: of a text that is put together, whose constants are shown as a part of it"""
+    if isinstance(node, ast.JoinedStr):
+        yield "".join(v.value if isinstance(v, ast.Constant) else VARIABLE for v in node.values)
+        within = True
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str) and not within:
+        yield node.value
+    for part in ast.iter_child_nodes(node):
+        yield from _shown(part, within)

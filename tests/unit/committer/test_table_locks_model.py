@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from airflow_provider_lakecommit.committer.table_locks import TableLocks
+from tests.support.effort import examples
 
 TABLES = ("orders", "returns")
 KINDS = ("plain", "plain", "plain", "stubborn", "ready", "throws")
@@ -281,7 +282,7 @@ class InBetween(Machine):
 
 
 SETTINGS = settings(
-    max_examples=150,
+    max_examples=examples(150),
     stateful_step_count=40,
     derandomize=True,
     deadline=None,

@@ -38,6 +38,7 @@ from pyiceberg.types import (
 
 from airflow_provider_lakecommit.core.formats import FormatOptions
 from airflow_provider_lakecommit.formats.decode_json import JsonDecoder
+from tests.support.effort import examples
 from tests.unit.formats import oracle
 
 SCHEMA = Schema(
@@ -209,7 +210,7 @@ def same(a: Any, b: Any) -> bool:
     return bool(a == b) and type(a) is type(b)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(st.lists(VALUES, min_size=1, max_size=25), st.sampled_from(["ignore", "dead_letter"]))
 @example([b'{"city":[null,null]}', b"", b""], "ignore")
 @example([b"null", b"{}null{}", b'{"id":1}}null{"r":{}'], "ignore")
@@ -415,7 +416,7 @@ WIDE_DAMAGED = st.builds(
 WIDE_VALUES = st.one_of(WIDE_RECORDS, WIDE_RECORDS, HOSTILE, WIDE_DAMAGED).map(lambda t: t.encode(errors="replace"))
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(
     st.lists(WIDE_VALUES | st.binary(max_size=6), min_size=1, max_size=12), st.sampled_from(["ignore", "dead_letter"])
 )

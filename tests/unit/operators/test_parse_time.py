@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -21,32 +19,18 @@ from airflow_provider_lakecommit.operators.commit import LakeCommitOperator
 from airflow_provider_lakecommit.operators.land import KafkaToIcebergOperator
 from airflow_provider_lakecommit.operators.plan import PlanWindowOperator
 from airflow_provider_lakecommit.task_groups import KafkaToIcebergTaskGroup
+from tests.support.forks import Forks
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 EXAMPLES = sorted(path.name for path in (CHECKOUT / "dags").glob("example_*.py"))
 ORDERS = Landing(name="orders", topics="orders", table="shop.orders", dead_letter_table="shop.orders_dead")
 
-PARSE = """
-import runpy, socket, sys
-
-def refuse(*_):
-    raise RuntimeError("a DAG was parsed with I/O")
-
-import airflow.sdk
-import airflow.sdk.configuration
-loaded = set(sys.modules)
-socket.socket.connect = refuse
-airflow.sdk.BaseHook.get_connection = refuse
-runpy.run_path(sys.argv[1])
-heavy = {"pyspark", "py4j", "pyiceberg", "confluent_kafka", "pyarrow", "fastavro"}
-print(sorted(heavy & {name.partition(".")[0] for name in set(sys.modules) - loaded}))
-"""
+FORKS = Forks(("airflow.sdk.configuration", "tests.unit.operators.parse_dag"))
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_an_example_is_parsed_without_io_and_without_heavy_libraries(example: str) -> None:
-    command = [sys.executable, "-c", PARSE, str(CHECKOUT / "dags" / example)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    done = FORKS.run("tests.unit.operators.parse_dag:main", str(CHECKOUT / "dags" / example), timeout=600)
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.splitlines()[-1] == "[]"
 

@@ -44,6 +44,7 @@ from airflow_provider_lakecommit.core.model import TableTarget
 from airflow_provider_lakecommit.parquet.arrow_types import arrow_schema
 from airflow_provider_lakecommit.parquet.statistics import Metrics, _upper_bytes, _upper_text
 from airflow_provider_lakecommit.parquet.write import FanoutWriter
+from tests.support.effort import examples
 
 NAN, INFINITY = float("nan"), float("inf")
 Write = Callable[..., DataFile]
@@ -198,7 +199,7 @@ def test_values_too_long_for_a_footer_are_in_the_bounds(write: Write, kind: Iceb
 
 
 @given(st.text(max_size=6), st.integers(1, 5))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_an_upper_text_bound_is_not_below_its_value_and_short(text: str, length: int) -> None:
     value = text.encode()
     bound = _upper_text(value, length)
@@ -208,7 +209,7 @@ def test_an_upper_text_bound_is_not_below_its_value_and_short(text: str, length:
 
 
 @given(st.binary(max_size=6), st.integers(1, 5))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_an_upper_binary_bound_is_not_below_its_value_and_short(value: bytes, length: int) -> None:
     bound = _upper_bytes(value, length)
 

@@ -7,10 +7,8 @@ than with 0.
 
 from __future__ import annotations
 
-import resource
-import sys
+from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
@@ -18,12 +16,14 @@ from hypothesis import strategies as st
 
 from airflow_provider_lakecommit.wire.events import ControlEventError, decode, encode, glance, head
 from tests.support import hostile
+from tests.support.effort import examples
 from tests.support.golden_events import PAYLOADS, golden_bytes
+from tests.unit.wire.read_hostile import capped
 
 CAP = 300 << 20
 CPU_SECONDS = 240
 STEADY = settings(
-    derandomize=True, deadline=None, max_examples=400, database=None, suppress_health_check=list(HealthCheck)
+    derandomize=True, deadline=None, max_examples=examples(400), database=None, suppress_health_check=list(HealthCheck)
 )
 GOLDEN = [golden_bytes(name, release) for release in ("1.12.0", "1.10.1") for name in PAYLOADS]
 
@@ -114,8 +114,8 @@ def spliced(one: bytes, other: bytes, begin: int, end: int) -> None:
     check(one[: begin % len(one)] + other[end % len(other) :])
 
 
-if __name__ == "__main__":
-    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (used + CAP, used + CAP))
-    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
-    globals()[sys.argv[1]]()
+def main(arguments: Sequence[str]) -> int:
+    """:param arguments: the name of one of the stories"""
+    capped(CAP, CPU_SECONDS)
+    globals()[arguments[0]]()
+    return 0

@@ -29,6 +29,7 @@ from airflow_provider_lakecommit.wire.events import (
     encode,
     head,
 )
+from tests.support.effort import examples
 from tests.support.golden_events import PAYLOADS, golden_bytes
 
 T = TypeVar("T")
@@ -148,7 +149,7 @@ ANY_PAYLOAD: st.SearchStrategy[Payload] = st.one_of(
 EVENTS = st.builds(Event, id=st.uuids(), timestamp=MOMENTS, group_id=TEXT, payload=ANY_PAYLOAD)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(EVENTS)
 def test_an_event_survives_its_bytes(event: Event) -> None:
     data = encode(event)
@@ -163,7 +164,7 @@ def test_an_event_survives_its_bytes(event: Event) -> None:
     )
 
 
-@settings(deadline=None, max_examples=500)
+@settings(deadline=None, max_examples=examples(500))
 @given(st.sampled_from(sorted(PAYLOADS)), st.data())
 def test_damage_is_refused_or_harmless_but_never_another_error(name: str, data: st.DataObject) -> None:
     record = bytearray(golden_bytes(name, "1.12.0"))
@@ -176,7 +177,7 @@ def test_damage_is_refused_or_harmless_but_never_another_error(name: str, data: 
             read(bytes(record))
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(st.binary(max_size=200), st.booleans())
 def test_any_bytes_are_refused_by_name(data: bytes, marked: bool) -> None:
     for read in (decode, head):

@@ -26,6 +26,7 @@ from airflow_provider_lakecommit.core.model import Budget
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
 from airflow_provider_lakecommit.core.planning import WindowLimits
 from airflow_provider_lakecommit.core.state import AcceptedSlice, LandingState, granted
+from tests.support.effort import examples
 from tests.support.story import DEAD, ORDERS
 from tests.unit.core.model.actors import (
     CommitLook,
@@ -380,7 +381,7 @@ class LandingMachine(RuleBasedStateMachine):
 
 class TestLanding(LandingMachine.TestCase):  # type: ignore[misc, name-defined]
     settings: ClassVar[settings] = settings(
-        max_examples=150,
+        max_examples=examples(150),
         stateful_step_count=50,
         derandomize=True,
         deadline=None,
@@ -402,4 +403,4 @@ class TightMachine(LandingMachine):
 
 
 class TestTightLanding(TightMachine.TestCase):  # type: ignore[misc, name-defined]
-    settings: ClassVar[settings] = settings(TestLanding.settings, max_examples=50)
+    settings: ClassVar[settings] = settings(TestLanding.settings, max_examples=examples(50))
