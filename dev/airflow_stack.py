@@ -185,6 +185,8 @@ def _settings(home: Path, kept: Mapping[str, str | int]) -> dict[str, str]:
         "AIRFLOW__API__HOST": "127.0.0.1",
         "AIRFLOW__API__PORT": str(kept["port"]),
         "AIRFLOW__API__WORKERS": "1",
+        # The first task on a busy machine waits longer than the 5 s after which Airflow would fail it without a word.
+        "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "60",
         "AIRFLOW__API__SECRET_KEY": str(kept["secret_key"]),
         "AIRFLOW__API_AUTH__JWT_SECRET": str(kept["jwt_secret"]),
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home}/airflow.db",

@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 LOOK_SECONDS = 0.05
 GONE_SECONDS = 20.0
@@ -78,6 +79,21 @@ def signal_all(processes: Iterable[Process], how: signal.Signals) -> None:
     for process in processes:
         with contextlib.suppress(ProcessLookupError):
             os.kill(process.pid, how)
+
+
+def run_out(command: Sequence[str], *, name: str, seconds: float, error: type[Exception], **options: Any) -> None:
+    """Run a command that brings or makes something, to its end; its output is told only if it fails.
+
+    :param name: of the command, in messages
+    :param options: further ones of :func:`subprocess.run`
+    :raises Exception: the given kind: it failed, or took longer
+    """
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=seconds, **options)
+    except subprocess.TimeoutExpired:
+        raise error(f"`{name}` did not end in {seconds:.0f} s") from None
+    if done.returncode:
+        raise error(f"`{name}` ended with {done.returncode}: {(done.stdout + done.stderr)[-2000:]}")
 
 
 def kill_all(processes: Iterable[Process]) -> None:

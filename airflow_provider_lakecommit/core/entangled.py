@@ -6,7 +6,7 @@ that lies before it, or with an entangled slice before it that is *kept*. Before
 gives up those whose ranges can be read again (:func:`~airflow_provider_lakecommit.core.voiding.disentangled`), so that
 their other partitions go on: its START says so (``voided``), and the fold of every reader follows it. Of the others
 nothing is lost: they stay accepted, and are published when the blocked range is done or given up. Their partitions
-share no slice until then (:func:`~airflow_provider_lakecommit.core.planning.cut`), so that none waits beside them.
+share no slice until then (:func:`~airflow_provider_lakecommit.core.slicing.cut`), so that none waits beside them.
 
 Failure story: retention may remove a range between a plan and its reading; the next plan names it, as all that is gone.
 """

@@ -76,9 +76,12 @@ class SparkMaster:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Of the spark-submit process: the one installed beside this Python, for a cluster the user's own first."""
+        """Of the spark-submit process: the one installed beside this Python, for a cluster the user's own if there is
+        one. The one beside runs the first `python3` of the search path and expects pyspark there.
+        """
         beside, others = os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)
-        path = [beside, others] if self.local else [others, beside]
+        own = not self.local and shutil.which("spark-submit", path=others) is not None
+        path = [others, beside] if own else [beside, others]
         return {**os.environ, "PATH": os.pathsep.join(path)}
 
 

@@ -26,6 +26,7 @@ from typing import IO, Any
 
 from dev.jars import fetch
 from dev.paths import run_dir
+from dev.processes import run_out
 
 SPARK = "4.1.3"
 SETUP_SECONDS = 1800
@@ -68,11 +69,7 @@ def _environment() -> None:
 
 
 def _run(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SETUP_SECONDS)
-    if done.returncode:
-        raise EngineError(
-            f"`{' '.join(command[:6])} …` ended with {done.returncode}: {(done.stdout + done.stderr)[-2000:]}"
-        )
+    run_out(command, name=f"{' '.join(command[:6])} …", seconds=SETUP_SECONDS, error=EngineError)
 
 
 class Engine:

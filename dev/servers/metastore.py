@@ -16,7 +16,6 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-import subprocess
 import sys
 import tarfile
 from pathlib import Path
@@ -25,6 +24,7 @@ from xml.sax.saxutils import escape
 from dev.jars import JarsError, fetch
 from dev.java import JavaMissingError, java_binary
 from dev.paths import run_dir
+from dev.processes import run_out
 from dev.servers.server import Server, ServerError
 
 SETUP_SECONDS = 300
@@ -77,17 +77,14 @@ def _make_database(home: Path) -> None:
         shutil.rmtree(old, ignore_errors=True)
     _configure(folder, lock_seconds=300)
     command = [*_java(folder, home / "release"), SCHEMA_TOOL, "-dbType", "derby", "-initSchema"]
-    done = subprocess.run(
+    run_out(
         command,
+        name=SCHEMA_TOOL,
+        seconds=SETUP_SECONDS,
+        error=MetastoreError,
         cwd=folder,
         env=_environment(home / "release"),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=SETUP_SECONDS,
     )
-    if done.returncode:
-        raise MetastoreError(f"{SCHEMA_TOOL} ended with {done.returncode}: {(done.stdout + done.stderr)[-2000:]}")
     (folder / "database").rename(home / "database")
     shutil.rmtree(folder)
 

@@ -15,7 +15,6 @@ import fcntl
 import json
 import os
 import shutil
-import subprocess
 import sys
 import urllib.error
 import urllib.request
@@ -26,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from dev.paths import run_dir
+from dev.processes import run_out
 from dev.servers.server import Server, ServerError, free_port
 
 MODULE = "github.com/Shopify/toxiproxy/v2/cmd/server"
@@ -59,16 +59,13 @@ def _build(home: Path, program: Path) -> None:
         raise ToxiproxyError("no `go` on the search path: install Go (Debian or Ubuntu: apt-get install golang)")
     print(f"building Toxiproxy {VERSION} (about a minute when nothing is cached)", file=sys.stderr)
     staging = home / "bin"
-    done = subprocess.run(
+    run_out(
         [go, "install", f"{MODULE}@{VERSION}"],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=BUILD_SECONDS,
+        name=f"go install {MODULE}@{VERSION}",
+        seconds=BUILD_SECONDS,
+        error=ToxiproxyError,
         env={**os.environ, "GOBIN": str(staging)},
     )
-    if done.returncode:
-        raise ToxiproxyError(f"`go install {MODULE}@{VERSION}` ended with {done.returncode}: {done.stderr[-2000:]}")
     (staging / "server").rename(program)
 
 

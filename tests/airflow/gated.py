@@ -23,10 +23,10 @@ def gate() -> None:
     """Before every slice that a worker of this daemon begins."""
     run = task.run_task
 
-    def gated(work: WindowJob, secrets: Secrets, index: int) -> SliceResult:
+    def gated(work: WindowJob, secrets: Secrets, index: int, *, deaths: int = 0) -> SliceResult:
         first = work.plan.slices[index].spans[0].range.start
         Faults(Path(os.environ[FOLDER]), work.landing.name).pass_by(f"write.{first}")
-        return run(work, secrets, index)
+        return run(work, secrets, index, deaths=deaths)
 
     task.run_task = gated
 

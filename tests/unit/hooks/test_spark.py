@@ -119,6 +119,27 @@ def test_what_a_driver_here_copies_goes_with_the_files_of_its_job(
     assert not files.job.parent.exists()
 
 
+@pytest.mark.parametrize(
+    ("local", "has_own", "first"),
+    [
+        (True, False, "beside"),
+        (True, True, "beside"),
+        (False, True, "own"),
+        # The one beside this Python is a script that takes the first `python3` there is for the one that has pyspark.
+        (False, False, "beside"),
+    ],
+)
+def test_whose_spark_submit_runs_and_with_it_whose_python(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, local: bool, has_own: bool, first: str
+) -> None:
+    if has_own:
+        (tmp_path / "spark-submit").touch(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    path = SparkMaster(local=local, driver_on_cluster=False).environment["PATH"].split(os.pathsep)
+    assert path[0] == {"beside": os.path.dirname(sys.executable), "own": str(tmp_path)}[first]
+    assert len(path) == 2
+
+
 def test_files_that_a_killed_task_left_are_removed_by_the_next_job(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
