@@ -54,7 +54,7 @@ def parameter(page: Path) -> Any:
     return pytest.param(page, id=name, marks=[pytest.mark.heavy] if name in HEAVY else [])
 
 
-@pytest.mark.parametrize("page", map(parameter, PLAYED))
+@pytest.mark.parametrize("page", [parameter(page) for page in PLAYED])
 def test_a_page_is_played_from_top_to_bottom(page: Path, reader: Reader) -> None:
     for line in script(page):
         if line.kind == "happens":
