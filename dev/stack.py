@@ -198,7 +198,8 @@ def foreign_catalog() -> str | None:
     return os.environ.get(CATALOG_VARIABLE) or None
 
 
-def _of_checkout() -> Stack:
+def local_stack() -> Stack:
+    """The stack of this checkout, running or not."""
     kafka, spark, airflow = map(_port, PORT_VARIABLES)
     return Stack(
         run_dir() / "stack",
@@ -235,7 +236,7 @@ def up() -> int:
 
     :raises PortError: a port that was asked for cannot be had
     """
-    stack = _of_checkout()
+    stack = local_stack()
     if not stack.running:
         _check_ports()
     went_well = threading.Event()
@@ -262,7 +263,7 @@ def up() -> int:
 
 def down() -> int:
     """Stop the stack."""
-    stack = _of_checkout()
+    stack = local_stack()
     running = stack.running
     stack.stop(STOP_GRACE)
     _say(f"stopped: {', '.join(running)}" if running else "nothing ran")

@@ -168,13 +168,13 @@ def test_the_runbook_quotes_messages_and_invented_ones_are_noticed() -> None:
 
 
 def places() -> list[str]:
-    """What the README's table "Where is…" names."""
-    table = (ROOT / "README.md").read_text(encoding="utf-8").partition("| question | place |")[2]
+    """What the table "Where is…" of CONTRIBUTING names."""
+    table = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("| question | place |")[2]
     rows = [line.split("|") for line in table.partition("\n\n")[0].splitlines()[2:]]
     return [place for row in rows for place in re.findall(r"`([^`]+)`", row[2])]
 
 
-def test_the_readme_names_places_that_are_there() -> None:
+def test_the_contributors_table_names_places_that_are_there() -> None:
     assert len(places()) > 60
     folders = (ROOT, ROOT / "airflow_provider_lakecommit")
     assert [p for p in places() if not any((folder / p).exists() for folder in folders)] == []

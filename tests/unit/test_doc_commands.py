@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which commands of the documentation are run by a test, and why the others are not.
+
+``tests/integration/test_docs_played.py`` plays pages from top to bottom. Here is the one list of commands that are not
+played, each with the reason, or with the tests that run it; none is on it that is played, or that nobody gives.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+import yaml
+
+from airflow_provider_lakecommit.hooks.connections import kafka_settings, stated_properties
+from airflow_provider_lakecommit.landing import load_spec
+from tests.support.doc_play import Line, is_played, script
+from tests.support.doc_texts import ROOT, pages
+
+EXAMPLES = ROOT / "docs" / "examples"
+SCRIPT = re.compile(r"python (\w+\.py)")
+
+NOT_PLAYED = {
+    r"pip install .*|python3 -m venv .*": "what it names is looked at below; tests/unit/test_packaging.py",
+    r"(\.venv/bin/)?python -m dev\.servers\.kafka (up|down).*": "the broker that all pages are played on is this one",
+    r"docker run .*": "no container can be started where tests are run",
+    r"mkdir -p .*": "the shell's",
+    r'export AIRFLOW.*|"[a-z.]+": .*': "connections, read below",
+    r"airflow standalone": "tests/airflow has the same parts, one by one",
+    r"spark-(submit|sql) .*": "of Spark; dev/servers/connect.py and dev/servers/engine.py start it so",
+    r"kafka-topics .*|acls=.*|\$acls .*": "Kafka's own; tests/integration/test_rights.py gives the same rights",
+    r"lakecommit (status|unblock|doctor) --dag .*": "needs an Airflow: tests/airflow/test_decide.py",
+    r"lakecommit rescue --connector .*": "needs a sink and its files: tests/integration/test_rescue.py",
+    r"lakecommit doctor orders\.yaml .*--role .*": "needs brokers with rights: tests/integration/test_rights.py",
+}
+ELSEWHERE = {
+    "docs/howto/exactly_once.rst": "a process is killed in the middle: tests/integration/test_cli_land.py",
+    "README.md": "the commands of the quick start, which is played",
+}
+"""Pages whose commands of ``lakecommit`` are run by another test."""
+
+
+def commands() -> list[tuple[Path, Line]]:
+    return [(page, line) for page in pages() for line in script(page) if line.kind == "command"]
+
+
+def played(page: Path, line: Line) -> bool:
+    return is_played(page) and (line.text.startswith("lakecommit ") or SCRIPT.fullmatch(line.text) is not None)
+
+
+def excused(line: Line) -> list[str]:
+    return [pattern for pattern in NOT_PLAYED if re.fullmatch(pattern, line.text)]
+
+
+def test_each_command_is_played_or_it_is_said_why_not() -> None:
+    left = [
+        f"{name}: {line.text}"
+        for page, line in commands()
+        if not played(page, line) and not excused(line) and (name := str(page.relative_to(ROOT))) not in ELSEWHERE
+    ]
+    assert left == []
+
+
+def test_the_list_of_what_is_not_played_is_no_longer_than_it_must_be() -> None:
+    used = {pattern for page, line in commands() for pattern in excused(line)}
+    assert sorted(NOT_PLAYED.keys() - used) == []
+    both = [line.text for page, line in commands() if played(page, line) and excused(line)]
+    assert both == []
+    assert not [name for name in ELSEWHERE if is_played(ROOT / name) or not (ROOT / name).exists()]
+
+
+def test_most_are_played() -> None:
+    of_ours = [(page, line) for page, line in commands() if line.text.startswith("lakecommit ")]
+    assert len([1 for page, line in of_ours if played(page, line)]) > 50
+    assert len({page for page, line in of_ours if played(page, line)}) > 12
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_extras_that_pages_name_are_there(page: Path) -> None:
+    setup = (ROOT / "setup.cfg").read_text()
+    extras = set(re.findall(r"^([a-z0-9-]+) =$", setup.partition("[options.extras_require]")[2], re.MULTILINE))
+    for asked in re.findall(r"airflow-provider-lakecommit\[([a-z0-9,-]+)\]", page.read_text(encoding="utf-8")):
+        assert set(asked.split(",")) <= extras, asked
+
+
+def connections(page: Path) -> list[tuple[str, str]]:
+    """Connections that a page states as variables of the environment."""
+    return re.findall(r"(AIRFLOW_CONN_\w+)='(\{.*?\})'", page.read_text(encoding="utf-8"), re.DOTALL)
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in pages() if connections(page)], ids=lambda page: str(page.relative_to(ROOT))
+)
+def test_connections_are_as_the_package_reads_them(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, text in connections(page):
+        fields = json.loads(text, strict=False)
+        monkeypatch.setenv(name, json.dumps(fields))
+        of = name.removeprefix("AIRFLOW_CONN_").lower()
+        match fields["conn_type"]:
+            case "kafka":
+                assert kafka_settings(of)["bootstrap.servers"]
+            case "iceberg":
+                assert stated_properties(of).keys() >= {"uri", "warehouse"}
+            case kind:
+                assert kind in ("spark", "spark_connect"), text
+
+
+@pytest.mark.parametrize("example", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.name)
+def test_examples_are_specs_without_a_mistake(example: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in re.findall(r"\$\{(\w+)\}", example.read_text()):
+        monkeypatch.setenv(name, "stated")
+    spec = load_spec(example)
+    assert spec.landing.name == "orders"
+    assert yaml.safe_load(example.read_text()).keys() >= {"kafka", "catalog", "spark"}
+
+
+def test_the_dag_of_the_pages_declares_what_the_spec_declares() -> None:
+    told = runpy.run_path(str(EXAMPLES / "orders_dag.py"))["orders"]
+    spec = load_spec(EXAMPLES / "orders.yaml").landing
+    assert told.spec_version == spec.spec_version
+    assert told.asset == spec.asset
