@@ -18,7 +18,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from airflow.sdk import BaseSensorOperator
@@ -199,7 +199,7 @@ class StalledCommitSensor(BaseSensorOperator):
     def _began(self, context: Context) -> float | None:
         """When a wait that goes on began."""
         if self._waits_since is None and self.reschedule:
-            first = cast("datetime | None", context["ti"].get_first_reschedule_date(context))
+            first = context["ti"].get_first_reschedule_date(context)
             return first.timestamp() if first else None
         return self._waits_since
 
