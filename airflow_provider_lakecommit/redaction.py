@@ -190,7 +190,11 @@ def yaml_trouble(error: Exception) -> str:
     """What is wrong with a YAML file, and where; without the line itself, which may hold a password."""
     mark = getattr(error, "problem_mark", None)
     if mark is None:
-        return str(error) if isinstance(error, OSError | UnicodeDecodeError) else type(error).__name__
+        if isinstance(error, UnicodeDecodeError):
+            return f"byte {error.start} is not UTF-8: save it with that encoding"
+        return str(error) if isinstance(error, OSError) else type(error).__name__
+    if "'\\t'" in (getattr(error, "problem", None) or ""):
+        return f"line {mark.line + 1}, column {mark.column + 1}: a tab; YAML is indented by spaces"
     problem = re.sub(r"(['\"]).{2,}\1", "…", getattr(error, "problem", None) or "it cannot be parsed")
     return f"line {mark.line + 1}, column {mark.column + 1}: {problem}"
 

@@ -30,7 +30,9 @@ with DAG(
     doc_md=__doc__,
     tags=TAGS,
     params={
-        "how": Param("raise", enum=["raise", "skip", "skip whole"], description="What becomes of blocked ranges."),
+        "how": Param(
+            "raise", enum=["raise", "retry", "skip", "skip whole"], description="What becomes of blocked ones."
+        ),
         "budget": Param("1000", type="string", description="Dead letters that a slice may have, as 500 or 500:0.2."),
     },
 ):

@@ -45,7 +45,7 @@ def land(spec: LandingSpec, output: Output, *, cycles: int | None, run: UUID | N
         Signals() as signals,
         LandingSession.connect(spec.landing, spec.kafka, spec.catalog, log=output.log) as session,
     ):
-        engine = engine_of(section, spec.landing.name, log=output.log, on_start=signals.install)
+        engine = engine_of(section, spec.landing.name, log=output.log, on_start=signals.started)
         runner = LandingRunner(
             session,
             engine,

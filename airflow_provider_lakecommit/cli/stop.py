@@ -3,6 +3,9 @@
 
 Contract: :class:`Stopped` is no :class:`Exception`, so that nothing on the way takes it for a failure of its own. A
 second signal ends the process at once: everything that matters is durable at any moment.
+
+Failure story: where a signal comes while Python runs what cannot fail (a hook of a fork, as Java is started), the
+exception is lost. :meth:`Signals.started` raises it again.
 """
 
 from __future__ import annotations
@@ -29,12 +32,21 @@ class Signals:
 
     def __init__(self) -> None:
         self._before: dict[signal.Signals, Any] = {}
-        self._told = False
+        self._told: int | None = None
 
     def install(self) -> None:
-        if not self._told:
+        if self._told is None:
             for number in _SIGNALS:
                 signal.signal(number, self._stop)
+
+    def started(self) -> None:
+        """After an engine has started, which replaces handlers: install them again.
+
+        :raises Stopped: a signal came meanwhile, and its exception was lost
+        """
+        if self._told is not None:
+            raise Stopped(self._told)
+        self.install()
 
     def __enter__(self) -> Self:
         self._before = {number: signal.getsignal(number) for number in _SIGNALS}
@@ -46,7 +58,7 @@ class Signals:
             signal.signal(number, handler)
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
-        self._told = True
+        self._told = number
         for each in _SIGNALS:
             signal.signal(each, signal.SIG_DFL)
         raise Stopped(number)

@@ -41,6 +41,7 @@ from airflow_provider_lakecommit.exceptions import (
     ControlTopicError,
     FencedError,
     LakecommitError,
+    SourceUnavailableError,
     SparkJobError,
 )
 from airflow_provider_lakecommit.iceberg.catalog import Tables
@@ -182,7 +183,9 @@ class LandingRunner:
         try:
             drained = drain(self._session, run, str(error), executor=self._executor)
         except LakecommitError as e:
-            self._log(f"what is reported could not be published now: {e}")
+            # Brokers that are away are told once, by the error itself.
+            if not (isinstance(error, SourceUnavailableError) and isinstance(e, (type(error), ControlTopicError))):
+                self._log(f"what is reported could not be published now: {e}")
             return None
         if drained is None:
             return None

@@ -95,8 +95,10 @@ def _timestamps(v: Any) -> str | None:
         return f"{v!r} is not a mapping of column paths to rules"
     if not all(isinstance(c, str) for c in v):
         return f"{v!r} is not a mapping of column paths to rules"
-    bad = [f"{c}: {r!r}" for c, r in v.items() if not (isinstance(r, str) and (r in TIMESTAMP_RULES or "%" in r))]
-    return f"{', '.join(bad)}: allowed are {', '.join(TIMESTAMP_RULES)} or a strptime pattern" if bad else None
+    wrong = {c: r for c, r in v.items() if not (isinstance(r, str) and (r in TIMESTAMP_RULES or "%" in r))}
+    bad = ", ".join(f"{c}: {r!r}" for c, r in wrong.items())
+    near = "".join(sorted({meant(str(r), TIMESTAMP_RULES) for r in wrong.values()}))
+    return f"{bad}: allowed are {', '.join(TIMESTAMP_RULES)} or a strptime pattern{near}" if bad else None
 
 
 def _encodings(v: Any) -> str | None:

@@ -75,7 +75,11 @@ def _wrong_columns(given: Any, path: str, columns: dict[str, str]) -> Iterator[s
             yield f"column {where} is there twice"
         seen.add(name)
         yield from (f"column {where}: {text}" for text in _wrong_keys(column))
-        yield from _wrong_type(column.get("type"), where, columns)
+        if "type" in column or not set(column) - set(COLUMN_KEYS):
+            yield from _wrong_type(column.get("type"), where, columns)
+        else:
+            # The key that is not known is the misspelt one: nothing more is said of what it means.
+            columns[where] = ""
 
 
 def _wrong_keys(column: Mapping[str, Any]) -> Iterator[str]:

@@ -26,7 +26,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
-from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -36,8 +35,9 @@ from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.core.formats import DEFAULTS, FormatOptions
 from airflow_provider_lakecommit.declared.names import nearest
+from airflow_provider_lakecommit.formats.alike import fail_alike, known_form, struct_paths
 from airflow_provider_lakecommit.formats.columns import Column, columns_of, missing_rows
-from airflow_provider_lakecommit.formats.decoder import Decoded, Refusal, Reject, halved
+from airflow_provider_lakecommit.formats.decoder import Decoded, Refusal, Reject, halved, put_back
 from airflow_provider_lakecommit.formats.fine_numbers import too_fine, with_decimals
 from airflow_provider_lakecommit.formats.guards import ROW, block_text
 from airflow_provider_lakecommit.formats.map_text import MapRewriter, rewriter_for
@@ -72,6 +72,7 @@ class JsonDecoder:
         self._rewriter = rewriter_for(self._columns)
         self._decimals = with_decimals(self._columns)
         self._paths = {node.parsed_at: node.path for c in self._columns for node in c.nodes()}
+        self._struct_paths = struct_paths(self._columns)
         self._strict = options.unknown_fields == "dead_letter"
         self._wire = _wrapped([pa.field(c.name, c.wire) for c in self._columns])
         self._leaves = [(path, _wrapped([field])) for c in self._columns for path, field in c.leaves()]
@@ -105,17 +106,10 @@ class JsonDecoder:
             except Refusal as refusal:
                 refused.append(Reject.of(i, refusal))
         decoded = self._decode(texts)
-        if not refused:
-            return decoded
-        rejects = [replace(r, index=places[r.index]) for r in decoded.rejects] + refused
-        return replace(
-            decoded,
-            records=places if decoded.records is None else [places[i] for i in decoded.records],
-            rejects=tuple(sorted(rejects, key=lambda r: r.index)),
-        )
+        return put_back(decoded, places, refused) if refused else decoded
 
     def _decode(self, values: Sequence[bytes]) -> Decoded:
-        return halved(values, self._block, self._explained)
+        return halved(values, self._block, self._explained, self._alike)
 
     def _block(self, values: Sequence[bytes]) -> Decoded:
         if not values:
@@ -208,7 +202,11 @@ class JsonDecoder:
             return self._unknown(value)
         if refusal.kind == "wrong_value" and refusal.column is None:
             return self._blame(value, refusal)
-        return refusal
+        return known_form(value, refusal) if refusal.kind == "not_json" else refusal
+
+    def _alike(self, values: Sequence[bytes], refusal: Refusal) -> Mapping[int, Refusal]:
+        """Values that are refused for the same reason."""
+        return fail_alike(values, refusal, self._struct_paths)
 
     def _unknown(self, value: bytes) -> Refusal:
         """Which fields of the value the table lacks."""

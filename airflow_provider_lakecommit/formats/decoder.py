@@ -5,13 +5,14 @@ Contract: :func:`decoder_for` gives the :class:`Decoder` of a format for one tab
 it gave at least one row, it is a reject, or it is named as filtered. A format may read blocks as a whole and only say
 that a block is refused (:class:`Refusal`): :func:`halved` then cuts it until the refused values stand alone. So a clean
 block costs one pass, and each bad value a logarithm; what a format can tell of each value of a block by itself, it
-rejects there, and that costs no pass more.
+rejects there, and that costs no pass more. Records fail alike: of a small refused block, a format may name all values
+that are refused for the same reason, so that a thousand of them cost what a few do.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Protocol, cast
@@ -21,11 +22,19 @@ from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.core.formats import FORMATS, FormatOptions
 
-__all__ = ["Decoded", "Decoder", "Refusal", "Reject", "decoder_for", "halved"]
+__all__ = ["Decoded", "Decoder", "Refusal", "Reject", "decoder_for", "halved", "put_back"]
 
 ONE_BY_ONE = 16
 """Values of a refused block from which on each is tried alone."""
+FAIL_ALIKE = 256
+"""Values of a refused block from which on those that fail alike are looked for: looking at each costs less there than
+cutting on does for one of them.
+"""
+MOST_REASONS = 4
+"""For which that is done in a block; what is left is cut."""
 REASON_LENGTH = 300
+Alike = Callable[[Sequence[bytes], "Refusal"], Mapping[int, "Refusal"]]
+"""Values of a refused block that are surely refused each alone, too, by their places."""
 
 
 class Refusal(Exception):
@@ -97,17 +106,19 @@ def halved(
     values: Sequence[bytes],
     decode: Callable[[Sequence[bytes]], Decoded],
     explained: Callable[[bytes, Refusal], Refusal] = lambda _value, refusal: refusal,
+    alike: Alike = lambda _values, _refusal: {},
 ) -> Decoded:
     """All values decoded, those that are refused isolated as rejects.
 
     :param decode: of a block, which may be empty; raises :class:`Refusal` if it cannot be read as a whole, else rejects
         come in the order of their values
     :param explained: what is said of a value that is refused alone
+    :param alike: names values that are refused for the same reason, and perhaps not all of them
     """
     try:
         return decode(values)
     except Refusal as refusal:
-        pieces = list(_pieces(values, 0, refusal, decode, explained))
+        pieces = list(_pieces(values, 0, refusal, decode, explained, alike))
     parts = [(first, piece) for first, piece in pieces if isinstance(piece, Decoded)]
     ignored: Counter[str] = Counter()
     for _, part in parts:
@@ -131,10 +142,14 @@ def _pieces(
     refusal: Refusal,
     decode: Callable[[Sequence[bytes]], Decoded],
     explained: Callable[[bytes, Refusal], Refusal],
+    alike: Alike,
 ) -> Iterator[tuple[int, Decoded | Reject]]:
     """Cut a refused block until only refused values are left alone; each piece with the place of its first value."""
     if len(values) == 1:
         yield first, Reject.of(first, explained(values[0], refusal))
+        return
+    if len(values) <= FAIL_ALIKE and (bad := alike(values, refusal)):
+        yield first, _without_alike(values, bad, decode, explained, alike)
         return
     step = 1 if len(values) <= ONE_BY_ONE else (len(values) + 1) // 2
     for at in range(0, len(values), step):
@@ -142,9 +157,45 @@ def _pieces(
         try:
             decoded = decode(piece)
         except Refusal as smaller:
-            yield from _pieces(piece, first + at, smaller, decode, explained)
+            yield from _pieces(piece, first + at, smaller, decode, explained, alike)
         else:
             yield first + at, decoded
+
+
+def _without_alike(
+    values: Sequence[bytes],
+    bad: Mapping[int, Refusal],
+    decode: Callable[[Sequence[bytes]], Decoded],
+    explained: Callable[[bytes, Refusal], Refusal],
+    alike: Alike,
+) -> Decoded:
+    """A small block without those that fail alike, reason by reason, the rest of it decoded."""
+    rejects, places = list[Reject](), list(range(len(values)))
+    for _ in range(MOST_REASONS):
+        rejects += [Reject.of(places[i], refusal) for i, refusal in bad.items()]
+        places = [place for i, place in enumerate(places) if i not in bad]
+        left = [values[place] for place in places]
+        try:
+            return put_back(decode(left), places, rejects)
+        except Refusal as refusal:
+            if not (bad := alike(left, refusal)):
+                break
+    return put_back(halved([values[place] for place in places], decode, explained), places, rejects)
+
+
+def put_back(decoded: Decoded, places: Sequence[int], rejects: Sequence[Reject]) -> Decoded:
+    """What some values of a block gave, among all of it.
+
+    :param places: of these values
+    :param rejects: the others
+    """
+    moved = [replace(r, index=places[r.index]) for r in decoded.rejects]
+    return replace(
+        decoded,
+        records=list(places) if decoded.records is None else [places[i] for i in decoded.records],
+        rejects=tuple(sorted([*moved, *rejects], key=lambda r: r.index)),
+        filtered=[places[i] for i in decoded.filtered],
+    )
 
 
 def _rejects(first: int, piece: Decoded | Reject) -> Iterator[Reject]:

@@ -15,6 +15,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import BinaryType, FixedType, IcebergType
 
 from airflow_provider_lakecommit.core.formats import FormatOptions
+from airflow_provider_lakecommit.declared.names import meant
 from airflow_provider_lakecommit.formats.times import rule_problem
 
 __all__ = ["OCTETS", "ColumnRules"]
@@ -51,8 +52,9 @@ class ColumnRules:
             try:
                 found = schema.find_field(path)
             except ValueError:
-                columns = ", ".join(field.name for field in schema.fields)
-                self.wrong.append(f"{key}: the table has no column {path!r} (its columns are {columns})")
+                names = [field.name for field in schema.fields]
+                lacks = f"the table has no column {path!r} (its columns are {', '.join(names)})"
+                self.wrong.append(f"{key}: {lacks}{meant(path, names)}")
                 continue
             if (text := problem(found.field_type, rule)) is not None:
                 self.wrong.append(f"{key}: column {path} {text}")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow_provider_lakecommit.core.budgets import parse_budget
 from airflow_provider_lakecommit.core.model import Budget
 from airflow_provider_lakecommit.core.offsets import RangeSet
+from airflow_provider_lakecommit.core.retry import own_budget
 from airflow_provider_lakecommit.exceptions import BlockedRangeError, SpecError
 from airflow_provider_lakecommit.operators.decision import DecisionTask, NothingToDoError, Shown, not_as_shown
 
@@ -30,13 +31,15 @@ if TYPE_CHECKING:
 __all__ = ["LedgerAttestOperator", "LedgerInitOperator", "UnblockOperator"]
 
 Named = dict[tuple[str, int], RangeSet]
+_HOW = ("raise", "retry", "skip", "skip whole")
 
 
 class UnblockOperator(DecisionTask):
     """Say how to go on with blocked ranges.
 
-    :param how: `raise`: read them again under ``budget``; `skip`: go on without their bad records, recorded as skipped;
-        `skip whole`: also without the good records of these ranges (templated)
+    :param how: `raise`: read them again under ``budget``; `retry`: under the landing's own budget, after records, table
+        or spec were mended; `skip`: go on without their bad records, recorded as skipped; `skip whole`: also without
+        the good records of these ranges (templated)
     :param budget: of `raise`: dead letters that a slice may have, and their share, as in `500` or `500:0.2` (templated)
     :param partitions: only these, as `topic:3` (templated)
     :param ranges: only these offsets, as `topic:3=15-20` (templated)
@@ -89,12 +92,13 @@ class UnblockOperator(DecisionTask):
             raise NothingToDoError("nothing of what was agreed to is blocked any more: it is done already") from None
         if changed := [str(p) for p in parts if str(p) not in agreed["blocked"]]:
             raise not_as_shown("; ".join(changed))
-        budget, skip = self._budget(), asked["how"] != "raise"
+        declared = session.landing
+        own = own_budget(declared.budget, declared.dead_letter_table) if asked["how"] == "retry" else None
         return unblock(
             session,
             ranges=_ranges(_plain(parts)),
-            raise_to=budget,
-            skip=skip,
+            raise_to=own or self._budget(),
+            skip=asked["how"] in ("skip", "skip whole"),
             only_bad=asked["how"] == "skip",
             decision=decision,
         )
@@ -102,8 +106,8 @@ class UnblockOperator(DecisionTask):
     def _asked(self) -> dict[str, Any]:
         """What this task is to do, as it is compared with what was shown."""
         how = " ".join(str(self.how).split()).lower()
-        if how not in ("raise", "skip", "skip whole"):
-            raise SpecError(f"how={self.how!r}: say raise, skip or skip whole")
+        if how not in _HOW:
+            raise SpecError(f"how={self.how!r}: say {', '.join(_HOW[:-1])} or {_HOW[-1]}")
         budget = self._budget() if how == "raise" else None
         return {"how": how, "budget": None if budget is None else [budget.max_records, budget.max_ratio]}
 
@@ -119,6 +123,8 @@ class UnblockOperator(DecisionTask):
         match self._asked()["how"]:
             case "raise":
                 return f"READS AGAIN, with up to {self.budget} dead letters"
+            case "retry":
+                return "READS AGAIN, as the landing says now"
             case "skip" if part.good is None:
                 return "CANNOT be skipped without its good records (how='skip whole' gives up all of it)"
             case "skip" if part.good:

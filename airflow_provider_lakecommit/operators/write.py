@@ -142,6 +142,7 @@ class WriteWindowOperator(LandingTask):
     ) -> GroupResult:
         from airflow_provider_lakecommit.cycle.progress import progress_told
         from airflow_provider_lakecommit.cycle.write import group_job, group_result, run_group
+        from airflow_provider_lakecommit.spark.job import SliceStatus
 
         landing = job.landing
         done = ticket.slices - len(job.plan.slices)
@@ -150,8 +151,10 @@ class WriteWindowOperator(LandingTask):
             left = partial(group_job, landing, control, ticket, tables.name, tables.load)
             _, outcome = run_group(job, run, left, self.log.info)
         died = outcome if isinstance(outcome, SparkJobError) else None
+        # Those that are done were told by their workers where these write to this log, and by the progress everywhere.
         for each in () if isinstance(outcome, SparkJobError) else outcome:
-            self.log.info("%s", each)
+            if each.status is not SliceStatus.DONE:
+                self.log.info("%s", each)
         result = group_result(landing, control, ticket)
         self.log.info("group %d: %s", ticket.group, result)
         whose = f"group {ticket.group} of cycle {ticket.cycle.commit_id}"

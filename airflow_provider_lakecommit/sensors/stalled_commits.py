@@ -83,7 +83,8 @@ class StalledCommitSensor(BaseSensorOperator):
     :param max_valid_through_age: a table that is valid through an older time counts as stalled too, and so does one of
         which that is not known: a landing that never ran, or whose name is misspelt. Times are timedeltas, seconds, or
         texts as ``1h30m``
-    :param fail_after: a stall that has lasted longer fails the task, whatever ``on_stall`` says
+    :param fail_after: a stall that has lasted longer fails the task, whatever ``on_stall`` says. One of which nothing
+        tells since when it is so (nothing was ever seen of the landing) is as old as the wait; without a wait it fails
     :param look_back: read only so much of the control topic; all of it by default
     :param deferrable: wait in the triggerer; else in the worker, by ``mode`` and ``poke_interval``
     :param release_jitter: over how long a time those that wait are let go
@@ -137,7 +138,7 @@ class StalledCommitSensor(BaseSensorOperator):
         self.deferrable = deferrable
         self.release_jitter = duration_of(release_jitter)
         self.on_wait_callback = on_wait_callback
-        self._waits = False
+        self._waits_since: float | None = None
         if wrong := [*_wrong_target(self), *_wrong_values(self)]:
             raise ValueError(f"StalledCommitSensor {self.task_id!r}: {'; '.join(wrong)}")
 
@@ -146,6 +147,8 @@ class StalledCommitSensor(BaseSensorOperator):
         if self.on_stall == "wait" and not self.deferrable:
             super().execute(context)
             return
+        if self.on_stall == "wait":
+            self._waits_since = time.time()
         ruling, target = self._look()
         context["ti"].xcom_push(RULING, ruling.to_dict())
         if self._goes(context, ruling, target):
@@ -159,13 +162,13 @@ class StalledCommitSensor(BaseSensorOperator):
 
     def poke(self, context: Context) -> bool:
         """One look, for a wait in the worker."""
+        began = self._began(context)
+        self._waits_since = began or time.time()
         ruling, target = self._look()
         if self._goes(context, ruling, target):
             return True
-        first = context["ti"].get_first_reschedule_date(context) is None if self.reschedule else not self._waits
-        if first:
+        if began is None:
             self._tell_wait(context, f"{target.group} waits until commits come through: {ruling}")
-        self._waits = True
         return False
 
     def execute_complete(self, context: Context, event: Any) -> None:
@@ -195,6 +198,13 @@ class StalledCommitSensor(BaseSensorOperator):
             # What does not hold may need a person all the same.
             self.log.log(logging.INFO if ruling.verdict in CALM else logging.WARNING, "%s", text)
         return ruling.answer is GuardAnswer.GO
+
+    def _began(self, context: Context) -> float | None:
+        """When a wait that goes on began."""
+        if self._waits_since is None and self.reschedule:
+            first = context["ti"].get_first_reschedule_date(context)
+            return first.timestamp() if first else None
+        return self._waits_since
 
     def _look(self) -> tuple[Ruling, _Target]:
         from airflow_provider_lakecommit.hooks.connections import kafka_settings
@@ -241,6 +251,7 @@ class StalledCommitSensor(BaseSensorOperator):
                 unknown_holds=self.on_unknown == "stall",
                 max_age=_seconds(self.max_valid_through_age),
                 fail_after=_seconds(self.fail_after),
+                waits_since=self._waits_since,
             ),
         )
 

@@ -48,6 +48,8 @@ class Guard:
     :param unknown_holds: hold while too little was seen
     :param max_age: hold while the valid-through time is older, or was never told
     :param fail_after: fail when a hold has lasted longer
+    :param waits_since: when the wait began, in seconds of the epoch; ``None``: nobody waits. A hold of which nothing
+        tells since when it is so is as old as the wait; where nobody waits, it is older than any ``fail_after``
     """
 
     rules: StallRules = field(default_factory=StallRules)
@@ -55,6 +57,7 @@ class Guard:
     unknown_holds: bool = False
     max_age: float | None = None
     fail_after: float | None = None
+    waits_since: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,19 +83,24 @@ class Ruling:
         return {"answer": self.answer.value, "verdict": self.verdict, "reason": self.reason, "since": since}
 
 
-def rule(state: State, now: float, guard: Guard) -> Ruling:
-    """What a guard does at ``now``, in seconds of the epoch."""
+def rule(state: State, now: float, guard: Guard, whose: str = "") -> Ruling:
+    """What a guard does at ``now``, in seconds of the epoch.
+
+    :param whose: put behind the reason of the verdict
+    """
     found = judge(state, now, guard.rules)
+    found = replace(found, reason=found.reason + whose)
     held = found.verdict in guard.hold or (found.verdict is Verdict.UNKNOWN and guard.unknown_holds)
     ruling = _ruling_of(found, _since(found, state, guard.rules), GuardAnswer.HOLD if held else GuardAnswer.GO)
     if not held and guard.max_age is not None:
         ruling = _aged(ruling, state, now, guard, guard.max_age)
-    if ruling.answer is not GuardAnswer.HOLD or guard.fail_after is None or ruling.since is None:
+    if ruling.answer is not GuardAnswer.HOLD or guard.fail_after is None:
         return ruling
-    lasted = now - ruling.since
-    if lasted <= guard.fail_after:
+    since = guard.waits_since if ruling.since is None else ruling.since
+    if since is not None and now - since <= guard.fail_after:
         return ruling
-    reason = f"{ruling.reason}; for {_span(lasted)}, which is more than the {_span(guard.fail_after)} it may last"
+    lasted = "since when is not known" if since is None else f"for {_span(now - since)}"
+    reason = f"{ruling.reason}; {lasted}, which is more than the {_span(guard.fail_after)} it may last"
     return replace(ruling, answer=GuardAnswer.FAIL, reason=reason)
 
 
@@ -123,6 +131,8 @@ def _aged(ruling: Ruling, state: State, now: float, guard: Guard, max_age: float
             verdict=STALE,
             reason=f"through when the table is valid is not known, and it may be {_span(max_age)} old; {ruling.reason}",
             clears="a COMMIT_COMPLETE with a valid-through time",
+            # As long as none has completed, it is so from the first cycle on.
+            since=min((c.at for c in state.begun), default=None) if state.completed_at is None else None,
         )
     age = now - through
     if age <= max_age:

@@ -93,8 +93,7 @@ class Commits:
         if seen is None and self.overlooked:
             return _overlooked(self.overlooked)
         if seen is None:
-            ruling = rule(State(), self.at, guard)
-            return replace(ruling, reason=f"{ruling.reason} of {group}{self._meant(group)}")
+            return rule(State(), self.at, guard, f" of {group}{self._meant(group)}")
         if seen.landing != guard.rules.landing:
             guard = replace(guard, rules=replace(guard.rules, landing=seen.landing))
         return rule(seen, self.at, guard)

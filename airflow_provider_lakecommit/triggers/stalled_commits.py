@@ -41,6 +41,7 @@ def guard_to_json(guard: Guard) -> dict[str, Any]:
         "unknown_holds": guard.unknown_holds,
         "max_age": guard.max_age,
         "fail_after": guard.fail_after,
+        "waits_since": guard.waits_since,
     }
 
 
@@ -57,6 +58,8 @@ def guard_from_json(values: Mapping[str, Any]) -> Guard:
         unknown_holds=values["unknown_holds"],
         max_age=values["max_age"],
         fail_after=values["fail_after"],
+        # Triggers that were stored by an earlier release have none.
+        waits_since=values.get("waits_since"),
     )
 
 

@@ -345,6 +345,20 @@ class TestYaml:
             "start: 'middle' is not one of earliest, latest",
         ]
 
+    def test_a_misspelt_rule_or_key_is_told_once_with_the_nearest(self) -> None:
+        with pytest.raises(SpecError) as refused:
+            Landing(
+                name="orders",
+                topics="orders",
+                table="shop.orders",
+                timestamps={"ts": "epoch_milis"},
+                create={"schema": [{"name": "a", "typ": "long"}]},
+            )
+        told = str(refused.value)
+        assert "or a strptime pattern (did you mean 'epoch_millis'?)" in told
+        assert "unknown key 'typ'" in told
+        assert "is not a type" not in told
+
     def test_a_file_that_cannot_be_read_is_named(self, tmp_path: Path) -> None:
         with pytest.raises(SpecError, match=r"cannot read spec .*missing\.yaml: No such file"):
             load_spec(tmp_path / "missing.yaml")

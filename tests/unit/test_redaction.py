@@ -401,6 +401,15 @@ def test_a_broken_yaml_file_is_told_by_its_line_and_not_by_what_stands_there(tex
     assert not shows(yaml_trouble(caught.value))
 
 
+def test_a_tab_and_another_encoding_are_named_in_a_yaml_file() -> None:
+    with pytest.raises(yaml.YAMLError) as tab:
+        yaml.safe_load("name: orders\n\tgroups: 2\n")
+    assert yaml_trouble(tab.value) == "line 2, column 1: a tab; YAML is indented by spaces"
+    with pytest.raises(UnicodeDecodeError) as encoding:
+        "name: Zürich".encode("latin-1").decode()
+    assert yaml_trouble(encoding.value) == "byte 7 is not UTF-8: save it with that encoding"
+
+
 # -- the faces ---------------------------------------------------------------------------------------------------------
 
 OF_KAFKA = {"bootstrap.servers": "127.0.0.1:1", "ssl_key": "canary-4711", "basic.auth.user.info": "me:of-4711"}

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
 
@@ -38,6 +39,15 @@ def test_handlers_that_somebody_replaced_are_installed_again() -> None:
         signals.install()
         with pytest.raises(Stopped):
             os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_a_signal_whose_exception_was_lost_while_the_engine_started_is_raised_after_that() -> None:
+    with Signals() as signals:
+        with suppress(Stopped):
+            os.kill(os.getpid(), signal.SIGTERM)
+        with pytest.raises(Stopped) as stopped:
+            signals.started()
+    assert stopped.value.code == 143
 
 
 TWICE = """

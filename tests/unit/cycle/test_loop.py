@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from unittest.mock import Mock
 
 import pytest
 
@@ -14,7 +15,14 @@ from airflow_provider_lakecommit.cycle.loop import MOST_IDLE_CYCLES, REFUSED_PAU
 from airflow_provider_lakecommit.cycle.results import CycleTicket, Opened
 from airflow_provider_lakecommit.cycle.run import CycleOutcome
 from airflow_provider_lakecommit.engines.base import EarlierWorkError
-from airflow_provider_lakecommit.exceptions import CatalogError, SourceError, SparkJobError
+from airflow_provider_lakecommit.exceptions import (
+    CatalogError,
+    ControlTopicError,
+    LakecommitError,
+    SourceError,
+    SourceUnavailableError,
+    SparkJobError,
+)
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, SliceStatus, WindowJob
 from tests.fakes.session import P0, P1, FakeLanding
 
@@ -103,6 +111,30 @@ def test_a_run_that_can_plan_nothing_publishes_what_is_reported_before_it_ends(e
     again = LandingRunner(landing.session, engine, lambda n: replace(landing.run_identity("c"), number=n))
     told = list(_until_error(again))
     assert told == [], "nothing is left to publish, and no cycle is opened for it"
+
+
+@pytest.mark.parametrize(
+    ("planning", "draining", "lines"),
+    [
+        (SourceUnavailableError("no answer"), ControlTopicError("no answer"), 0),
+        (SourceUnavailableError("no answer"), SourceUnavailableError("no answer"), 0),
+        (SourceUnavailableError("no answer"), CatalogError("away"), 1),
+        (SourceError("offsets are gone"), ControlTopicError("no answer"), 1),
+    ],
+    ids=str,
+)
+def test_brokers_that_are_away_are_told_once(
+    engine: FakeEngine,
+    monkeypatch: pytest.MonkeyPatch,
+    planning: LakecommitError,
+    draining: LakecommitError,
+    lines: int,
+) -> None:
+    monkeypatch.setattr(loop, "open_cycle", Mock(side_effect=planning))
+    monkeypatch.setattr(loop, "drain", Mock(side_effect=draining))
+    with pytest.raises(type(planning), match=str(planning)):
+        cycles(engine)
+    assert sum("could not be published now" in line for line in engine.landing.lines) == lines
 
 
 def _until_error(run: LandingRunner) -> Iterator[CycleOutcome]:

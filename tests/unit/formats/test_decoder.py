@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Sequence
 
+import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
@@ -13,7 +15,7 @@ from pyiceberg.types import LongType, NestedField
 from airflow_provider_lakecommit.core.formats import DEFAULTS, FORMATS, ONE_ROW_EACH, FormatOptions
 from airflow_provider_lakecommit.exceptions import SpecError, TableError
 from airflow_provider_lakecommit.formats.decode_json import JsonDecoder
-from airflow_provider_lakecommit.formats.decoder import REASON_LENGTH, Refusal, Reject, decoder_for
+from airflow_provider_lakecommit.formats.decoder import REASON_LENGTH, Decoded, Refusal, Reject, decoder_for, halved
 from airflow_provider_lakecommit.landing import Landing
 from tests.support.lines import LINES, SCHEMA, LineDecoder
 
@@ -82,6 +84,26 @@ def test_every_value_is_in_its_place_however_many_are_bad(seed: int) -> None:
     assert list(decoded.filtered) == [i for i, v in enumerate(values) if v == b""]
     assert [r.index for r in decoded.rejects] == [i for i, v in enumerate(values) if v == BAD]
     assert decoded.table.schema == lines().schema
+
+
+def test_values_that_fail_alike_are_found_at_once_and_all_are_in_their_place() -> None:
+    bad = {n: b"b" if n % 3 else b"c" for n in range(0, 1000, 2)}
+    values = [bad.get(n, b"%d" % n) for n in range(1000)]
+    passes = list[int]()
+
+    def decode(block: Sequence[bytes]) -> Decoded:
+        passes.append(len(block))
+        if (first := next((v for v in block if v in (b"b", b"c")), None)) is not None:
+            raise Refusal(first.decode(), None, "bad")
+        return Decoded(table=pa.table({"v": pa.array([int(v) for v in block], pa.int64())}))
+
+    def alike(block: Sequence[bytes], refusal: Refusal) -> dict[int, Refusal]:
+        return {i: refusal for i, v in enumerate(block) if v == refusal.kind.encode()}
+
+    found = halved(values, decode, alike=alike)
+    assert {r.index: r.kind.encode() for r in found.rejects} == bad
+    assert found.records == found.table.column("v").to_pylist() == [n for n in range(1000) if n not in bad]
+    assert len(passes) < 20
 
 
 def test_a_reason_is_cut_and_printable() -> None:

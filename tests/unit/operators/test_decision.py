@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from airflow_provider_lakecommit.core.retry import own_budget
 from airflow_provider_lakecommit.exceptions import DecisionError
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.operators.decision import DecisionTask, decided
@@ -154,6 +155,15 @@ class TestUnblock:
         assert "ann in run manual__1 of DAG repairs" in told
         assert "the producer is mended" in told
 
+    def test_a_retry_reads_again_under_the_landings_own_budget(self, run: Run, landing: FakeLanding) -> None:
+        blocked(landing)
+        shown = run(UnblockOperator, how="retry", partitions=["orders:1"])
+        assert "READS AGAIN, as the landing says now: orders[1][0, 10)" in shown["text"]
+        done = run(UnblockOperator, how="Retry", agreed=shown, decided_by=YES)
+        assert (done["read_again"], done["skipped"]) == ({"orders[1]": [[0, 10]]}, False)
+        budget = own_budget(landing.session.landing.budget, landing.session.landing.dead_letter_table)
+        assert [r.budget for r in landing.session.read_state(()).state.raised] == [budget]
+
     def test_only_the_ranges_that_were_shown_are_taken(self, run: Run, landing: FakeLanding) -> None:
         opened = landing.open("a")
         landing.report(
@@ -195,7 +205,7 @@ class TestUnblock:
     @pytest.mark.parametrize(
         ("asked", "told"),
         [
-            ({"how": "retry later"}, "say raise, skip or skip whole"),
+            ({"how": "retry later"}, "say raise, retry, skip or skip whole"),
             ({"how": "raise"}, "needs a budget"),
             ({"how": "raise", "budget": "many"}, "is not N or N:RATIO"),
             ({"how": "skip", "partitions": ["orders"]}, "is not TOPIC:PARTITION"),

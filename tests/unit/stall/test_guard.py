@@ -81,6 +81,29 @@ def test_an_age_that_is_not_known_holds(state: State, unknown_holds: bool) -> No
     assert found.verdict == (Verdict.UNKNOWN if unknown_holds and state is not HEALTHY else STALE)
 
 
+@pytest.mark.parametrize(
+    ("waits_since", "answer", "told"),
+    [
+        (NOON - 60, GuardAnswer.HOLD, "through when the table is valid is not known"),
+        (NOON - 61, GuardAnswer.FAIL, "for 61 s, which is more than the 60 s it may last"),
+        (None, GuardAnswer.FAIL, "since when is not known, which is more than the 60 s it may last"),
+    ],
+)
+@pytest.mark.parametrize("unknown_holds", [False, True])
+def test_an_age_that_is_not_known_is_as_old_as_the_wait_for_it(
+    waits_since: float | None, answer: GuardAnswer, told: str, unknown_holds: bool
+) -> None:
+    guard = replace(GUARD, max_age=600.0, fail_after=60.0, waits_since=waits_since, unknown_holds=unknown_holds)
+    found = rule(State(), NOON, guard)
+    assert found.answer is answer
+    assert told in found.reason or (unknown_holds and answer is GuardAnswer.HOLD)
+
+
+def test_what_is_known_to_have_begun_before_the_wait_is_older_than_it() -> None:
+    guard = replace(GUARD, fail_after=120.0, waits_since=NOON + 240)
+    assert rule(STALLED, NOON + 241, guard).answer is GuardAnswer.FAIL
+
+
 def test_a_long_stall_is_as_old_as_the_last_complete_cycle() -> None:
     rules = StallRules(only_cycles=True)
     state = after(*cycle(1, 0), *((EventKind.START, 60.0 * n, n) for n in range(2, 100)), rules=rules)
