@@ -36,6 +36,7 @@ from airflow_provider_lakecommit.declared.checks import (
     unknown_keys,
     wrong_values,
 )
+from airflow_provider_lakecommit.declared.spark_section import wrong_with_spark
 from airflow_provider_lakecommit.declared.spec_file import filled_field, read_yaml
 from airflow_provider_lakecommit.declared.variables import Variables
 from airflow_provider_lakecommit.exceptions import SpecError
@@ -279,6 +280,8 @@ def load_spec(path: str | Path, *, connections: bool = True, elsewhere: Collecti
     # A section that is not used may name what only another machine has.
     sections |= {s: variables.filled(sections[s], s) for s in needed}
     wrong += variables.wrong
+    if "spark" in needed and isinstance(sections["spark"], dict):
+        wrong += wrong_with_spark(sections["spark"])
     try:
         landing = Landing.from_dict(stated)
     except SpecError as e:

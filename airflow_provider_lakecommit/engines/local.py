@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from airflow_provider_lakecommit.declared.spark_section import SPARK_KEYS, wrong_with_spark
 from airflow_provider_lakecommit.engines.base import Engine
 from airflow_provider_lakecommit.engines.process import CLI
 from airflow_provider_lakecommit.engines.scratch import scratch_folder
@@ -44,7 +45,6 @@ __all__ = ["LocalSpark", "SparkSection", "engine_of"]
 TASK_ATTEMPTS = 3
 STOP_SECONDS = 10.0
 _LOCAL = re.compile(r"local(\[([0-9]+|\*)\])?")
-_KEYS = ("master", "conf", "remote")
 
 LOG_LEVEL = "ERROR"
 _LOGGING = f"""\
@@ -82,18 +82,9 @@ class SparkSection:
     """
 
     def __init__(self, section: Mapping[str, Any]) -> None:
-        unknown = sorted(set(section) - set(_KEYS))
-        if unknown:
-            raise SpecError(f"section 'spark': unknown key {unknown[0]!r}; allowed are {', '.join(_KEYS)}")
-        master, conf, remote = (section.get(key) for key in _KEYS)
-        if not (master is None or isinstance(master, str)) or not (conf is None or isinstance(conf, Mapping)):
-            raise SpecError("section 'spark': `master` must be a text and `conf` a mapping")
-        if remote is not None and master is not None:
-            raise SpecError("section 'spark': give either `master` or `remote`")
-        if remote is not None and (conf or not isinstance(remote, str)):
-            raise SpecError(
-                "section 'spark': `remote` must be a text (sc://host:port), without `conf`: its server has its settings"
-            )
+        if wrong := wrong_with_spark(section):
+            raise SpecError("; ".join(wrong))
+        master, conf, remote = (section.get(key) for key in SPARK_KEYS)
         self.remote = remote
         self.master = _retrying(master or "local[*]")
         self.conf = {str(key): _setting(value) for key, value in (conf or {}).items()}

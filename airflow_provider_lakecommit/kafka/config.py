@@ -71,6 +71,10 @@ _DEFAULTS: dict[str, Any] = {
 }
 
 _NOISE = re.compile(r"\s*\(after \d+ms in state \w+(, \d+ identical error\(s\) suppressed)?\)")
+_CLOSED = (
+    "connections are taken and closed again without a word: so do brokers that want a login or TLS which the settings "
+    "do not state (`security.protocol`, `sasl.mechanism`), and those that are about to stop"
+)
 
 
 class LastError:
@@ -103,7 +107,11 @@ class LastError:
     @property
     def cause(self) -> str | None:
         """What went wrong last, None when nothing was reported."""
-        return None if self._last is None else _NOISE.sub("", self._last.str())
+        if self._last is None:
+            return None
+        # A connection that is refused, or a name that is not known, is reported before all brokers are down.
+        closed = self._last.code() == KafkaError._ALL_BROKERS_DOWN
+        return _CLOSED if closed else _NOISE.sub("", self._last.str())
 
 
 class _ToDebug:

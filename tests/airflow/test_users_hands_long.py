@@ -306,7 +306,9 @@ def test_a_database_that_is_cleaned_makes_no_landing_forget(live: Live, make_top
     live.armed("cleaned", topic)
     produce(topic, orders(0, 1))
     assert live.run("cleaned", "a") == ("success", GREEN)
-    clean = ["db", "clean", "--clean-before-timestamp", "2100-01-01", "--skip-archive", "--yes"]
+    # The jobs of a scheduler that runs are no history: without their rows it stops, whatever its DAGs do.
+    history = "dag_run,task_instance,task_instance_history,xcom,log,asset_event"
+    clean = ["db", "clean", "--clean-before-timestamp", "2100-01-01", "--skip-archive", "--yes", "--tables", history]
     subprocess.run([sys.executable, "-m", "airflow", *clean], env=live.airflow.environment, check=True, timeout=600)
     live.client.await_dag("cleaned", RUN_SECONDS)
     produce(topic, orders(2))

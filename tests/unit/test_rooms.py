@@ -108,7 +108,7 @@ RULES = (
     rule("formats", "core declared iceberg parquet", nowhere=AIRFLOW | SPARK | KAFKA),
     rule("formats/sampled", only=NOTHING),
     rule("spark", "redaction signing core wire landing kafka iceberg parquet formats", nowhere=AIRFLOW, lazily=SPARK),
-    rule("engines", "redaction spark", nowhere=AIRFLOW, lazily=SPARK),
+    rule("engines", "redaction declared spark", nowhere=AIRFLOW, lazily=SPARK),
     rule("stall", "core declared wire kafka", nowhere=AIRFLOW | SPARK | LAKE),
     *(rule(f"stall/{module}", "core", only=NOTHING) for module in ("verdict", "state", "observe", "guard")),
     rule("committer", "core wire iceberg", nowhere=AIRFLOW | SPARK | KAFKA),

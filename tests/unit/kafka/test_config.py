@@ -94,6 +94,15 @@ def test_trouble_keeps_the_cause_and_not_its_consequence() -> None:
     assert trouble.cause is None
 
 
+def test_brokers_that_close_each_connection_without_a_word_may_want_a_login() -> None:
+    trouble = LastError()
+    trouble(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
+    assert trouble.cause is not None
+    assert "want a login or TLS which the settings do not state (`security.protocol`" in trouble.cause
+    trouble(refused())
+    assert trouble.cause == "broker-1:9092/bootstrap: Connection refused"
+
+
 def test_trouble_is_told_to_the_users_own_callback_too() -> None:
     heard: list[KafkaError] = []
     error = refused()
