@@ -190,14 +190,15 @@ def _opened_without_tables(
 
 
 def _warnings(session: LandingSession, prepared: Prepared) -> tuple[str, ...]:
-    """What the ledgers' room calls for, also said to whoever looks at no plan; and a table that is not as declared."""
+    """What the ledgers' room calls for, and a table that is not as declared; also said aloud, to whoever looks at no
+    plan, and where there is none.
+    """
     lines = tuple(f"{t.name}: {t.state.crowding}" for t in prepared.tables if t.state.crowding)
-    for line in lines:
-        session.log(f"warning: {line}")
     data = next(t for t in prepared.tables if t.name == session.landing.table)
     if other := differences(session.landing, data.table):
-        told = f"{data.name} is not as `create` says, which makes only a missing table: {'; '.join(other)}"
-        lines = (*lines, f"WARNING: {told}")
+        lines = (*lines, f"{data.name} is not as `create` says, which makes only a missing table: {'; '.join(other)}")
+    for line in lines:
+        session.log(f"WARNING: {line}")
     return lines
 
 

@@ -67,6 +67,8 @@ UNKNOWN_RUN = (
     "is not known to this Airflow: it was deleted, or another Airflow has the [lakecommit] deployment_id {!r} too "
     "(give each its own, else they end each other's work)"
 )
+WARNING = "WARNING: "
+"""What a line of a session begins with that is to be noticed."""
 FAILURE = "failure"
 """In place of all else under :data:`CLOSED`: why the cycle was not closed."""
 
@@ -137,8 +139,13 @@ class LandingTask(BaseOperator):
         landing = Settings.read().complete(self.landing)
         kafka, catalog = kafka_settings(landing.kafka_config_id), catalog_properties(landing.iceberg_conn_id)
         self._places = kafka_namespace(kafka), catalog_namespace(catalog, landing.iceberg_conn_id)
-        with LandingSession.connect(landing, kafka, catalog, log=self.log.info) as session:
+        with LandingSession.connect(landing, kafka, catalog, log=self.log_line) as session:
             yield session
+
+    def log_line(self, line: str) -> None:
+        """A line of a session in the task's log, at the level that it asks for."""
+        text = line.removeprefix(WARNING)
+        self.log.log(logging.INFO if text == line else logging.WARNING, "%s", text)
 
     def committed(self, closed: Closed) -> None:
         """Remember a cycle that this task closed by its session, for lineage."""

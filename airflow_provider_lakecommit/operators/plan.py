@@ -10,7 +10,6 @@ without closing their cycle, is taken over.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -87,7 +86,7 @@ class PlanWindowOperator(LandingTask):
 
     def _tell(self, opened: Opened) -> None:
         for line in opened.explain:
-            self.log.log(logging.WARNING if line.startswith("WARNING") else logging.INFO, "%s", line)
+            self.log.info("%s", line)
         if opened.note:
             self.log.info("%s", opened.note)
         if opened.finished:

@@ -71,7 +71,7 @@ def test_a_ledger_that_is_nearly_full_is_told_and_a_full_one_names_the_command(
     opened = world.open("told")
     told = "shop.rows: its ledger takes "
     assert any(line.startswith(told) for line in opened.explain)
-    assert any(line.startswith(f"warning: {told}") for line in world.lines)
+    assert any(line.startswith(f"WARNING: {told}") for line in world.lines)
     with world.session() as session:
         assert read_status(session).crowded[0].startswith(told)
         before = read_ledger(session.tables.load("shop.rows").metadata)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from datetime import datetime
 from types import SimpleNamespace
 from typing import Any
@@ -47,6 +48,14 @@ def test_each_task_says_what_it_does_and_for_which_landing() -> None:
 def test_a_mapped_task_is_named_by_its_partitions_and_records(group: dict[str, Any], label: str) -> None:
     rendered = Environment(autoescape=False).from_string(MAP_INDEX_TEMPLATE).render(task=SimpleNamespace(group=group))
     assert rendered == label
+
+
+def test_a_line_that_is_to_be_noticed_is_a_warning_in_the_tasks_log(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        commit().log_line("WARNING: shop.orders is not as `create` says")
+        commit().log_line("cycle 0: 5 offsets")
+    told = [(r.levelname, r.getMessage()) for r in caplog.records]
+    assert told == [("WARNING", "shop.orders is not as `create` says"), ("INFO", "cycle 0: 5 offsets")]
 
 
 def test_a_landing_is_shown_as_it_is_and_is_no_template() -> None:
