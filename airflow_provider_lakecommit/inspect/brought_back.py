@@ -29,6 +29,7 @@ def brought_back(
     added: Mapping[int, Sequence[AddedFile]],
     landing: Sequence[LandingSnapshot],
     beside: Beside,
+    told: int | None = None,
 ) -> Iterator[Finding]:
     """What other writers put into the table of it.
 
@@ -36,6 +37,7 @@ def brought_back(
     :param added: the files at the head, by the snapshot that added them
     :param landing: the landing snapshots of the branch, oldest first
     :param beside: those that the metadata have, and the branch has not; asked only where there is such a file
+    :param told: one of these, of which is told already that its rows are back
     """
     counted, ours = {f.path for s in landing for f in s.files}, {s.record.snapshot_id for s in landing}
     found = {
@@ -48,6 +50,8 @@ def brought_back(
     of = {f.path: s for s in beside() for f in s.files}
     known = landing[-1].sections.keys() if landing else ()
     for n, files in found.items():
+        if told is not None and {s.record.snapshot_id for f in files if (s := of.get(f.path))} == {told}:
+            continue
         yield _finding(table, n, files, of, known, landing, line)
 
 

@@ -65,19 +65,20 @@ def read_history(
     if table is None:
         absent = Finding(level=Severity.WRONG, table=name, text="there is no such table")
         return TableHistory(table=name, snapshots=(), whole=True, problems=(absent,))
-    reading = _HistoryReading(name=name, table=table)
+    reading, picked_id = _HistoryReading(name=name, table=table), None
     try:
         state = read_ledger(table.metadata, branch)
     except (WireError, TableError) as e:
         reading.wrong(str(e))
     else:
         _judge_ledger(reading, table.metadata, state)
+        picked_id = state.picked_id
     line = list(ancestry(table.metadata, branch))
     entries = list(_entries(reading, line[0])) if line else []
     landing = list(_landing_snapshots(reading, reversed(line), entries))
     ours = {s.record.snapshot_id for s in landing}
     _look_at_places(reading, landing)
-    _look_for_rolled_back(reading, line, entries, landing)
+    _look_for_rolled_back(reading, line, entries, landing, picked_id)
     for snapshot in line:
         if snapshot.snapshot_id not in ours and not has_ledger(snapshot):
             operation = snapshot.summary.operation.value if snapshot.summary else "unknown operation"
@@ -186,7 +187,11 @@ def _look_at_places(reading: _HistoryReading, landing: Iterable[LandingSnapshot]
 
 
 def _look_for_rolled_back(
-    reading: _HistoryReading, line: list[Snapshot], entries: Iterable[ManifestEntry], landing: list[LandingSnapshot]
+    reading: _HistoryReading,
+    line: list[Snapshot],
+    entries: Iterable[ManifestEntry],
+    landing: list[LandingSnapshot],
+    picked_id: int | None,
 ) -> None:
     """Files that are back without the ledger which counts them."""
     there, added = [s.snapshot_id for s in line], dict[int, list[AddedFile]]()
@@ -198,7 +203,7 @@ def _look_for_rolled_back(
             reading, (s for s in reading.table.metadata.snapshots if s.snapshot_id not in there), ()
         )
 
-    reading.problems += brought_back(reading.name, there, added, landing, beside)
+    reading.problems += brought_back(reading.name, there, added, landing, beside, picked_id)
 
 
 def _look_for_files(reading: _HistoryReading, io: FileIO, entries: Iterable[ManifestEntry]) -> None:

@@ -20,7 +20,6 @@ brokers tell the partition's ends and give nothing in between (:mod:`~airflow_pr
 
 from __future__ import annotations
 
-import gc
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,6 +35,7 @@ from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailabl
 from airflow_provider_lakecommit.kafka.truncation import is_truncation
 from airflow_provider_lakecommit.signing import PREFIX
 from airflow_provider_lakecommit.spark.chunks import Chunk, bounded, chunk_of
+from airflow_provider_lakecommit.spark.collector import COLLECTOR
 from airflow_provider_lakecommit.spark.damage import DAMAGE, Damage
 from airflow_provider_lakecommit.spark.positions import (
     Partition,
@@ -60,10 +60,6 @@ POLL_SECONDS = 0.1
 READ_TIMEOUT = 60.0
 TOO_LARGE_SECONDS = 5.0
 ASK_SECONDS = 15.0
-# Each record is an object that Python's collector of cycles would visit several times in its short life, for nothing:
-# a quarter of all processor time. Cycles are still collected, when this many objects are in hand.
-OBJECTS_PER_COLLECTION = 200_000
-
 _OURS: dict[str, Any] = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
@@ -117,7 +113,6 @@ class SliceReader:
         self._ask_seconds = ask_seconds
         self._should_stop = should_stop
         self._one_topic = len({s.partition.topic for s in spans}) == 1
-        self._collecting = gc.get_threshold()
         self.stopped = False
         self._record_bytes = batch_bytes / FIRST_BATCH
         theirs = {k: v for k, v in kafka.items() if not k.startswith(PREFIX)}
@@ -127,14 +122,13 @@ class SliceReader:
         self._consumer = self._trouble.consumer = Consumer({**_DEFAULTS, **shared, **_OURS})
 
     def __enter__(self) -> Self:
-        if self._collecting[0]:
-            gc.set_threshold(max(self._collecting[0], OBJECTS_PER_COLLECTION), *self._collecting[1:])
+        COLLECTOR.rest()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        gc.set_threshold(*self._collecting)
+        COLLECTOR.resume()
         self._consumer.close()
 
     def read(self) -> Iterator[Chunk]:

@@ -129,6 +129,18 @@ def test_the_collector_of_cycles_is_as_it_was_after_a_read(
     assert gc.get_threshold() == before
 
 
+def test_the_collector_is_as_it_was_after_reads_that_overlapped(bootstrap: str, make_topic: MakeTopic) -> None:
+    topic, before = make_topic(), gc.get_threshold()
+    first, second = (SliceReader({"bootstrap.servers": bootstrap}, [span(topic, 0, 0)]) for _ in range(2))
+
+    first.__enter__()
+    with second:
+        first.__exit__(None, None, None)
+        assert gc.get_threshold()[0] > before[0]
+
+    assert gc.get_threshold() == before
+
+
 def test_an_empty_span_needs_nothing(bootstrap: str, make_topic: MakeTopic) -> None:
     assert read(bootstrap, span(make_topic(), 0, 0)) == []
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from datetime import datetime
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 from airflow.sdk import DAG
 from airflow.serialization.helpers import serialize_template_field
 from jinja2 import Environment
+from structlog.testing import capture_logs
 
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.landing import Landing
@@ -50,12 +50,13 @@ def test_a_mapped_task_is_named_by_its_partitions_and_records(group: dict[str, A
     assert rendered == label
 
 
-def test_a_line_that_is_to_be_noticed_is_a_warning_in_the_tasks_log(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO):
-        commit().log_line("WARNING: shop.orders is not as `create` says")
-        commit().log_line("cycle 0: 5 offsets")
-    told = [(r.levelname, r.getMessage()) for r in caplog.records]
-    assert told == [("WARNING", "shop.orders is not as `create` says"), ("INFO", "cycle 0: 5 offsets")]
+def test_a_line_that_is_to_be_noticed_is_a_warning_in_the_tasks_log() -> None:
+    task = commit()
+    with capture_logs() as told:
+        task.log_line("WARNING: shop.orders is not as `create` says")
+        task.log_line("cycle 0: 5 offsets")
+    levels = [(entry["log_level"], entry["event"]) for entry in told]
+    assert levels == [("warning", "shop.orders is not as `create` says"), ("info", "cycle 0: 5 offsets")]
 
 
 def test_a_landing_is_shown_as_it_is_and_is_no_template() -> None:
