@@ -13,9 +13,9 @@ Failure story: Airflow catches and logs what goes wrong here, and sends from a p
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
@@ -53,12 +53,18 @@ def catalog_namespace(properties: Mapping[str, str], conn_id: str) -> str:
     kind, region, account = properties.get("type", "rest"), properties.get("glue.region"), properties.get("glue.id")
     if kind == "glue":
         return f"arn:aws:glue:{region}:{account}" if region and account else f"glue://{region or conn_id}"
-    for place in (properties.get("uri"), properties.get("warehouse")):
-        if place and "://" in place:
-            parts = urlsplit(place.split(",")[0])
-            scheme = "hive" if kind == "hive" and parts.scheme == "thrift" else parts.scheme
-            return f"{scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
+    for place in (_without_login(properties.get("uri", "")), properties.get("warehouse", "")):
+        scheme, known, rest = place.partition("://")
+        if known:
+            scheme, rest = ("hive", rest.partition(",")[0]) if kind == "hive" and scheme == "thrift" else (scheme, rest)
+            return f"{scheme}://{re.split('[?#]', rest)[0].rstrip('/')}"
     return f"iceberg://{conn_id}"
+
+
+def _without_login(uri: str) -> str:
+    """A catalog's address; none where it cannot be told from a password, which may hold what no address can."""
+    scheme, known, rest = uri.partition("://")
+    return "" if re.search("[?#].*@", rest) else f"{scheme}{known}{rest.rpartition('@')[2]}"
 
 
 def table_name(namespace: str, table: str) -> str:
