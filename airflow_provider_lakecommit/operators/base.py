@@ -145,7 +145,7 @@ class LandingTask(BaseOperator):
     def log_line(self, line: str) -> None:
         """A line of a session in the task's log, at the level that it asks for."""
         text = line.removeprefix(WARNING)
-        self.log.log(logging.INFO if text == line else logging.WARNING, "%s", text)
+        (self.log.info if text == line else self.log.warning)("%s", text)
 
     def committed(self, closed: Closed) -> None:
         """Remember a cycle that this task closed by its session, for lineage."""
