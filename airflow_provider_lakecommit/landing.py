@@ -31,6 +31,7 @@ from airflow_provider_lakecommit.core.routing import Destination, Role
 from airflow_provider_lakecommit.declared.checks import (
     CHECKS,
     METADATA_TYPES,
+    PARSED,
     all_wrong_at_once,
     parsed_value,
     unknown_keys,
@@ -46,13 +47,15 @@ from airflow_provider_lakecommit.signing import resolved
 if TYPE_CHECKING:
     from airflow.sdk import Asset
 
-__all__ = ["DEFAULT_CONTROL_TOPIC", "METADATA_COLUMNS", "Landing", "LandingSpec", "load_spec"]
+__all__ = ["DEFAULT_CONTROL_TOPIC", "METADATA_COLUMNS", "SHAPING", "Landing", "LandingSpec", "load_spec"]
 
 DEFAULT_CONTROL_TOPIC = "control-lakecommit"
 METADATA_COLUMNS = tuple(METADATA_TYPES)
 """Columns filled from the record itself under ``metadata_columns``."""
 _DECODING = ("format", "timestamps", "encodings", "unknown_fields", "metadata_columns")
 """Fields that decide what becomes of a record."""
+SHAPING = ("table", "dead_letter_table", *_DECODING)
+"""Fields that a spec version is made of."""
 
 
 @all_wrong_at_once
@@ -82,7 +85,13 @@ class Landing:
     :param groups: number of partition groups, that is of mapped write tasks (default 1)
     :param max_records: most source records per window; the default lands all there is
     :param max_bytes: most estimated bytes per window
-    :param slice_records: most records per slice, the unit that is never read again
+    :param slice_records: most records per slice, the unit that is never read again; under `target_file_size` only one
+        that is not the default counts
+    :param target_window: how long a window should take, written as `completion_timeout` is; its records, slices and
+        groups follow from what the newest windows took
+    :param target_file_size: bytes that a file of the data table should have; slices hold as many records as it takes
+    :param group_by: ``partition``: a group has the partitions of one number modulo `groups`; ``load``: slices are dealt
+        out evenly, those of one partition too
     :param branch: branch that is written to; one other than ``main`` must exist
     :param on_spec_change: ``finish`` publishes slices written under an older spec, ``void`` reads them again
     :param completion_timeout: how long a cycle may claim ranges that it has not finished: a timedelta, seconds, or a
@@ -123,6 +132,9 @@ class Landing:
     max_records: int | None = None
     max_bytes: int | None = None
     slice_records: int = 250_000
+    target_window: timedelta | None = None
+    target_file_size: int | None = None
+    group_by: str = "partition"
     branch: str = "main"
     on_spec_change: str = "finish"
     completion_timeout: timedelta = timedelta(hours=1)
@@ -140,9 +152,8 @@ class Landing:
     control_events: str = "1.12"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "topics", parsed_value("topics", self.topics))
-        object.__setattr__(self, "location_providers", parsed_value("location_providers", self.location_providers))
-        object.__setattr__(self, "completion_timeout", parsed_value("completion_timeout", self.completion_timeout))
+        for key in PARSED:
+            object.__setattr__(self, key, parsed_value(key, getattr(self, key)))
         if wrong := wrong_values({key: getattr(self, key) for key in CHECKS}):
             raise SpecError(f"landing {self.name!r}: " + "; ".join(wrong))
 
@@ -203,7 +214,7 @@ class Landing:
     @property
     def spec_version(self) -> str:
         """Hash of what changes the rows; fields at their default are left out."""
-        return self._hash("table", "dead_letter_table", *_DECODING)
+        return self._hash(*SHAPING)
 
     @property
     def decoding(self) -> str:

@@ -38,6 +38,7 @@ from airflow_provider_lakecommit.wire.ledger import LEDGER_LIMIT, decode_ledger,
 
 __all__ = [
     "PRUNED",
+    "SPEC",
     "LogPoint",
     "SnapshotKind",
     "SnapshotRecord",
@@ -115,6 +116,8 @@ class SnapshotRecord:
 
 PRUNED = "pruned"
 """Extra key of a snapshot that took out of some sections what is gone: these, as a JSON list of names and lanes."""
+SPEC = "spec"
+"""Extra key of an append: the landing's spec version and the fields that it is made of, as JSON, for people."""
 
 
 def pruned_sections(record: SnapshotRecord) -> set[tuple[str, str]]:

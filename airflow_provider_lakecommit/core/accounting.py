@@ -15,12 +15,24 @@ from dataclasses import dataclass, field
 from airflow_provider_lakecommit.core.model import Counts, SliceReport, SpanReport
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
 
-__all__ = ["MOST_NAMES", "OTHERS", "Account", "add_names", "report_problem", "rows_problem", "spans_problem", "summed"]
+__all__ = [
+    "MOST_NAMES",
+    "ODD_TIME",
+    "OTHERS",
+    "Account",
+    "add_names",
+    "report_problem",
+    "rows_problem",
+    "spans_problem",
+    "summed",
+]
 
 MOST_NAMES = 500
 """Names of unknown fields that are counted one by one; a record may make up any number of them."""
 NAME_LENGTH = 100
 OTHERS = "(others)"
+ODD_TIME = "time in 1970: "
+"""Before the name of a column by which records are counted among the ignored fields whose time is hardly meant so."""
 
 
 def add_names(totals: Counter[str], found: Mapping[str, int]) -> None:

@@ -231,7 +231,7 @@ class SliceReport:
     and no tables. ``bytes`` are those of the record values, ``rules`` those by which rows and rejects were told apart
     (:mod:`~airflow_provider_lakecommit.core.rules`), ``rejects`` counts them by kind and column; reports of earlier
     releases have no ``cost``, ``rules`` and ``rejects``. One that is blocked may have been read in part only: then its
-    counts are of that part.
+    counts are of that part. ``coverage`` is that of the spans.
     """
 
     slice_id: UUID
@@ -247,10 +247,12 @@ class SliceReport:
     cost: SliceCost | None = None
     rules: str = ""
     rejects: Mapping[str, int] = field(default_factory=dict)
+    coverage: Coverage = field(init=False, repr=False, compare=False)
 
-    @property
-    def coverage(self) -> Coverage:
-        return Coverage.of((s.span.partition, s.span.range) for s in self.spans)
+    def __post_init__(self) -> None:
+        # A fold asks for it many times.
+        covered = Coverage.of((s.span.partition, s.span.range) for s in self.spans)
+        object.__setattr__(self, "coverage", covered)
 
     def table(self, name: str) -> TableReport | None:
         return next((t for t in self.tables if t.table == name), None)

@@ -55,7 +55,8 @@ class Watermark:
 class WindowLimits:
     """Opt-in limits of a window, and how it is cut. ``record_bytes`` is what a record is taken for (0: not known);
     ``sizes`` counts for partitions where it is more: a few records of one partition may all be small by chance, so they
-    never make its slices larger. ``max_slices`` is how many a plan can hold.
+    never make its slices larger. ``max_slices`` is how many a plan can hold. ``dear`` is how many times the mean a
+    record of a partition costs. ``by_load`` deals slices out to groups by what they cost, not by partition.
     """
 
     groups: int = 1
@@ -65,6 +66,8 @@ class WindowLimits:
     max_slices: int | None = None
     record_bytes: int = 0
     sizes: Mapping[SourcePartition, int] = field(default_factory=dict)
+    dear: Mapping[SourcePartition, float] = field(default_factory=dict)
+    by_load: bool = False
 
     @property
     def window_records(self) -> int | None:
@@ -75,7 +78,8 @@ class WindowLimits:
     def per_slice(self, p: SourcePartition) -> int:
         """Records of a partition in a slice that has no others."""
         size = max(self.sizes.get(p, 0), self.record_bytes)
-        return max(1, min(self.slice_records, SLICE_BYTES // size if size else self.slice_records))
+        most = int(self.slice_records / self.dear.get(p, 1))
+        return max(1, min(most, SLICE_BYTES // size if size else most))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ alone.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from airflow_provider_lakecommit.core.entangled import entangled_partitions
@@ -43,6 +43,7 @@ def cut(
     """Cut the chosen ranges into slices by group: full ones, and small rests packed together. They come oldest first:
     by what their partitions have before them in this window, so that any head of them leaves the newest. A partition
     that has a range to be tried alone, or a slice that is entangled, shares no slice: others would wait with it.
+    Groups are partitions by their number, or slices by load: the heaviest first, each to the group with least so far.
     """
     whole = Coverage.of((s.partition, s.range) for s in chosen.spans)
     window = window_of(chosen, landing_state, landing=landing, lane=lane, spec_version=spec_version)
@@ -52,7 +53,9 @@ def cut(
         raised = Coverage.union(r.coverage for r in landing_state.raised)
         troubled = Coverage({p: s for p, s in coverage.parts.items() if p in waiting or landing_state.suspects[p]})
         alone = (coverage & (landing_state.suspects | raised)) | troubled
-        for group, spans in _pack(coverage - alone, limits, _apart(alone, landing_state)):
+        for group, spans in _pack(
+            coverage - alone, replace(limits, groups=1) if limits.by_load else limits, _apart(alone, landing_state)
+        ):
             out.append(
                 (
                     max(_before(s, whole) // limits.per_slice(s.partition) for s in spans),
@@ -65,8 +68,21 @@ def cut(
                     ),
                 )
             )
+    if limits.by_load:
+        out = _dealt_out(out, limits)
     out.sort(key=lambda item: (item[0], item[1].group, item[1].spans))
     return tuple(s for _, s in out)
+
+
+def _dealt_out(slices: Iterable[tuple[int, Slice]], limits: WindowLimits) -> list[tuple[int, Slice]]:
+    """To the groups, so that none has much more than another."""
+    weighed = [(-sum(len(x.range) / limits.per_slice(x.partition) for x in s.spans), n, s) for n, s in slices]
+    load, out = [0.0] * limits.groups, []
+    for weight, n, s in sorted(weighed, key=lambda item: (item[0], item[2].spans, item[2].tables)):
+        group = min(range(limits.groups), key=lambda g: (load[g], g))
+        load[group] -= weight
+        out.append((n, replace(s, group=group)))
+    return out
 
 
 def _before(span: Span, whole: Coverage) -> int:

@@ -25,6 +25,7 @@ __all__ = [
     "CONTROL_EVENTS",
     "ENCODINGS",
     "METADATA_TYPES",
+    "PARSED",
     "TIMESTAMP_RULES",
     "all_wrong_at_once",
     "parsed_value",
@@ -161,6 +162,9 @@ CHECKS: Mapping[str, Check] = {
     "max_records": _integer(1, optional=True),
     "max_bytes": _integer(1, optional=True),
     "slice_records": _integer(1),
+    "target_window": _optional(_duration),
+    "target_file_size": _integer(1, optional=True),
+    "group_by": _one_of("partition", "load"),
     "branch": _text,
     "on_spec_change": _one_of("finish", "void"),
     "completion_timeout": _duration,
@@ -179,11 +183,15 @@ CHECKS: Mapping[str, Check] = {
 }
 
 
+PARSED = ("topics", "location_providers", "completion_timeout", "target_window")
+"""Fields that may be written in more ways than they are held in."""
+
+
 def parsed_value(key: str, value: Any) -> Any:
     """A field's value as the landing holds it, where it can be; what cannot is refused with all else that is wrong."""
     if key in ("topics", "location_providers") and not isinstance(value, str) and isinstance(value, Sequence):
         return tuple(value)
-    return duration_of(value) if key == "completion_timeout" else value
+    return duration_of(value) if key in ("completion_timeout", "target_window") else value
 
 
 def wrong_values(values: Mapping[str, Any]) -> list[str]:

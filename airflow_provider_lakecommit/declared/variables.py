@@ -73,7 +73,8 @@ class Variables:
             return found[0]
         if name not in self.values:
             self.wrong.append(f"{place}: the environment has no variable {name}: set it, or write `$${{{name}}}`")
-            return found[0]
+            # In its place for all further checks: that a reference is no name of a topic is not said as well.
+            return name
         value = self.values[name]
         if is_secret(name) or is_secret(place.rpartition(".")[2]):
             self.secret[name if is_secret(name) else f"{name}.secret"] = value

@@ -107,6 +107,7 @@ def test_variables_that_are_not_set_are_all_named_with_their_places(
     assert "topics[0]: the environment has no variable STAGE" in told
     assert "table: the environment has no variable STAGE" in told
     assert "catalog.uri: the environment has no variable PG" in told
+    assert "is not a" not in told, "what else is wrong with a field is not known before it is whole"
     assert face.main(["status", str(spec_file)]) == 2
     assert "hunter" not in told + "".join(capsys.readouterr())
 
