@@ -162,6 +162,20 @@ class VerifyCommand(Command):
         return verify(spec, output, files=options.files)
 
 
+class HistoryCommand(Command):
+    says = "the newest windows, spec versions, epochs, and what persons decided, as the tables tell"
+    examples = (
+        "history orders.yaml",
+        "history --dag land_orders --json",
+    )
+
+    def run(self, options: Namespace, output: Output) -> int:
+        spec = load(options, output)
+        from airflow_provider_lakecommit.cli.history import history
+
+        return history(spec, output)
+
+
 class LedgerShowCommand(Command):
     says = "what is in the tables, as the tables say"
     examples = (
@@ -315,6 +329,7 @@ COMMANDS: Mapping[str, Command | Mapping[str, Command]] = {
     "doctor": DoctorCommand(),
     "infer-schema": InferSchemaCommand(),
     "verify": VerifyCommand(),
+    "history": HistoryCommand(),
     "control-log": ControlLogCommand(),
     "stall": StallCommand(),
     "rescue": RescueCommand(),

@@ -12,7 +12,9 @@ findings, so that one damaged place does not hide the rest. Only a catalog that 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
@@ -100,6 +102,7 @@ def read_history(
         whole=whole,
         head=tuple(e.data_file.file_path for e in entries),
         problems=tuple(reading.problems),
+        taken_out=_taken_out(table.metadata, line, landing, branch),
     )
 
 
@@ -204,6 +207,21 @@ def _look_for_rolled_back(
         )
 
     reading.problems += brought_back(reading.name, there, added, landing, beside, picked_id)
+
+
+def _taken_out(
+    metadata: TableMetadata, line: Iterable[Snapshot], landing: Iterable[LandingSnapshot], branch: str
+) -> dict[str, int]:
+    """Rows of landings that snapshots beside the branch have, where nothing on it knows the landing: those go on by no
+    new epoch, as one that is known does, but by a person's word alone.
+    """
+    there, known, out = {s.snapshot_id for s in line}, {name for s in landing for name, _ in s.sections}, Counter[str]()
+    for s in metadata.snapshots:
+        with suppress(WireError):
+            record = None if s.snapshot_id in there else record_of(s)
+            if record is not None and record.branch == branch and record.landing not in known:
+                out[record.landing] += record.rows
+    return out
 
 
 def _look_for_files(reading: _HistoryReading, io: FileIO, entries: Iterable[ManifestEntry]) -> None:

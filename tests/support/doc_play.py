@@ -86,6 +86,8 @@ def is_played(page: Path) -> bool:
 class _TasksHere:
     """An engine without Spark."""
 
+    ahead = 0
+
     def start(self) -> None: ...
 
     def run(self, job: WindowJob, secrets: Secrets) -> list[SliceResult]:

@@ -10,10 +10,13 @@ from __future__ import annotations
 import json
 import re
 import runpy
+from contextlib import closing
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 import yaml
+from pyiceberg.catalog import load_catalog
 
 from airflow_provider_lakecommit.hooks.connections import kafka_settings, stated_properties
 from airflow_provider_lakecommit.landing import load_spec
@@ -115,6 +118,32 @@ def test_examples_are_specs_without_a_mistake(example: Path, monkeypatch: pytest
     spec = load_spec(example)
     assert spec.landing.name == "orders"
     assert yaml.safe_load(example.read_text()).keys() >= {"kafka", "catalog", "spark"}
+
+
+def test_one_task_commits_the_landings_of_a_dag_of_the_pages() -> None:
+    told = runpy.run_path(str(EXAMPLES / "several_landings_dag.py"))
+    commit, plans = told["commit"], told["plans"]
+    assert [each.name for each in commit.landings] == ["orders", "returns"]
+    assert list(commit.plan_task_ids) == [plan.task_id for plan in plans]
+    assert commit.upstream_task_ids == {"write_orders", "write_returns"}
+
+
+def test_a_table_is_registered_with_its_newest_metadata_file_as_a_page_says(tmp_path: Path) -> None:
+    place = {"uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/warehouse"}
+    with closing(load_catalog("lake", type="sql", **place)) as catalog:
+        catalog.create_namespace("shop")
+        table = catalog.create_table("shop.orders", pa.schema([("id", pa.int64())]))
+        yesterday = table.metadata_location
+        table.append(pa.table({"id": [1]}))
+        today = table.metadata_location
+        catalog.drop_table("shop.orders")
+        catalog.register_table("shop.orders", yesterday)
+    program = (EXAMPLES / "register_newest.py").read_text().replace("/tmp/lake", str(tmp_path))
+    named = re.sub(r"00042-….metadata.json", today.rpartition("/")[2], program)
+    assert named != program
+    (tmp_path / "register.py").write_text(named)
+    with closing(runpy.run_path(str(tmp_path / "register.py"))["catalog"]) as catalog:
+        assert catalog.load_table("shop.orders").scan().to_arrow().num_rows == 1
 
 
 def test_the_dag_of_the_pages_declares_what_the_spec_declares() -> None:

@@ -15,11 +15,14 @@ from pyiceberg.table.update import SetSnapshotRefUpdate
 
 from airflow_provider_lakecommit.committer.checks import StagedSlice
 from airflow_provider_lakecommit.committer.ledger import tag_name
+from airflow_provider_lakecommit.committer.ledger_updates import renew_epochs
 from airflow_provider_lakecommit.connector.rescue import RESCUED_BY as WRITTEN_BY_RESCUES
+from airflow_provider_lakecommit.core.model import LIVE
 from airflow_provider_lakecommit.exceptions import CatalogError
 from airflow_provider_lakecommit.inspect.history import KEPT_FOR_EVER, RESCUED_BY, read_history
-from airflow_provider_lakecommit.inspect.verify import Severity, TableHistory, check_table
-from tests.fakes.lake import NAME, Lake, data_file, staged
+from airflow_provider_lakecommit.inspect.verify import Severity, TableHistory, check_landing, check_table
+from airflow_provider_lakecommit.landing import Landing
+from tests.fakes.lake import NAME, Lake, at, data_file, section, staged
 
 
 @pytest.fixture
@@ -250,3 +253,22 @@ def test_a_rescue_in_the_history_says_whose_it_was(lake: Lake) -> None:
             append.append_data_file(data_file("file:///x.parquet", 1))
     (text,) = (t for t in texts(history(lake), Severity.NOTE) if "rescue" in t)
     assert "by `lakecommit rescue`, 2026-01-01 carla by DAG mend, run a, task r on host-1: the worker is gone" in text
+
+
+def test_a_landing_whose_first_snapshot_was_rolled_back_too_has_lost_its_rows(lake: Lake) -> None:
+    """Nothing on the branch knows of it any more: no run of another landing brings its rows back."""
+    landed(lake, 0, 5)
+    before = head(lake)
+    late = lake.join(section("late", starts={at(0, "another topic"): 0}))
+    file = data_file(f"{lake.load().location()}/data/late.parquet", 7)
+    wanted = staged((0, 0, 7), epoch=late.epoch, topic_id="another topic", files=(file,))
+    lake.publish(lake.request(wanted, landing="late"))
+    owners = {name: Landing(name=name, topics="orders", table=NAME) for name in ("orders", "late")}
+    assert not any(f.level is Severity.WRONG for name in owners for f in check_landing(owners[name], [history(lake)]))
+    lake.roll_back(before)
+    lost = [f.text for f in check_landing(owners["late"], [history(lake)]) if f.level is Severity.WRONG]
+    assert lost == ["was rolled back to before the first snapshot of landing late, and 7 rows with it"]
+    assert not any(f.level is Severity.WRONG for f in check_landing(owners["orders"], [history(lake)]))
+    renew_epochs(lake.tables, NAME, "orders", LIVE, branch="main")
+    lake.join(section("late", starts={at(0, "another topic"): 0}))
+    assert not any(f.level is Severity.WRONG for f in check_landing(owners["late"], [history(lake)]))

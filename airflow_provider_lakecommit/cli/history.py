@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`lakecommit history`: the windows of a landing, its spec versions, epochs, and what persons decided.
+
+Contract: only reads. The tables tell it; the newest part of the control log, where it can be read, says which runs the
+windows were of.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+from uuid import UUID
+
+from airflow_provider_lakecommit.cli.output import Exit, Output
+from airflow_provider_lakecommit.core.decisions import Decision
+from airflow_provider_lakecommit.core.log import CycleOpened
+from airflow_provider_lakecommit.core.model import Cycle
+from airflow_provider_lakecommit.engines.process import CLI
+from airflow_provider_lakecommit.exceptions import LakecommitError
+from airflow_provider_lakecommit.inspect.landing_history import table_history
+from airflow_provider_lakecommit.landing import LandingSpec
+from airflow_provider_lakecommit.session.landing_session import LandingSession
+
+__all__ = ["history"]
+
+
+def history(spec: LandingSpec, output: Output) -> int:
+    """Show the history of each table.
+
+    :raises CatalogError: the catalog is away
+    """
+    landing, found = spec.landing, []
+    with LandingSession.connect(landing, spec.kafka, spec.catalog, log=output.log) as session:
+        runs, said = _by_the_log(session, output)
+        for name in landing.tables:
+            table = session.tables.find(name)
+            if table is None:
+                output.log(f"{name}: there is no such table")
+                continue
+            found.append(table_history(name, table.metadata, landing.branch, landing.name, runs, said))
+    if output.as_json:
+        output.result({"landing": landing.name, "spec_version": landing.spec_version, "tables": found})
+    else:
+        for told in found:
+            output.lines(_text(told))
+    return Exit.DONE
+
+
+def _by_the_log(session: LandingSession, output: Output) -> tuple[dict[UUID, Cycle], tuple[Decision, ...]]:
+    """The cycles of the newest part of the log, and what persons decided by it."""
+    try:
+        folded = session.read_state(())
+    except LakecommitError as e:
+        output.log(f"the control topic cannot be read, so the runs of the windows are not known: {e}")
+        return {}, ()
+    said = tuple(d for e in folded.entries if isinstance(e, CycleOpened) for d in e.directives.decided)
+    return {commit_id: c.cycle for commit_id, c in folded.state.cycles.items()}, said
+
+
+def _text(told: Mapping[str, Any]) -> Iterable[str]:
+    yield f"{told['table']}: {_many(told['windows'], 'snapshot')} with rows, the newest first"
+    yield from (f"  {_window(w)}" for w in told["windows"])
+    yield f"  {_many(told['spec_versions'], 'spec version')}"
+    yield from (f"    {_spec(s)}" for s in told["spec_versions"])
+    yield f"  {_many(told['epochs'], 'epoch')}"
+    yield from (f"    {e['at']} {_lane(e)}{e['epoch']}: {e['why']}" for e in told["epochs"])
+    yield f"  {_many(told['decisions'], 'decision')} of persons"
+    yield from (f"    {Decision(**d)}" for d in told["decisions"])
+    yield from (f"  WARNING: {problem}" for problem in told["unreadable"])
+
+
+def _many(values: list[Any], what: str) -> str:
+    return f"{len(values)} {what}{'' if len(values) == 1 else 's'}"
+
+
+def _lane(told: Mapping[str, Any]) -> str:
+    return "" if told["lane"] == "live" else f"lane {told['lane']} "
+
+
+def _window(w: Mapping[str, Any]) -> str:
+    took = "" if w["seconds"] is None else f" in {w['seconds']:.1f} s"
+    run = f"; {_run(w['dag'], w['run'])}" if w["run"] else ""
+    counts = ", ".join(f"{w[k]} {k}" for k in ("landed", "rejected", "filtered", "gaps", "skipped") if w[k])
+    made = f"{w['rows']} rows, {w['files']} files, {w['slices']} slices{took}"
+    return f"{w['at']} {_lane(w)}{counts or 'nothing'}: {made}{run}"
+
+
+def _run(dag: str, run: str) -> str:
+    """Of a process of the command line its host is enough."""
+    return f"command line on {run.split('|')[1]}" if dag == CLI and run.count("|") > 1 else f"{dag} run {run}"
+
+
+def _spec(s: Mapping[str, Any]) -> str:
+    if s["before"] is None:
+        changed = "the first that is known"
+    elif s["changed"] is None:
+        changed = f"was {s['before']}; what changed was not kept"
+    else:
+        changes = (f"{k}: {_shown(a)} -> {_shown(b)}" for k, (a, b) in s["changed"].items())
+        changed = f"was {s['before']}; " + "; ".join(changes)
+    return f"{s['at']} {_lane(s)}{s['spec_version']}: {changed}"
+
+
+def _shown(value: Any) -> str:
+    return "default" if value is None else json.dumps(value, ensure_ascii=False)
