@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_lakecommit.cli.output import Exit, Output
 from airflow_provider_lakecommit.doctor.brokers import brokers
+from airflow_provider_lakecommit.doctor.deployments import deployments
 from airflow_provider_lakecommit.doctor.executor import executor
 from airflow_provider_lakecommit.doctor.finding import CheckResult, Level, looked, warn
 from airflow_provider_lakecommit.doctor.groups import sharing
@@ -99,6 +100,7 @@ def examine(
         if not any(f.level is Level.FAIL for f in kafka):
             out += looked("control signatures", lambda: signatures(session))
             out += looked("control topic in common", lambda: sharing(session))
+            out += looked("deployment id", lambda: deployments(session))
         if spark:
             out += looked("executor", lambda: _executor(spec, section, session, there, output))
     return out

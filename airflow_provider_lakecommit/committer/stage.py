@@ -35,7 +35,7 @@ from pyiceberg.table.update import (
 )
 
 from airflow_provider_lakecommit.committer.ledger import tag_name
-from airflow_provider_lakecommit.exceptions import CatalogError, TableError
+from airflow_provider_lakecommit.exceptions import StorageError, TableError
 from airflow_provider_lakecommit.iceberg.storage import trouble_of
 
 __all__ = ["KEEP_FOR_EVER_MS", "Attempt", "Staging", "remove_leftovers", "stage", "stage_untagged"]
@@ -68,7 +68,7 @@ def stage(table: Table, branch: str, files: Sequence[DataFile], summary: Mapping
     """Of a snapshot with the ledger in its summary.
 
     :raises TableError: pyiceberg cannot write to a table of this format version
-    :raises CatalogError: the storage cannot be written
+    :raises StorageError: the storage cannot be written
     """
     bare = stage_untagged(table, branch, files, summary)
     # On a table without snapshots pyiceberg's catalogs refuse to look at a tag; there the head alone is guard enough.
@@ -92,7 +92,7 @@ def stage_untagged(table: Table, branch: str, files: Sequence[DataFile], summary
     snapshot. The manifests of a request that lost stay: without the tag nothing tells that it can never be applied.
 
     :raises TableError: pyiceberg cannot write to a table of this format version
-    :raises CatalogError: the storage cannot be written
+    :raises StorageError: the storage cannot be written
     """
     metadata = table.metadata
     snapshot = _written_or_error(table, branch, files, dict(summary))
@@ -166,7 +166,7 @@ def _written_or_error(table: Table, branch: str, files: Sequence[DataFile], summ
             f"{'.'.join(table.name())} has format version {table.format_version}, to which pyiceberg cannot append: {e}"
         ) from e
     except OSError as e:
-        raise CatalogError(
+        raise StorageError(
             f"the manifests of {'.'.join(table.name())} could not be written below {table.location()} "
             f"({trouble_of(table.io, e, place=False)}): check the storage; nothing was committed"
         ) from None

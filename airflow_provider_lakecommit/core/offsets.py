@@ -58,9 +58,13 @@ def _end(r: OffsetRange) -> int:
     return r.end
 
 
+def _start(r: OffsetRange) -> int:
+    return r.start
+
+
 def _normal(ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
     out: list[OffsetRange] = []
-    for r in sorted(r for r in ranges if r):
+    for r in sorted((r for r in ranges if r.end > r.start), key=_start):
         if out and r.start <= out[-1].end:
             out[-1] = OffsetRange(out[-1].start, max(out[-1].end, r.end))
         else:
@@ -76,6 +80,8 @@ class RangeSet:
 
     @classmethod
     def of(cls, *ranges: OffsetRange | tuple[int, int]) -> RangeSet:
+        if len(ranges) == 1 and isinstance(only := ranges[0], OffsetRange):
+            return cls((only,)) if only else NOTHING
         return cls(_normal(r if isinstance(r, OffsetRange) else OffsetRange(*r) for r in ranges))
 
     def __iter__(self) -> Iterator[OffsetRange]:

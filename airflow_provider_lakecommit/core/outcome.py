@@ -59,7 +59,8 @@ class Ended:
     """All tasks of one run of a landing, after they have ended.
 
     ``groups`` are the states of the write tasks by map index; ``closed`` is absent when the commit task died or failed,
-    ``failure`` then is its error, if it could tell; ``unplanned`` is that of the plan task.
+    ``failure`` then is its error, if it could tell; ``unplanned`` is that of the plan task, ``unwritten`` that of the
+    first group that failed.
     """
 
     plan: str | None
@@ -68,6 +69,7 @@ class Ended:
     closed: Commit | None
     failure: str = ""
     unplanned: str = ""
+    unwritten: str = ""
 
     @property
     def failed_groups(self) -> list[int]:
@@ -110,17 +112,21 @@ def _named(items: tuple[str, ...]) -> str:
     return "; ".join(items[:MAX_NAMED]) + more
 
 
-def _led(commit: Commit, text: str) -> str:
+def _led(commit: Commit, text: str, unwritten: str = "") -> str:
     """The cause first, where one is told; what helps last."""
     more = f" (and {len(commit.causes) - 1} more causes)" if len(commit.causes) > 1 else ""
-    told = f"{commit.causes[0]}{more}; {text}" if commit.causes else text
+    cause = f"{commit.causes[0]}{more}" if commit.causes else unwritten
+    told = f"{cause}; {text}" if cause else text
     return f"{told}; {_HELPS}" if commit.blocked else told
 
 
 _HELPS = (
-    "needs a hand: after a changed spec or table it is tried again by itself, else `lakecommit unblock` (--retry, "
-    "--raise or --skip); other partitions go on"
+    "needs a hand: after a changed spec or table (`create` changes none that is there) it is tried again by itself, "
+    "else `lakecommit unblock` (--retry, --raise or --skip); other partitions go on"
 )
+
+_TWINS = " (*inactive assets* there mean that two landings have one name: give one of them another)"
+"""Airflow has one asset of a name, and fails the commit task of the other before it begins."""
 
 TABLE = (
     OutcomeRule(
@@ -138,8 +144,8 @@ TABLE = (
         lambda run, _: run.commit in FAILED or run.closed is None,
         "failed",
         lambda run, _: (
-            f"nothing can be said to be published, the next run publishes what is reported: "
-            f"{run.failure or f'the commit task ended {run.commit}, see its log'}"
+            f"{run.failure or f'the commit task ended {run.commit}, see its log{_TWINS}'}; "
+            "nothing can be said to be published, the next run publishes what is reported"
         ),
     ),
     OutcomeRule(
@@ -163,8 +169,9 @@ TABLE = (
         "failed",
         lambda run, commit: _led(
             commit,
-            f"{len(run.failed_groups)} of {len(run.groups)} groups failed (map index {_numbers(run.failed_groups)}); "
-            f"the next run reads again what is missing: {_named(commit.missing) or 'nothing'}",
+            f"{len(run.failed_groups)} of {len(run.groups)} groups failed (map index {_numbers(run.failed_groups)})"
+            + (f"; the next run reads again what is missing: {_named(commit.missing)}" if commit.missing else ""),
+            run.unwritten,
         ),
     ),
     OutcomeRule(

@@ -24,6 +24,7 @@ from airflow_provider_lakecommit.core.state import LandingState
 __all__ = [
     "Truncation",
     "first_offsets_of",
+    "goes_on_at",
     "in_doubt",
     "known_positions",
     "lost_rows",
@@ -107,6 +108,18 @@ def first_offsets_of(found: Iterable[Truncation]) -> dict[SourcePartition, int]:
         end = 0 if d.end is None else d.end
         out[d.partition] = min(end, out.get(d.partition, end))
     return out
+
+
+def goes_on_at(landing_state: LandingState, diverged: Mapping[SourcePartition, int]) -> dict[SourcePartition, int]:
+    """From where these logs are to be read, so that no record is passed over: what a table lacks of the part that is as
+    it was, comes first.
+    """
+    ends = {p: [end] for p, end in diverged.items()}
+    for table, ledger in landing_state.ledgers.items():
+        passed = Coverage.union(a.coverage for a in landing_state.accepted[table] if not a.matters(table))
+        for p, found in ends.items():
+            found.append((ledger.section.covered | passed)[p].reach(ledger.section.starts.get(p, 0)))
+    return {p: min(found) for p, found in sorted(ends.items())}
 
 
 def lost_rows(landing_state: LandingState, diverged: Mapping[SourcePartition, int]) -> dict[str, Coverage]:

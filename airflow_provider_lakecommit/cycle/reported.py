@@ -78,9 +78,14 @@ def hidden_record(source: SourcePort, landing: Landing, report: SliceReport) -> 
 
     :raises SourceUnavailableError: the brokers did not answer
     """
-    empty = (s.span for s in report.spans if not (s.counts.landed or s.counts.rejected or s.counts.skipped))
-    for span in empty if landing.format in ONE_ROW_EACH else ():
-        offset = source.first_value(span)
+    if landing.format not in ONE_ROW_EACH:
+        return None
+    empty = [s.span for s in report.spans if not (s.counts.landed or s.counts.rejected or s.counts.skipped)]
+    # A partition that is gone, or one made anew with a shorter log, would never answer. Looked at before, and after, as
+    # that may be done at any time.
+    there = source.watermarks(missing_ok=True).partitions if empty else {}
+    for span in empty:
+        offset = source.first_value(span) if span.partition in there else None
         if offset is not None and span.partition in source.watermarks(missing_ok=True).partitions:
             return f"its report says that there is no row in {span}, and there is one at offset {offset}"
     return None

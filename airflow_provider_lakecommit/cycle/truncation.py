@@ -22,6 +22,7 @@ from airflow_provider_lakecommit.core.state import LandingState
 from airflow_provider_lakecommit.core.truncation import (
     Truncation,
     first_offsets_of,
+    goes_on_at,
     in_doubt,
     known_positions,
     lost_rows,
@@ -76,7 +77,7 @@ def _text(landing_state: LandingState, found: list[Truncation], watermarks: Mapp
     told = "; ".join(_differs(d, watermarks[d.partition]) for d in found)
     first = first_offsets_of(found)
     rows = "; ".join(f"{table} has rows of {c}" for table, c in lost_rows(landing_state, first).items())
-    offsets = ",".join(f"{p.topic}:{p.partition}={o}" for p, o in sorted(first.items()))
+    offsets = ",".join(f"{p.topic}:{p.partition}={o}" for p, o in goes_on_at(landing_state, first).items())
     return (
         f"{told}: the log lost its end and grew again, or was put back from a copy. Of what it no longer has, "
         f"{rows or 'nothing is in a table'}; what it has in its place is not landed. After checking: `lakecommit "

@@ -47,6 +47,9 @@ class ConnectUrl:
             raise SpecError(f"{_hidden(url)!r} is no Spark Connect URL: {_FORM}")
         local, token = host in ("localhost", "127.0.0.1", "::1"), values.get("token")
         wants = values.get("use_ssl", "").lower()
+        if wants not in ("", "true", "false"):
+            # Spark's own clients take every other word for `false`.
+            raise SpecError(f"use_ssl of {_hidden(url)!r} is neither true nor false: correct it")
         if not (wants or token or local):
             raise SpecError(
                 f"{_hidden(url)!r} would send the logins of brokers and storage over the network unencrypted: give "

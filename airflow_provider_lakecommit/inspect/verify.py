@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import combinations, product
 
@@ -98,13 +98,16 @@ class LandingSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableHistory:
-    """One table as it tells its own story. ``whole`` is false where the oldest landing snapshots were expired."""
+    """One table as it tells its own story. ``whole`` is false where the oldest landing snapshots were expired;
+    ``taken_out`` are the rows of landings that only snapshots beside the branch have, and no ledger on it knows.
+    """
 
     table: str
     snapshots: tuple[LandingSnapshot, ...]
     whole: bool
     head: tuple[str, ...] = ()
     problems: tuple[Finding, ...] = ()
+    taken_out: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +136,11 @@ def check_landing(landing: Landing, histories: Iterable[TableHistory]) -> list[F
     """All findings on all tables of a landing, those between the tables last."""
     known = {h.table: h for h in histories}
     found = [finding for h in known.values() for finding in (*h.problems, *check_table(h), *_words(h))]
+    found += (
+        _of_table(h, f"was rolled back to before the first snapshot of landing {landing.name}, and {rows} rows with it")
+        for h in known.values()
+        if (rows := h.taken_out.get(landing.name))
+    )
     tables = {r: [known[d.table] for d in landing.destinations if d.role is r and d.table in known] for r in Role}
     for role, some in tables.items():
         one_each = role is Role.DEAD_LETTERS or landing.format in ONE_ROW_EACH

@@ -24,8 +24,9 @@ from airflow_provider_lakecommit.core.model import ReadPosition, Span
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.core.planning import Watermark
 from airflow_provider_lakecommit.core.truncation import Truncation
+from airflow_provider_lakecommit.declared.names import meant
 from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailableError
-from airflow_provider_lakecommit.kafka.admin import ClusterAdmin, Edge, TopicFacts
+from airflow_provider_lakecommit.kafka.admin import ClusterAdmin, TopicFacts
 from airflow_provider_lakecommit.kafka.admin_requests import PendingAnswers, StaleTopicError
 from airflow_provider_lakecommit.kafka.config import bootstrap_servers
 from airflow_provider_lakecommit.kafka.partition_tail import PartitionTail
@@ -185,23 +186,16 @@ class SourceTopics:
 
     def _offsets(self, topics: list[TopicFacts]) -> dict[SourcePartition, Watermark]:
         places = [(facts.name, partition) for facts in topics for partition in facts.partitions]
-        # In this order, since each of them only grows: so no answer can contradict an earlier one.
-        start = self._admin.offsets(places, Edge.START)
-        stable = self._admin.offsets(places, Edge.STABLE)
-        ends = self._admin.ends(places)
+        found = self._admin.borders(places)
         return {
-            SourcePartition(facts.name, partition, facts.topic_id): Watermark(
-                start=start[facts.name, partition],
-                stable=stable[facts.name, partition],
-                high=ends[facts.name, partition][0],
-                leader_epoch=ends[facts.name, partition][1],
-            )
+            SourcePartition(facts.name, partition, facts.topic_id): found[facts.name, partition]
             for facts in topics
             for partition in facts.partitions
         }
 
     def _missing(self, names: tuple[str, ...]) -> SourceError:
-        listed = ", ".join(repr(name) for name in names)
+        known = self._admin.names()
+        listed = ", ".join(f"{name!r}{meant(name, known)}" for name in names)
         return SourceError(
             f"topic {listed} does not exist in Kafka at {bootstrap_servers(self._config)}: correct `topics` of the "
             "landing or create it; a topic that this principal may not describe looks the same"

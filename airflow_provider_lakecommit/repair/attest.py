@@ -55,11 +55,11 @@ __all__ = ["Attested", "AttestedTable", "attest", "from_log", "from_offsets", "f
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttestedTable:
     """What is about to be said of one table. ``before`` is what its ledger says now, ``announced`` what the control log
-    says was published in it; ``others`` are sections of other landings that come back with the named snapshot, ``old``
-    is the newest section that is known. A new epoch would have ``lost`` what is reported and cannot be read again, and
-    ``doubted`` says of what that may hold, too, by records that are not believed;
-    ``endangered`` is the same of other landings, by the epochs of their sections. ``rows`` are those of the table now,
-    of all writers.
+    says was published in it, ``reported`` what that log has for it and nobody published yet; ``others`` are sections of
+    other landings that come back with the named snapshot, ``old`` is the newest section that is known. A new epoch
+    would have ``lost`` what is reported and cannot be read again, and ``doubted`` says of what that may hold, too, by
+    records that are not believed; ``endangered`` is the same of other landings, by the epochs of their sections.
+    ``rows`` are those of the table now, of all writers.
     """
 
     table: str
@@ -68,6 +68,7 @@ class AttestedTable:
     section: LedgerSection
     before: Coverage
     announced: Coverage
+    reported: Coverage = field(default_factory=Coverage)
     others: tuple[LedgerSection, ...] | None = None
     old: LedgerSection | None = None
     lost: tuple[Loss, ...] = ()
@@ -111,7 +112,22 @@ class AttestedTable:
     @property
     def unsaid(self) -> Coverage:
         """Landed by this word only: never read, so lost if the rows are not there."""
-        return self.section.covered - self.before - self.announced
+        return self.section.covered - self.before - self.announced - self.reported
+
+    @property
+    def unpublished(self) -> Coverage:
+        """Landed by this word, and by the log reported only: never published, so lost if the rows are not there."""
+        return (self.section.covered & self.reported) - self.before - self.announced
+
+    @property
+    def voided(self) -> Coverage:
+        """Reported, and not landed by this word: read again under the new epoch."""
+        return self.reported - self.section.covered - self.before if self.written is self.section else Coverage()
+
+    @property
+    def written(self) -> LedgerSection:
+        """What is written: under the old epoch, where a new one would lose something."""
+        return (self.kept if self.own_lost else None) or self.section
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,10 +262,12 @@ def attest(
         )
     for t in said.tables:
         what = f"holds {t.section.covered}, by {t.word}; read again {t.again}, never read {t.unsaid}"
+        if t.unpublished:
+            what += f", reported and never published {t.unpublished}"
         state = attest_section(
             session.tables,
             t.table,
-            (t.kept if t.own_lost else None) or t.section,
+            t.written,
             seen=t.state,
             others=t.others,
             rows_of_others=rows_of_others,
@@ -286,7 +304,8 @@ def _one(session: LandingSession, known: KnownTable, source: SourceState, word: 
         there = {p: section.end(p) for p in source.partitions}
         section = replace(section, positions=positions_up_to(old.positions, there))
     pending = known_state(session, {known.name: known.state})
-    kept = irreplaceable(pending.accepted[known.name], source.partitions, known.name) if pending else ()
+    accepted = pending.accepted[known.name] if pending else ()
+    kept = irreplaceable(accepted, source.partitions, known.name)
     doubted = gone(unbelieved(session, known.name, old), source.partitions) - covered if old else Coverage()
     return AttestedTable(
         table=known.name,
@@ -295,6 +314,7 @@ def _one(session: LandingSession, known: KnownTable, source: SourceState, word: 
         section=section,
         before=known.own.covered if known.own else Coverage(),
         announced=known.announced,
+        reported=Coverage.union(a.coverage for a in accepted if a.matters(known.name)),
         others=others,
         old=old,
         endangered={} if known.state.condition is Condition.PRESENT else endangered(session, known.name, known.state),

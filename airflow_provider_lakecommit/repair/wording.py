@@ -81,6 +81,13 @@ def attest_text(said: Attested) -> Iterable[str]:
             yield f"  read AGAIN, though the ledger or the control log has it: {t.again}: doubled if its rows are there"
         if t.unsaid:
             yield f"  never read, though neither ledger nor log has it: {t.unsaid}: lost if its rows are not there"
+        if t.unpublished:
+            yield (
+                f"  is REPORTED and not published, and never will be: {t.unpublished}: lost if its rows are not there; "
+                "where the ledger is in order `lakecommit land` publishes it"
+            )
+        if t.voided:
+            yield f"  voids what is reported, so it is read again: {t.voided}"
         for text in (*t.own_lost, *t.others_lost):
             yield f"  reported, not published, and the source has it no more: {text}"
 
@@ -96,6 +103,7 @@ def attest_to_dict(t: AttestedTable) -> dict[str, Any]:
         "lost": "; ".join(t.own_lost),
         "before": t.before.to_dict(),
         "announced": t.announced.to_dict(),
+        "reported": t.reported.to_dict(),
         "attested": t.section.covered.to_dict(),
         "next": {str(p): t.section.end(p) for p in sorted(t.section.starts)},
         "read_again": t.again.to_dict(),

@@ -21,14 +21,16 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, and
     ResourceType,
 )
 
-from airflow_provider_lakecommit.core.model import ReadPosition
-from airflow_provider_lakecommit.core.offsets import SourcePartition
+from airflow_provider_lakecommit.core.model import ReadPosition, Span
+from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
 from airflow_provider_lakecommit.doctor.brokers import brokers
 from airflow_provider_lakecommit.doctor.finding import Level
 from airflow_provider_lakecommit.doctor.roles import NEEDS, Role
 from airflow_provider_lakecommit.exceptions import LakecommitError, SourceError
+from airflow_provider_lakecommit.kafka.sample import sample
 from airflow_provider_lakecommit.kafka.truncation import diverged
 from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.spark.read import SliceReader
 from dev.servers.kafka import Broker
 from tests.fixtures.kafka import Sender, create_topic, delete_topic
 from tests.support.steps import check_verified
@@ -41,6 +43,8 @@ TOPIC, IDS = ResourceType.TOPIC, ResourceType.TRANSACTIONAL_ID
 Right = tuple[ResourceType, str, ResourcePatternType, tuple[AclOperation, ...]]
 LITERAL, PREFIXED = ResourcePatternType.LITERAL, ResourcePatternType.PREFIXED
 READ, WRITE, DESCRIBE = AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE
+NO_GROUPS: Right = (ResourceType.GROUP, "*", LITERAL, ())
+"""As on brokers that deny what nothing allows: a consumer asks for the coordinator of its group all the same."""
 
 
 def rights_of(role: Role) -> tuple[Right, ...]:
@@ -62,7 +66,7 @@ class Guarded:
     @contextmanager
     def role(self, role: Role) -> Iterator[None]:
         """Nothing but its rights, but for the tests' own topics and records."""
-        with self.rights(*rights_of(role)):
+        with self.rights(*rights_of(role), NO_GROUPS):
             yield
 
     @contextmanager
@@ -136,6 +140,19 @@ def test_each_step_does_with_the_rights_of_its_role(broker: Broker, guarded: Gua
     with guarded.role(Role.COMMIT):
         assert world.close("a", opened).rows == 40
     check_verified(world)
+
+
+def test_who_has_no_right_on_any_group_reads_all_the_same(broker: Broker, guarded: Guarded) -> None:
+    """In many rounds, so that the coordinator's refusal comes while something is read."""
+    sender, kafka = Sender(broker.bootstrap), {"bootstrap.servers": broker.bootstrap}
+    sender.produce("source", [str(n) for n in range(400)])
+    sender.close()
+    place = SourcePartition("source", 0, "")
+    spans = [Span(place, OffsetRange(n, n + 10)) for n in range(0, 400, 20)]
+    with guarded.role(Role.WRITE):
+        with SliceReader(kafka, spans) as reader:
+            assert sum(len(chunk.messages) for chunk in reader.read()) == 200
+        assert sample(kafka, ["source"], 9)
 
 
 def test_a_commit_that_looks_at_the_source_needs_its_rights_there(

@@ -54,6 +54,14 @@ def test_every_partition_of_every_topic_is_there_with_its_topics_id(
     assert state.topic_ids[first] != state.topic_ids[second]
 
 
+def test_a_topic_that_is_not_there_is_told_with_the_one_that_may_be_meant(
+    bootstrap: str, make_topic: Callable[..., str]
+) -> None:
+    topic = make_topic()
+    with pytest.raises(SourceError, match=rf"topic '{topic}s' \(did you mean '{topic}'\?\) does not exist in Kafka at"):
+        state_of(bootstrap, f"{topic}s")
+
+
 def test_an_open_transaction_holds_the_stable_end_below_the_high_watermark(
     bootstrap: str, make_topic: Callable[..., str], produce: Produce
 ) -> None:

@@ -4,16 +4,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
+
+import pytest
 
 from airflow_provider_lakecommit.core.log import SliceReported
 from airflow_provider_lakecommit.core.model import ReadPosition
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.core.state import LandingState
 from airflow_provider_lakecommit.cycle.truncation import truncated
+from airflow_provider_lakecommit.exceptions import SourceError
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 from tests.fakes.kafka import FakeSource
+from tests.fakes.session import DEAD, P1, FakeLanding
 from tests.support.story import ORDERS, P0, Story
 
 ANEW = SourcePartition("orders", 0, "made anew")
@@ -48,3 +53,16 @@ def test_what_was_read_of_a_topic_that_is_gone_or_made_anew_is_kept() -> None:
     state = read_under(3, 4)
     assert truncated(session(FakeSource({ANEW: 5})), state, ORDERS) == {}
     assert truncated(session(FakeSource({}, missing=("orders",))), state, ORDERS) == {}
+
+
+def test_the_way_on_passes_over_nothing_that_a_table_still_lacks(tmp_path: Path) -> None:
+    """Here what is reported and not published lies across the place where the log became another one. A dead-letter
+    table that has passed all of it holds nothing back.
+    """
+    landing = FakeLanding(tmp_path, {"dead_letter_table": DEAD}, leader_epoch=0)
+    landing.cycle("a")
+    landing.source.ends = {P0: 40, P1: 10}
+    landing.report(landing.open("b"))
+    landing.source.epochs = {P0: [0, 35], P1: [0]}
+    with pytest.raises(SourceError, match=r"another log from offset 35 on .*--from orders:0=20` goes on"):
+        landing.open("c")

@@ -9,6 +9,7 @@ from airflow_provider_lakecommit.cycle.prepare import prepare_table
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
 from airflow_provider_lakecommit.repair.attest import attest, from_log, from_offsets, from_snapshot
 from airflow_provider_lakecommit.repair.ledger_init import ledger_init
+from airflow_provider_lakecommit.repair.wording import attest_text, attest_to_dict
 from tests.fakes.lake import SCHEMA, data_file
 from tests.fakes.session import DATA, P0, P1, FakeLanding
 from tests.support.story import coverage
@@ -36,6 +37,34 @@ def test_offsets_show_what_is_read_again_and_what_never(landing: FakeLanding) ->
     (one,) = from_offsets(landing.session, {("orders", 0): 30, ("orders", 1): 5}, [DATA]).tables
     assert one.again == coverage([(P1, 5, 10)])
     assert one.unsaid == coverage([(P0, 20, 30)])
+
+
+def test_what_is_reported_and_not_published_is_named_apart(landing: FakeLanding) -> None:
+    landing.cycle("a")
+    landing.source.ends = {P0: 40, P1: 20}
+    landing.report(landing.open("b"))
+    word = from_offsets(landing.session, {("orders", 0): 30}, [DATA])
+    (one,) = word.tables
+    assert not one.unsaid
+    assert one.unpublished == coverage([(P0, 20, 30)])
+    assert one.voided == coverage([(P0, 30, 40), (P1, 10, 20)])
+    told = "\n".join(attest_text(word))
+    assert "is REPORTED and not published, and never will be: orders[0] [20, 30): lost if" in told
+    assert "voids what is reported, so it is read again: orders[0] [30, 40)" in told
+    assert "never read" not in told
+    assert attest_to_dict(one)["reported"] == {"orders[0]": [[20, 40]], "orders[1]": [[10, 20]]}
+    assert attest_to_dict(one)["never_read"] == {}
+
+
+def test_a_word_on_what_is_reported_and_on_what_is_not_tells_both(landing: FakeLanding) -> None:
+    landing.cycle("a")
+    landing.source.ends = {P0: 30, P1: 10}
+    landing.report(landing.open("b"))
+    landing.source.ends = {P0: 50, P1: 10}
+    (one,) = from_offsets(landing.session, {("orders", 0): 40}, [DATA]).tables
+    assert one.unpublished == coverage([(P0, 20, 30)])
+    assert one.unsaid == coverage([(P0, 30, 40)])
+    assert not one.voided
 
 
 def test_it_is_written_under_a_new_epoch_and_the_next_plan_goes_on_there(landing: FakeLanding) -> None:

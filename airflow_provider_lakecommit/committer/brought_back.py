@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files that were rolled back and that another writer put into the table again: found before their offsets are read, or
+committed, a second time.
+
+Contract: reads only. What costs something is looked at only where the metadata alone give reason to: another writer
+added files on top of the ledger, and a landing snapshot with rows is left beside the branch, whose ranges that ledger
+lacks. Then the manifests of both are read, and files are known by their paths.
+
+Failure story: files that were copied under other names look like any other writer's; files of a snapshot that has
+expired are nobody's; what another writer added before the newest landing snapshot, or is adding while a commit request
+is under way, and what cannot be read, is left to `verify`
+(:mod:`~airflow_provider_lakecommit.inspect.brought_back`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from itertools import islice
+
+from pyiceberg.manifest import DataFile, ManifestEntryStatus
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Operation, Snapshot
+
+from airflow_provider_lakecommit.committer.ledger import LedgerState, ancestry
+from airflow_provider_lakecommit.committer.summary import SnapshotRecord, record_of
+from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.core.places import attempt_of
+from airflow_provider_lakecommit.exceptions import LedgerError
+
+__all__ = ["check_not_brought_back"]
+
+
+def check_not_brought_back(table: Table, state: LedgerState, name: str) -> None:
+    """Refuse a table that has rows which its ledger does not count, and which would be read again.
+
+    :raises LedgerError: naming snapshots, files, rows and ranges, and the ways on
+    """
+    foreign = _foreign(table, state)
+    taken_back = _taken_back(table, state) if foreign else []
+    if not taken_back:
+        return
+    try:
+        here = {f.file_path: f for f in _files(table, table.metadata.snapshot_by_id(state.head_id or 0), foreign)}
+        own = {path for path in here if attempt_of(path) is not None}
+        for record in taken_back if own else ():
+            source = table.metadata.snapshot_by_id(record.snapshot_id)
+            if back := [here[f.file_path] for f in _files(table, source, {record.snapshot_id}) if f.file_path in own]:
+                raise LedgerError(_text(name, record, back, state))
+    except LedgerError:
+        raise
+    except Exception:  # whatever a reader says of a manifest that is gone or damaged: `verify` names it
+        return
+
+
+def _foreign(table: Table, state: LedgerState) -> set[int]:
+    """The snapshots of others on top of the ledger, if one of them may have added files."""
+    line = list(islice(ancestry(table.metadata, state.branch), state.foreign_since))
+    adds = any(s.summary is None or s.summary.operation is not Operation.DELETE for s in line)
+    return {s.snapshot_id for s in line} if adds else set()
+
+
+def _taken_back(table: Table, state: LedgerState) -> list[SnapshotRecord]:
+    """The landing snapshots with rows that are beside the branch, of whose ranges the ledger lacks some."""
+    there = {s.snapshot_id for s in ancestry(table.metadata, state.branch)}
+    beside = (record_of(s) for s in table.metadata.snapshots if s.snapshot_id not in there)
+    return [r for r in beside if r is not None and r.rows and r.branch == state.branch and _again(r, state)]
+
+
+def _again(record: SnapshotRecord, state: LedgerState) -> Coverage:
+    """What of its ranges would be read again."""
+    section = state.section(record.landing, record.lane)
+    return record.ranges - section.covered if section is not None else Coverage()
+
+
+def _files(table: Table, snapshot: Snapshot | None, added_by: Collection[int]) -> Iterator[DataFile]:
+    """The files of a snapshot that were added by one of these."""
+    for manifest in snapshot.manifests(table.io) if snapshot else ():
+        if manifest.added_snapshot_id in added_by:
+            for e in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
+                if e.status is not ManifestEntryStatus.DELETED and e.snapshot_id in added_by:
+                    yield e.data_file
+
+
+def _text(name: str, record: SnapshotRecord, back: Collection[DataFile], state: LedgerState) -> str:
+    return (
+        f"{name}: another writer brought back {len(back)} files with {sum(f.record_count for f in back)} rows of "
+        f"snapshot {record.snapshot_id} (landing {record.landing}, {record.lane}), which was rolled back: no ledger "
+        f"counts them, and {_again(record, state)} would be read again, so that these rows were in the table twice. "
+        f"Nothing is landed until they are taken out of the table, or a person says that they are there: `lakecommit "
+        f"ledger attest SPEC --table {name} --snapshot {record.snapshot_id}`, where they are all that its ledger has, "
+        f"else `--at TOPIC:PARTITION=OFFSET,…`"
+    )
