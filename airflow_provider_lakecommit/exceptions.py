@@ -30,6 +30,7 @@ __all__ = [
     "SourceUnavailableError",
     "SparkJobError",
     "SpecError",
+    "StorageError",
     "TableError",
     "Terminal",
     "Transient",
@@ -67,6 +68,10 @@ class TableError(Terminal, LakecommitError):
 
 class CatalogError(Transient, LakecommitError):
     """The catalog could not be reached or refused the credentials."""
+
+
+class StorageError(CatalogError):
+    """The catalog answers, and a table that is missing could not be made, or a file of a table not be written."""
 
 
 class ClosedError(Transient, LakecommitError):

@@ -2,7 +2,7 @@
 """`lakecommit land SPEC SPEC …`: several landings in one process, side by side.
 
 Contract: each landing is landed as if it were alone, and one that is slow, hangs or fails keeps none from the others
-(see :mod:`~airflow_provider_lakecommit.cycle.concurrent`). They share one local Spark session, and the clients of a
+(see :mod:`~airflow_provider_lakecommit.session.concurrent`). They share one local Spark session, and the clients of a
 catalog that they name with equal properties. Every line says whose it is, and the last one what became of all.
 
 Failure story: the exit code is that of the worst: 2 where a spec is wrong, else 1 where a landing failed, has a blocked
@@ -26,13 +26,13 @@ from airflow_provider_lakecommit.cli.land import land_cycles
 from airflow_provider_lakecommit.cli.output import Exit, Output
 from airflow_provider_lakecommit.cli.process import identity, is_dead
 from airflow_provider_lakecommit.cli.stop import Signals, Stopped
-from airflow_provider_lakecommit.cycle.concurrent import ConcurrentLandings
 from airflow_provider_lakecommit.cycle.loop import LandingRunner
 from airflow_provider_lakecommit.engines.base import Engine
 from airflow_provider_lakecommit.engines.local import LocalSpark, SparkSection, engine_of
 from airflow_provider_lakecommit.exceptions import LakecommitError, SparkJobError, SpecError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.landing import LandingSpec
+from airflow_provider_lakecommit.session.concurrent import ConcurrentLandings
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
 
@@ -64,6 +64,10 @@ class _Shared:
     def run(self, job: WindowJob, secrets: Secrets) -> list[SliceResult]:
         self._go_on_or_stop()
         return self._session.run(job, secrets)
+
+    @property
+    def ahead(self) -> int:
+        return self._session.ahead
 
     def stop(self) -> None:
         self._stopped = True
@@ -150,11 +154,13 @@ def land_many(
 
     :raises SpecError: the specs do not go together
     """
-    session = _session(list(specs.values()), output)
-    with Signals(), ConcurrentLandings(threads=BEGINNING, most=MOST) as concurrent:
+    signals = Signals()
+    session = _session(list(specs.values()), output, signals)
+    with signals, ConcurrentLandings(threads=BEGINNING, most=MOST) as concurrent:
         landings = _Landings(concurrent=concurrent, output=output, cycles=cycles, unique=uuid4(), session=session)
         try:
             ended = concurrent.run({name: partial(landings.land, spec) for name, spec in specs.items()})
+            signals.check()
         except Stopped as stop:
             output.log(f"told to stop by {stop}")
             landings.stop()
@@ -165,7 +171,7 @@ def land_many(
     return report_ends(ended, wrong, output)
 
 
-def _session(specs: Sequence[LandingSpec], output: Output) -> LocalSpark | None:
+def _session(specs: Sequence[LandingSpec], output: Output, signals: Signals) -> LocalSpark | None:
     sections = [spec.spark for spec in specs if SparkSection(spec.spark).remote is None]
     if any(section != sections[0] for section in sections):
         raise SpecError(
@@ -175,7 +181,7 @@ def _session(specs: Sequence[LandingSpec], output: Output) -> LocalSpark | None:
     if not sections:
         return None
     # No handler of signals is taken over: it is not started in the main thread.
-    return LocalSpark(SparkSection(sections[0]), log=output.log, on_start=lambda: None)
+    return LocalSpark(SparkSection(sections[0]), log=output.log, on_start=signals.check)
 
 
 def report_ends(ended: Mapping[str, int | BaseException], wrong: Mapping[str, SpecError], output: Output) -> int:

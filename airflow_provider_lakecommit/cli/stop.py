@@ -5,7 +5,7 @@ Contract: :class:`Stopped` is no :class:`Exception`, so that nothing on the way 
 second signal ends the process at once: everything that matters is durable at any moment.
 
 Failure story: where a signal comes while Python runs what cannot fail (a hook of a fork, as Java is started), the
-exception is lost. :meth:`Signals.started` raises it again.
+exception is lost. :meth:`Signals.started` and :meth:`Signals.check` raise it again.
 """
 
 from __future__ import annotations
@@ -44,9 +44,16 @@ class Signals:
 
         :raises Stopped: a signal came meanwhile, and its exception was lost
         """
+        self.check()
+        self.install()
+
+    def check(self) -> None:
+        """Has a signal come whose exception was lost? May be asked in any thread.
+
+        :raises Stopped: it has
+        """
         if self._told is not None:
             raise Stopped(self._told)
-        self.install()
 
     def __enter__(self) -> Self:
         self._before = {number: signal.getsignal(number) for number in _SIGNALS}

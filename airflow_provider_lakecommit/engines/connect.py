@@ -27,7 +27,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4, uuid5
 
-from airflow_provider_lakecommit.engines.base import EarlierWorkError
+from airflow_provider_lakecommit.engines.base import AHEAD, EarlierWorkError
 from airflow_provider_lakecommit.engines.connect_client import ConnectClient, FailureKind, SparkConnectError
 from airflow_provider_lakecommit.engines.connect_task import plan_of, results_of
 from airflow_provider_lakecommit.engines.connect_url import ConnectUrl
@@ -87,6 +87,8 @@ class ConnectEngine:
     :param url: `sc://host:port/;…`, as Spark's own clients read it
     :param deployment: whose landing it is; deployments that share a server do not share sessions
     """
+
+    ahead = AHEAD
 
     def __init__(self, url: str, *, deployment: str, landing: str, lane: str = "live") -> None:
         self._url = ConnectUrl.parse(url)

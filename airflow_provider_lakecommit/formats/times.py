@@ -18,7 +18,7 @@ Failure story: a rule that does not fit its column, or a pattern that reads what
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -36,7 +36,7 @@ from pyiceberg.types import (
 
 from airflow_provider_lakecommit.formats.reading import Convert, Reading, require
 
-__all__ = ["TEMPORAL", "rule_problem", "time_reading"]
+__all__ = ["TEMPORAL", "odd_times", "rule_problem", "time_reading"]
 
 _WITHOUT_ZONE = (TimestampType, TimestampNanoType)
 _TIMESTAMPS = (*_WITHOUT_ZONE, TimestamptzType, TimestamptzNanoType)
@@ -49,6 +49,9 @@ _OF_DAY = {f"{unit}_of_day": nanos for unit, nanos in _NANOS.items()}
 _EARLIEST = int(datetime(1, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000
 _LATEST = int(datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC).timestamp()) * 1_000_000 + 999_999
 _DAY_MICROS = 86_400_000_000
+_ODD = 1_000_000, 50 * _DAY_MICROS
+"""Microseconds from which and to which a time of this century becomes one of 1970 when its unit is taken for a finer
+one: numbers of seconds as milliseconds, of milliseconds as microseconds. Some write the epoch itself for nothing."""
 _CLOCK = r"^([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\.[0-9]{1,6})?)?$"
 _OF_CLOCK = set("HIMSfpX%")
 _NOT_OF_DATE = set("HIMSfpXczZ")
@@ -83,6 +86,22 @@ def time_reading(kind: IcebergType, rule: str) -> Reading:
     if isinstance(kind, TimeType):
         return Reading(pa.string(), _pattern(rule, pa.time64("us"), datetime.time))
     return Reading(pa.string(), _pattern(rule, pa.timestamp("us", "UTC"), _in_utc))
+
+
+def odd_times(rows: pa.Table, rules: Mapping[str, str]) -> dict[str, int]:
+    """How many rows have a time that is right only if their unit is finer than all others take it to be, by column.
+
+    :param rules: by column, as :func:`time_reading` takes them
+    """
+    found: dict[str, int] = {}
+    for name, rule in rules.items():
+        if rule in _EPOCH and rule != "epoch_seconds" and name in rows.column_names:
+            ticks = rows.column(name).cast(pa.int64())
+            scale = 1_000 if rows.column(name).type.unit == "ns" else 1
+            odd = pc.and_(pc.greater_equal(ticks, _ODD[0] * scale), pc.less(ticks, _ODD[1] * scale))
+            if count := pc.sum(odd).as_py():
+                found[f"{name} ({rule})"] = count
+    return found
 
 
 def _named(kind: IcebergType) -> list[str]:

@@ -15,6 +15,7 @@ job whose caller was interrupted does not outlive it.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -97,6 +98,25 @@ def spark_master(conn_id: str) -> SparkMaster:
     )
 
 
+_ENDED = re.compile(r"Cannot execute: .*\. Error code is: (?P<code>\d+)\.\s+Last spark-submit output:\s*", re.DOTALL)
+_NO_JAVA = re.compile(r"JAVA_HOME is not set|/java: No such file|command not found: java|java: command not found")
+
+
+def _last_words(error: str) -> str:
+    """What the provider's hook says of a job that failed: its last line, and those before it. The whole command, with
+    which that begins, is in the log already.
+    """
+    ended = _ENDED.match(error)
+    lines = [line.strip() for line in error[ended.end() :].splitlines() if line.strip()] if ended else []
+    if ended is None or not lines:
+        return error
+    if _NO_JAVA.search(error):
+        return (
+            f"Spark needs Java 17 or 21 on the machine of this task: install it, or set JAVA_HOME ({' '.join(lines)})"
+        )
+    return "\n".join([f"code {ended['code']}, {lines[-1]}", *lines[:-1]])
+
+
 class _SubmitHook(SparkSubmitHook):
     def _build_spark_common_args(self) -> list[str]:
         # Else Spark takes a file of properties in place of its own defaults.
@@ -116,6 +136,8 @@ class SparkSubmit:
     :param conf: Spark settings that win over the defaults here
     :param grace: how long a job that is asked to stop may take
     """
+
+    ahead = 0
 
     def __init__(self, conn_id: str, *, conf: Mapping[str, Any] | None = None, grace: timedelta) -> None:
         self._conn_id = conn_id
@@ -146,7 +168,7 @@ class SparkSubmit:
             except AirflowException as e:
                 # The whole command is in its text, and in that all settings.
                 stated = connection(self._conn_id, "spark", "").extra_dejson
-                cause = secrets.without(redacted(str(e), {"conf": self._conf, "extra": stated}))
+                cause = secrets.without(redacted(_last_words(str(e)), {"conf": self._conf, "extra": stated}))
                 raise SparkJobError(
                     f"the Spark job of group {job.group}, {job.plan.coverage}, ended early: {cause}",
                     workers_died=submission.code == WORKERS_DIED,

@@ -29,7 +29,6 @@ from pyiceberg.exceptions import (
     ForbiddenError,
     NoSuchNamespaceError,
     NoSuchTableError,
-    NotInstalledError,
     OAuthError,
     UnauthorizedError,
     ValidationError,
@@ -41,12 +40,13 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
-from airflow_provider_lakecommit.exceptions import CatalogError, ClosedError, SpecError, TableError
+from airflow_provider_lakecommit.exceptions import CatalogError, ClosedError, SpecError, StorageError, TableError
 from airflow_provider_lakecommit.iceberg.clients import CatalogClients
 from airflow_provider_lakecommit.iceberg.deadline import within
 from airflow_provider_lakecommit.iceberg.file_io import with_light_io
 from airflow_provider_lakecommit.iceberg.rest_answers import denies, is_no_answer
 from airflow_provider_lakecommit.iceberg.settings import as_text, for_client
+from airflow_provider_lakecommit.iceberg.settings_refusal import mistake_in
 from airflow_provider_lakecommit.iceberg.sql_catalog import catalog_name
 from airflow_provider_lakecommit.iceberg.storage import OF_STORAGE, TableStorage, note_credentials, storage_of
 from airflow_provider_lakecommit.redaction import redacted
@@ -164,7 +164,8 @@ class Tables:
     ) -> Table:
         """Make a table and its namespace, unless they exist. Who comes second gets the table of who came first.
 
-        :raises CatalogError: the catalog cannot be reached, or refuses
+        :raises CatalogError: the catalog cannot be reached
+        :raises StorageError: it is reached, and the table cannot be made
         """
         table = self.find(identifier)
         if table is not None:
@@ -182,7 +183,7 @@ class Tables:
             # Catalogs tell a lost race in many ways; that the table is there now is the same in all of them.
             table = self.find(identifier)
             if table is None:
-                raise self._away(f"creating table {identifier}", e) from None
+                raise self._away(f"creating table {identifier}", e, StorageError) from None
             return table
 
     def commit(
@@ -232,13 +233,13 @@ class Tables:
             return catalog
         except pydantic.ValidationError as e:
             raise self._away("connecting", e) from None
-        except (ValueError, KeyError, TypeError, NotInstalledError, ImportError) as e:
+        except Exception as e:
+            if (mistake := mistake_in(self._properties, e)) is None:
+                raise self._away("connecting", e) from None
             raise SpecError(
-                f"catalog {self.name}: {self.describe(e)}; the properties given are: "
+                f"catalog {self.name}: {self.without_secrets(mistake) or self.describe(e)}; the properties given are: "
                 f"{', '.join(sorted(self._properties)) or 'none'}"
             ) from None
-        except Exception as e:
-            raise self._away("connecting", e) from None
 
     def _create_namespace(self, identifier: str) -> None:
         namespace = Catalog.namespace_from(identifier)
@@ -247,11 +248,11 @@ class Tables:
         except (SpecError, CatalogError, ClosedError):
             raise
         except Exception as e:
-            raise self._away(f"creating namespace {'.'.join(namespace)}", e) from None
+            raise self._away(f"creating namespace {'.'.join(namespace)}", e, StorageError) from None
 
-    def _away(self, doing: str, error: Exception) -> CatalogError:
+    def _away(self, doing: str, error: Exception, kind: type[CatalogError] = CatalogError) -> CatalogError:
         what = "refused the credentials" if isinstance(error, _NO_RIGHT) else "failed"
-        return CatalogError(f"catalog {self.name} {what} while {doing} ({self.describe(error)}): {_remedy(error)}")
+        return kind(f"catalog {self.name} {what} while {doing} ({self.describe(error)}): {_remedy(error)}")
 
     def describe(self, error: BaseException) -> str:
         """What an exception of the catalog says, without secrets."""
@@ -269,6 +270,10 @@ def _remedy(error: Exception) -> str:
     check = "it runs and can be reached"
     if isinstance(error, OSError) and error.errno in _NOT_TO_BE_WRITTEN:
         check = "the storage of its tables has room and may be written to"
+    elif type(error) in (OSError, FileNotFoundError):
+        check = (
+            "the storage of its tables, by `warehouse` and the endpoint stated, is there and can be reached from here"
+        )
     elif "unable to open database file" in str(error):
         check = "the folder of its database exists and may be written to"
     return f"check that {check}; the next attempt goes on from where this one stopped"

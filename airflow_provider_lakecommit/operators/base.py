@@ -51,6 +51,7 @@ __all__ = [
     "exact",
     "is_cleared",
     "landing_of",
+    "leave_failure",
     "no_retry_in_vain",
     "task_doc",
 ]
@@ -70,7 +71,7 @@ UNKNOWN_RUN = (
 WARNING = "WARNING: "
 """What a line of a session begins with that is to be noticed."""
 FAILURE = "failure"
-"""In place of all else under :data:`CLOSED`: why the cycle was not closed."""
+"""Why a plan or a write task failed; in place of all else under :data:`CLOSED`, why the cycle was not closed."""
 
 
 def landing_of(landing: Landing | str | Path) -> Landing:
@@ -232,6 +233,11 @@ def is_cleared(ti: Any, retries: int) -> bool:
     up.
     """
     return bool(ti.try_number > 1 and ti.try_number == ti.max_tries - retries + 1)
+
+
+def leave_failure(context: Context, error: Exception) -> None:
+    """Leave the outcome task why this one failed; what fails a task for good is worded for others already."""
+    context["ti"].xcom_push(FAILURE, str(error) if isinstance(error, AirflowFailException) else told(error))
 
 
 @contextmanager

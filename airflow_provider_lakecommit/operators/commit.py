@@ -25,7 +25,14 @@ from airflow.sdk import TriggerRule
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from airflow_provider_lakecommit.assets import asset_of, hourly_asset_of
-from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError, Terminal
+from airflow_provider_lakecommit.exceptions import (
+    ControlTopicError,
+    LakecommitError,
+    SourceUnavailableError,
+    SpecError,
+    StorageError,
+    Terminal,
+)
 from airflow_provider_lakecommit.hooks.secrets import told
 from airflow_provider_lakecommit.operators.asset_event import event_extra, landed_line
 from airflow_provider_lakecommit.operators.base import (
@@ -40,6 +47,7 @@ from airflow_provider_lakecommit.operators.base import (
     no_retry_in_vain,
 )
 from airflow_provider_lakecommit.operators.links import ErrorLink, SnapshotLink, TableLink
+from airflow_provider_lakecommit.operators.outcome import OutcomeOperator
 from airflow_provider_lakecommit.settings import Settings
 from airflow_provider_lakecommit.telemetry.lineage import Commit, catalog_namespace, kafka_namespace
 from airflow_provider_lakecommit.telemetry.metrics import COMMIT_FAILURES, Sample, closed_samples
@@ -50,12 +58,15 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Asset, Context
 
-    from airflow_provider_lakecommit.cycle.concurrent import ConcurrentLandings
     from airflow_provider_lakecommit.cycle.results import Closed, CycleTicket
     from airflow_provider_lakecommit.landing import Landing
+    from airflow_provider_lakecommit.session.concurrent import ConcurrentLandings
     from airflow_provider_lakecommit.session.landing_session import RunIdentity
 
 __all__ = ["LakeCommitOperator"]
+
+_PLAN_MEETS_FIRST = (Terminal, ControlTopicError, SourceUnavailableError, StorageError)
+"""Errors of which, where nothing was planned, the plan task has failed too: among them brokers that are away."""
 
 
 class LakeCommitOperator(LandingTask):
@@ -153,10 +164,14 @@ class LakeCommitOperator(LandingTask):
                     return close_cycle(session, self.identity(context), ticket, retry=retry, retell=retell)
             except Exception as e:
                 context["ti"].xcom_push(CLOSED, {FAILURE: told(e)})
-                if ticket is None and isinstance(e, Terminal):
+                if ticket is None and isinstance(e, _PLAN_MEETS_FIRST) and self._is_judged():
                     # One mistake is one red task: that of the plan, which has told of it.
                     raise AirflowSkipException(f"nothing was planned, and nothing can be published: {told(e)}") from e
                 raise
+
+    def _is_judged(self) -> bool:
+        """Does an outcome task behind it keep the run from being green, where it ends skipped?"""
+        return self.get_dag() is not None and any(isinstance(task, OutcomeOperator) for task in self.downstream_list)
 
     def _ticket(self, context: Context, plan_task_id: str) -> CycleTicket | None:
         from airflow_provider_lakecommit.cycle.results import CycleTicket
@@ -202,7 +217,7 @@ class LakeCommitOperator(LandingTask):
         return results
 
     def _close_all(self, context: Context) -> Mapping[str, Closed | BaseException]:
-        from airflow_provider_lakecommit.cycle.concurrent import ConcurrentLandings
+        from airflow_provider_lakecommit.session.concurrent import ConcurrentLandings
 
         run, retry, settings = self.identity(context), self.is_retry(context), Settings.read()
         retell = retry and not is_cleared(context["ti"], self.retries or 0)

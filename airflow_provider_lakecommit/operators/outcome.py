@@ -107,14 +107,23 @@ class OutcomeOperator(BaseOperator):
             commit = "success" if FAILURE not in payload else commit
         plan = states.get(self.plan_task_id)
         unplanned = ti.xcom_pull(task_ids=self.plan_task_id, key=FAILURE, map_indexes=-1) if plan == "failed" else None
+        groups = _groups(states, self.write_task_id)
         return Ended(
             plan=plan,
-            groups=_groups(states, self.write_task_id),
+            groups=groups,
             commit=commit,
             closed=None if FAILURE in payload else Commit.from_dict(payload),
             failure=payload.get(FAILURE, ""),
             unplanned=unplanned or "",
+            unwritten=self._unwritten(ti, groups),
         )
+
+    def _unwritten(self, ti: Any, groups: Mapping[int, str | None]) -> str:
+        """Why the first group failed, as far as its task could tell."""
+        failed = min((group for group, state in groups.items() if state == "failed"), default=None)
+        if failed is None:
+            return ""
+        return ti.xcom_pull(task_ids=self.write_task_id, key=FAILURE, map_indexes=failed) or ""
 
 
 def _groups(states: Mapping[str, str | None], task_id: str) -> dict[int, str | None]:

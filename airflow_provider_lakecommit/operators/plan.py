@@ -14,16 +14,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.sdk.exceptions import AirflowFailException
-
 from airflow_provider_lakecommit.core.offsets import Coverage
-from airflow_provider_lakecommit.hooks.secrets import told
 from airflow_provider_lakecommit.operators.base import (
     CYCLE,
     EXPLAIN,
-    FAILURE,
     WINDOW,
     LandingTask,
+    leave_failure,
     no_retry_in_vain,
 )
 from airflow_provider_lakecommit.telemetry.metrics import opened_samples
@@ -72,8 +69,7 @@ class PlanWindowOperator(LandingTask):
                     run = replace(run, number=run.number + 1)
                     opened = open_cycle(session, run, retry=again, release=abandoned)
         except Exception as e:
-            # One that fails the task for good is worded for others already.
-            context["ti"].xcom_push(FAILURE, str(e) if isinstance(e, AirflowFailException) else told(e))
+            leave_failure(context, e)
             context["ti"].xcom_push(WINDOW, {"landing": self.landing.name})
             raise
         context["ti"].xcom_push(CYCLE, opened.ticket.to_dict())

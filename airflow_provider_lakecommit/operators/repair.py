@@ -273,8 +273,10 @@ class LedgerAttestOperator(DecisionTask):
 
 
 def _without_rows(values: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What is said of each table. Rows are shown for a person's judgement; others may add some at any time."""
-    tables = [{name: v for name, v in t.items() if name != "rows"} for t in values["tables"]]
+    """What is said of each table. Rows and reports are shown for a person's judgement; others may add some at any time,
+    and of a report that cannot be read again ``lost`` tells.
+    """
+    tables = [{name: v for name, v in t.items() if name not in ("rows", "reported")} for t in values["tables"]]
     return [{"topic_ids": values.get("topic_ids"), **t} for t in tables]
 
 

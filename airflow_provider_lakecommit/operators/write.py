@@ -22,7 +22,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 
 from airflow_provider_lakecommit.exceptions import BlockedRangeError, LakecommitError, SparkJobError
 from airflow_provider_lakecommit.hooks.secrets import hide, told
-from airflow_provider_lakecommit.operators.base import LandingTask, no_retry_in_vain
+from airflow_provider_lakecommit.operators.base import LandingTask, leave_failure, no_retry_in_vain
 from airflow_provider_lakecommit.operators.links import ErrorLink, SparkLink
 from airflow_provider_lakecommit.settings import Settings
 
@@ -43,7 +43,8 @@ if TYPE_CHECKING:
 __all__ = ["MAP_INDEX_TEMPLATE", "WriteWindowOperator"]
 
 MEND = (
-    "mend the spec, the table or the records: after a changed spec or table the range is tried again by itself, else "
+    "mend the spec, the table (`create` changes none that is there) or the records: after a changed spec or table the "
+    "range is tried again by itself, else "
     "`lakecommit unblock` (--retry, --raise or --skip)"
 )
 """What helps against a range that is not published because of its records."""
@@ -87,6 +88,15 @@ class WriteWindowOperator(LandingTask):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Do what of the group is not reported yet."""
+        try:
+            return self._execute()
+        except AirflowSkipException:
+            raise
+        except Exception as e:
+            leave_failure(context, e)
+            raise
+
+    def _execute(self) -> dict[str, Any]:
         from airflow_provider_lakecommit.cycle.results import GroupTicket
         from airflow_provider_lakecommit.cycle.write import group_job
         from airflow_provider_lakecommit.hooks.connections import catalog_properties, kafka_settings

@@ -21,11 +21,11 @@ SAMPLES = 5
 
 
 class RejectTally:
-    """Counts as rejects come; ``kinds`` by kind and column, ``samples`` are the first ones with place and reason."""
+    """Counts as rejects come; ``kinds`` by kind and column."""
 
     def __init__(self) -> None:
         self.kinds: Counter[str] = Counter()
-        self.samples: list[str] = []
+        self._first: list[tuple[str, str]] = []
         self._reasons: dict[str, str] = {}
 
     def add(self, messages: Sequence[Message], rejects: Sequence[Reject]) -> None:
@@ -33,19 +33,34 @@ class RejectTally:
 
         :param messages: of the chunk; a reject's ``index`` is the place of its record
         """
-        for reject in rejects[: SAMPLES - len(self.samples)]:
+        for reject in rejects[: SAMPLES - len(self._first)]:
             m = messages[reject.index]
-            self.samples.append(f"{m.topic()}[{m.partition()}]@{m.offset()}: {reject.reason}")
+            self._first.append((f"{m.topic()}[{m.partition()}]@{m.offset()}", reject.reason))
         kinds = Counter(map(_kind_of, rejects))
         add_names(self.kinds, kinds)
         for kind in kinds.keys() - self._reasons.keys() if len(self._reasons) < MOST_NAMES else ():
             self._reasons[kind] = next(r.reason for r in rejects if _kind_of(r) == kind)
 
     @property
+    def samples(self) -> list[str]:
+        """The first ones with place and reason."""
+        return [f"{place}: {reason}" for place, reason in self._first]
+
+    @property
     def cause(self) -> str:
         """What most of them have in common, in the words of the first of these."""
         ((kind, count),) = self.kinds.most_common(1)
         return f"{self._reasons.get(kind, kind)} ({count} of {self.kinds.total()} rejected records)"
+
+    @property
+    def first(self) -> str:
+        """The first ones, each reason once, and what the cause has said already not again."""
+        ((kind, _),) = self.kinds.most_common(1)
+        places: dict[str, list[str]] = {}
+        for place, reason in self._first:
+            places.setdefault(reason, []).append(place)
+        said = self._reasons.get(kind, kind)
+        return "; ".join(f"{', '.join(at)}{'' if why == said else f': {why}'}" for why, at in places.items())
 
 
 def _kind_of(reject: Reject) -> str:

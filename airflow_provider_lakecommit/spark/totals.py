@@ -90,8 +90,7 @@ class SliceTotals:
     def told(self, why: str) -> str:
         """What is said of a slice that is blocked: the cause first."""
         no_further = ", it was read no further" if self.partly else ""
-        first = "; ".join(self.rejects.samples)
-        return f"{self.rejects.cause}: slice {self._slice}: {why}{no_further}; first: {first}"
+        return f"{self.rejects.cause}: slice {self._slice}: {why}{no_further}; first: {self.rejects.first}"
 
     def blocked_at_the_end(self) -> str | None:
         return self.blocked() or over_budget(self.rejected, self.records, self._budget)

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_lakecommit.cli.output import Exit
 from airflow_provider_lakecommit.landing import Landing
 from tests.airflow.test_dag_runs import sigterm
 from tests.fixtures.kafka import unique
@@ -182,7 +183,7 @@ def test_every_command_works_on_the_landing_of_a_dag(repairs: Repairs, airflow_h
         return done
 
     status = command("status", "--dag", dag, "--json")
-    assert status.returncode == 0, status.stderr
+    assert status.returncode == Exit.BLOCKED, status.stderr
     assert json.loads(status.stdout)["landing"] == world.landing.name
     assert json.loads(command("verify", "--dag", dag, "--landing", world.landing.name, "--json").stdout)["ok"]
     assert world.landing.name in command("stall", "--dag", dag, "--until", "2020-01-01").stdout

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import json
+import signal
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,11 @@ from airflow_provider_lakecommit.cli import land_many as module
 from airflow_provider_lakecommit.cli.land_many import land_many, load_all, report_ends
 from airflow_provider_lakecommit.cli.main import main
 from airflow_provider_lakecommit.cli.output import Exit, Output
-from airflow_provider_lakecommit.cycle.concurrent import ConcurrentLandings
+from airflow_provider_lakecommit.cli.stop import Signals
 from airflow_provider_lakecommit.engines.local import LocalSpark, SparkSection
 from airflow_provider_lakecommit.exceptions import CatalogError, SparkJobError, SpecError
 from airflow_provider_lakecommit.landing import Landing, LandingSpec
+from airflow_provider_lakecommit.session.concurrent import ConcurrentLandings
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 
 
@@ -99,6 +101,22 @@ def test_a_landing_that_begins_when_the_call_was_told_to_stop_is_told_so_and_sta
         if stopped:
             landings.stop()
         assert landings.land(spec("a")) == stopped
+
+
+class _Lost(Signals):
+    """SIGTERM came, and its exception was lost."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._told = signal.SIGTERM
+
+
+def test_a_call_that_was_told_to_stop_and_did_not_hear_it_ends_as_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    err = io.StringIO()
+    monkeypatch.setattr(module, "Signals", _Lost)
+    monkeypatch.setattr(module._Landings, "land", lambda *_: 0)
+    assert land_many({"a": spec("a")}, {}, Output(err=err), cycles=None) == 128 + signal.SIGTERM
+    assert err.getvalue() == "told to stop by SIGTERM\n"
 
 
 def test_nothing_begins_in_a_shared_session_after_it_was_told_to_stop() -> None:

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import pytest
@@ -48,6 +49,14 @@ def test_a_signal_whose_exception_was_lost_while_the_engine_started_is_raised_af
         with pytest.raises(Stopped) as stopped:
             signals.started()
     assert stopped.value.code == 143
+
+
+def test_any_thread_may_ask_for_a_signal_whose_exception_was_lost() -> None:
+    with Signals() as signals, ThreadPoolExecutor(1) as threads:
+        assert threads.submit(signals.check).exception() is None
+        with suppress(Stopped):
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert isinstance(threads.submit(signals.check).exception(), Stopped)
 
 
 TWICE = """

@@ -29,12 +29,12 @@ CASES = {
     "commit failed": (
         replace(ALL_WELL, commit="failed", closed=None, failure="CatalogError: away"),
         "failed",
-        "CatalogError: away",
+        "CatalogError: away; nothing can be said to be published",
     ),
     "commit died without a word": (
         replace(ALL_WELL, commit="failed", closed=None),
         "failed",
-        "ended failed, see its log",
+        "ended failed, see its log (*inactive assets* there mean that two landings have one name",
     ),
     "a group failed, the others are published": (
         ended(Commit(published=("t snapshot 1",), missing=("orders-1[5, 9)",)), groups={0: "success", 1: "failed"}),
@@ -59,6 +59,16 @@ CASES = {
         ),
         "failed",
         "cost is missing: slice orders-0[3, 4) (and 1 more causes); 1 of 1 groups failed (map index 0)",
+    ),
+    "a group failed of what no report tells": (
+        ended(
+            Commit(missing=("orders-0[3, 4)",)),
+            groups={0: "failed"},
+            commit="skipped",
+            unwritten="SpecError: the Airflow connection 'spark' does not exist",
+        ),
+        "failed",
+        "SpecError: the Airflow connection 'spark' does not exist; 1 of 1 groups failed (map index 0); the next run",
     ),
     "the plan tells why it failed": (
         ended(Commit(), plan="failed", groups={0: "upstream_failed"}, unplanned="there is no table"),

@@ -92,6 +92,12 @@ def test_a_token_makes_the_connection_secure_unless_it_stays_on_this_host() -> N
         ConnectUrl.parse("sc://spark/;token=t;use_ssl=false")
 
 
+@pytest.mark.parametrize("word", ["yes", "1", "flase"])
+def test_a_wish_for_encryption_is_not_taken_for_a_refusal(word: str) -> None:
+    with pytest.raises(SpecError, match="use_ssl of 'sc://spark/' is neither true nor false"):
+        ConnectUrl.parse(f"sc://spark/;use_ssl={word}")
+
+
 @pytest.mark.parametrize("url", ["sc://spark", "sc://10.0.0.7:15002/;user_id=me", "sc://127.0.0.1.example.org"])
 def test_beyond_this_host_nothing_is_sent_unencrypted_unless_that_is_said(url: str) -> None:
     with pytest.raises(SpecError, match=r"use_ssl=true, or use_ssl=false"):

@@ -22,7 +22,7 @@ from airflow_provider_lakecommit.core.identity import slice_id
 from airflow_provider_lakecommit.core.model import Plan, Slice, Span
 from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
 from airflow_provider_lakecommit.exceptions import SparkJobError, SpecError
-from airflow_provider_lakecommit.hooks.spark import SparkMaster, SparkSubmit, _files, spark_master
+from airflow_provider_lakecommit.hooks.spark import SparkMaster, SparkSubmit, _files, _last_words, spark_master
 from airflow_provider_lakecommit.iceberg.storage import TableStorage
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.spark.job import Secrets, WindowJob
@@ -238,6 +238,37 @@ def test_what_spark_shows_of_its_settings_is_without_secrets_of_every_storage(mo
         "spark.driver.extraJavaOptions",
     ]
     assert not found.search("spark.executor.memory")
+
+
+ENDED = "Cannot execute: spark-submit --conf spark.x=1 main.py. Error code is: 1. "
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (f"{ENDED}\nLast spark-submit output:\nWARN: a\nJAVA_HOME is not set", "Spark needs Java 17 or 21 on "),
+        (
+            f"{ENDED}\nLast spark-submit output:\nspark-class: line 71: /no/java: No such file or directory\nx: CMD",
+            "Spark needs Java 17 or 21 on ",
+        ),
+        (f"{ENDED}\nLast spark-submit output:\nfirst\n  OutOfMemoryError\n", "code 1, OutOfMemoryError\nfirst"),
+        ("Cannot execute: spark-submit main.py. Error code is: 1.", "Cannot execute: spark-submit main.py"),
+        ("No such thing", "No such thing"),
+    ],
+)
+def test_the_last_words_of_a_job_come_first_and_not_its_command(error: str, told: str) -> None:
+    assert _last_words(error).startswith(told)
+
+
+def test_a_machine_without_java_is_told_by_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the provider's own hook and Spark's own script."""
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "local[1]"}))
+    monkeypatch.setenv("JAVA_HOME", "/nowhere/java")
+    engine = SparkSubmit("spark_default", grace=timedelta(seconds=5))
+    with pytest.raises(
+        SparkJobError, match=r"ended early: Spark needs Java 17 or 21 .*/nowhere/java/bin/java: No such"
+    ):
+        engine.run(job(), SECRETS)
 
 
 def test_the_files_are_for_this_user_only_and_gone_afterwards() -> None:

@@ -3,15 +3,26 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
 import pytest
+from airflow.sdk import DAG
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from airflow_provider_lakecommit.assets import asset_of
 from airflow_provider_lakecommit.cycle.results import Closed
-from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.exceptions import (
+    CatalogError,
+    ControlTopicError,
+    LakecommitError,
+    SourceUnavailableError,
+    SpecError,
+    StorageError,
+    TableError,
+)
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.operators.base import CLOSED, FAILURE
 from airflow_provider_lakecommit.operators.commit import LakeCommitOperator
@@ -47,6 +58,59 @@ def test_landings_of_one_task_have_different_names() -> None:
 def test_every_landing_has_its_asset_as_an_outlet() -> None:
     task = LakeCommitOperator(task_id="commit", landings=[A, B], plan_task_ids=["a", "b"])
     assert task.outlets == [asset_of(A), asset_of(B)]
+
+
+def test_the_outcome_tells_why_the_first_group_failed() -> None:
+    asked: dict[str, Any] = {"task_ids": "write", "key": FAILURE, "map_indexes": 1}
+    states = {"plan": "success", "write_0": "success", "write_1": "failed", "write_2": "failed", "commit": "skipped"}
+    ti = SimpleNamespace(
+        dag_id="dag",
+        run_id="run",
+        get_task_states=lambda **_: {"run": states},
+        xcom_pull=lambda **told: "SpecError: no such connection" if told == asked else None,
+    )
+    task = OutcomeOperator(task_id="outcome", plan_task_id="plan", write_task_id="write", commit_task_id="commit")
+    assert task._ended({"ti": ti}).unwritten == "SpecError: no such connection"  # type: ignore[typeddict-item]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        TableError("there is no table"),
+        ControlTopicError("no answer from Kafka"),
+        SourceUnavailableError("no answer from Kafka"),
+        StorageError("not to be written"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_commit_that_fails_of_what_the_plan_failed_of_is_skipped_and_another_error_is_its_own(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """One mistake is one red task."""
+    left: dict[str, Any] = {}
+    ti = SimpleNamespace(
+        dag_id="dag", run_id="run", try_number=1, max_tries=0, xcom_pull=lambda **_: None, xcom_push=left.__setitem__
+    )
+    raised: list[Exception] = [error]
+
+    def close(*_: object, **__: object) -> Closed:
+        raise raised[0]
+
+    monkeypatch.setattr("airflow_provider_lakecommit.cycle.close.close_cycle", close)
+    monkeypatch.setattr(LakeCommitOperator, "session", lambda _: nullcontext())
+    with DAG("judged"):
+        task = LakeCommitOperator(task_id="commit", landing=A, plan_task_id="plan")
+        task >> OutcomeOperator(task_id="outcome", plan_task_id="plan", write_task_id="write", commit_task_id="commit")
+    with pytest.raises(AirflowSkipException, match="nothing was planned, and nothing can be published"):
+        task._close({"ti": ti})  # type: ignore[typeddict-item]
+    assert str(error) in left[CLOSED][FAILURE]
+    # Nobody else would keep the run from being green.
+    alone = LakeCommitOperator(task_id="commit", landing=A, plan_task_id="plan")
+    with pytest.raises((LakecommitError, AirflowFailException)):
+        alone._close({"ti": ti})  # type: ignore[typeddict-item]
+    raised[0] = CatalogError("away")
+    with pytest.raises(CatalogError):
+        task._close({"ti": ti})  # type: ignore[typeddict-item]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is wrong with the properties of a catalog, by what pyiceberg and the drivers make of them.
+
+Contract: :func:`mistake_in` tells errors that only a change of the properties, or of what is installed, can mend from
+those of a catalog that is away. Of this package's own extras it names the one to install.
+
+Failure story: an error that no row knows is told in its own words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from pyiceberg.catalog import CatalogType
+from pyiceberg.exceptions import NotInstalledError
+
+from airflow_provider_lakecommit.declared.names import meant
+
+__all__ = ["mistake_in"]
+
+POSTGRES = "postgresql+psycopg2"
+_EXTRAS = {"glue": "glue", "hive": "hive", "sql": "sql-sqlite"}
+"""By the catalog's type: what brings its client; for PostgreSQL it is `postgres`."""
+_BY_NAME: Mapping[str, Callable[[Mapping[str, str]], str]] = {
+    "NoSuchModuleError": lambda properties: (
+        f"`uri` begins with {_scheme(properties)!r}, which is no database that SQLAlchemy knows here: PostgreSQL's "
+        f"begins with {POSTGRES}://"
+    ),
+    "ArgumentError": lambda _: (
+        f"`uri` is no address of a database, as {POSTGRES}://host/database or "
+        "sqlite:////folder/catalog.db (four slashes before an absolute path)"
+    ),
+    "InvalidSchema": lambda properties: _of_rest(properties),
+    "MissingSchema": lambda properties: _of_rest(properties),
+}
+"""What SQLAlchemy and requests raise for an address that cannot be one, by name: neither may be installed."""
+
+
+def mistake_in(properties: Mapping[str, str], error: Exception) -> str | None:
+    """What of the properties has to be changed, or installed for them; empty where only the error can tell, ``None``
+    where they may be right.
+    """
+    if (told := _BY_NAME.get(type(error).__name__)) is not None:
+        return told(properties)
+    if isinstance(error, (ImportError, NotInstalledError)):
+        return _not_installed(properties, error)
+    kind, known = properties.get("type", ""), [each.value for each in CatalogType]
+    if isinstance(error, ValueError) and kind and kind.lower() not in known:
+        return f"there is no type {kind!r} of catalogs{meant(kind, known)}: {', '.join(known)}"
+    return "" if isinstance(error, (ValueError, KeyError, TypeError)) else None
+
+
+def _not_installed(properties: Mapping[str, str], error: Exception) -> str:
+    cause = error if isinstance(error, ImportError) else error.__cause__
+    missing, scheme = getattr(cause, "name", None), _scheme(properties)
+    if scheme in ("postgresql", "postgresql+psycopg") and missing == "psycopg":
+        return f"{scheme}:// needs psycopg, which is not installed: {POSTGRES}:// needs {_install('postgres')}"
+    extra = "postgres" if scheme.startswith("postgresql") else _EXTRAS.get(properties.get("type", ""))
+    if missing is None or extra is None:
+        return ""
+    if properties.get("type") == "sql" and not scheme.startswith(("postgresql", "sqlite")):
+        return f"its driver, {missing}, is not installed: install it beside this package"
+    return f"{missing} is not installed: {_install(extra)}"
+
+
+def _install(extra: str) -> str:
+    return f"pip install 'airflow-provider-lakecommit[{extra}]'"
+
+
+def _scheme(properties: Mapping[str, str]) -> str:
+    return properties.get("uri", "").partition("://")[0]
+
+
+def _of_rest(properties: Mapping[str, str]) -> str:
+    return f"`uri` of a REST catalog begins with http:// or https://, not with {properties.get('uri', '')[:8]!r}"

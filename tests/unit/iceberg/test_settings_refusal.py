@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each mistake in a catalog's properties is told by what mends it, as pyiceberg and its drivers meet it."""
+
+from __future__ import annotations
+
+import pytest
+from pyiceberg.exceptions import NotInstalledError
+
+from airflow_provider_lakecommit.exceptions import CatalogError, SpecError
+from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.iceberg.settings_refusal import mistake_in
+
+
+@pytest.mark.parametrize(
+    ("properties", "told"),
+    [
+        ({"type": "hve", "uri": "thrift://h:1"}, "no type 'hve' of catalogs (did you mean 'hive'?): rest, hive, glue"),
+        ({"type": "sql", "uri": "postgres://me:no-word@db/x"}, "PostgreSQL's begins with postgresql+psycopg2://"),
+        ({"type": "sql", "uri": "sqlite:/lake.db"}, "or sqlite:////folder/catalog.db (four slashes"),
+        ({"type": "rest", "uri": "localhost:8181"}, "begins with http:// or https://, not with 'localhos'"),
+        ({"type": "sql"}, "URI missing"),
+    ],
+)
+def test_what_cannot_be_a_catalog_is_told_by_what_it_should_be(properties: dict[str, str], told: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        Tables(properties, "lake").find("shop.orders")
+    assert told in str(caught.value)
+    assert "no-word" not in str(caught.value)
+    assert "the properties given are: type" in str(caught.value)
+
+
+def _lacking(module: str) -> Exception:
+    error = NotInstalledError("SQLAlchemy support not installed: pip install 'pyiceberg[sql-postgres]'")
+    error.__cause__ = ModuleNotFoundError(f"No module named {module!r}", name=module)
+    return error
+
+
+@pytest.mark.parametrize(
+    ("properties", "missing", "told"),
+    [
+        (
+            {"type": "sql", "uri": "postgresql+psycopg2://db/x"},
+            "psycopg2",
+            "psycopg2 is not installed: pip install 'airflow-provider-lakecommit[postgres]'",
+        ),
+        (
+            {"type": "sql", "uri": "postgresql://db/x"},
+            "psycopg",
+            "postgresql:// needs psycopg, which is not installed: postgresql+psycopg2:// needs pip install "
+            "'airflow-provider-lakecommit[postgres]'",
+        ),
+        ({"type": "glue"}, "boto3", "boto3 is not installed: pip install 'airflow-provider-lakecommit[glue]'"),
+        ({"type": "hive"}, "thrift", "thrift is not installed: pip install 'airflow-provider-lakecommit[hive]'"),
+        (
+            {"type": "sql", "uri": "sqlite:////x.db"},
+            "sqlalchemy",
+            "sqlalchemy is not installed: pip install 'airflow-provider-lakecommit[sql-sqlite]'",
+        ),
+        (
+            {"type": "sql", "uri": "mysql+pymysql://db/x"},
+            "pymysql",
+            "its driver, pymysql, is not installed: install it beside this package",
+        ),
+        ({"type": "bigquery"}, "google", ""),
+    ],
+)
+def test_what_is_not_installed_is_told_by_the_extra_of_this_package(
+    properties: dict[str, str], missing: str, told: str
+) -> None:
+    assert mistake_in(properties, _lacking(missing)) == told
+    cause = _lacking(missing).__cause__
+    assert isinstance(cause, ModuleNotFoundError)
+    assert mistake_in(properties, cause) == told
+
+
+def test_a_catalog_that_is_away_is_no_mistake() -> None:
+    assert mistake_in({"type": "rest", "uri": "http://localhost:1"}, ConnectionError("refused")) is None
+    with pytest.raises(CatalogError, match="failed while connecting"):
+        Tables({"type": "rest", "uri": "http://127.0.0.1:1"}, "lake").find("shop.orders")

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What rejected records have in common is told once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow_provider_lakecommit.formats.decoder import Reject
+from airflow_provider_lakecommit.spark.reject_tally import RejectTally
+
+
+class At:
+    """A message at an offset."""
+
+    def __init__(self, offset: int) -> None:
+        self._offset = offset
+
+    def topic(self) -> str:
+        return "orders"
+
+    def partition(self) -> int:
+        return 2
+
+    def offset(self) -> int:
+        return self._offset
+
+
+def tally(*reasons: str) -> RejectTally:
+    told = RejectTally()
+    messages: Any = [At(n) for n in range(len(reasons))]
+    told.add(messages, [Reject(index=n, reason=r, kind="wrong", column="cost") for n, r in enumerate(reasons)])
+    return told
+
+
+def test_records_that_fail_alike_are_named_by_their_places_and_the_reason_is_said_once() -> None:
+    told = tally(*["cost is text"] * 7)
+    assert told.cause == "cost is text (7 of 7 rejected records)"
+    assert told.first == ", ".join(f"orders[2]@{n}" for n in range(5))
+    assert told.samples[1] == "orders[2]@1: cost is text"
+
+
+def test_other_reasons_are_said_with_theirs() -> None:
+    told = tally("cost is text", "cost is a list", "cost is text", "cost is a list")
+    assert told.first == "orders[2]@0, orders[2]@2; orders[2]@1, orders[2]@3: cost is a list"
