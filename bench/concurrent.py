@@ -25,11 +25,11 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from airflow_provider_lakecommit.cycle.close import close_cycle
-from airflow_provider_lakecommit.cycle.concurrent import ConcurrentLandings
 from airflow_provider_lakecommit.cycle.open import open_cycle
 from airflow_provider_lakecommit.cycle.results import CycleTicket
 from airflow_provider_lakecommit.cycle.write import group_job
 from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.session.concurrent import ConcurrentLandings
 from airflow_provider_lakecommit.session.landing_session import LandingSession, RunIdentity
 from airflow_provider_lakecommit.spark.job import Secrets
 from airflow_provider_lakecommit.spark.task import run_task

@@ -62,7 +62,7 @@ class Guard(threading.Thread):
     def run(self) -> None:
         state = State()
         while not self._done.is_set():
-            for record in self._watch.poll(LOOK_SECONDS).records:
+            for record in self._watch.poll(LOOK_SECONDS):
                 found = seen_of(record.value, key=record.key, headers=record.headers, group=self._group)
                 if found is not None:
                     state = observe(state, found[1], self._rules)

@@ -20,7 +20,7 @@ from airflow_provider_lakecommit.session.landing_session import LandingSession
 
 __all__ = ["Product"]
 
-CYCLES = 10
+CYCLES = 100
 
 
 class Product:
@@ -49,9 +49,8 @@ class Product:
         run = uuid4()
         with LandingSession.connect(landing, self._kafka, self._catalog, log=self._log) as session:
             runner = LandingRunner(session, self._spark, lambda number: identity(run, number))
-            for number in range(CYCLES):
-                outcome = runner.cycle(number)
+            for outcome in runner.cycles(most=CYCLES):
+                self._log("; ".join([str(outcome), *outcome.written.trouble]))
                 if outcome.caught_up:
                     return
-                self._log("; ".join(outcome.written.trouble))
         raise RuntimeError(f"{landing.name} is not caught up after {CYCLES} cycles")

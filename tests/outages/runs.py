@@ -63,6 +63,7 @@ class InProcess:
     """An engine that does a job's slices in this process. ``meanwhile`` is called before the first of them."""
 
     meanwhile: Callable[[], None] = lambda: None
+    ahead: int = 0
 
     def start(self) -> None: ...
 

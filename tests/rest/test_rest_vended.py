@@ -123,7 +123,8 @@ def test_a_process_of_many_cycles_takes_them_anew_for_each(
         )
         for number in range(2):
             vended_runs.load()
-            written = runner.cycle(number).written
+            [outcome] = runner.cycles(number, most=1)
+            written = outcome.written
             assert written.slices[SliceStatus.DONE], written
             assert not written.unfinished, written
     assert store.refused == []
