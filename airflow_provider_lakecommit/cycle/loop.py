@@ -2,28 +2,31 @@
 """Cycle after cycle in one process, on any engine, until the landing is caught up.
 
 Contract: a cycle that was opened is closed, whatever became of its Spark jobs: what they reported is published. The
-groups of a window run side by side. The connections and the engine stay over the cycles of a run, so that a cycle
-costs what it does and no start; storage keys that a catalog hands out are taken anew for the jobs of each cycle. A run
-that is caught up by its newest plan ends there; it opens no cycle more to see that. What is reported of a job stands in
-the control log: where an engine cannot say, the log is asked.
+groups of a window run side by side. Where a window leaves something to the next, that one is opened and written while
+the first is still written or committed, up to so many ahead; windows are closed, and told, in the order in which they
+were opened. The connections and the engine stay over the cycles of a run, so that a cycle costs what it does and no
+start; storage keys that a catalog hands out are taken anew for the jobs of each cycle. A run that is caught up by its
+newest plan ends there; it opens no cycle more to see that.
 
-Failure story: a Spark job that dies loses the slices in hand: its cycle is closed and the next one reads the rest.
-Cycles in a row that move nothing end the run with the last reason. A run whose window is not admitted goes on with the
-next cycle, after waits that grow, because its own commits drain the landing; if that does not help it ends as one that
-has nothing to do, and says what clears the state. Where nothing can be planned (the source lost offsets, a table needs
-a person) what is reported is published before the run ends with that error. A commit that fails ends it with its error.
-A run that is asked to stop, or interrupted, says what is saved and what will be read again, and publishes nothing more:
-the next attempt, or the next run, does.
+Failure story: a Spark job that dies loses the slices in hand: its cycle is closed, the windows ahead are ended as they
+are, and what they wait for is read by a cycle of its own before any other is opened. Cycles in a row that move nothing
+end the run with the last reason. A run whose window is not admitted goes on with the next cycle, after waits that grow,
+because its own commits drain the landing; if that does not help it ends as one that has nothing to do, and says what
+clears the state. Where nothing can be planned (the source lost offsets, a table needs a person) what is reported is
+published before the run ends with that error. A commit that fails ends it with its error, once the jobs that are under
+way have reported what they have. A run that is asked to stop, or interrupted, says what is saved and what will be read
+again, and publishes nothing more: the next attempt, or the next run, does.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
 from contextlib import suppress
+from dataclasses import dataclass, field
 from uuid import UUID
 
 from airflow_provider_lakecommit.committer.executor import CommitterThread
@@ -31,10 +34,11 @@ from airflow_provider_lakecommit.core.model import Cycle
 from airflow_provider_lakecommit.cycle.close import close_cycle
 from airflow_provider_lakecommit.cycle.drain import drain
 from airflow_provider_lakecommit.cycle.open import open_cycle
-from airflow_provider_lakecommit.cycle.progress import LOG_SECONDS, Progress, progress_told
-from airflow_provider_lakecommit.cycle.results import Closed, GroupResult, GroupTicket, Opened
-from airflow_provider_lakecommit.cycle.run import CycleOutcome, Written, first_of
-from airflow_provider_lakecommit.cycle.write import JobOutcome, group_job, group_result, run_group
+from airflow_provider_lakecommit.cycle.pause_policy import PausePolicy
+from airflow_provider_lakecommit.cycle.progress import LOG_SECONDS, Progress
+from airflow_provider_lakecommit.cycle.results import Closed, Opened
+from airflow_provider_lakecommit.cycle.run import CycleOutcome, Written
+from airflow_provider_lakecommit.cycle.window_writer import WindowWrite, WindowWriter
 from airflow_provider_lakecommit.engines.base import Engine
 from airflow_provider_lakecommit.exceptions import (
     ClosedError,
@@ -46,19 +50,21 @@ from airflow_provider_lakecommit.exceptions import (
 )
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.session.landing_session import LandingSession, RunIdentity
-from airflow_provider_lakecommit.session.secrets import secrets_for
-from airflow_provider_lakecommit.spark.job import SliceResult, SliceStatus, WindowJob
 
-__all__ = ["MOST_IDLE_CYCLES", "LandingRunner"]
+__all__ = ["LandingRunner"]
 
-MOST_IDLE_CYCLES = 4
-"""Cycles in a row without any progress before a run gives up: one more than it takes to block a range by name."""
-PAUSES = (0.5, 2.0, 5.0)
-"""Seconds before the next cycle after one, two, more idle cycles whose reason may pass by itself."""
-REFUSED_PAUSES = (0.0, 2.0, 10.0, 30.0)
-"""Seconds before the next cycle after one, two, more in a row without an admitted window; after one more the run ends.
-The first costs nothing: that cycle's own commit may have cleared the state.
-"""
+
+@dataclass(slots=True, kw_only=True)
+class _Window:
+    """A cycle of the run that is open. ``error`` is what kept its jobs from beginning; without either it is over."""
+
+    number: int
+    run: RunIdentity
+    opened: Opened
+    writing: WindowWrite | None = None
+    error: LakecommitError | None = None
+    released: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
 
 
 class LandingRunner:
@@ -84,16 +90,18 @@ class LandingRunner:
         progress: tuple[Callable[[Progress], None], float] | None = None,
     ) -> None:
         self._session = session
-        self._engine = engine
         self._identify = identify
         self._release = release
         self._executor = executor
         self._early = early
         self._log = session.log
-        self._progress = progress or (lambda progress: self._log(str(progress)), LOG_SECONDS)
-        self._writing: tuple[GroupTicket, ...] = ()
-        self._opened = False
-        self._stopping = False
+        told = progress or (lambda progress: self._log(str(progress)), LOG_SECONDS)
+        self._writers = WindowWriter(session, engine, told)
+        self._engine = engine
+        self._windows: deque[_Window] = deque()
+        most = session.landing.pending_budget.open_cycles
+        self._took = 0.0
+        self._at_once = 1 + (engine.ahead if most is None else min(engine.ahead, max(0, most - 1)))
 
     @property
     def tables(self) -> Tables:
@@ -107,39 +115,63 @@ class LandingRunner:
         :raises LakecommitError: what keeps a cycle from being opened or closed, that none of them moves anything, or
             that the run was asked to stop
         """
-        number, idle, refused = first, 0, 0
+        try:
+            yield from self._cycles(first, first + most if most is not None else None)
+        except Exception:
+            self._let_end()
+            raise
+        except BaseException:
+            if self._windows:
+                self._engine.stop()
+            raise
+
+    def _cycles(self, first: int, end: int | None) -> Iterator[CycleOutcome]:
+        number, replanned, sound, pauses = first, first, True, PausePolicy()
         while True:
-            try:
-                outcome = self.cycle(number)
-            except LakecommitError as e:
-                if (drained := self._drained(number, e)) is not None:
+            error, number = self._fill(number, end, ahead=sound)
+            if error is not None and not self._windows:
+                if (drained := self._drained(number, error)) is not None:
                     yield drained
-                raise
+                raise error
+            outcome = self._finish(self._windows[0])
+            self._windows.popleft()
             yield outcome
-            number += 1
-            if outcome.final or number - first == most:
-                return
-            refused = refused + 1 if outcome.deferred and not outcome.closed.published else 0
-            if outcome.deferred:
-                if refused > len(REFUSED_PAUSES):
-                    return
-                self._pause(REFUSED_PAUSES[max(refused, 1) - 1])
+            # What a window lacks is for a cycle that is opened from then on: none of those under way knows of it.
+            current = outcome.number >= replanned
+            replanned, sound = (replanned, current) if outcome.whole else (number, False)
+            pauses.note(outcome)
+            if self._windows:
                 continue
-            idle = 0 if outcome.progress else idle + 1
-            if idle >= MOST_IDLE_CYCLES:
-                raise SparkJobError(_why_given_up(outcome, idle))
-            if idle and outcome.written.may_pass:
-                time.sleep(PAUSES[min(idle, len(PAUSES)) - 1])
+            if outcome.number + 1 == end or (outcome.final and current) or pauses.over:
+                return
+            self._pause(pauses.pause(outcome))
 
-    def cycle(self, number: int) -> CycleOutcome:
-        """Open or continue the n-th cycle, write, close.
-
-        :raises LakecommitError: what `open_cycle` and `close_cycle` raise, and why the engine cannot run jobs at all;
-            never for what became of a job
+    def _fill(self, number: int, end: int | None, *, ahead: bool) -> tuple[LakecommitError | None, int]:
+        """Open the next cycle, and those that may be under way beside it; the number of the next one, and what kept one
+        from being opened.
         """
-        self._opened = False
+        while not self._windows or (ahead and number != end and self._leaves_more()):
+            try:
+                self._begin(number)
+            except LakecommitError as e:
+                return e, number
+            number += 1
+        return None, number
+
+    def _leaves_more(self) -> bool:
+        """Is there room for one more window, and something for it? Not where its claim might end before its turn."""
+        newest = self._windows[-1]
+        more = newest.writing is not None and newest.writing.has_jobs and newest.opened.plan.left > 0
+        in_time = self._took * self._at_once < self._session.landing.completion_timeout.total_seconds() / 2
+        return more and in_time and len(self._windows) < self._at_once and not self._writers.stopping
+
+    def _begin(self, number: int) -> None:
+        """Open or continue the n-th cycle, and begin its jobs.
+
+        :raises LakecommitError: what `open_cycle` raises
+        """
         self._go_on_or_stop()
-        run, seconds, began = self._identify(number), {}, time.monotonic()
+        run, began = self._identify(number), time.monotonic()
         starting = _beside(self._engine.start) if self._early else None
         dead: set[UUID] = set()
         try:
@@ -148,36 +180,77 @@ class LandingRunner:
             if starting:
                 wait([starting])
             raise
-        self._opened = True
-        seconds["open"] = time.monotonic() - began
+        window = _Window(number=number, run=run, opened=opened, released=len(dead))
+        window.seconds["open"] = time.monotonic() - began
+        self._windows.append(window)
         for commit_id in dead:
             self._log(f"cycle {commit_id} is of a process that is gone: its claims end, what it reported is kept")
         for line in opened.lines(number):
             self._log(line)
+        if not opened.finished:
+            self._write(window, starting.result if starting else self._engine.start)
+
+    def _write(self, window: _Window, start: Callable[[], None]) -> None:
+        def started() -> None:
+            began = time.monotonic()
+            start()
+            window.seconds["spark"] = time.monotonic() - began
+
+        try:
+            window.writing = self._writers.begin(window.opened, started)
+        except LakecommitError as e:
+            window.error = e
+
+    def _finish(self, window: _Window) -> CycleOutcome:
+        """Wait for a window's jobs, and close its cycle.
+
+        :raises LakecommitError: what `close_cycle` raises, and why the engine cannot run jobs at all; never for what
+            became of a job
+        """
+        opened, number, writing = window.opened, window.number, window.writing
         if opened.finished:
             lacking = tuple(map(str, opened.lacking))
             closed = Closed(commit_id=opened.ticket.commit_id, finished=True, note=opened.note, missing=lacking)
-            return CycleOutcome(number=number, opened=opened, written=Written(), closed=closed, seconds=seconds)
+            return CycleOutcome(number=number, opened=opened, written=Written(), closed=closed, seconds=window.seconds)
         try:
-            written = self._write(opened, seconds, starting.result if starting else self._engine.start)
+            if writing is None:
+                raise window.error or SparkJobError(f"cycle {number} did not begin")
+            writing.wait()
+            self._go_on_or_stop()
+            written = writing.written()
         except LakecommitError:
-            if not self._stopping:
+            if not self._writers.stopping:
                 # The run cannot go on; what others have reported is published all the same. This error tells more.
                 with suppress(LakecommitError):
-                    close_cycle(self._session, run, opened.ticket, executor=self._executor)
+                    close_cycle(self._session, window.run, opened.ticket, executor=self._executor)
             raise
+        if writing.has_jobs:
+            window.seconds["write"] = self._took = writing.seconds
         began = time.monotonic()
-        closed = close_cycle(self._session, run, opened.ticket, executor=self._executor)
-        seconds["close"] = time.monotonic() - began
+        closed = close_cycle(self._session, window.run, opened.ticket, executor=self._executor)
+        window.seconds["close"] = time.monotonic() - began
         return CycleOutcome(
-            number=number, opened=opened, written=written, closed=closed, seconds=seconds, released=len(dead)
+            number=number,
+            opened=opened,
+            written=written,
+            closed=closed,
+            seconds=window.seconds,
+            released=window.released,
         )
+
+    def _let_end(self) -> None:
+        """Before the run ends with an error: what is under way beside the window that had it reports what it has."""
+        under_way = [w.writing for w in self._windows if w.writing is not None and w.writing.has_jobs]
+        if len(under_way) > 1 and not self._writers.stopping:
+            self._log(f"{len(under_way) - 1} windows are still written; what they report is published by the next run")
+        for writing in under_way:
+            writing.let_end()
 
     def _drained(self, number: int, error: LakecommitError) -> CycleOutcome | None:
         """After an error that kept a cycle from being opened: a cycle that publishes what is reported, if there is such
         a thing. The error itself tells more than what keeps that from being done.
         """
-        if self._opened or self._stopping or isinstance(error, (ControlTopicError, ClosedError, FencedError)):
+        if self._writers.stopping or isinstance(error, (ControlTopicError, ClosedError, FencedError)):
             return None
         run, began = self._identify(number), time.monotonic()
         try:
@@ -195,103 +268,34 @@ class LandingRunner:
 
     def stop(self) -> None:
         """Ask the running jobs to end and open no further cycle; returns at once. For signal handlers."""
-        self._stopping = True
-        self._engine.stop()
+        self._writers.stop()
 
     def report_interrupted(self) -> None:
         """After an interruption: what is saved, and what will be read again."""
-        if self._writing:
-            for ticket in self._writing:
-                self._saved(ticket, told=True)
-            self._log("what is reported is published by the next run")
-        else:
-            self._log("nothing was being written; what is in the tables stays, the next run goes on from there")
+        tickets = [ticket for w in list(self._windows) if not w.opened.finished for ticket in w.opened.groups]
+        for ticket in tickets:
+            self._writers.saved(ticket, told=True)
+        self._log(
+            "what is reported is published by the next run"
+            if tickets
+            else "nothing was being written; what is in the tables stays, the next run goes on from there"
+        )
 
     def _go_on_or_stop(self) -> None:
-        if self._stopping:
+        if self._writers.stopping:
             self.report_interrupted()
             raise SparkJobError(f"landing {self._session.landing.name} was told to stop")
 
     def _pause(self, seconds: float) -> None:
         """Wait, unless asked to stop meanwhile."""
         until = time.monotonic() + seconds
-        while not self._stopping and (left := until - time.monotonic()) > 0:
+        while not self._writers.stopping and (left := until - time.monotonic()) > 0:
             time.sleep(min(left, 0.5))
 
     def _released(self, cycle: Cycle, dead: set[UUID]) -> bool:
         if cycle.commit_id not in dead and self._release(cycle):
             dead.add(cycle.commit_id)
         return cycle.commit_id in dead
-
-    # -- writing ------------------------------------------------------------------------------------------------------
-
-    def _write(self, opened: Opened, seconds: dict[str, float], start: Callable[[], None]) -> Written:
-        tickets = tuple(opened.groups)
-        jobs = {ticket.group: self._job(ticket) for ticket in tickets}
-        outcomes: dict[int, tuple[WindowJob | None, JobOutcome]] = {}
-        self._writing = tickets
-        self._go_on_or_stop()
-        if any(jobs.values()):
-            began = time.monotonic()
-            start()
-            seconds["spark"] = time.monotonic() - began
-            self._go_on_or_stop()
-            began = time.monotonic()
-            todo = {t: job for t in tickets if (job := jobs[t.group]) is not None}
-            with progress_told(self._session.control, list(todo.values()), *self._progress):
-                outcomes = self._side_by_side(todo)
-            seconds["write"] = time.monotonic() - began
-            self._go_on_or_stop()
-        self._writing = ()
-        return sum((self._written(t, *outcomes.get(t.group, (jobs[t.group], ()))) for t in tickets), Written())
-
-    def _job(self, ticket: GroupTicket) -> WindowJob | None:
-        tables = self._session.tables
-        return group_job(self._session.landing, self._session.control, ticket, tables.name, tables.load)
-
-    def _side_by_side(self, todo: Mapping[GroupTicket, WindowJob]) -> dict[int, tuple[WindowJob | None, JobOutcome]]:
-        pool = ThreadPoolExecutor(max_workers=max(1, len(todo)), thread_name_prefix="group")
-        try:
-            running = {ticket.group: pool.submit(self._run, ticket, job) for ticket, job in todo.items()}
-            wait(running.values())
-            return {group: each.result() for group, each in running.items()}
-        except BaseException:
-            self._engine.stop()
-            raise
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
-
-    def _run(self, ticket: GroupTicket, job: WindowJob) -> tuple[WindowJob | None, JobOutcome]:
-        """In a thread."""
-
-        def run(job: WindowJob) -> Sequence[SliceResult]:
-            try:
-                secrets = secrets_for(self._session.tables, self._session.kafka, [job], log=self._log)
-            except LakecommitError as e:
-                raise SparkJobError(f"the Spark job of group {job.group} did not begin: {e}") from e
-            return self._engine.run(job, secrets)
-
-        return run_group(job, run, lambda: None if self._stopping else self._job(ticket), self._log)
-
-    def _written(self, ticket: GroupTicket, job: WindowJob | None, outcome: JobOutcome) -> Written:
-        """How a group went, by what its engine says, else by the control log."""
-        before = Counter({SliceStatus.REPORTED: ticket.slices - (len(job.plan.slices) if job else 0)})
-        if job is None:
-            return Written(slices=+before)
-        if outcome and not isinstance(outcome, SparkJobError):
-            unfinished = tuple(str(r) for r in outcome if r.status is not SliceStatus.DONE)
-            return Written(slices=+before + Counter(r.status for r in outcome), unfinished=unfinished)
-        died = (str(outcome),) if isinstance(outcome, SparkJobError) else ()
-        result = self._saved(ticket, told=bool(died))
-        done = result.done - before[SliceStatus.REPORTED]
-        now = Counter({SliceStatus.DONE: done, SliceStatus.AGAIN: 0 if died else len(result.left)})
-        return Written(slices=+before + now, unfinished=tuple(f"not reported: {s}" for s in result.left), died=died)
-
-    def _saved(self, ticket: GroupTicket, *, told: bool) -> GroupResult:
-        result = group_result(self._session.landing, self._session.control, ticket)
-        if told:
-            self._log(f"group {ticket.group}: {result}")
-        return result
 
 
 def _beside(work: Callable[[], None]) -> Future[None]:
@@ -307,9 +311,3 @@ def _beside(work: Callable[[], None]) -> Future[None]:
 
     threading.Thread(target=run, name="engine", daemon=True).start()
     return ended
-
-
-def _why_given_up(last: CycleOutcome, idle: int) -> str:
-    reasons = last.written.trouble or last.closed.voided or last.closed.missing
-    why = f"{first_of(reasons)} the reason" if reasons else "it was granted no slice"
-    return f"{idle} cycles in a row moved nothing; of the last one {why}"

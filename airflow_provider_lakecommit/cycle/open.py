@@ -10,9 +10,10 @@ read what it depends on, and sent what it says. A cycle whose window is refused 
 commit can drain what is pending.
 
 Failure story: with the catalog away the cycle still opens, with an empty plan, so that the failure is counted; a source
-that is away or has lost offsets raises and opens nothing. A planner that is fenced (another one took the same slot)
-looks again and takes the next slot. Two that have sent their STARTs one after the other, each without seeing the other
-one's, have wished for one slot: the log's order decides, and the later one is granted the next.
+that is away or has lost offsets, and a storage that is not to be written, raise and open nothing. A planner that is
+fenced (another one took the same slot) looks again and takes the next slot. Two that have sent their STARTs one after
+the other, each without seeing the other one's, have wished for one slot: the log's order decides, and the later one is
+granted the next.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from airflow_provider_lakecommit.core.entangled import without
 from airflow_provider_lakecommit.core.log import Directives, Raised
 from airflow_provider_lakecommit.core.model import Cycle, Plan
 from airflow_provider_lakecommit.core.offsets import Coverage
-from airflow_provider_lakecommit.core.planning import Missing, WindowLimits, find_missing, worth_a_look
+from airflow_provider_lakecommit.core.planning import Missing, find_missing, worth_a_look
 from airflow_provider_lakecommit.core.retry import lifted, outdated, own_budget
 from airflow_provider_lakecommit.core.rules import rules_of
 from airflow_provider_lakecommit.core.state import LandingState
@@ -36,6 +37,7 @@ from airflow_provider_lakecommit.core.voiding import disentangled, gone
 from airflow_provider_lakecommit.cycle.epochs import SpecWaits
 from airflow_provider_lakecommit.cycle.fates import check_fates
 from airflow_provider_lakecommit.cycle.headroom import ask, plan_lines, plan_threshold
+from airflow_provider_lakecommit.cycle.limits import window_limits
 from airflow_provider_lakecommit.cycle.prepare import Prepared, prepare
 from airflow_provider_lakecommit.cycle.results import CycleTicket, Opened
 from airflow_provider_lakecommit.cycle.resume import FoundCycle, look_back, seen, ticket_of
@@ -47,14 +49,15 @@ from airflow_provider_lakecommit.exceptions import (
     ControlTopicError,
     FencedError,
     SourceError,
+    StorageError,
 )
+from airflow_provider_lakecommit.goals.goal import lopsided
 from airflow_provider_lakecommit.kafka.sample import sizes
 from airflow_provider_lakecommit.kafka.source_topic import SourceState
 from airflow_provider_lakecommit.session.landing_session import FoldedLog, LandingSession, RunIdentity, cycle_id_of
 from airflow_provider_lakecommit.session.secrets import vended_of
 from airflow_provider_lakecommit.session.tables import differences
 from airflow_provider_lakecommit.session.targets import check_unless_filled, contradiction
-from airflow_provider_lakecommit.wire.plan import MAX_SLICES
 
 __all__ = ["empty_plan", "new_cycle", "open_cycle", "preview", "send_start", "start_without_tables"]
 
@@ -75,6 +78,7 @@ def open_cycle(
     :raises SourceError: offsets are abandoned, the topic is another one, or its log is not what was read
     :raises SourceUnavailableError: the source brokers do not answer
     :raises TableError: a table is missing or cannot take the rows
+    :raises StorageError: a table could not be made, or its ledger not be written
     :raises LedgerError: a ledger needs a person, or a range cannot be read for one table alone
     :raises ControlTopicError: the control topic cannot be read or written
     """
@@ -87,6 +91,9 @@ def open_cycle(
     for _ in range(MAX_RACES):
         try:
             prepared = prepare(session, source)
+        except StorageError:
+            # The catalog is not away, so that its commit would end well, with nothing: it is for the plan to fail.
+            raise
         except (CatalogError, CommitUnknownError, SpecWaits) as e:
             return _opened_without_tables(session, run, e, past, release)
         folded = session.read_state(prepared.ledgers)
@@ -130,7 +137,7 @@ def _is_foreign(session: LandingSession, prepared: Prepared, found: FoundCycle) 
 
 def _not_held(opened: Opened) -> Opened:
     """A plan that was found while no table could be read: whoever writes by it holds it against the tables first."""
-    return replace(opened, ticket=replace(opened.ticket, plan=""))
+    return replace(opened, ticket=replace(opened.ticket, plan=""), state=None)
 
 
 def preview(session: LandingSession) -> Opened:
@@ -184,7 +191,7 @@ def _opened_without_tables(
         if not waits:
             session.log(f"the catalog is away, what this run planned before is all that is known: {error}")
         return _not_held(past.opened(session, None))
-    session.log(f"{'' if waits else 'the catalog is away, '}the cycle opens with an empty plan: {error}")
+    session.log(f"{'' if waits else 'WARNING: the catalog is away, '}the cycle opens with an empty plan: {error}")
     why = spec_waits(error.table, str(error)) if isinstance(error, SpecWaits) else catalog_away(error)
     return start_without_tables(session, run, why, release)
 
@@ -197,6 +204,9 @@ def _warnings(session: LandingSession, prepared: Prepared) -> tuple[str, ...]:
     data = next(t for t in prepared.tables if t.name == session.landing.table)
     if other := differences(session.landing, data.table):
         lines = (*lines, f"{data.name} is not as `create` says, which makes only a missing table: {'; '.join(other)}")
+        head = data.table.current_snapshot()
+        if head and head.summary and head.summary.additional_properties.get("total-records") == "0":
+            lines = (*lines, f"{data.name} has no row yet: drop it, and the next run makes it as `create` says now")
     for line in lines:
         session.log(f"WARNING: {line}")
     return lines
@@ -232,14 +242,7 @@ def _decide(
             "it there; to go on without it: `lakecommit ledger init SPEC --from earliest`"
         )
     check_fates(session, prepared, landing_state, missing, source.partitions)
-    limits = WindowLimits(
-        groups=landing.groups or 1,
-        slice_records=landing.slice_records,
-        max_records=landing.max_records,
-        max_bytes=landing.max_bytes,
-        max_slices=MAX_SLICES,
-        record_bytes=max((t.section.record_bytes for t in prepared.ledgers), default=0),
-    )
+    limits, sizes_told = window_limits(session, prepared, missing.coverage)
     if worth_a_look(missing.coverage, limits):
         # What landed before says little of a large backlog.
         limits = replace(limits, sizes=sizes(session.kafka, missing.coverage))
@@ -259,6 +262,8 @@ def _decide(
     plan, explain = decide_plan(landing_state, missing, given)
     if plan.refused:
         session.log(f"no window is planned: {plan.reason}")
+    if plan.slices:
+        explain = (*sizes_told, *explain, *(() if limits.by_load else lopsided(plan.slices, limits)))
     return plan, explain
 
 
@@ -330,4 +335,4 @@ def _just_opened(session: LandingSession, folded: FoldedLog, commit_id: UUID) ->
     """As the log has it now, where the START stands."""
     state = folded.state.cycles[commit_id]
     found = FoundCycle(state=state, ticket=ticket_of(session, state, folded.partition, state.since))
-    return Opened(ticket=found.ticket, plan=found.state.plan, slices=found.granted, explain=())
+    return Opened(ticket=found.ticket, plan=state.plan, slices=found.granted, explain=(), state=state)

@@ -20,6 +20,7 @@ from uuid import UUID
 
 from pyiceberg.table import Table
 
+from airflow_provider_lakecommit.committer.brought_back import check_not_brought_back
 from airflow_provider_lakecommit.committer.ledger import LedgerState, read_ledger, require_ledger
 from airflow_provider_lakecommit.core.log import SliceReported, TablePublished
 from airflow_provider_lakecommit.core.model import LedgerSection, TableTarget
@@ -98,8 +99,7 @@ def prepare(session: LandingSession, source: SourceState, *, dry: bool = False) 
     out: list[PreparedTable] = []
     for name in session.landing.tables:
         table = table_of(session, name, dry=dry, before_making=partial(_check_first_run, session))
-        state = read_ledger(table.metadata, session.landing.branch)
-        require_ledger(state, name)
+        state = _sound_ledger(session, name, table)
         _check_alone(session, name, state, source)
         if state.section(session.landing.name, session.lane) is None:
             _check_first_run(session, name, table)
@@ -138,16 +138,28 @@ def prepare_table(session: LandingSession, name: str) -> PreparedTable | None:
     """
     table = session.tables.find(name)
     if table is None:
+        # One that was there is told as what it is, also where it went between plan and commit.
+        _check_first_run(session, name)
         made = session.landing.create is not None or name != session.landing.table
         told, ask = "no plan has made it, see what the plan said", "create it, or state `create` in the landing"
         why = told if made else ask
         raise TableError(f"there is no table {name} in catalog {session.tables.name}: {why}")
-    state = read_ledger(table.metadata, session.landing.branch)
-    require_ledger(state, name)
+    state = _sound_ledger(session, name, table)
     if state.section(session.landing.name, session.lane) is None:
         _check_first_run(session, name, table)
         return None
     return prepared_table(session, name, table, renewed(session, name, state, None, None))
+
+
+def _sound_ledger(session: LandingSession, name: str, table: Table) -> LedgerState:
+    """The ledger of a table, as long as it tells what is in it.
+
+    :raises LedgerError: it does not, and a person has to say it
+    """
+    state = read_ledger(table.metadata, session.landing.branch)
+    require_ledger(state, name)
+    check_not_brought_back(table, state, name)
+    return state
 
 
 def _origin(session: LandingSession, source: SourceState, data: LedgerSection | None) -> LedgerSection:

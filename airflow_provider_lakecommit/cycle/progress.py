@@ -31,29 +31,30 @@ LOG_SECONDS = 10.0
 """Between two lines of a log."""
 GOODBYE_SECONDS = 2.0
 """For which the end of a job waits for a look that is under way."""
-_BEHIND_ALL = 1 << 62
-"""An offset that no log reaches: asking for it tells where the log ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """What is reported after so many ``seconds``, of what was to be done when it began."""
+    """What is reported after so many ``seconds``, of what was to be done when it began; after ``start`` of them there
+    was still nothing: engines take a while to start.
+    """
 
     slices: int
     all_slices: int
     records: int
     all_records: int
     seconds: float
+    start: float = 0.0
 
     @property
     def rate(self) -> float:
-        """Records per second, since it began."""
-        return self.records / self.seconds if self.seconds > 0 else 0.0
+        """Records per second, since engines have started."""
+        return self.records / (self.seconds - self.start) if self.seconds > self.start else 0.0
 
     @property
     def left(self) -> float | None:
         """Seconds still to go at this rate; ``None`` while nothing is known of it."""
-        return (self.all_records - self.records) * self.seconds / self.records if self.records else None
+        return (self.all_records - self.records) * (self.seconds - self.start) / self.records if self.records else None
 
     def __str__(self) -> str:
         text = f"{self.slices} of {self.all_slices} slices, {self.records:,} of {self.all_records:,} records"
@@ -73,11 +74,10 @@ def progress_told(
 
     :param jobs: of one window
     """
-    watch = _Watch(control, jobs, tell) if jobs else None
-    if watch is None or not watch.begun():
+    if not jobs:
         yield
         return
-    over = threading.Event()
+    watch, over = _Watch(control, jobs, tell), threading.Event()
     thread = threading.Thread(target=watch.follow, args=(over, every), name="lakecommit-progress", daemon=True)
     thread.start()
     try:
@@ -88,7 +88,7 @@ def progress_told(
 
 
 class _Watch:
-    """The reports of some jobs, read on from where the log ended when they began."""
+    """The reports of some jobs, read on from where their plan stands."""
 
     def __init__(self, control: ControlPort, jobs: Sequence[WindowJob], tell: Callable[[Progress], None]) -> None:
         self._control, self._tell = control, tell
@@ -98,17 +98,11 @@ class _Watch:
         self._slices, self._records = len(self._open), sum(map(len, self._open))
         self._reported = Coverage()
         self._began = time.monotonic()
-        self._place = 0
-
-    def begun(self) -> bool:
-        """Remember where the log ends now."""
-        with suppress(LakecommitError):
-            self._place = self._control.read(self._partition, _BEHIND_ALL).end
-            return True
-        return False
+        self._place = jobs[0].read_from
+        self._start = 0.0
 
     def follow(self, over: threading.Event, every: float) -> None:
-        while not over.wait(every):
+        while self._open and not over.wait(every):
             with suppress(LakecommitError):
                 self._look()
                 self._tell(self._progress())
@@ -124,10 +118,14 @@ class _Watch:
 
     def _progress(self) -> Progress:
         left = Coverage.of(item for s in self._open for item in s.coverage.items()) - self._reported
+        records, seconds = self._records - len(left), time.monotonic() - self._began
+        if not records:
+            self._start = seconds
         return Progress(
             slices=self._slices - len(self._open),
             all_slices=self._slices,
-            records=self._records - len(left),
+            records=records,
             all_records=self._records,
-            seconds=time.monotonic() - self._began,
+            seconds=seconds,
+            start=self._start,
         )

@@ -14,6 +14,7 @@ before stays published and announced.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -25,7 +26,7 @@ from pyiceberg.table import Table
 from airflow_provider_lakecommit.committer.append import AppendRequest, PublishOutcome, publish
 from airflow_provider_lakecommit.committer.checks import StagedSlice
 from airflow_provider_lakecommit.committer.ledger import landing_snapshots, unannounced
-from airflow_provider_lakecommit.committer.summary import SnapshotRecord
+from airflow_provider_lakecommit.committer.summary import SPEC, SnapshotRecord
 from airflow_provider_lakecommit.core.accounting import Account
 from airflow_provider_lakecommit.core.log import CycleOpened, Directives
 from airflow_provider_lakecommit.core.offsets import Coverage
@@ -39,6 +40,8 @@ from airflow_provider_lakecommit.cycle.reported import hidden_record, report_pro
 from airflow_provider_lakecommit.cycle.results import CycleTicket, PublishedSnapshot
 from airflow_provider_lakecommit.cycle.truncation import truncated
 from airflow_provider_lakecommit.exceptions import LakecommitError, TableError
+from airflow_provider_lakecommit.goals.measure import MEASURED, measure, to_text
+from airflow_provider_lakecommit.landing import SHAPING
 from airflow_provider_lakecommit.session.landing_session import FoldedLog, LandingSession
 from airflow_provider_lakecommit.wire.records import table_reference
 
@@ -50,6 +53,8 @@ CHECK_AGE = timedelta(hours=12)
 """Files of slices older than this are checked to exist before they are appended. Orphan clean-up spares files of the
 last day; a slice's report is younger than its first file, and clocks differ, so half of that.
 """
+MOST_SPEC = 4_000
+"""Characters of the spec that a snapshot tells of; a longer one is left out."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -227,10 +232,21 @@ class TablePublisher:
             record_bytes=max(1, size // records) if records and size else None,
             # With "void" the next plan finds the change, and voids what is left of the old spec.
             spec_version=None if landing.on_spec_change == "void" else landing.spec_version,
-            extra={"files": str(sum(len(s.files) for s in staged))},
+            extra={"files": str(sum(len(s.files) for s in staged)), **self._told(folded, chunk)},
             kept=frozenset(self._refusals.kept),
             decisions=tuple(d for e in folded.entries if isinstance(e, CycleOpened) for d in e.directives.decided),
         )
+
+    def _told(self, folded: FoldedLog, chunk: Sequence[AcceptedSlice]) -> dict[str, str]:
+        """For people the spec; in the data table what the windows took that these slices are of, for the size of later
+        ones.
+        """
+        landing = self.session.landing
+        spec = json.dumps([landing.spec_version, {k: v for k, v in landing.to_dict().items() if k in SHAPING}])
+        told = {SPEC: spec} if len(spec) <= MOST_SPEC else {}
+        data = self.table.name == landing.table
+        costs = measure(folded.state, landing.table, (a.commit_id for a in chunk)) if data else {}
+        return {**told, MEASURED: to_text(costs)} if costs else told
 
     # -- what is said ---------------------------------------------------------------------------------------------
 

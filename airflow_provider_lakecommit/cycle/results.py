@@ -13,9 +13,11 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from airflow_provider_lakecommit.core.accounting import ODD_TIME
 from airflow_provider_lakecommit.core.model import Counts, Plan, Slice
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.core.shown import partitions_text, short_number
+from airflow_provider_lakecommit.core.state import CycleState
 from airflow_provider_lakecommit.wire.plan import time_to_json
 
 __all__ = ["Closed", "CycleTicket", "GroupResult", "GroupTicket", "Opened", "PublishedSnapshot"]
@@ -92,7 +94,7 @@ class GroupTicket:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
     """A cycle that was opened, continued, or (``finished``) found to be over already; ``lacking`` then are slices of it
-    that are not in all tables.
+    that are not in all tables. ``state`` is the cycle as the look had it by which this is told.
     """
 
     ticket: CycleTicket
@@ -102,6 +104,7 @@ class Opened:
     finished: bool = False
     lacking: tuple[Slice, ...] = ()
     note: str = ""
+    state: CycleState | None = None
 
     def lines(self, number: int) -> Iterator[str]:
         """What is to be done, for people.
@@ -220,11 +223,17 @@ class Closed:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is not in the rows, though it was in the records."""
+        """What is not in the rows, though it was in the records, or hardly as it was meant."""
+        odd = {k.removeprefix(ODD_TIME): n for k, n in self.ignored_fields.items() if k.startswith(ODD_TIME)}
+        ignored = {k: n for k, n in self.ignored_fields.items() if not k.startswith(ODD_TIME)}
         return tuple(
             f"{what}: {_counted(found)}"
             for what, found in (
-                ("fields that the table lacks were left out, in so many records", self.ignored_fields),
+                ("fields that the table lacks were left out, in so many records", ignored),
+                (
+                    "times in January or February 1970, of a coarser unit than `timestamps` says, in so many records",
+                    odd,
+                ),
                 ("records were rejected", self.rejects),
             )
             if found

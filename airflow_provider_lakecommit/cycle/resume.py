@@ -3,10 +3,10 @@
 
 Contract: a cycle that is open is continued, with the plan that it has. One that is over (complete, closed by a later
 cycle, or released because its run was abandoned) gets no more work; whoever asks for it learns where its window is. A
-run of several cycles is *finished* when its newest cycle is over, all of that cycle was reported, and it left nothing
-to this run: an open cycle is continued under its number; after one that is over and lacks something the run goes on
-with the next number. Snapshots are named from the tables, so that none is named that is not there. Nothing is written
-here.
+run of several cycles is *finished* when all of them are over, all of the newest was reported, and it left nothing to
+this run: open cycles are continued under their numbers, the oldest first; after one that is over and lacks something
+the run goes on with the next number. Snapshots are named from the tables, so that none is named that is not there.
+Nothing is written here.
 
 Failure story: cycles that the log has forgotten (retention) are as if they had never been: the run begins anew, and
 what is in the tables is not read again.
@@ -60,7 +60,7 @@ class FoundCycle:
         state = self.state
         if not state.over:
             note = "continues the cycle that this run opened before"
-            return Opened(ticket=self.ticket, plan=state.plan, slices=self.granted, explain=(), note=note)
+            return Opened(ticket=self.ticket, plan=state.plan, slices=self.granted, explain=(), note=note, state=state)
         lacking = landing_state.lacking(self.granted) if landing_state else ()
         note = where_it_is(session, state, lacking if landing_state else None)
         return Opened(
@@ -143,9 +143,9 @@ def where_it_is(session: LandingSession, state: CycleState, lacking: tuple[Slice
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierCycles:
-    """The cycles of a run that the log holds, by their numbers; at least one.
+    """The cycles of a run that the log holds, by their numbers; at least one. Several may be open.
 
-    ``voided`` tells whether the newest gave up slices, whose ranges are then read again.
+    ``voided`` tells whether slices were given up that the newest could not plan again yet.
     """
 
     cycles: tuple[CycleState, ...]
@@ -160,13 +160,15 @@ class EarlierCycles:
 
     @property
     def number(self) -> int:
-        """Of the cycle that the run goes on with."""
-        return self.newest.cycle.number + (1 if self.newest.over else 0)
+        """Of the cycle that the run goes on with: the oldest that is open, else the one after the newest."""
+        return next((c.cycle.number for c in self.cycles if not c.over), self.newest.cycle.number + 1)
 
     def finished(self, most: int | None) -> bool:
         """Is there nothing left to do for a run of *most* cycles?"""
         enough = not self.newest.plan.left or (most is not None and self.number >= most)
-        done = self.newest.over and not self.newest.unfinished and not self.voided
+        # What an older cycle lacked when it ended is for one that was opened after that.
+        lacking = any(c.unfinished for c in self.cycles if self.newest.offset <= _end_or_start(c))
+        done = all(c.over for c in self.cycles) and not lacking and not self.voided
         return done and enough and not self.newest.plan.deferred
 
     def to_closed(self, table: str, published: Iterable[PublishedSnapshot]) -> Closed:
@@ -199,13 +201,14 @@ def cycles_of(session: LandingSession, run: RunIdentity) -> EarlierCycles | None
         mine = [c for c in landing_state.cycles.values() if _is_of(session, run, c)]
         if mine:
             cycles = tuple(sorted(mine, key=lambda c: c.cycle.number))
-            end = _end_of(cycles[-1], entries)
+            newest, ends = cycles[-1], _ends_of(cycles, entries)
+            end = ends.get(newest.cycle.commit_id)
             return EarlierCycles(
                 cycles=cycles,
                 partition=partition,
                 control_topic=session.control.name,
                 valid_through=end.valid_through if end else None,
-                voided=bool(end and end.directives.voided),
+                voided=any(e.directives.voided for e in ends.values() if e.offset > newest.offset),
             )
     return None
 
@@ -228,6 +231,14 @@ def _is_of(session: LandingSession, run: RunIdentity, c: CycleState) -> bool:
     return c.cycle.commit_id == cycle_id_of(session, replace(run, number=c.cycle.number))
 
 
-def _end_of(newest: CycleState, entries: Iterable[Entry]) -> CycleClosed | None:
-    commit_id = newest.cycle.commit_id
-    return next((e for e in entries if isinstance(e, CycleClosed) and e.commit_id == commit_id), None)
+def _ends_of(cycles: Iterable[CycleState], entries: Iterable[Entry]) -> dict[UUID, CycleClosed]:
+    """The first COMPLETE of each cycle."""
+    ids, ends = {c.cycle.commit_id for c in cycles}, dict[UUID, CycleClosed]()
+    for e in entries:
+        if isinstance(e, CycleClosed) and e.commit_id in ids:
+            ends.setdefault(e.commit_id, e)
+    return ends
+
+
+def _end_or_start(c: CycleState) -> int:
+    return c.offset if c.closed_at is None else c.closed_at

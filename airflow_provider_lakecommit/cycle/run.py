@@ -80,10 +80,13 @@ class CycleOutcome:
     @property
     def caught_up(self) -> bool:
         """Is everything that could be read when this cycle was planned in the tables, as far as it depends on us?"""
+        return self.whole and not self.opened.plan.left
+
+    @property
+    def whole(self) -> bool:
+        """Is all that was planned reported, and taken by the tables?"""
         done = sum(self.written.slices[status] for status in SliceStatus if status.is_reported)
-        return done == len(self.opened.slices) and not (
-            self.opened.plan.left or self.closed.missing or self.closed.voided
-        )
+        return done == len(self.opened.slices) and not (self.closed.missing or self.closed.voided)
 
     def __str__(self) -> str:
         """One line per cycle; each slice has its own line already."""

@@ -46,14 +46,17 @@ def group_job(
     ticket: GroupTicket,
     catalog_name: str,
     load: Callable[[str], Table] | None = None,
+    *,
+    state: CycleState | None = None,
 ) -> WindowJob | None:
     """The job for what a group has not reported yet, or ``None`` when nothing is left or the cycle is over.
 
+    :param state: the cycle as a look of just now has it; by default the log is looked at
     :param load: reads a table from the catalog, where the ticket does not name the plan: then it is held against the
         tables before anything is written by it
     :raises ControlTopicError: the cycle's plan is not in the control log any more, or is not the cycle's
     """
-    state, _, _ = _look(landing, control, ticket.cycle)
+    state = state or _look(landing, control, ticket.cycle)[0]
     if state.over:
         return None
     if not ticket.cycle.plan:

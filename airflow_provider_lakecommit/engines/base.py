@@ -19,7 +19,10 @@ from airflow_provider_lakecommit.spark.main import WORKERS_DIED
 if TYPE_CHECKING:
     from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
 
-__all__ = ["WORKERS_DIED", "EarlierWorkError", "Engine"]
+__all__ = ["AHEAD", "WORKERS_DIED", "EarlierWorkError", "Engine"]
+
+AHEAD = 2
+"""Windows ahead for an engine that is warm: one is written, and one is there for a processor that gets free."""
 
 
 class EarlierWorkError(SparkJobError):
@@ -29,7 +32,14 @@ class EarlierWorkError(SparkJobError):
 
 
 class Engine(Protocol):
-    """Runs window jobs."""
+    """Runs window jobs.
+
+    :ivar ahead: windows that may be under way beside the one that is closed next; 0 where each job costs the machine a
+        process of its own
+    """
+
+    @property
+    def ahead(self) -> int: ...
 
     def start(self) -> None:
         """Have what the first job needs; again when it is gone. Cheap when all is there.

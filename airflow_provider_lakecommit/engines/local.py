@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from airflow_provider_lakecommit.declared.spark_section import SPARK_KEYS, wrong_with_spark
-from airflow_provider_lakecommit.engines.base import Engine
+from airflow_provider_lakecommit.engines.base import AHEAD, Engine
 from airflow_provider_lakecommit.engines.process import CLI
 from airflow_provider_lakecommit.engines.scratch import scratch_folder
 from airflow_provider_lakecommit.engines.secret_settings import REDACTION, beside_the_arguments
@@ -124,6 +124,8 @@ class LocalSpark:
 
     :param on_start: called after each start: Spark takes over the handling of interrupts
     """
+
+    ahead = AHEAD
 
     def __init__(self, section: SparkSection, *, log: Callable[[str], None], on_start: Callable[[], None]) -> None:
         self._section = section

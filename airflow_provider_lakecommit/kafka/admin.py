@@ -8,12 +8,13 @@ answer, and with the same errors.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
-from confluent_kafka import IsolationLevel, KafkaError, TopicCollection, TopicPartition, Uuid
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition, Uuid
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, and exported without saying so
     AclOperation,
     ConfigResource,
@@ -23,12 +24,17 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, and
     TopicDescription,
 )
 
+from airflow_provider_lakecommit.core.planning import Watermark
 from airflow_provider_lakecommit.kafka.admin_requests import DENIED, AdminRequests, PendingAnswers, StaleTopicError
 
 __all__ = ["ClusterAdmin", "Edge", "TopicFacts", "topic_id_text"]
 
 # "No leaders found" is what a question about offsets gets for a topic that is not, or not yet, in the metadata.
 _STALE = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID, KafkaError._NOENT})
+
+
+NAMES_SECONDS = 3.0
+"""For which the names of all topics are waited for; they are for a message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +48,10 @@ class TopicFacts:
     partitions: tuple[int, ...]
     replicas: int = 0
     operations: frozenset[AclOperation] = frozenset()
+
+
+Border = tuple[int, int | None]
+"""An offset, and the leader's epoch with which it was told."""
 
 
 class Edge(Enum):
@@ -66,6 +76,12 @@ class ClusterAdmin(AdminRequests):
         answer = self._ask(doing, lambda left: {"": self._client.describe_cluster(request_timeout=left)})[""]
         return str(self._granted(doing, answer).cluster_id or "")
 
+    def names(self) -> tuple[str, ...]:
+        """All topics that this principal may see; none where the brokers do not say so at once."""
+        with contextlib.suppress(KafkaException):
+            return tuple(self._client.list_topics(timeout=NAMES_SECONDS).topics)
+        return ()
+
     def topics(self, names: Sequence[str]) -> dict[str, TopicFacts | None]:
         """What the brokers know of these topics; None for one that does not exist."""
         doing = f"describing {_listed(names)}"
@@ -73,32 +89,28 @@ class ClusterAdmin(AdminRequests):
         answers = self._ask(doing, lambda left: self._client.describe_topics(asked, request_timeout=left))
         return {name: self._facts(name, answer) for name, answer in answers.items()}
 
-    def offsets(self, places: Iterable[tuple[str, int]], edge: Edge) -> dict[tuple[str, int], int]:
-        """Where that border is in each partition.
+    def borders(self, places: Sequence[tuple[str, int]]) -> dict[tuple[str, int], Watermark]:
+        """Where the log of each partition begins and ends.
 
         :raises StaleTopicError: one of them is not, or not yet, known
         """
-        return {place: offset for place, (offset, _) in self._borders(places, edge).items()}
+        if not places:
+            return {}
+        asked = [TopicPartition(*place) for place in places]
+        where = _listed({topic for topic, _ in places})
+        answers = self._ask_together({f"asking for the {e.value} of {where}": self._about(e, asked) for e in Edge})
+        found = [
+            {(place.topic, place.partition): self._offset(place, edge, a) for place, a in of_edge.items()}
+            for edge, of_edge in zip(Edge, answers, strict=True)
+        ]
+        return {place: _watermark(*(of_edge[place] for of_edge in found)) for place in places}
 
-    def ends(self, places: Iterable[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, int | None]]:
-        """The high watermark of each partition, and its leader's epoch, where the broker tells it.
-
-        :raises StaleTopicError: one of them is not, or not yet, known
-        """
-        return self._borders(places, Edge.HIGH)
-
-    def _borders(self, places: Iterable[tuple[str, int]], edge: Edge) -> dict[tuple[str, int], tuple[int, int | None]]:
+    def _about(self, edge: Edge, asked: Sequence[TopicPartition]) -> Callable[[float], Mapping[TopicPartition, Any]]:
         level = IsolationLevel.READ_UNCOMMITTED if edge is Edge.HIGH else IsolationLevel.READ_COMMITTED
         which = OffsetSpec.earliest if edge is Edge.START else OffsetSpec.latest
-        spec = which()  # type: ignore[no-untyped-call]
-        asked = {TopicPartition(topic, partition): spec for topic, partition in places}
-        if not asked:
-            return {}
-        doing = f"asking for the {edge.value} of {_listed({place.topic for place in asked})}"
-        answers = self._ask(
-            doing, lambda left: self._client.list_offsets(asked, isolation_level=level, request_timeout=left)
-        )
-        return {(place.topic, place.partition): self._offset(place, edge, a) for place, a in answers.items()}
+        spec: OffsetSpec = which()  # type: ignore[no-untyped-call]
+        specs = dict.fromkeys(asked, spec)
+        return lambda left: self._client.list_offsets(specs, isolation_level=level, request_timeout=left)
 
     def settings(self, topic: str) -> dict[str, str] | None:
         """The topic's settings; None when we may not look at them."""
@@ -195,6 +207,14 @@ class ClusterAdmin(AdminRequests):
         found = self._granted(f"asking for the {edge.value} of {where}", answer)
         epoch = found.leader_epoch
         return int(found.offset), None if epoch is None or epoch < 0 else int(epoch)
+
+
+def _watermark(start: Border, stable: Border, high: Border) -> Watermark:
+    """Of borders that were asked for at once: each of them only grows, and what came in between may be before the one
+    and behind the next.
+    """
+    reach = max(start[0], stable[0])
+    return Watermark(start=start[0], stable=reach, high=max(reach, high[0]), leader_epoch=high[1])
 
 
 def _listed(names: Iterable[str]) -> str:

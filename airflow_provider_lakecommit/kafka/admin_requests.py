@@ -12,9 +12,11 @@ start.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, wait
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
@@ -22,6 +24,7 @@ from confluent_kafka.admin import AdminClient
 
 from airflow_provider_lakecommit.exceptions import LakecommitError
 from airflow_provider_lakecommit.kafka.config import LastError, bootstrap_servers, made, unreachable
+from airflow_provider_lakecommit.redaction import redacted
 
 __all__ = ["DENIED", "AdminRequests", "PendingAnswers", "StaleTopicError"]
 
@@ -29,8 +32,12 @@ K = TypeVar("K")
 V = TypeVar("V")
 T = TypeVar("T")
 
+log = logging.getLogger(__name__)
+
 LOOK_SECONDS = 0.1
 PAUSE_SECONDS = 0.05
+SILENT_SECONDS = 3.0
+"""After which whoever waits is told what for."""
 
 _AGAIN = frozenset(
     {
@@ -99,6 +106,7 @@ class AdminRequests:
         self._remedy = remedy
         self._trouble = LastError(config.get("error_cb"))
         self._made: AdminClient | None = None
+        self._told = False
 
     @property
     def _client(self) -> AdminClient:
@@ -131,25 +139,48 @@ class AdminRequests:
     def _ask(self, doing: str, request: Callable[[float], Mapping[K, Future[V]]]) -> dict[K, V | KafkaError]:
         """The answers, each a value or an objection that trying again will not change."""
         self._trouble.forget()
-        deadline = time.monotonic() + self._timeout
+        began = time.monotonic()
+        deadline = began + self._timeout
         while True:
             futures = request(max(deadline - time.monotonic(), LOOK_SECONDS))
-            self._await(doing, futures.values())
+            self._await(doing, futures.values(), began)
             answers: dict[K, V | KafkaError] = {key: _outcome(future) for key, future in futures.items()}
             hopeful = [a for a in answers.values() if isinstance(a, KafkaError) and a.code() in _AGAIN]
             if not hopeful:
+                self._told = False
                 return answers
             if time.monotonic() + PAUSE_SECONDS >= deadline:
                 raise unreachable(self._away, doing, self._config, self._trouble, self._timeout, hopeful[0].str())
             self.serve(PAUSE_SECONDS)
 
-    def _await(self, doing: str, futures: Iterable[Future[Any]]) -> None:
+    def _ask_together(
+        self, questions: Mapping[str, Callable[[float], Mapping[K, Future[V]]]]
+    ) -> list[dict[K, V | KafkaError]]:
+        """The answers to several questions, by what is being done, that are on their way at the same time."""
+        begun = {doing: request(self._timeout) for doing, request in questions.items()}
+
+        def once(doing: str, left: float) -> Mapping[K, Future[V]]:
+            return begun.pop(doing, None) or questions[doing](left)
+
+        return [self._ask(doing, partial(once, doing)) for doing in questions]
+
+    def _await(self, doing: str, futures: Iterable[Future[Any]], began: float) -> None:
         pending = set(futures)
         while pending:
             pending = wait(pending, timeout=LOOK_SECONDS).not_done
             self._client.poll(0)
             if pending and self._trouble.denied:
                 raise unreachable(self._away, doing, self._config, self._trouble, self._timeout)
+            if pending and time.monotonic() - began >= SILENT_SECONDS:
+                self._tell_silence(doing)
+
+    def _tell_silence(self, doing: str) -> None:
+        """Once, until the brokers answer again."""
+        if not self._told:
+            self._told = True
+            cause = redacted(self._trouble.cause or "no reason was given", self._config)
+            servers = bootstrap_servers(self._config)
+            log.warning("%s: no answer from Kafka at %s yet: %s; waiting for it", doing, servers, cause)
 
     def _granted(self, doing: str, answer: V | KafkaError) -> V:
         if not isinstance(answer, KafkaError):

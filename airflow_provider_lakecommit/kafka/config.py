@@ -80,6 +80,9 @@ _CLOSED = (
 class LastError:
     """The last error a client reported by itself, for use as its error callback.
 
+    A consumer must have a group, and asks for its coordinator though ours join none: who has no right on groups is
+    refused that, which is no trouble.
+
     :param also: the user's own callback, which hears everything too.
     """
 
@@ -88,6 +91,8 @@ class LastError:
         self._last: KafkaError | None = None
 
     def __call__(self, error: KafkaError) -> None:
+        if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            return
         # "All brokers are down" follows every other error and says less than it.
         if self._last is None or error.code() != KafkaError._ALL_BROKERS_DOWN:
             self._last = error

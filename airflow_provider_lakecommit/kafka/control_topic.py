@@ -27,8 +27,9 @@ from typing import Any, Self
 from confluent_kafka import KafkaError
 
 from airflow_provider_lakecommit.core.headroom import Retention
+from airflow_provider_lakecommit.core.planning import Watermark
 from airflow_provider_lakecommit.exceptions import ClosedError, ControlTopicError
-from airflow_provider_lakecommit.kafka.admin import ClusterAdmin, Edge, TopicFacts
+from airflow_provider_lakecommit.kafka.admin import ClusterAdmin, TopicFacts
 from airflow_provider_lakecommit.kafka.admin_requests import StaleTopicError
 from airflow_provider_lakecommit.kafka.config import bootstrap_servers
 from airflow_provider_lakecommit.kafka.control_log import (
@@ -47,6 +48,7 @@ from airflow_provider_lakecommit.kafka.control_topic_settings import (
 )
 from airflow_provider_lakecommit.kafka.control_writer import ControlWriter
 from airflow_provider_lakecommit.kafka.partition_tail import PartitionTail
+from airflow_provider_lakecommit.kafka.seen_records import SeenRecords
 from airflow_provider_lakecommit.signing import SigningKeys
 
 __all__ = ["ControlTopic"]
@@ -56,6 +58,8 @@ log = logging.getLogger(__name__)
 LOOK_SECONDS = 0.02
 CLOSE_SECONDS = 1.0
 """For which a close waits for another thread's question."""
+ENSURED_SECONDS = 60.0
+"""After which the settings of a topic that was found to be right are looked at again."""
 
 
 class ControlTopic:
@@ -72,9 +76,11 @@ class ControlTopic:
         self._admin = ClusterAdmin(
             config, timeout=timeout, away=ControlTopicError, refused=ControlTopicError, remedy=self._grant_or_create
         )
-        self._tails: dict[int, tuple[str, PartitionTail]] = {}
+        self._tails: dict[int, tuple[str, PartitionTail, SeenRecords]] = {}
         self._lock = threading.RLock()
         self._settings: Mapping[str, str] | None = None
+        self._known = ("", "")
+        self._ensured = ("", 0.0)
         self._closed = False
 
     def other(self, name: str) -> ControlTopic:
@@ -90,22 +96,26 @@ class ControlTopic:
         :raises ControlTopicError: it may not be made, with the command for somebody who may; or it is compacted
         """
         with self._alone():
-            if self._facts() is None:
+            facts = self._facts()
+            if facts is not None and facts.topic_id == self._ensured[0] and time.monotonic() < self._ensured[1]:
+                return self._info(facts)
+            if facts is None:
                 self._create(partitions, replication)
             self._refuse_compaction()
-            return self._admin.steadily(f"waiting for topic {self.name!r}", self._appeared)
+            info = self._admin.steadily(f"waiting for topic {self.name!r}", self._appeared)
+            self._ensured = info.topic_id, time.monotonic() + ENSURED_SECONDS
+            return info
 
     def describe(self) -> ControlTopicInfo:
         """Which topic it is now."""
         with self._alone():
-            cluster_id = self._admin.cluster_id()
             facts = self._facts()
-        if facts is None:
-            raise ControlTopicError(
-                f"control topic {self.name!r} does not exist in Kafka at {bootstrap_servers(self._config)}: "
-                f"create it with `{create_command(self.name, self._config)}`"
-            )
-        return ControlTopicInfo(cluster_id=cluster_id, topic_id=facts.topic_id, partitions=len(facts.partitions))
+            if facts is None:
+                raise ControlTopicError(
+                    f"control topic {self.name!r} does not exist in Kafka at {bootstrap_servers(self._config)}: "
+                    f"create it with `{create_command(self.name, self._config)}`"
+                )
+            return self._info(facts)
 
     def exists(self) -> bool:
         """Is it there, and may it be seen?"""
@@ -184,7 +194,7 @@ class ControlTopic:
                     self._let_go()
 
     def _let_go(self) -> None:
-        for _, tail in self._tails.values():
+        for _, tail, _ in self._tails.values():
             tail.close()
         self._tails.clear()
         self._admin.close()
@@ -197,55 +207,58 @@ class ControlTopic:
                 f"made anew with fewer? Add them with `{self._tool('kafka-topics')} --alter --topic {self.name} "
                 f"--partitions {partition + 1}`"
             )
-        begin, end = self._borders(partition, until)
-        high = self._border(partition, Edge.HIGH)
-        first = max(begin, start or 0)
-        messages = list(self._tail(partition, info.topic_id).read(first, end)) if first < end else []
+        borders = self._borders(partition, until)
+        first = max(borders.start, start or 0)
+        records = self._kept(partition, info).read(first, borders.stable) if first < borders.stable else ()
         if self.describe() != info:
             raise StaleTopicError(f"{self.name} was made anew while being read")
         return ControlLog(
-            records=tuple(checked(control_record(m), self._keys, self.name, info) for m in messages),
-            begin=begin,
-            end=end,
-            high=high,
+            records=records,
+            begin=borders.start,
+            end=borders.stable,
+            high=borders.high,
             cluster_id=info.cluster_id,
             topic_id=info.topic_id,
             partition=partition,
             partitions=info.partitions,
         )
 
-    def _borders(self, partition: int, until: int | None) -> tuple[int, int]:
-        deadline = time.monotonic() + self._timeout
+    def _borders(self, partition: int, until: int | None) -> Watermark:
+        deadline, place = time.monotonic() + self._timeout, (self.name, partition)
         while True:
-            begin, end = self._border(partition, Edge.START), self._border(partition, Edge.STABLE)
-            if until is None or end > until:
-                return begin, end
+            found = self._admin.borders([place])[place]
+            if until is None or found.stable > until:
+                return found
             if time.monotonic() >= deadline:
                 raise ControlTopicError(
-                    f"{self.name}[{partition}] can be read to offset {end} only, and {until} was to be read: after "
-                    f"{self._timeout:.0f} s an open transaction holds it up (`{self._tool('kafka-transactions')} "
+                    f"{self.name}[{partition}] can be read to offset {found.stable} only, and {until} was to be read: "
+                    f"after {self._timeout:.0f} s an open transaction holds it up (`{self._tool('kafka-transactions')} "
                     f"find-hanging --topic {self.name} --partition {partition}`), or the topic was made anew"
                 )
             self._admin.serve(LOOK_SECONDS)
 
-    def _border(self, partition: int, edge: Edge) -> int:
-        return self._admin.offsets([(self.name, partition)], edge)[self.name, partition]
+    def _kept(self, partition: int, info: ControlTopicInfo) -> SeenRecords:
+        known = self._tails.get(partition)
+        if known is not None and known[0] == info.topic_id:
+            return known[2]
+        if known is not None:
+            known[1].close()
+        tail = self._new_tail(partition)
 
-    def _tail(self, partition: int, topic_id: str) -> PartitionTail:
-        known, tail = self._tails.get(partition, ("", None))
-        if tail is None or known != topic_id:
-            if tail is not None:
-                tail.close()
-            tail = self._new_tail(partition)
-            self._tails[partition] = (topic_id, tail)
-        return tail
+        def fetch(start: int, end: int) -> Iterator[ControlRecord]:
+            return (checked(control_record(m), self._keys, self.name, info) for m in tail.read(start, end))
+
+        kept = SeenRecords(fetch)
+        self._tails[partition] = info.topic_id, tail, kept
+        return kept
 
     def _new_tail(self, partition: int) -> PartitionTail:
         return PartitionTail(self._config, self.name, partition, timeout=self._timeout, away=ControlTopicError)
 
     def _stream(self, partition: int, info: ControlTopicInfo) -> Iterator[ControlRecord]:
         doing = f"reading {self.name}[{partition}]"
-        begin, end = self._admin.steadily(doing, lambda: self._borders(partition, None))
+        borders = self._admin.steadily(doing, lambda: self._borders(partition, None))
+        begin, end = borders.start, borders.stable
         tail = self._new_tail(partition)
         try:
             while begin < end:
@@ -256,12 +269,18 @@ class ControlTopic:
                     return
                 except StaleTopicError:
                     # Retention ran past us: what is gone cannot be shown, what is left can.
-                    first, _ = self._admin.steadily(doing, lambda: self._borders(partition, None))
+                    first = self._admin.steadily(doing, lambda: self._borders(partition, None)).start
                     if first <= begin:
                         raise ControlTopicError(f"{self.name}[{partition}] was made anew while being read") from None
                     begin = first
         finally:
             tail.close()
+
+    def _info(self, facts: TopicFacts) -> ControlTopicInfo:
+        if self._known[0] != facts.topic_id:
+            # A topic id is of one cluster.
+            self._known = facts.topic_id, self._admin.cluster_id()
+        return ControlTopicInfo(cluster_id=self._known[1], topic_id=facts.topic_id, partitions=len(facts.partitions))
 
     def _facts(self) -> TopicFacts | None:
         return self._admin.topics([self.name])[self.name]

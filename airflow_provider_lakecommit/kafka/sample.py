@@ -49,7 +49,6 @@ _FIRST_BATCH: dict[str, Any] = {
     "fetch.queue.backoff.ms": 5,
     "fetch.wait.max.ms": 20,
 }
-_DENIED = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED)
 
 
 def starts(marks: Mapping[SourcePartition, Watermark], each: int) -> list[dict[SourcePartition, int]]:
@@ -148,7 +147,7 @@ def _read(
         if (error := message.error()) is not None:
             if error.code() == KafkaError._PARTITION_EOF:
                 wanted.pop(place, None)
-            elif error.code() in _DENIED:
+            elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 raise SourceError(
                     f"reading {place[0]}: Kafka at {bootstrap_servers(kafka)} says: {error.str()}; grant this "
                     "principal READ on the topic"

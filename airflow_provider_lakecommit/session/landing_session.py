@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -25,16 +26,17 @@ from airflow_provider_lakecommit.core.identity import cycle_id, transactional_id
 from airflow_provider_lakecommit.core.log import Entry
 from airflow_provider_lakecommit.core.model import LIVE
 from airflow_provider_lakecommit.core.state import LandingState, TableLedger
-from airflow_provider_lakecommit.exceptions import ClosedError
+from airflow_provider_lakecommit.exceptions import ClosedError, FencedError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
-from airflow_provider_lakecommit.kafka.control_log import read_decided
+from airflow_provider_lakecommit.kafka.control_log import ControlRecord, read_decided
 from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
 from airflow_provider_lakecommit.kafka.source_topic import SourceTopics
+from airflow_provider_lakecommit.kafka.transaction import Record
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.redaction import redacted
-from airflow_provider_lakecommit.session.ports import ControlPort, SlotHolder, SourcePort
+from airflow_provider_lakecommit.session.ports import ControlPort, SlotHolder, SourcePort, WriterPort
 from airflow_provider_lakecommit.signing import SigningKeys
-from airflow_provider_lakecommit.wire.quarantine import read_entries
+from airflow_provider_lakecommit.wire.quarantine import entry_of, read_entries
 from airflow_provider_lakecommit.wire.records import Outgoing, Sender
 
 __all__ = ["BEYOND", "FoldedLog", "LandingSession", "RunIdentity", "TableKey", "cycle_id_of"]
@@ -108,7 +110,9 @@ class LandingSession:
     place: str = ""
     lent: bool = False
     _sending: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _writers: dict[tuple[str, int], tuple[ExitStack, WriterPort]] = field(default_factory=dict, init=False)
     _closed: bool = field(default=False, init=False)
+    _seen: dict[int, tuple[ControlRecord, Entry | None]] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def connect(
@@ -152,6 +156,9 @@ class LandingSession:
     def close(self) -> None:
         """Let go of all connections, from any thread, also twice."""
         self._closed = True
+        if self._sending.acquire(blocking=False):
+            self._let_writers_go()
+            self._sending.release()
         self.control.close()
         self.source.close()
         if not self.lent:
@@ -182,7 +189,9 @@ class LandingSession:
             if until is None
             else self.control.read(partition, start, until=until)
         )
-        entries = (*(since.entries if since else ()), *read_entries(log.records, self.landing.name, self.lane))
+        if since is None:
+            self._seen = {offset: seen for offset, seen in self._seen.items() if offset >= start}
+        entries = (*(since.entries if since else ()), *self._entries(log.records))
         state = fold(entries, ledgers, self.landing.completion_timeout)
         if state.quarantined_count > (since.state.quarantined_count if since else 0):
             self._warn(state, partition)
@@ -197,6 +206,15 @@ class LandingSession:
             else LogPoint(topic_id=log.topic_id, partition=partition, offset=max(read_from, log.begin)),
             end=log.end,
         )
+
+    def _entries(self, records: Sequence[ControlRecord]) -> Iterator[Entry]:
+        """Those of this lane. A record that the look before had, too, is not decoded a second time."""
+        for record in records:
+            seen = self._seen.get(record.offset)
+            if seen is None or seen[0] is not record:
+                self._seen[record.offset] = seen = record, entry_of(record, self.landing.name, self.lane)
+            if seen[1] is not None:
+                yield seen[1]
 
     def _warn(self, state: LandingState, partition: int) -> None:
         self.log(
@@ -220,16 +238,46 @@ class LandingSession:
 
     def send(self, role: str, whose: SlotHolder, partition: int, records: Sequence[Outgoing]) -> int:
         """One transaction under the bounded id of this role and the cycle's slot; returns the offset of its last
-        record.
+        record. Writers stay open for the next cycle in that slot.
 
         :raises FencedError: a newer attempt of the same role and slot took over
         """
-        name = transactional_id(self.landing.name, self.lane, whose.deployment, whose.slot, role)
+        key = transactional_id(self.landing.name, self.lane, whose.deployment, whose.slot, role), partition
+        values = [(r.key, r.value, r.headers) for r in records]
         # Two writers at once under one id would shut out each other.
-        with self._sending, self.control.writer(name, partition) as writer:
+        with self._sending:
             if self._closed:
                 raise ClosedError(f"landing {self.landing.name} was let go of: the next attempt says what is to say")
-            return writer.send([(r.key, r.value, r.headers) for r in records])[-1]
+            rested = key in self._writers
+            try:
+                return self._sent(key, values)
+            except FencedError:
+                # By a run that had the slot while our writer rested. A planner has to look at what that one did; what
+                # others have to say is so all the same, and is said by a writer that is opened now.
+                if not rested or role == "plan":
+                    raise
+                return self._sent(key, values)
+            finally:
+                if self._closed:
+                    self._let_writers_go()
+
+    def _sent(self, key: tuple[str, int], values: Sequence[Record]) -> int:
+        if key not in self._writers:
+            opening = ExitStack()
+            self._writers[key] = opening, opening.enter_context(self.control.writer(*key))
+        opened, writer = self._writers[key]
+        try:
+            return writer.send(values)[-1]
+        except BaseException:
+            # What it may have open is aborted with it.
+            del self._writers[key]
+            opened.close()
+            raise
+
+    def _let_writers_go(self) -> None:
+        while self._writers:
+            _, (opened, _) = self._writers.popitem()
+            opened.close()
 
 
 def cycle_id_of(session: LandingSession, run: RunIdentity) -> UUID:

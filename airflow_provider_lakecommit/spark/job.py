@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 __all__ = ["RESULT", "Secrets", "SliceResult", "SliceStatus", "WindowJob"]
 
+_OF_PLANS = ("target_window", "target_file_size", "group_by")
+"""Fields of a landing that no task looks at: an executor of the release before this one does not know them."""
+
 
 class SliceStatus(StrEnum):
     """How a slice ended for the job that had it to do."""
@@ -82,7 +85,7 @@ class WindowJob:
     def to_json(self) -> str:
         return json.dumps(
             {
-                "landing": self.landing.to_dict(),
+                "landing": {k: v for k, v in self.landing.to_dict().items() if k not in _OF_PLANS},
                 "plan": plan_to_json(self.plan),
                 "group": self.group,
                 "places": list(self.places),

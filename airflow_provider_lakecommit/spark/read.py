@@ -75,10 +75,15 @@ _DEFAULTS: dict[str, Any] = {
     "fetch.queue.backoff.ms": 5,
     # Only what is there already is read: a request that waits for more holds up the partitions that come after it.
     "fetch.wait.max.ms": 100,
-    # What is fetched beyond the end of a span is thrown away.
-    "queued.min.messages": 20_000,
     "queued.max.messages.kbytes": 32_768,
 }
+QUEUED = (2_000, 20_000)
+"""Records of a partition that wait in the client, at least and at most; a quarter of the longest span in between."""
+FETCH_BYTES = (256 << 10, 1 << 20)
+"""Bytes of a partition in an answer, at least and at most; a batch that is larger comes alone. An eighth of the longest
+span in between, with :data:`WIRE_BYTES` for a record.
+"""
+WIRE_BYTES = 100
 
 
 class SliceReader:
@@ -119,7 +124,8 @@ class SliceReader:
         self._trouble = Unreadable(ask_seconds, read_timeout)
         shared = {**theirs, "error_cb": self._trouble, "logger": log}
         self._admin = AdminClient({k: v for k, v in shared.items() if k not in _OURS and k not in _DEFAULTS})
-        self._consumer = self._trouble.consumer = Consumer({**_DEFAULTS, **shared, **_OURS})
+        defaults = {**_DEFAULTS, **_fetching(spans)}
+        self._consumer = self._trouble.consumer = Consumer({**defaults, **shared, **_OURS})
 
     def __enter__(self) -> Self:
         COLLECTOR.rest()
@@ -275,3 +281,16 @@ class SliceReader:
                 f"{reading.span} was planned, but the partition ends at {stable}: it was truncated or made anew; "
                 "compare the topic with the plan, then start the landing anew with `lakecommit ledger init`"
             )
+
+
+def _fetching(spans: Sequence[Span]) -> dict[str, int]:
+    """How far the client reads ahead: what is fetched beyond the end of a span is thrown away."""
+    longest = max((len(s.range) for s in spans), default=0)
+    return {
+        "queued.min.messages": _between(QUEUED, longest // 4),
+        "fetch.message.max.bytes": _between(FETCH_BYTES, longest * WIRE_BYTES // 8),
+    }
+
+
+def _between(ends: tuple[int, int], wanted: int) -> int:
+    return max(ends[0], min(ends[1], wanted))

@@ -30,7 +30,7 @@ from confluent_kafka import Message
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 
-from airflow_provider_lakecommit.core.accounting import add_names
+from airflow_provider_lakecommit.core.accounting import ODD_TIME, add_names
 from airflow_provider_lakecommit.core.model import (
     ReadPosition,
     Slice,
@@ -43,6 +43,7 @@ from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartitio
 from airflow_provider_lakecommit.core.routing import Role, route
 from airflow_provider_lakecommit.exceptions import AccountingError, LakecommitError, RecordsError, TableError
 from airflow_provider_lakecommit.formats.decoder import Decoded, Decoder, decoder_for
+from airflow_provider_lakecommit.formats.times import odd_times
 from airflow_provider_lakecommit.landing import METADATA_COLUMNS, Landing
 from airflow_provider_lakecommit.parquet.layout import file_io
 from airflow_provider_lakecommit.parquet.write import FanoutWriter
@@ -230,6 +231,8 @@ class _SliceRun:
         decoded = self._decoder.decode(values)
         totals.count(chunk, places, decoded)
         add_names(totals.ignored, decoded.ignored)
+        odd = odd_times(decoded.table, self._landing.timestamps)
+        add_names(totals.ignored, {f"{ODD_TIME}{name}": count for name, count in odd.items()})
         totals.rejects.add(messages, decoded.rejects)
         self._clock.lap(Work.DECODE)
         if not totals.hopeless():

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from airflow_provider_lakecommit.spark.job import RESULT, Secrets, SliceResult, WindowJob
+from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,10 +31,11 @@ def run_window(spark: SparkSession, job: WindowJob, secrets_path: str) -> list[S
 
     :raises Exception: what Spark raises when a worker process dies; slices that were finished are reported all the same
     """
-    n = len(job.plan.slices)
-    work = tasks(job.to_json(), partial(Secrets.load, secrets_path))
-    rows = spark.range(0, n, 1, n).mapInArrow(work, RESULT).collect()
-    return [SliceResult.of(row.asDict()) for row in rows]
+    numbers = range(len(job.plan.slices))
+    work = _slices(job.to_json(), partial(Secrets.load, secrets_path))
+    # Not a DataFrame: to plan its query takes Spark longer than to run these few tasks.
+    results: list[SliceResult] = spark.sparkContext.parallelize(numbers, len(numbers)).mapPartitions(work).collect()
+    return results
 
 
 def workers_died(told: str) -> bool:
@@ -49,18 +50,29 @@ def tasks(
     :data:`RESULT`.
     """
 
+    work = _slices(job_text, read_secrets)
+
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
+        for result in work(index for batch in batches for index in batch.column(0).to_pylist()):
+            yield pa.RecordBatch.from_pydict(
+                {name: [getattr(result, name)] for name in SliceResult.__dataclass_fields__}
+            )
+
+    return run
+
+
+def _slices(job_text: str, read_secrets: Callable[[], Secrets]) -> Callable[[Iterable[int]], Iterator[SliceResult]]:
+    """The tasks of a job as a function over the numbers of its slices."""
+
+    def run(numbers: Iterable[int]) -> Iterator[SliceResult]:
         from airflow_provider_lakecommit.spark import task
 
         work, secrets = WindowJob.from_json(job_text), read_secrets()
         deaths = work.deaths + _attempts_before()
-        for batch in batches:
-            for index in batch.column(0).to_pylist():
-                result = task.run_task(work, secrets, index, deaths=deaths)
-                values = {name: [getattr(result, name)] for name in SliceResult.__dataclass_fields__}
-                yield pa.RecordBatch.from_pydict(values)
+        for index in numbers:
+            yield task.run_task(work, secrets, index, deaths=deaths)
 
     return run
 

@@ -103,7 +103,9 @@ def test_a_run_takes_as_many_cycles_as_it_needs_and_one_event_tells_of_all(world
     assert event["counts"] == {"landed": 24, "rejected": 0, "filtered": 1, "gaps": 0, "skipped": 0}
     assert event["offsets"] == {f"{world.topic}[0]": [[0, 20]], f"{world.topic}[1]": [[0, 5]]}
     assert event["snapshot_id"] == world.lake.head("shop.orders")
-    assert len(event["snapshots"]) == len({s["commit_id"] for s in event["snapshots"]}) == 3
+    assert len(event["snapshots"]) == len({s["commit_id"] for s in event["snapshots"]}) in (1, 2, 3), (
+        "windows ahead may share one"
+    )
     assert event["commit_id"] == event["snapshots"][-1]["commit_id"]
     assert event["valid_through"] is not None
 
@@ -163,7 +165,9 @@ def test_a_run_of_which_nobody_was_told_is_told_by_its_retry_and_a_cleared_one_i
 
 @pytest.fixture
 def killed(world: World, produce: Produce, tmp_path: Path) -> tuple[World, Gate]:
-    """A landing whose first attempt was killed in its first cycle, with one slice of two reported."""
+    """A landing whose first attempt was killed in its first cycle, one slice of two reported, and one of the window
+    ahead: the gate lets the first slice of every window pass.
+    """
     (tmp_path / "gate").mkdir()
     gate = Gate(tmp_path / "gate", world.landing["name"])
     produce(world.topic, orders(*range(8)), 0)
@@ -172,7 +176,7 @@ def killed(world: World, produce: Produce, tmp_path: Path) -> tuple[World, Gate]
     process = begin(asked, {"PYTHONPATH": str(CHECKOUT)})
     try:
         gate.await_begun(0, 1)
-        until(lambda: world.reports() == 1)
+        until(lambda: world.reports() == 2)
     finally:
         kill(process)
     return replace(world, landing=asked.landing), gate
@@ -205,7 +209,9 @@ def test_claims_of_a_run_that_is_over_end_with_the_next_run_and_those_of_one_tha
     world, gate = killed
     held = attempt(world.asked("second", states={"first": "up_for_retry"}))
     assert held.state == "success", held
-    assert world.ids == [0, 1, 2], "what the dead attempt had reported; its other range is claimed, the rest waits"
+    assert world.ids == [0, 1, 2], (
+        "what the dead attempt had reported; its other range is claimed, the window ahead waits behind it"
+    )
     gate.let_pass()
     ended = attempt(world.asked("third", states={"first": "failed", "second": "success"}))
     assert ended.state == "success", ended

@@ -13,7 +13,7 @@ from uuid import UUID, uuid4
 
 from airflow_provider_lakecommit.core.identity import attempt_id
 from airflow_provider_lakecommit.core.log import Directives
-from airflow_provider_lakecommit.core.model import Counts, ReadPosition, Slice, SliceReport, SpanReport
+from airflow_provider_lakecommit.core.model import Counts, ReadPosition, Slice, SliceCost, SliceReport, SpanReport
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.cycle.close import close_cycle
 from airflow_provider_lakecommit.cycle.open import open_cycle
@@ -41,6 +41,8 @@ class FakeLanding:
     lines: list[str] = field(default_factory=list)
     leader_epoch: int | None = None
     """Under which the records of a slice were read, by its report."""
+    cost: SliceCost | None = None
+    """Of each slice, by its report."""
 
     def __post_init__(self) -> None:
         self.clock = Clock()
@@ -131,6 +133,7 @@ class FakeLanding:
             bytes=0 if problem else 10 * len(work),
             blocked=problem.get("blocked"),
             failed=problem.get("failed"),
+            cost=self.cost,
         )
         place = {t.table: t.location for t in opened.plan.targets}[DATA]
         written = [data_file(f"{place}/data/{attempt}-00000.parquet", len(work))] if files and not problem else []

@@ -21,8 +21,8 @@ from airflow_provider_lakecommit.committer.summary import SnapshotRecord
 from airflow_provider_lakecommit.core.log import CommitFailed, CycleClosed, CycleOpened, Entry
 from airflow_provider_lakecommit.core.model import LIVE
 from airflow_provider_lakecommit.core.pressure import Pending, pressure_of
-from airflow_provider_lakecommit.cycle import loop
 from airflow_provider_lakecommit.cycle.loop import LandingRunner
+from airflow_provider_lakecommit.cycle.pause_policy import REFUSED_PAUSES
 from airflow_provider_lakecommit.cycle.prepare import prepare_for_commit
 from airflow_provider_lakecommit.cycle.results import Closed
 from airflow_provider_lakecommit.cycle.run import RunOutcome
@@ -395,6 +395,8 @@ def test_a_death_between_the_chunks_of_a_drain(make_outage: Callable[..., Outage
 class Tasks:
     """An engine in this process."""
 
+    ahead = 0
+
     def start(self) -> None:
         """There is nothing to start."""
 
@@ -458,8 +460,8 @@ def test_a_run_that_is_not_admitted_waits_longer_each_time_and_says_what_clears_
     waits: list[float] = []
     monkeypatch.setattr(LandingRunner, "_pause", lambda self, seconds: waits.append(seconds))
     run, held = land(world, "after")
-    assert held == ["open cycles"] * (len(loop.REFUSED_PAUSES) + 1)
-    assert waits == [*loop.REFUSED_PAUSES]
+    assert held == ["open cycles"] * (len(REFUSED_PAUSES) + 1)
+    assert waits == [*REFUSED_PAUSES]
     assert waits == sorted(waits)
     assert run.published == ()
     assert run.closed.left == LOAD

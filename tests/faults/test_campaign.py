@@ -39,7 +39,7 @@ def _kill(child: subprocess.Popen[bytes], chance: random.Random) -> str:
 
 @pytest.mark.campaign
 @pytest.mark.timeout(3000)
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize(("seed", "window"), [(1, None), (2, None), (3, 1_500), (4, 1_500)])
 def test_random_kills_lose_and_double_nothing(
     tmp_path: Path,
     bootstrap: str,
@@ -47,6 +47,7 @@ def test_random_kills_lose_and_double_nothing(
     control_topic: str,
     produce: Callable[..., object],
     seed: int,
+    window: int | None,
 ) -> None:
     chance, topic = random.Random(seed), make_topic(4)
     spec = {
@@ -55,6 +56,7 @@ def test_random_kills_lose_and_double_nothing(
         "table": "shop.rows",
         "create": SCHEMA,
         "slice_records": 500,
+        **({"max_records": window} if window else {}),
         "control_topic": control_topic,
         "kafka": {"bootstrap.servers": bootstrap},
         "catalog": catalog_in(tmp_path),

@@ -21,10 +21,10 @@ from airflow_provider_lakecommit.committer.executor import TableTask
 from airflow_provider_lakecommit.cycle import commit
 from airflow_provider_lakecommit.cycle.close import close_cycle
 from airflow_provider_lakecommit.cycle.commit import TableCommit
-from airflow_provider_lakecommit.cycle.concurrent import ConcurrentLandings
 from airflow_provider_lakecommit.cycle.results import Closed, Opened
 from airflow_provider_lakecommit.exceptions import CatalogError, TableError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.session.concurrent import ConcurrentLandings
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 from tests.support.waiting import PATIENCE, until
 from tests.support.world import World, records

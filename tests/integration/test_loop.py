@@ -13,7 +13,7 @@ import pytest
 
 from airflow_provider_lakecommit.core.log import CycleClosed, CycleOpened
 from airflow_provider_lakecommit.core.model import LIVE
-from airflow_provider_lakecommit.cycle import loop
+from airflow_provider_lakecommit.cycle import pause_policy
 from airflow_provider_lakecommit.cycle.loop import LandingRunner
 from airflow_provider_lakecommit.cycle.resume import cycles_of
 from airflow_provider_lakecommit.cycle.run import CycleOutcome
@@ -44,6 +44,7 @@ class Workers:
     start_error: Exception | None = None
     starts: int = 0
     jobs: list[WindowJob] = field(default_factory=list)
+    ahead: int = 0
 
     def start(self) -> None:
         self.starts += 1
@@ -172,7 +173,7 @@ def test_cycles_that_move_nothing_end_the_run_with_the_reason(world: World, monk
     def die(job: WindowJob, secrets: Secrets) -> list[SliceResult]:
         raise SparkJobError("java is gone")
 
-    monkeypatch.setattr(loop, "PAUSES", (0.0,))
+    monkeypatch.setattr(pause_policy, "PAUSES", (0.0,))
     with pytest.raises(SparkJobError, match="4 cycles in a row moved nothing; of the last one java is gone"):
         list(run(world, Workers(acts=[die] * 4)))
 

@@ -191,6 +191,17 @@ def test_all_but_the_blocked_range_is_landed(before: Before, landed: Landed) -> 
     assert landed.answers["visits"].value["reason"] == "nothing new"
 
 
+def test_the_history_begins_with_what_an_earlier_release_landed(lake: Lake, landed: Landed) -> None:
+    answer = lake.run("history", "orders", "--json")
+    assert answer.code == 0, answer.err
+    told_of = answer.value["tables"][0]
+    windows = told_of["windows"]
+    assert len(windows) > 1
+    assert (windows[-1]["seconds"], windows[0]["landed"] > 0) == (None, True)
+    assert told_of["epochs"][-1]["before"] is None
+    assert told_of["spec_versions"][-1]["changed"] is None
+
+
 def ours(line: dict[str, Any]) -> dict[str, Any]:
     """What our header says in a line of the control log."""
     return next((h["value"] for h in line["headers"] if h["name"] == "lakecommit"), {})

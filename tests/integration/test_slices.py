@@ -229,7 +229,8 @@ def test_without_a_dead_letter_table_one_reject_blocks_and_leaves_nothing(
 
     assert outcome.blocked is not None
     assert "2 rejected records and no dead_letter_table" in outcome.blocked
-    assert f"{topic}[0]@1: the value is not valid JSON" in outcome.blocked
+    assert outcome.blocked.startswith("the value is not valid JSON: ")
+    assert outcome.blocked.endswith(f"first: {topic}[0]@1, {topic}[0]@3")
     assert counts(outcome) == [Counts(landed=2, rejected=2)]
     assert outcome.files == {}
     assert lake.files() == []

@@ -6,13 +6,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 from airflow_provider_lakecommit.preload import MODULES
 
-PROGRAM = """
-import json, sys, threading
-from airflow_provider_lakecommit.preload import preload
-preload()
+EXAMPLE = Path(__file__).resolve().parents[2] / "docs" / "examples" / "airflow_local_settings.py"
+PROGRAM = f"""
+import json, runpy, sys, threading
+runpy.run_path({str(EXAMPLE)!r})
 print(json.dumps([sorted(sys.modules), threading.active_count()]))
 """
 

@@ -99,10 +99,11 @@ RULES = (
     Rule(room="preload", only=NOTHING, rooms=NOTHING),
     rule("assets", nowhere=SPARK, lazily=AIRFLOW, only=AIRFLOW),
     rule("core", only=NOTHING),
+    rule("goals", "core", only=NOTHING),
     rule("declared", "redaction signing core", only=frozenset({"yaml"})),
     rule("wire", "core", only=frozenset({"fastavro"})),
     rule("landing", "redaction signing core declared assets", only=frozenset({"yaml"})),
-    rule("kafka", "redaction signing core wire", nowhere=AIRFLOW | SPARK | LAKE),
+    rule("kafka", "redaction signing core declared wire", nowhere=AIRFLOW | SPARK | LAKE),
     rule("iceberg", "redaction core declared wire", nowhere=AIRFLOW | SPARK),
     rule("parquet", "redaction core", nowhere=AIRFLOW | SPARK | KAFKA),
     rule("formats", "core declared iceberg parquet", nowhere=AIRFLOW | SPARK | KAFKA),
@@ -121,11 +122,11 @@ RULES = (
     ),
     rule(
         "cycle",
-        "signing core wire landing kafka iceberg spark engines committer session",
+        "signing core goals wire landing kafka iceberg spark engines committer session",
         nowhere=AIRFLOW | SPARK,
         lazily=KAFKA,
     ),
-    rule("inspect", "core landing iceberg committer session cycle", nowhere=AIRFLOW | SPARK | KAFKA),
+    rule("inspect", "core goals landing iceberg committer session cycle", nowhere=AIRFLOW | SPARK | KAFKA),
     *(rule(f"inspect/{module}", "core landing committer", only=NOTHING) for module in ("accounts", "verify")),
     rule("repair", "core wire kafka committer session cycle", nowhere=AIRFLOW | SPARK, lazily=KAFKA),
     rule("doctor", f"{LIBRARY} inspect", nowhere=AIRFLOW, lazily=SPARK),
@@ -235,8 +236,8 @@ def test_a_lazy_import_and_one_for_types_are_no_import_at_load(source: str) -> N
 
 
 LIGHT = (
-    "landing,core,declared,wire,kafka,iceberg,stall,engines,committer,connector,session,cycle,inspect,repair,doctor,cli,"
-    "telemetry"
+    "landing,core,goals,declared,wire,kafka,iceberg,stall,engines,committer,connector,session,cycle,inspect,repair,doctor,"
+    "cli,telemetry"
 )
 WITHOUT = """
 import importlib, pkgutil, sys

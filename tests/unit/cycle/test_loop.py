@@ -10,8 +10,9 @@ from unittest.mock import Mock
 
 import pytest
 
-from airflow_provider_lakecommit.cycle import loop
-from airflow_provider_lakecommit.cycle.loop import MOST_IDLE_CYCLES, REFUSED_PAUSES, LandingRunner
+from airflow_provider_lakecommit.cycle import loop, pause_policy, window_writer
+from airflow_provider_lakecommit.cycle.loop import LandingRunner
+from airflow_provider_lakecommit.cycle.pause_policy import MOST_IDLE_CYCLES, REFUSED_PAUSES
 from airflow_provider_lakecommit.cycle.results import CycleTicket, Opened
 from airflow_provider_lakecommit.cycle.run import CycleOutcome
 from airflow_provider_lakecommit.engines.base import EarlierWorkError
@@ -37,6 +38,7 @@ class FakeEngine:
     acts: list[Act] = field(default_factory=list)
     jobs: list[WindowJob] = field(default_factory=list)
     stopped: int = 0
+    ahead: int = 0
 
     def start(self) -> None: ...
 
@@ -73,7 +75,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The pauses that were made, without their time."""
     made: list[float] = []
     monkeypatch.setattr(LandingRunner, "_pause", lambda _self, seconds: made.append(seconds))
-    monkeypatch.setattr(loop, "PAUSES", (0.0,))
+    monkeypatch.setattr(pause_policy, "PAUSES", (0.0,))
     return made
 
 
@@ -218,7 +220,7 @@ def test_keys_that_cannot_be_had_keep_a_job_from_beginning_and_no_cycle_from_clo
     def away(*_: object, **__: object) -> Secrets:
         raise CatalogError("no keys")
 
-    monkeypatch.setattr(loop, "secrets_for", away)
+    monkeypatch.setattr(window_writer, "secrets_for", away)
     (first,) = cycles(engine, most=1)
     assert first.written.died == ("the Spark job of group 0 did not begin: no keys",)
     assert engine.landing.kinds()[-1] == "CycleClosed"

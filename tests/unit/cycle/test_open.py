@@ -4,16 +4,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
+from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from airflow_provider_lakecommit.core.model import Cycle
+from airflow_provider_lakecommit.cycle.close import close_cycle
 from airflow_provider_lakecommit.cycle.open import MAX_RACES, open_cycle, preview
 from airflow_provider_lakecommit.cycle.results import CycleTicket, Opened
-from airflow_provider_lakecommit.exceptions import ControlTopicError, SourceError
+from airflow_provider_lakecommit.exceptions import ControlTopicError, LedgerError, SourceError, StorageError, TableError
+from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec
 from tests.fakes.kafka import FakeControl
-from tests.fakes.session import P0, P1, FakeLanding
+from tests.fakes.session import CREATE, DATA, P0, P1, FakeLanding
 
 
 def fence(control: FakeControl, times: int) -> None:
@@ -101,6 +105,62 @@ def test_one_that_is_always_fenced_gives_up_by_name(landing: FakeLanding) -> Non
     with pytest.raises(ControlTopicError, match=f"landing rows: fenced {MAX_RACES} times while opening a cycle"):
         landing.open()
     assert landing.kinds() == []
+
+
+@pytest.mark.parametrize("there", [False, True], ids=["table to be made", "table there"])
+def test_a_storage_that_is_not_to_be_written_fails_the_plan_by_name_and_opens_no_cycle(
+    landing: FakeLanding, monkeypatch: pytest.MonkeyPatch, *, there: bool
+) -> None:
+    """Else the commit finds the catalog well and nothing to publish, and run after run ends green with no row."""
+    if there:
+        landing.session.tables.create(DATA, create_from_spec(CREATE)[0])
+
+    def refuse(*_: object) -> None:
+        raise OSError("AWS Error NETWORK_CONNECTION during PutObject operation: Could not connect to server")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PyArrowFileIO, "new_output", refuse)
+        with pytest.raises(StorageError, match=r"shop\.rows.*NETWORK_CONNECTION.* check .*storage"):
+            landing.open()
+        assert landing.kinds() == []
+        # As the commit task does that follows a plan which failed.
+        with suppress(TableError):
+            assert landing.close().published == ()
+    assert len(landing.open("next").slices) == 3
+
+
+def test_a_table_without_a_row_that_is_not_as_create_says_now_may_be_dropped_and_is_made_anew(
+    landing: FakeLanding,
+) -> None:
+    """A misspelt column that was mended in `create`: every record of the first run was rejected."""
+    dropped = f"{DATA} has no row yet: drop it, and the next run makes it as `create` says now"
+    misspelt = {"schema": [{"name": "idd", "type": "long", "required": True}]}
+    other = landing.connect(create=misspelt)
+    opened = open_cycle(other, landing.run_identity("first"))
+    landing.report(opened, blocked="required column idd is missing")
+    close_cycle(other, landing.run_identity("first"), opened.ticket)
+
+    assert landing.open("second").slices == ()
+    assert landing.said("WARNING: shop.rows is not as `create` says")
+    assert landing.said(f"WARNING: {dropped}")
+    landing.catalog.drop_table(DATA)
+    third = landing.open("third")
+    assert len(third.slices) == 3
+    landing.report(third)
+    assert landing.close("third", third).rows == 30
+
+    landing.lines.clear()
+    open_cycle(landing.connect(create=misspelt), landing.run_identity("fourth"))
+    assert landing.said("WARNING: shop.rows is not as `create` says")
+    assert not landing.said(dropped), "there are rows in it"
+
+
+def test_a_table_that_is_dropped_between_plan_and_commit_is_told_as_that(landing: FakeLanding) -> None:
+    opened = landing.open()
+    landing.report(opened)
+    landing.catalog.drop_table(DATA)
+    with pytest.raises(LedgerError, match=r"slices of landing rows for table .*: it was dropped, renamed or made anew"):
+        landing.close(opened=opened)
 
 
 class TestCatalogAway:

@@ -62,6 +62,8 @@ def test_slices_and_records_are_told_as_they_are_reported(landing: FakeLanding) 
         every = told.wait_for(len(opened.slices))
     assert (one.records, one.all_records, one.all_slices) == (len(first), 30, len(opened.slices))
     assert (every.records, every.left) == (30, 0.0)
+    assert one.start > 0.0, "what engines take to start is no part of the rate"
+    assert [p.slices for p in told.all].count(len(opened.slices)) == 1, "what is done is told once"
     count = len(told.all)
     threading.Event().wait(0.05)
     assert len(told.all) == count, "it ends with the block"
@@ -101,16 +103,18 @@ def test_an_error_of_the_job_passes_through(landing: FakeLanding) -> None:
 @pytest.mark.parametrize(
     ("progress", "text"),
     [
-        ((0, 29, 0, 580_000, 12.4), "0 of 29 slices, 0 of 580,000 records after 12 s"),
+        ((0, 29, 0, 580_000, 12.4, 12.4), "0 of 29 slices, 0 of 580,000 records after 12 s"),
         (
-            (12, 29, 240_000, 580_000, 8.0),
+            (12, 29, 240_000, 580_000, 8.0, 0.0),
             "12 of 29 slices, 240,000 of 580,000 records, 30,000 records/s, about 11 s left",
         ),
-        ((1, 2, 1, 3, 0.0), "1 of 2 slices, 1 of 3 records, 0 records/s, about 0 s left"),
+        (
+            (2, 20, 30_000, 300_000, 50.0, 40.0),
+            "2 of 20 slices, 30,000 of 300,000 records, 3,000 records/s, about 1 min left",
+        ),
+        ((1, 2, 1, 3, 0.0, 0.0), "1 of 2 slices, 1 of 3 records, 0 records/s, about 0 s left"),
     ],
 )
-def test_it_is_one_line(progress: tuple[int, int, int, int, float], text: str) -> None:
-    slices, all_slices, records, all_records, seconds = progress
-    assert text == str(
-        Progress(slices=slices, all_slices=all_slices, records=records, all_records=all_records, seconds=seconds)
-    )
+def test_it_is_one_line(progress: tuple[int, int, int, int, float, float], text: str) -> None:
+    names = ("slices", "all_slices", "records", "all_records", "seconds", "start")
+    assert text == str(Progress(**dict(zip(names, progress, strict=True))))

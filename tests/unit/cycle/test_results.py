@@ -10,6 +10,7 @@ from uuid import UUID
 
 import pytest
 
+from airflow_provider_lakecommit.core.accounting import ODD_TIME
 from airflow_provider_lakecommit.core.identity import slice_id
 from airflow_provider_lakecommit.core.model import Counts, Plan, Slice, Span
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
@@ -165,3 +166,12 @@ def test_what_is_in_no_row_is_a_warning_with_counts() -> None:
     assert fields.endswith("f10 10 and 9 more")
     assert rejects == "records were rejected: not_json 4, wrong_value cost 3"
     assert Closed(commit_id=CYCLE).warnings == ()
+
+
+def test_times_that_are_hardly_meant_so_are_a_warning_of_their_own() -> None:
+    closed = Closed(commit_id=CYCLE, ignored_fields={"x": 3, f"{ODD_TIME}at (epoch_millis)": 200})
+    assert closed.warnings == (
+        "fields that the table lacks were left out, in so many records: x 3",
+        "times in January or February 1970, of a coarser unit than `timestamps` says, in so many records: "
+        "at (epoch_millis) 200",
+    )

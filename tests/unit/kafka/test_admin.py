@@ -1,18 +1,41 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Topic ids as text."""
+"""Topic ids as text, and what is told while brokers do not answer."""
 
 from __future__ import annotations
 
 import base64
+import logging
+import socket
 import uuid
 
 import pytest
 from confluent_kafka import Uuid
 
-from airflow_provider_lakecommit.kafka.admin import topic_id_text
+from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailableError
+from airflow_provider_lakecommit.kafka import admin_requests
+from airflow_provider_lakecommit.kafka.admin import ClusterAdmin, topic_id_text
 
 
 @pytest.mark.parametrize("topic_id", [uuid.UUID(int=2**128 - 1), uuid.UUID(int=0xF8 << 120), uuid.UUID(int=7)])
 def test_a_topic_id_reads_as_in_kafkas_own_tools(topic_id: uuid.UUID) -> None:
     halves = (int.from_bytes(half, "big", signed=True) for half in (topic_id.bytes[:8], topic_id.bytes[8:]))
     assert topic_id_text(Uuid(*halves)) == base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
+
+
+def test_who_waits_for_brokers_is_told_once_what_for_long_before_the_end(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(admin_requests, "SILENT_SECONDS", 0.2)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        nobody = f"127.0.0.1:{taken.getsockname()[1]}"
+        settings, away = {"bootstrap.servers": nobody}, SourceUnavailableError
+        admin = ClusterAdmin(settings, timeout=1.0, away=away, refused=SourceError, remedy=lambda: "ask")
+        with caplog.at_level(logging.WARNING), pytest.raises(SourceUnavailableError, match="within 1 s"):
+            admin.cluster_id()
+        with pytest.raises(SourceUnavailableError):
+            admin.topics(["orders"])
+    [said] = [r.getMessage() for r in caplog.records if r.name == admin_requests.__name__]
+    assert said.startswith(f"asking for the cluster id: no answer from Kafka at {nobody} yet: ")
+    assert said.endswith("; waiting for it")
+    assert "onnect" in said

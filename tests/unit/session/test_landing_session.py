@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from uuid import UUID, uuid4
 
@@ -18,7 +19,7 @@ from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.session import landing_session as module
 from airflow_provider_lakecommit.session.landing_session import LandingSession, RunIdentity, cycle_id_of
 from airflow_provider_lakecommit.wire.records import Outgoing
-from tests.fakes.kafka import FakeControl
+from tests.fakes.kafka import FakeControl, FakeWriter
 from tests.fakes.session import FakeLanding
 
 WORD = Outgoing(key=b"k", value=b"v", headers=[])
@@ -125,6 +126,51 @@ def test_whom_a_newer_attempt_has_shut_out_learns_that(landing: FakeLanding) -> 
     with pytest.raises(FencedError):
         landing.session.send("plan", whose(0), 0, [WORD])
     assert landing.control.logs == {}
+
+
+@pytest.fixture
+def opened(landing: FakeLanding, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The ids that writers were made for, in order."""
+    made, writer = list[str](), landing.control.writer
+
+    def noted(transactional_id: str, partition: int) -> AbstractContextManager[FakeWriter]:
+        made.append(transactional_id)
+        return writer(transactional_id, partition)
+
+    monkeypatch.setattr(landing.control, "writer", noted)
+    return made
+
+
+def test_a_writer_stays_open_for_the_next_cycle_in_its_slot(landing: FakeLanding, opened: list[str]) -> None:
+    for slot in (0, 1, 0, 1, 0):
+        landing.session.send("commit", whose(slot), 0, [WORD])
+    assert opened == ["lakecommit-rows-live-0-commit", "lakecommit-rows-live-1-commit"]
+
+
+@pytest.mark.parametrize(("role", "said"), [("commit", 2), ("skip", 2), ("plan", 1)])
+def test_a_writer_that_was_shut_out_while_it_rested_is_opened_anew_but_a_planner_looks_first(
+    landing: FakeLanding, opened: list[str], role: str, said: int
+) -> None:
+    landing.session.send(role, whose(0), 0, [WORD])
+    landing.control.writers[opened[0]] = object()
+    with pytest.raises(FencedError) if role == "plan" else nullcontext():
+        landing.session.send(role, whose(0), 0, [WORD])
+    assert sum(r is not None for r in landing.control.logs[0]) == said
+    landing.session.send(role, whose(0), 0, [WORD])
+    assert len(opened) == 2
+
+
+def test_a_writer_whose_transaction_was_interrupted_is_not_used_again(landing: FakeLanding, opened: list[str]) -> None:
+    def interrupt(_: str) -> None:
+        raise KeyboardInterrupt
+
+    landing.session.send("commit", whose(0), 0, [WORD])
+    landing.control.before_send = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        landing.session.send("commit", whose(0), 0, [WORD])
+    landing.control.before_send = lambda _: None
+    landing.session.send("commit", whose(0), 0, [WORD])
+    assert len(opened) == 2
 
 
 def test_after_its_close_a_session_says_nothing_more(landing: FakeLanding) -> None:

@@ -11,9 +11,9 @@ from uuid import UUID
 import pytest
 
 from airflow_provider_lakecommit.core.model import Cycle
-from airflow_provider_lakecommit.cycle.concurrent import ConcurrentLandings
 from airflow_provider_lakecommit.exceptions import CatalogError, ClosedError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.session.concurrent import ConcurrentLandings
 from tests.fakes.session import FakeLanding
 
 CYCLE = Cycle(commit_id=UUID(int=1), dag="d", run="r", number=0, slot=0)
