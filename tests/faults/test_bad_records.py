@@ -52,7 +52,12 @@ def skip(world: World) -> None:
 
 def send(world: World, ids: Sequence[int], *, partition: int = 0, codec: str = "none", name: str = "n") -> None:
     """One batch of records, compressed as told."""
-    settings = {"bootstrap.servers": world.kafka["bootstrap.servers"], "compression.type": codec, "linger.ms": 500}
+    settings = {
+        "bootstrap.servers": world.kafka["bootstrap.servers"],
+        "compression.type": codec,
+        "linger.ms": 500,
+        "max.in.flight": 1,
+    }
     producer = Producer({**settings, "batch.num.messages": max(1, len(ids))})
     for i in ids:
         value = json.dumps({"id": i, "name": f"{name}{i}"}).encode()

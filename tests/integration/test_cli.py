@@ -48,7 +48,7 @@ def control_records(bootstrap: str, make_topic: Callable[..., str]) -> str:
         (None, start[:-4], []),
         (b"tombstone", None, []),
     ]
-    producer = Producer({"bootstrap.servers": bootstrap})
+    producer = Producer({"bootstrap.servers": bootstrap, "max.in.flight": 1})
     for number, (key, value, headers) in enumerate(records):
         producer.produce(control_topic, value, key, number % 3, headers=headers, timestamp=1000 + number)
     assert producer.flush(30) == 0

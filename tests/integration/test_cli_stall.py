@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ COMMON = ("--json", "--clock", "event")
 
 def play(bootstrap: str, topic: str, lines: tuple[Line, ...], partitions: int = 1) -> None:
     """Put a recording on a topic: what one sender said stays in one partition."""
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20})
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20, "max.in.flight": 1})
     keys = sorted({line.key or b"" for line in lines})
     for line in lines:
         place = keys.index(line.key or b"") % partitions
@@ -186,19 +187,20 @@ def test_partitions_are_merged_by_time_however_uneven(
     bootstrap: str, make_topic: Callable[..., str], produce: Callable[..., Any]
 ) -> None:
     topic = make_topic(3, retention_ms=-1)
-    producer = Producer(settings(bootstrap))
+    # Otherwise a request that is tried again, as on a topic that is this new, comes after the next one.
+    producer = Producer({**settings(bootstrap), "max.in.flight": 1})
     for n in range(3 * AHEAD):
         for partition in (0, 1) if n % 1000 == 0 else (0,):
             producer.produce(topic, str(n), partition=partition, timestamp=10**12 + n)
         producer.poll(0)
-    producer.flush(30)
+    assert producer.flush(120) == 0, "the watch begins when all is there"
     with ControlWatch(topic, settings(bootstrap)) as watch:
         times, caught_up = [], False
         while not caught_up:
             times += [record.timestamp for record in watch.poll(5.0)]
             caught_up = watch.caught_up
         assert len(times) == 3 * AHEAD + len(range(0, 3 * AHEAD, 1000))
-        assert times == sorted(times)
+        assert [n for n, (a, b) in enumerate(pairwise(times)) if a > b] == []
         produce(topic, ["new"], 2)
         assert [record.value for record in watch.poll(120.0)] == [b"new"]
 

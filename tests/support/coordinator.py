@@ -50,7 +50,7 @@ class Coordinator:
 
     def __init__(self, bootstrap: str, topic: str, group: str = "connect-orders") -> None:
         self.topic, self.group = topic, group
-        self._producer = Producer({"bootstrap.servers": bootstrap})
+        self._producer = Producer({"bootstrap.servers": bootstrap, "max.in.flight": 1})
 
     def start(self, ago: float = 0.0) -> UUID:
         """A cycle begins, so many seconds ago."""
