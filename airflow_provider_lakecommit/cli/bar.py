@@ -6,8 +6,8 @@ Contract: :func:`bar` is a function of its arguments.
 
 from __future__ import annotations
 
-from airflow_provider_lakecommit.core.shown import duration_text, short_number
 from airflow_provider_lakecommit.cycle.progress import Progress
+from airflow_provider_lakecommit.shown import duration_text, short_number
 
 __all__ = ["BAR_SECONDS", "bar"]
 

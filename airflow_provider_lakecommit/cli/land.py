@@ -6,14 +6,15 @@ nobody asked for JSON; what its tables have then is in them for good. The sectio
 engine: a local session, a cluster, a Spark Connect server. Caught up means that everything up to the last stable offset
 of the newest plan is in the tables; what arrived later is the next run's.
 
-Failure story: that of :mod:`~airflow_provider_lakecommit.cycle.loop`. A run that is asked to stop says what is saved
-and what will be read again, and publishes nothing more; the next run does. A killed run needs no clean-up: the next one
-on this host finds its process gone and ends its claims.
+Failure story: that of :mod:`~airflow_provider_lakecommit.cycle.loop`. A run that is asked to stop has its tasks end
+behind the record in hand, publishes what they have read, and says what is read again; a second signal ends it at once.
+A killed run needs no clean-up: the next one on this host finds its process gone and ends its claims.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -25,14 +26,22 @@ from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.cycle.loop import LandingRunner
 from airflow_provider_lakecommit.cycle.progress import Progress
 from airflow_provider_lakecommit.cycle.run import CycleOutcome, RunOutcome
+from airflow_provider_lakecommit.engines.base import Engine
 from airflow_provider_lakecommit.engines.local import SparkSection, engine_of
+from airflow_provider_lakecommit.exceptions import LakecommitError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.landing import LandingSpec
 from airflow_provider_lakecommit.session.landing_session import LandingSession
+from airflow_provider_lakecommit.session.thread import in_thread
 from airflow_provider_lakecommit.telemetry.metrics import closed_samples, opened_samples
 from airflow_provider_lakecommit.telemetry.send import start_for_commands
 
-__all__ = ["land", "land_cycles", "line_of"]
+__all__ = ["GRACE_SECONDS", "land", "land_cycles", "line_of"]
+
+GRACE_SECONDS = 20.0
+"""For which tasks of a run that is told to stop may report what they have read."""
+PUBLISH_SECONDS = 30.0
+"""For which it may publish that."""
 
 
 def land(spec: LandingSpec, output: Output, *, cycles: int | None, run: UUID | None = None) -> int:
@@ -45,24 +54,50 @@ def land(spec: LandingSpec, output: Output, *, cycles: int | None, run: UUID | N
         Signals() as signals,
         LandingSession.connect(spec.landing, spec.kafka, spec.catalog, log=output.log) as session,
     ):
-        engine = engine_of(section, spec.landing.name, log=output.log, on_start=signals.started)
+        engine = engine_of(section, spec.landing.name, log=output.log, on_start=lambda: None)
         runner = LandingRunner(
             session,
             engine,
             lambda number: identity(unique, number),
             release=is_dead,
             early=section.is_warm,
+            grace=GRACE_SECONDS,
             progress=progress_on(output, spec.landing.name),
         )
         try:
-            return land_cycles(runner, spec, output, output.log, cycles, live=True)
+            # Apart from the thread that signals interrupt, so that one costs nothing that is under way.
+            landing = in_thread(lambda: land_cycles(runner, spec, output, output.log, cycles, live=True), "landing")
+            return _code(landing, signals)
         except Stopped as stop:
-            output.log(f"told to stop by {stop}")
-            engine.stop()
-            runner.report_interrupted()
+            _end_early(landing, runner, engine, output, stop)
             return stop.code
         finally:
             engine.close()
+
+
+def _code(landing: Future[int], signals: Signals) -> int:
+    code = landing.result()
+    signals.check()
+    return code
+
+
+def _end_early(landing: Future[int], runner: LandingRunner, engine: Engine, output: Output, stop: Stopped) -> None:
+    """Let a run that was told to stop publish what it has read, if it has opened something."""
+    waits = runner.under_way and not landing.done()
+    how = f": what is read is published, within {GRACE_SECONDS:.0f} s; a second signal ends it at once" if waits else ""
+    output.log(f"told to stop by {stop}{how}")
+    runner.stop(f"told to stop by {stop}")
+    try:
+        if waits:
+            landing.result(GRACE_SECONDS + PUBLISH_SECONDS)
+            return
+    except LakecommitError as e:
+        output.log(str(e))
+        return
+    except TimeoutError:
+        output.log("publishing takes too long, it is left to the next run")
+    engine.stop()
+    runner.report_interrupted()
 
 
 def progress_on(output: Output, name: str) -> tuple[Callable[[Progress], None], float] | None:

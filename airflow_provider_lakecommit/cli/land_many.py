@@ -22,7 +22,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
-from airflow_provider_lakecommit.cli.land import land_cycles
+from airflow_provider_lakecommit.cli.land import GRACE_SECONDS, land_cycles
 from airflow_provider_lakecommit.cli.output import Exit, Output
 from airflow_provider_lakecommit.cli.process import identity, is_dead
 from airflow_provider_lakecommit.cli.stop import Signals, Stopped
@@ -42,8 +42,8 @@ BEGINNING = 4
 """Landings that have just begun; a landing that takes long, as most do in Spark, is not counted."""
 MOST = 32
 """Landings at a time."""
-GOODBYE_SECONDS = 10.0
-"""For which landings that were asked to stop may say what is saved."""
+GOODBYE_SECONDS = GRACE_SECONDS + 10.0
+"""For which landings that were asked to stop may publish what is read, and say what is not."""
 
 
 class _Shared:
@@ -118,6 +118,7 @@ class _Landings:
                 release=is_dead,
                 executor=self.concurrent.executor,
                 early=section.is_warm,
+                grace=GRACE_SECONDS,
             )
             self.under_way[name] = runner
             if self.stopped:

@@ -38,6 +38,7 @@ from airflow_provider_lakecommit.core.log import (
     CycleClosed,
     CycleOpened,
     Directives,
+    EndAsked,
     Entry,
     SliceFiles,
     SliceReported,
@@ -105,11 +106,17 @@ class _Folding:
         self.quarantined_count = 0
         self.seen: datetime | None = None
 
+    def is_copy(self, entry: Entry) -> bool:
+        """Was it said before, in the same words?"""
+        if entry.event is None:
+            return False
+        known = entry.event in self.events
+        self.events.add(entry.event)
+        return known
+
     def take(self, entry: Entry) -> None:
-        if entry.event is not None:
-            if entry.event in self.events:
-                return
-            self.events.add(entry.event)
+        if self.is_copy(entry):
+            return
         match entry:
             case CycleOpened():
                 self.opened(entry)
@@ -124,6 +131,8 @@ class _Folding:
                 self.apply(entry.directives, entry.offset)
             case CycleClosed():
                 self.closed(entry)
+            case EndAsked():
+                self.end_asked(entry)
             case Unreadable():
                 self.set_aside(entry, entry.reason)
 
@@ -253,6 +262,12 @@ class _Folding:
         for commit_id, c in self.cycles.items():
             if c.closed_at is None and c.offset < opened and (e.at >= c.ends(e.at) or c.released or not c.unfinished):
                 self.cycles[commit_id] = replace(c, closed_at=e.offset)
+
+    def end_asked(self, e: EndAsked) -> None:
+        """Its claim stays until it is closed: its tasks are about to report what they have."""
+        if (c := self.cycles.get(e.commit_id)) is not None and not c.over:
+            why = e.reason if e.final else c.ended_early
+            self.cycles[e.commit_id] = replace(c, asked_to_end=e.offset, ended_early=why)
 
     def apply(self, d: Directives, offset: int) -> None:
         for commit_id in d.released:

@@ -21,6 +21,7 @@ __all__ = [
     "CycleClosed",
     "CycleOpened",
     "Directives",
+    "EndAsked",
     "Entry",
     "Raised",
     "SliceFiles",
@@ -116,6 +117,17 @@ class TablePublished(Entry):
 class Unreadable(Entry):
     """A record that claims to be one of these and is not, by its bytes or by what it says: nothing is taken from it."""
 
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndAsked(Entry):
+    """The tasks of a cycle are to end behind the record in hand, and to report what they have: those of one ``group``,
+    or all. ``final``: no attempt goes on with the cycle, what it lacks is planned by later ones.
+    """
+
+    group: int | None
+    final: bool
     reason: str
 
 

@@ -231,7 +231,8 @@ class SliceReport:
     and no tables. ``bytes`` are those of the record values, ``rules`` those by which rows and rejects were told apart
     (:mod:`~airflow_provider_lakecommit.core.rules`), ``rejects`` counts them by kind and column; reports of earlier
     releases have no ``cost``, ``rules`` and ``rejects``. One that is blocked may have been read in part only: then its
-    counts are of that part. ``coverage`` is that of the spans.
+    counts are of that part. ``whole`` is the slice that the attempt was made at, if it ended early and this is how far
+    it came. ``coverage`` is that of the spans.
     """
 
     slice_id: UUID
@@ -247,6 +248,7 @@ class SliceReport:
     cost: SliceCost | None = None
     rules: str = ""
     rejects: Mapping[str, int] = field(default_factory=dict)
+    whole: UUID | None = None
     coverage: Coverage = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

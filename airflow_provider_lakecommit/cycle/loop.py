@@ -14,17 +14,18 @@ end the run with the last reason. A run whose window is not admitted goes on wit
 because its own commits drain the landing; if that does not help it ends as one that has nothing to do, and says what
 clears the state. Where nothing can be planned (the source lost offsets, a table needs a person) what is reported is
 published before the run ends with that error. A commit that fails ends it with its error, once the jobs that are under
-way have reported what they have. A run that is asked to stop, or interrupted, says what is saved and what will be read
-again, and publishes nothing more: the next attempt, or the next run, does.
+way have reported what they have. A run that is asked to stop opens nothing more; its tasks end behind the record in
+hand and report it, and what is reported within the grace is published before the run ends with an error that says what
+is read again. Without a grace, or after it, or interrupted, a run says what is saved, and publishes nothing more: the
+next attempt, or the next run, does.
 """
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, wait
+from concurrent.futures import wait
 from contextlib import suppress
 from dataclasses import dataclass, field
 from uuid import UUID
@@ -49,7 +50,9 @@ from airflow_provider_lakecommit.exceptions import (
     SparkJobError,
 )
 from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.session.early_end import EarlyEnd, ask_to_end
 from airflow_provider_lakecommit.session.landing_session import LandingSession, RunIdentity
+from airflow_provider_lakecommit.session.thread import in_thread
 
 __all__ = ["LandingRunner"]
 
@@ -74,6 +77,8 @@ class LandingRunner:
     :param release: tells which open cycles are of dead processes, so that their claims end
     :param executor: where others commit too; without one, each cycle makes its own
     :param progress: is told how far the writing is, every so many seconds; by default the log is
+    :param grace: seconds that tasks have to report what they have read when the run is told to stop; without, slices
+        in hand are lost then
     :param early: have the engine start while the cycle is opened, also when it then turns out that there is nothing to
         do; for engines that cost next to nothing
     """
@@ -87,6 +92,7 @@ class LandingRunner:
         release: Callable[[Cycle], bool] = lambda _: False,
         executor: CommitterThread | None = None,
         early: bool = False,
+        grace: float = 0.0,
         progress: tuple[Callable[[Progress], None], float] | None = None,
     ) -> None:
         self._session = session
@@ -99,6 +105,9 @@ class LandingRunner:
         self._writers = WindowWriter(session, engine, told)
         self._engine = engine
         self._windows: deque[_Window] = deque()
+        self._gave_up, self._why = False, ""
+        self._again: list[str] = []
+        self._early_end = EarlyEnd(self._ask_to_end, self._give_up, grace) if grace else None
         most = session.landing.pending_budget.open_cycles
         self._took = 0.0
         self._at_once = 1 + (engine.ahead if most is None else min(engine.ahead, max(0, most - 1)))
@@ -107,6 +116,11 @@ class LandingRunner:
     def tables(self) -> Tables:
         """The catalog of the landing."""
         return self._session.tables
+
+    @property
+    def under_way(self) -> bool:
+        """Is a cycle open?"""
+        return bool(self._windows)
 
     def cycles(self, first: int = 0, most: int | None = None) -> Iterator[CycleOutcome]:
         """Cycles until caught up, or *most* of them, each as soon as it is closed.
@@ -124,6 +138,9 @@ class LandingRunner:
             if self._windows:
                 self._engine.stop()
             raise
+        finally:
+            if self._early_end is not None:
+                self._early_end.close()
 
     def _cycles(self, first: int, end: int | None) -> Iterator[CycleOutcome]:
         number, replanned, sound, pauses = first, first, True, PausePolicy()
@@ -172,7 +189,7 @@ class LandingRunner:
         """
         self._go_on_or_stop()
         run, began = self._identify(number), time.monotonic()
-        starting = _beside(self._engine.start) if self._early else None
+        starting = in_thread(self._engine.start, "engine") if self._early else None
         dead: set[UUID] = set()
         try:
             opened = open_cycle(self._session, run, release=lambda cycle: self._released(cycle, dead))
@@ -200,6 +217,9 @@ class LandingRunner:
             window.writing = self._writers.begin(window.opened, started)
         except LakecommitError as e:
             window.error = e
+        if self._writers.stopping and self._early_end is not None:
+            # Told to stop meanwhile: these jobs may have begun just before, and were not asked.
+            self._early_end.request(self._why)
 
     def _finish(self, window: _Window) -> CycleOutcome:
         """Wait for a window's jobs, and close its cycle.
@@ -216,7 +236,8 @@ class LandingRunner:
             if writing is None:
                 raise window.error or SparkJobError(f"cycle {number} did not begin")
             writing.wait()
-            self._go_on_or_stop()
+            if self._gave_up:
+                self._go_on_or_stop()
             written = writing.written()
         except LakecommitError:
             if not self._writers.stopping:
@@ -229,6 +250,8 @@ class LandingRunner:
         began = time.monotonic()
         closed = close_cycle(self._session, window.run, opened.ticket, executor=self._executor)
         window.seconds["close"] = time.monotonic() - began
+        if self._writers.stopping:
+            self._again += closed.missing
         return CycleOutcome(
             number=number,
             opened=opened,
@@ -266,9 +289,25 @@ class LandingRunner:
         seconds = {"close": time.monotonic() - began}
         return CycleOutcome(number=number, opened=opened, written=Written(), closed=closed, seconds=seconds)
 
-    def stop(self) -> None:
-        """Ask the running jobs to end and open no further cycle; returns at once. For signal handlers."""
-        self._writers.stop()
+    def stop(self, reason: str = "the run was told to stop") -> None:
+        """Ask the running jobs to end and open no further cycle; returns at once. For signal handlers. What is reported
+        within the grace is published before the run ends.
+        """
+        self._why, self._writers.stopping = reason, True
+        if self._early_end is None:
+            self._give_up()
+        else:
+            self._early_end.request(reason)
+
+    def _ask_to_end(self, reason: str) -> None:
+        control, landing = self._session.control, self._session.landing
+        for window in list(self._windows):
+            if window.writing is not None and window.writing.has_jobs:
+                ask_to_end(control, landing, window.opened.ticket, reason)
+
+    def _give_up(self) -> None:
+        self._gave_up = True
+        self._engine.stop()
 
     def report_interrupted(self) -> None:
         """After an interruption: what is saved, and what will be read again."""
@@ -282,9 +321,13 @@ class LandingRunner:
         )
 
     def _go_on_or_stop(self) -> None:
-        if self._writers.stopping:
+        if not self._writers.stopping:
+            return
+        told = f"landing {self._session.landing.name} was told to stop"
+        if self._gave_up or not self._again:
             self.report_interrupted()
-            raise SparkJobError(f"landing {self._session.landing.name} was told to stop")
+            raise SparkJobError(told)
+        raise SparkJobError(f"{told}: what was read is published, the next run reads {'; '.join(self._again)}")
 
     def _pause(self, seconds: float) -> None:
         """Wait, unless asked to stop meanwhile."""
@@ -296,18 +339,3 @@ class LandingRunner:
         if cycle.commit_id not in dead and self._release(cycle):
             dead.add(cycle.commit_id)
         return cycle.commit_id in dead
-
-
-def _beside(work: Callable[[], None]) -> Future[None]:
-    """Run it while the caller does something else; if nobody waits for it, it ends with the process."""
-    ended: Future[None] = Future()
-
-    def run() -> None:
-        try:
-            work()
-            ended.set_result(None)
-        except BaseException as e:
-            ended.set_exception(e)
-
-    threading.Thread(target=run, name="engine", daemon=True).start()
-    return ended

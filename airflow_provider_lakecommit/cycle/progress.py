@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from airflow_provider_lakecommit.core.log import SliceReported
 from airflow_provider_lakecommit.core.model import Slice
 from airflow_provider_lakecommit.core.offsets import Coverage
-from airflow_provider_lakecommit.core.shown import duration_text
 from airflow_provider_lakecommit.exceptions import LakecommitError
 from airflow_provider_lakecommit.session.ports import ControlPort
+from airflow_provider_lakecommit.shown import duration_text
 from airflow_provider_lakecommit.spark.job import WindowJob
 from airflow_provider_lakecommit.wire.quarantine import read_entries
 

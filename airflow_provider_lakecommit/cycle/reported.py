@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a report says of the files of a table, held against the table itself and the landing.
 
-Contract: reads the table's metadata and never a data file; of the source no more than one record that is a row. A slice
-whose report is contradicted is not appended; its range is read again. Believed are files that lie where the table has
-its data, that bear the name which a writer of that very attempt gave them, for the slice that the attempt was made at,
-and rows that are as many as the records that the report says became some. So no report can pass off files of another
-table, of another slice or of another writer. Where nobody signs, a span that is said to hold no row is looked at, up to
-its first record that must be one.
+Contract: reads the table's metadata, and of data files no more than the footers of what ended early; of the source no
+more than one record that is a row. A slice whose report is contradicted is not appended; its range is read again.
+Believed are files that lie where the table has its data, that bear the name which a writer of that very attempt gave
+them, for the slice that the attempt was made at, and rows that are as many as the records that the report says became
+some. So no report can pass off files of another table, of another slice or of another writer. Where nobody signs, a
+span that is said to hold no row is looked at, up to its first record that must be one.
 
 Failure story: attempts of releases whose ids do not tell their slice are held against what the table has at its head,
 which takes reading its manifests; that is over when their last window is published. A location provider of the user's
@@ -28,7 +28,7 @@ from airflow_provider_lakecommit.core.places import data_roots, name_problem, na
 from airflow_provider_lakecommit.core.routing import Role, role_of
 from airflow_provider_lakecommit.core.state import AcceptedSlice
 from airflow_provider_lakecommit.exceptions import CatalogError, TableError
-from airflow_provider_lakecommit.iceberg.data_files import to_pyiceberg
+from airflow_provider_lakecommit.iceberg.data_files import rows_in_footer, to_pyiceberg
 from airflow_provider_lakecommit.iceberg.storage import trouble_of
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.session.ports import SourcePort
@@ -69,7 +69,11 @@ def report_problem(
 
     :raises CatalogError: the manifests of the table cannot be read
     """
-    return _rows_problem(landing, name, report) or _files_problem(landing, table, report, [f.file_path for f in files])
+    return (
+        _rows_problem(landing, name, report)
+        or _files_problem(landing, table, report, [f.file_path for f in files])
+        or (_footers_problem(table, files) if report.whole else None)
+    )
 
 
 def hidden_record(source: SourcePort, landing: Landing, report: SliceReport) -> str | None:
@@ -108,7 +112,7 @@ def _files_problem(landing: Landing, table: Table, report: SliceReport, paths: S
     roots = data_roots(metadata.location, metadata.properties)
     if problem := next((p for path in paths if (p := place_problem(path, roots))), None):
         return problem
-    own = is_attempt_at(report.attempt, report.slice_id)
+    own = is_attempt_at(report.attempt, report.whole or report.slice_id)
     if own is False:
         return f"attempt {report.attempt} was made at another slice"
     if named_provider(metadata.properties) is None:
@@ -118,6 +122,26 @@ def _files_problem(landing: Landing, table: Table, report: SliceReport, paths: S
             return None
     held = _held(table, landing.branch)
     return next((f"file {path} is in the table already" for path in paths if path in held), None)
+
+
+def _footers_problem(table: Table, files: Sequence[DataFile]) -> str | None:
+    """The name of a file tells at which slice its attempt was made, not how far it came: its rows do."""
+    for file in files:
+        path = file.file_path
+        try:
+            rows = rows_in_footer(table.io, path)
+        except FileNotFoundError:
+            return f"file {path} is gone"
+        except OSError as e:
+            raise CatalogError(
+                f"file {path} cannot be read ({trouble_of(table.io, e, place=False)}): check the storage; nothing was "
+                "committed"
+            ) from None
+        except TableError as e:
+            return str(e)
+        if rows != file.record_count:
+            return f"file {path} holds {rows} rows, {file.record_count} were announced"
+    return None
 
 
 def _held(table: Table, branch: str) -> frozenset[str]:

@@ -7,8 +7,8 @@ thread; who waits sees the progress of the window that it waits for. What is rep
 log: where an engine cannot say, the log is asked.
 
 Failure story: a Spark job that dies is no error here; what its slices reported counts. What else ends a job, and an
-interruption of who waits, stops the engine, with all windows that are under way, and is raised. After
-:meth:`WindowWriter.stop` no job begins any more.
+interruption of who waits, stops the engine, with all windows that are under way, and is raised. Once it is *stopping*,
+no job begins any more; those that run are asked to end by whoever stops.
 """
 
 from __future__ import annotations
@@ -58,11 +58,6 @@ class WindowWriter:
         if any(jobs.values()) and not self.stopping:
             start()
         return WindowWrite(self, jobs)
-
-    def stop(self) -> None:
-        """Let the jobs that run end, and none begin; returns at once."""
-        self.stopping = True
-        self.engine.stop()
 
     def run(self, ticket: GroupTicket, job: WindowJob) -> Ended:
         """All of a group's jobs, in a thread."""

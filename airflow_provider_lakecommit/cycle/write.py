@@ -57,7 +57,7 @@ def group_job(
     :raises ControlTopicError: the cycle's plan is not in the control log any more, or is not the cycle's
     """
     state = state or _look(landing, control, ticket.cycle)[0]
-    if state.over:
+    if state.over or state.ended_early:
         return None
     if not ticket.cycle.plan:
         _hold_against_tables(landing, state, load)
@@ -74,6 +74,7 @@ def group_job(
         slot=ticket.cycle.slot,
         deployment=ticket.cycle.deployment,
         read_from=ticket.cycle.read_from,
+        made_at=max(state.offset, state.asked_to_end) + 1,
         catalog=catalog_name,
         control_topic=control.name,
         control_partition=ticket.cycle.partition,

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
+from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile as ManifestFile
 from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.partitioning import PartitionSpec
@@ -27,7 +28,7 @@ from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.wire.data_file import DataFile
 from airflow_provider_lakecommit.wire.partition import PartitionField, PartitionValue
 
-__all__ = ["partition_fields", "to_pyiceberg", "to_wire"]
+__all__ = ["partition_fields", "rows_in_footer", "to_pyiceberg", "to_wire"]
 
 # A partition value written as the first may be read as the second: Iceberg's promotions, and the two names of a day.
 _READABLE = frozenset({("int", "long"), ("float", "double"), ("int", "date"), ("date", "int")})
@@ -111,6 +112,22 @@ def _appendable(file: DataFile, sources: Sequence[int], spec_id: int) -> Manifes
     )
     appendable.spec_id = spec_id
     return appendable
+
+
+def rows_in_footer(io: FileIO, path: str) -> int:
+    """How many rows a Parquet file holds, by itself.
+
+    :raises OSError: it cannot be read
+    :raises TableError: it is no Parquet file
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with io.new_input(path).open(seekable=True) as stream:
+            return int(pq.read_metadata(stream).num_rows)
+    except pa.ArrowException as e:
+        raise TableError(f"file {path} is no Parquet file that can be read: {e}") from None
 
 
 def _contradiction(file: DataFile) -> str | None:

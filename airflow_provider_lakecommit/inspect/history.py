@@ -29,6 +29,7 @@ from airflow_provider_lakecommit.committer.summary import SnapshotKind, has_ledg
 from airflow_provider_lakecommit.core.places import data_roots, place_problem
 from airflow_provider_lakecommit.exceptions import TableError, WireError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.iceberg.data_files import rows_in_footer
 from airflow_provider_lakecommit.iceberg.storage import trouble_of
 from airflow_provider_lakecommit.inspect.brought_back import brought_back
 from airflow_provider_lakecommit.inspect.verify import AddedFile, Finding, LandingSnapshot, Severity, TableHistory
@@ -245,15 +246,14 @@ def _look_for_files(reading: _HistoryReading, io: FileIO, entries: Iterable[Mani
 
 def _look_into(reading: _HistoryReading, io: FileIO, entry: ManifestEntry) -> None:
     """Does the footer of a file say what was announced?"""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     path, announced = entry.data_file.file_path, entry.data_file.record_count
     try:
-        with io.new_input(path).open(seekable=True) as stream:
-            rows = pq.read_metadata(stream).num_rows
-    except (OSError, pa.ArrowException) as e:
-        reading.wrong(f"file {path} is no Parquet file that can be read: {trouble_of(io, e)}", entry.snapshot_id)
+        rows = rows_in_footer(io, path)
+    except TableError as e:
+        reading.wrong(str(e), entry.snapshot_id)
+        return
+    except OSError as e:
+        reading.wrong(f"file {path} cannot be read: {trouble_of(io, e)}", entry.snapshot_id)
         return
     if rows != announced:
         reading.wrong(f"file {path} holds {rows} rows, {announced} were announced", entry.snapshot_id)

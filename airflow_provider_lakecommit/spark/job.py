@@ -65,8 +65,8 @@ class SliceStatus(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowJob:
     """A group's share of a window. ``plan.slices`` are the ones to do, ``places`` their numbers in the group's whole
-    share. The cycle is in the control log from ``read_from`` on. ``deaths`` counts the jobs before this one, for the
-    same slices, whose processes died.
+    share. The cycle is in the control log from ``read_from`` on; what was said there before ``made_at`` was not said to
+    this job. ``deaths`` counts the jobs before this one, for the same slices, whose processes died.
     """
 
     landing: Landing
@@ -80,6 +80,7 @@ class WindowJob:
     control_partition: int
     deployment: str = ""
     read_from: int = 0
+    made_at: int = 0
     deaths: int = 0
 
     def to_json(self) -> str:
@@ -96,6 +97,7 @@ class WindowJob:
                 "control_partition": self.control_partition,
                 "deployment": self.deployment,
                 "read_from": self.read_from,
+                "made_at": self.made_at,
                 "deaths": self.deaths,
             }
         )
@@ -115,6 +117,7 @@ class WindowJob:
             control_partition=v["control_partition"],
             deployment=v.get("deployment", ""),
             read_from=v.get("read_from", 0),
+            made_at=v.get("made_at", 0),
             deaths=v.get("deaths", 0),
         )
 

@@ -94,6 +94,7 @@ class SliceReader:
     :param ask_seconds: how long the brokers may take to describe topics and partitions
     :param should_stop: asked between polls; when true the iteration ends early and :attr:`stopped` says so
     :param known: how far partitions were read before: where a span goes on from there, the leader has to confirm it
+    :ivar reached: of each span that was begun, by its place, the offset up to which all of it was given
     :ivar seen: of each span that is read, by its place, where its newest record of a known leader epoch ended
     """
 
@@ -112,6 +113,7 @@ class SliceReader:
         self._spans = spans
         self._known = known
         self.seen: dict[int, ReadPosition] = {}
+        self.reached: dict[int, int] = {}
         self._batch_records = batch_records
         self._batch_bytes = batch_bytes
         self._read_timeout = read_timeout
@@ -143,7 +145,7 @@ class SliceReader:
         for round_ in rounds(self._spans):
             yield from self._read_round(round_)
             if self.stopped:
-                return
+                break
         check_topics(self._admin, self._spans, self._ask_seconds, lambda: self._trouble.cause)
 
     # -- one round: at most one span per partition --------------------------------------------------------------------
@@ -157,6 +159,8 @@ class SliceReader:
         while open_:
             if self._should_stop():
                 self.stopped = True
+                for reading in open_.values():
+                    self._note(reading)
                 break
             before = sum(r.position for r in open_.values())
             chunk = self._sort(self._poll(open_.values()), open_)
@@ -218,11 +222,14 @@ class SliceReader:
     def _drop_done(self, open_: dict[Partition, PartitionReading]) -> None:
         done = [key for key, r in open_.items() if r.done]
         for key in done:
-            reading = open_.pop(key)
-            if reading.seen is not None:
-                self.seen[reading.index] = reading.seen
+            self._note(open_.pop(key))
         if done and open_:
             self._consumer.incremental_unassign([TopicPartition(t, p) for t, p in done])
+
+    def _note(self, reading: PartitionReading) -> None:
+        self.reached[reading.index] = min(reading.position, reading.span.range.end)
+        if reading.seen is not None:
+            self.seen[reading.index] = reading.seen
 
     # -- what can be wrong --------------------------------------------------------------------------------------------
 

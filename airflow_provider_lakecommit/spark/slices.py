@@ -10,10 +10,14 @@ cause, the first offsets and their reasons named. As soon as that is sure it is 
 about to end anyway: a small slice is counted whole. It is the caller's to cut it again or to call for a hand. Under a
 budget that a person raised, rejects for which there is no dead-letter table are skipped.
 
+Where the caller asks to stop in mid-slice, the outcome is that of a smaller slice: of what was read until then, to the
+record.
+
 Failure story: whatever is raised, the files of this attempt are deleted first; they were never reported. An exception
 that handling records ends in is a :class:`~airflow_provider_lakecommit.exceptions.RecordsError`: it names the record
 that brings it, if one alone does, else those that were handled together. :class:`SliceStopped` is raised when the
-caller asked to stop in mid-slice: the spans are read again by another attempt.
+caller asked to stop before anything was read, or where what was read has too many rejects for a slice of its own: the
+spans are read again by another attempt.
 """
 
 from __future__ import annotations
@@ -65,7 +69,7 @@ CAREFUL_RECORDS = 1_000
 
 
 class SliceStopped(LakecommitError):
-    """The slice was told to stop before it was finished; nothing of it was kept."""
+    """The slice was told to stop, and nothing of it was kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,9 +89,9 @@ class SliceWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceOutcome:
-    """What was done. ``bytes`` are those of the record values; a ``blocked`` outcome has no files, and may be of a part
-    of the slice. ``rejected`` are the first rejects, each with its place and reason, ``rejects`` counts all by kind and
-    column.
+    """What was done: ``spans`` are those of the slice, or as much of them as was read before it was told to stop.
+    ``bytes`` are those of the record values; a ``blocked`` outcome has no files, and may be of a part of the slice.
+    ``rejected`` are the first rejects, each with its place and reason, ``rejects`` counts all by kind and column.
     """
 
     spans: tuple[SpanReport, ...]
@@ -124,7 +128,7 @@ def run_slice(
     :param progress: gets one line now and then
     :param should_stop: is asked often
     :raises SourceError, SourceUnavailableError: see :mod:`~airflow_provider_lakecommit.spark.read`
-    :raises SliceStopped: ``should_stop`` said so
+    :raises SliceStopped: ``should_stop`` said so, and there is nothing to keep
     """
     return _SliceRun(work, io_of).run(kafka, progress, should_stop)
 
@@ -171,11 +175,16 @@ class _SliceRun:
             with closing(self._decoder), made as reader:
                 self._consume(reader, progress)
             if reader.stopped:
-                raise SliceStopped(f"slice {work.slice} was told to stop; it is read again by the next attempt")
+                self._end_early(reader.reached)
             return self._outcome(reader.seen)
         except BaseException:
             self._abort()
             raise
+
+    def _end_early(self, reached: Mapping[int, int]) -> None:
+        self._totals.end_at(reached)
+        if not self._totals.places or self._totals.blocked_at_the_end():
+            raise SliceStopped(f"slice {self._work.slice} was told to stop; it is read again by the next attempt")
 
     def _consume(self, reader: SliceReader, progress: Callable[[str], None]) -> None:
         reported = 0
@@ -265,7 +274,7 @@ class _SliceRun:
 
     def _outcome(self, seen: Mapping[int, ReadPosition]) -> SliceOutcome:
         totals = self._totals
-        spans = tuple(replace(r, position=seen.get(n)) for n, r in enumerate(totals.reports()))
+        spans = tuple(replace(r, position=seen.get(n)) for n, r in zip(totals.places, totals.reports(), strict=True))
         blocked = totals.blocked_at_the_end()
         files: dict[str, list[DataFile]] = {}
         if blocked:

@@ -29,6 +29,7 @@ from airflow_provider_lakecommit.core.identity import attempt_id, slice_id
 from airflow_provider_lakecommit.core.model import Counts, Slice, SliceReport, Span, SpanReport
 from airflow_provider_lakecommit.core.rules import rules_of
 from airflow_provider_lakecommit.exceptions import CatalogError, FencedError, LakecommitError, RecordsError
+from airflow_provider_lakecommit.spark.end_watch import EndWatch
 from airflow_provider_lakecommit.spark.fenced import send_report
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, SliceStatus, WindowJob
 from airflow_provider_lakecommit.spark.report import report_records
@@ -49,7 +50,7 @@ FRESH_KEYS = (
 """What helps against keys that do not hold for as long as a window takes."""
 
 
-_WORST_FIRST = (SliceStatus.FAILED, SliceStatus.BLOCKED, SliceStatus.REPORTED, SliceStatus.DONE)
+_WORST_FIRST = (SliceStatus.FAILED, SliceStatus.BLOCKED, SliceStatus.AGAIN, SliceStatus.REPORTED, SliceStatus.DONE)
 DEATHS_TO_TELL = 2
 """Processes that died at a slice in one cycle after which that counts as a failure of it, before anything else is
 tried: by then one died in spite of the process apart, perhaps with all that was around it.
@@ -87,6 +88,7 @@ def _run(job: WindowJob, secrets: Secrets, index: int, work: Slice, deaths: int)
     from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
     from airflow_provider_lakecommit.spark.failures import passes
     from airflow_provider_lakecommit.spark.parts import in_parts
+    from airflow_provider_lakecommit.spark.slices import SliceStopped
 
     if expired := secrets.expired(work.tables, time.time()):
         raise _Expired(f"{expired}, before this slice was begun: {FRESH_KEYS}")
@@ -94,8 +96,10 @@ def _run(job: WindowJob, secrets: Secrets, index: int, work: Slice, deaths: int)
         ControlTopic(job.control_topic, secrets.kafka) as control,
         control.writer(job.transactional_id(index), job.control_partition) as writer,
     ):
+        if (watch := EndWatch(job, control))():
+            raise SliceStopped(f"slice {work} was not begun: {watch.asked}")
         writer.open()
-        doing = _Doing(job, secrets, work, control, writer, apart=deaths > 0)
+        doing = _Doing(job, secrets, work, control, writer, watch, apart=deaths > 0)
         if deaths >= DEATHS_TO_TELL:
             doing.told_of(deaths)
         try:
@@ -106,6 +110,8 @@ def _run(job: WindowJob, secrets: Secrets, index: int, work: Slice, deaths: int)
             _log(secrets.without(f"slice {work} failed, what can be done of it is done in parts: {_trace(e)}"))
             for spans, error in in_parts(work.spans, e, doing.attempt):
                 doing.failed(spans, error)
+        finally:
+            watch.rest()
         return doing.result()
 
 
@@ -119,13 +125,16 @@ class _Doing:
         work: Slice,
         control: ControlTopic,
         writer: ControlWriter,
+        watch: EndWatch,
         *,
         apart: bool,
     ) -> None:
         self._apart = apart
         self._job, self._secrets, self._work = job, secrets, work
         self._control, self._writer = control, writer
+        self._watch = watch
         self._began = time.monotonic()
+        self._ended: list[str] = []
         self._outcomes: list[SliceOutcome] = []
         self._failures: list[str] = []
         self._told: list[SliceResult] = []
@@ -150,13 +159,16 @@ class _Doing:
                     known=self._job.plan.positions,
                 )
             )
-            records = _records(self._job, part, attempt, outcome)
+            part, whole = self._part(tuple(s.span for s in outcome.spans)), part
+            records = _records(self._job, part, attempt, outcome, whole=whole)
         except Exception as e:
             if isinstance(e, LakecommitError) or passes(e):
                 raise
             raise RecordsError(f"{part}: {type(e).__name__}: {e}") from e
         if self._send(part, attempt, records, done=outcome.blocked is None):
             self._outcomes.append(outcome)
+        if part != whole:
+            self._ended.append(f"{self._watch.asked}: {len(part)} of {len(whole)} offsets are reported")
 
     def _outcome(self, work: SliceWork) -> SliceOutcome:
         from airflow_provider_lakecommit.spark.slice_process import run_apart
@@ -166,7 +178,7 @@ class _Doing:
             return run_apart(
                 replace(self._job, plan=replace(self._job.plan, slices=(work.slice,))), self._secrets, work
             )
-        return run_slice(work, self._secrets.kafka, self._secrets.io_of, progress=self._log, should_stop=lambda: False)
+        return run_slice(work, self._secrets.kafka, self._secrets.io_of, progress=self._log, should_stop=self._watch)
 
     def told_of(self, deaths: int) -> None:
         """Tell the control log that processes die of the slice; when it is done after all, that counts no more."""
@@ -197,12 +209,13 @@ class _Doing:
             *(r.status for r in self._told),
             *(SliceStatus.FAILED for _ in self._failures),
             *(SliceStatus.BLOCKED for _ in blocked),
+            *(SliceStatus.AGAIN for _ in self._ended),
             *(SliceStatus.DONE for _ in done),
         }
         return SliceResult(
             slice=str(self._work),
             status=next((s for s in _WORST_FIRST if s in ends), SliceStatus.AGAIN),
-            detail="; ".join([*self._failures, *blocked, *(r.detail for r in self._told)]),
+            detail="; ".join([*self._failures, *blocked, *self._ended, *(r.detail for r in self._told)]),
             records=sum(s.counts.landed + s.counts.rejected + s.counts.filtered for o in done for s in o.spans),
             rows=sum(o.rows.get(self._job.landing.table, 0) for o in done),
             seconds=time.monotonic() - self._began,
@@ -227,9 +240,17 @@ class _Doing:
 
 
 def _records(
-    job: WindowJob, work: Slice, attempt: UUID, outcome: SliceOutcome | None, failed: str | None = None
+    job: WindowJob,
+    work: Slice,
+    attempt: UUID,
+    outcome: SliceOutcome | None,
+    failed: str | None = None,
+    whole: Slice | None = None,
 ) -> list[Record]:
-    """The report of a slice; of one that is blocked or failed nothing but that is reported."""
+    """The report of a slice; of one that is blocked or failed nothing but that is reported.
+
+    :param whole: the slice that was begun
+    """
     finished = None if outcome is None or outcome.blocked is not None else outcome
     report = SliceReport(
         slice_id=work.slice_id,
@@ -245,6 +266,7 @@ def _records(
         blocked=outcome.blocked if outcome else None,
         failed=None if failed is None else failed[:MOST_REASON],
         rejects=outcome.rejects if outcome else {},
+        whole=whole.slice_id if whole is not None and whole != work else None,
     )
     form = job.landing.control_events
     records = report_records(

@@ -17,6 +17,7 @@ from dataclasses import replace
 from airflow_provider_lakecommit.core.accounting import spans_problem
 from airflow_provider_lakecommit.core.budgets import over_budget, surely_over
 from airflow_provider_lakecommit.core.model import Counts, Slice, SpanReport
+from airflow_provider_lakecommit.core.offsets import OffsetRange
 from airflow_provider_lakecommit.core.routing import Role
 from airflow_provider_lakecommit.exceptions import AccountingError
 from airflow_provider_lakecommit.formats.decoder import Decoded
@@ -28,7 +29,9 @@ __all__ = ["SliceTotals"]
 
 
 class SliceTotals:
-    """``records`` and ``counts`` are for each span by itself. ``partly``: the slice was not read to its end."""
+    """``records`` and ``counts`` are for each span by itself. ``partly``: the slice was not read to its end. ``places``
+    are those of the spans in the slice that was to be done.
+    """
 
     def __init__(self, work: Slice, landing: Landing) -> None:
         self._slice = work
@@ -41,6 +44,19 @@ class SliceTotals:
         self.ignored: Counter[str] = Counter()
         self.rejects = RejectTally()
         self.partly = False
+        self.places: Sequence[int] = range(len(work.spans))
+
+    def end_at(self, reached: Mapping[int, int]) -> None:
+        """What was done is all of a smaller slice, which ends where the spans were read to.
+
+        :param reached: the offset up to which each span was read, by its place; those that are not in it were not begun
+        """
+        spans = self._slice.spans
+        self.places = [n for n, end in sorted(reached.items()) if end > spans[n].range.start]
+        done = tuple(replace(spans[n], range=OffsetRange(spans[n].range.start, reached[n])) for n in self.places)
+        self._slice = replace(self._slice, spans=done)
+        self._records = [self._records[n] for n in self.places]
+        self._counts = [self._counts[n] for n in self.places]
 
     @property
     def records(self) -> int:

@@ -212,7 +212,8 @@ def test_cycles_limits_a_run_and_says_what_is_left(new_landing: Callable[..., tu
     sender.produce(topic_of(spec), orders(1000), 0)
     answer = land(spec, "--cycles", "2")
     assert answer.code == 0, answer.err
-    assert [(line["rows"], line["left"]) for line in answer.lines] == [(400, 600), (400, 200)]
+    assert [line["left"] for line in answer.lines] == [600, 200]
+    assert sum(line["rows"] for line in answer.lines) == 800, "in which of them depends on how far the window ahead is"
     assert "200 offsets are left" in answer.err
     assert rows_of(spec) == expected(800)
 
@@ -248,17 +249,26 @@ def test_after_a_kill_the_next_run_goes_on_at_once_from_what_was_reported(runnin
     check_nothing_lost_or_doubled(spec)
 
 
-@pytest.mark.heavy
-def test_a_run_that_is_told_to_stop_says_what_is_saved_and_publishes_nothing_more(
-    running: tuple[Path, Running],
-) -> None:
+def test_a_run_that_is_told_to_stop_publishes_what_is_read_and_says_what_is_not(running: tuple[Path, Running]) -> None:
     spec, process = running
     process.kill(signal.SIGTERM)
     answer = process.end()
     assert answer.code == 128 + signal.SIGTERM
-    assert "are reported and will not be read again" in answer.err
+    assert "told to stop by SIGTERM: what is read is published" in answer.err
+    assert "what was read is published, the next run reads" in answer.err
     assert "Traceback" not in answer.err
-    assert table_of(spec).scan().to_arrow().num_rows == 0
+    assert 3 * SLICE <= table_of(spec).scan().to_arrow().num_rows < 10_000
+    assert land(spec).code == 0
+    check_nothing_lost_or_doubled(spec)
+
+
+@pytest.mark.heavy
+def test_a_second_signal_ends_a_run_at_once(running: tuple[Path, Running]) -> None:
+    spec, process = running
+    process.kill(signal.SIGTERM)
+    process.wait_for("told to stop by SIGTERM")
+    process.kill(signal.SIGTERM)
+    assert process.end().code == -signal.SIGTERM
     assert land(spec).code == 0
     check_nothing_lost_or_doubled(spec)
 

@@ -29,6 +29,7 @@ from airflow_provider_lakecommit.exceptions import SourceError, TableError
 from airflow_provider_lakecommit.iceberg.schemas import DEAD_LETTER_SCHEMA
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.spark.slices import SliceOutcome, SliceStopped, SliceWork, check_schema, run_slice
+from airflow_provider_lakecommit.spark.totals import SliceTotals
 from tests.support import lines
 from tests.support.targets import target_of
 
@@ -316,18 +317,57 @@ def test_ignored_fields_are_summed_over_the_slice(lake: Lake, topic: str, produc
     assert outcome.ignored_fields == {"extra": 42}
 
 
-def test_a_slice_told_to_stop_leaves_no_file(lake: Lake, topic: str, produce: Produce) -> None:
-    produce(topic, [order(i) for i in range(3000)], 0)
-    asked: list[int] = []
+@pytest.fixture
+def first_chunk(monkeypatch: pytest.MonkeyPatch) -> Callable[[], bool]:
+    """Was something read?"""
+    count, read = SliceTotals.count, list[int]()
 
-    def stop() -> bool:
-        asked.append(1)
-        return len(asked) > 1
+    def counted(*args: Any) -> None:
+        count(*args)
+        read.append(1)
+
+    monkeypatch.setattr(SliceTotals, "count", counted)
+    return lambda: bool(read)
+
+
+def test_a_slice_told_to_stop_is_what_was_read_until_then_to_the_record(
+    lake: Lake, topic: str, produce: Produce, first_chunk: Callable[[], bool]
+) -> None:
+    produce(topic, [order(i) for i in range(3000)], 0)
+    produce(topic, [order(i) for i in range(3000, 6000)], 1)
+    produce(topic, [order(i) for i in range(6000, 6010)], 0)
+
+    whole = (span(topic, 0, 3000), span(topic, 0, 3000, 1), span(topic, 3000, 3010))
+    outcome = lake.run(*whole, should_stop=first_chunk)
+    lake.append(outcome)
+
+    spans = [s.span for s in outcome.spans]
+    assert 0 < sum(map(len, spans)) < 6000, "it ended before all was read"
+    assert all(s.range.start == 0 for s in spans), "of the second range of a partition nothing was begun"
+    assert counts(outcome) == [Counts(landed=len(s)) for s in spans]
+    read = {s.partition.partition: s.range.end for s in spans}
+    assert lake.ids() == [*range(read.get(0, 0)), *range(3000, 3000 + read.get(1, 0))]
+
+
+def test_a_slice_told_to_stop_before_anything_was_read_leaves_no_file(lake: Lake, topic: str, produce: Produce) -> None:
+    produce(topic, [order(i) for i in range(3000)], 0)
 
     with pytest.raises(SliceStopped, match="read again by the next attempt"):
-        lake.run(span(topic, 0, 3000), should_stop=stop)
+        lake.run(span(topic, 0, 3000), should_stop=lambda: True)
 
     assert lake.files() == []
+
+
+def test_a_slice_told_to_stop_is_not_judged_by_the_rejects_of_its_beginning(
+    lake: Lake, topic: str, produce: Produce, first_chunk: Callable[[], bool]
+) -> None:
+    produce(topic, [*("no json" for _ in range(150)), *(order(i) for i in range(20_000))], 0)
+
+    with pytest.raises(SliceStopped, match="read again by the next attempt"):
+        lake.run(span(topic, 0, 20_150), should_stop=first_chunk)
+
+    assert lake.files() == []
+    assert lake.run(span(topic, 0, 20_150)).blocked is None, "the slice as a whole is sound"
 
 
 def test_a_source_that_fails_in_mid_slice_leaves_no_file(

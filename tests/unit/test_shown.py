@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_lakecommit.core.offsets import SourcePartition
-from airflow_provider_lakecommit.core.shown import duration_text, partitions_text, short_number
+from airflow_provider_lakecommit.shown import duration_text, partitions_text, short_number
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Work in a thread that nobody has to wait for."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TypeVar
+
+__all__ = ["in_thread"]
+
+T = TypeVar("T")
+
+
+def in_thread(work: Callable[[], T], name: str) -> Future[T]:
+    """Run it while the caller does something else; if nobody waits for it, it ends with the process."""
+    ended: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            ended.set_result(work())
+        except BaseException as e:
+            ended.set_exception(e)
+
+    threading.Thread(target=run, name=name, daemon=True).start()
+    return ended

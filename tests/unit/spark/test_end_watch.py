@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When a task looks whether it is asked to end, and whose word it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from airflow_provider_lakecommit.cycle.write import group_job
+from airflow_provider_lakecommit.exceptions import ControlTopicError
+from airflow_provider_lakecommit.spark import end_watch
+from airflow_provider_lakecommit.spark.end_watch import AWAY, FIRST_LOOK, LOOK_AGAIN, EndWatch
+from airflow_provider_lakecommit.spark.job import WindowJob
+from airflow_provider_lakecommit.wire.records import Sender
+from tests.fakes.session import FakeLanding
+
+
+@dataclass
+class Record:
+    offset: int
+    value: bytes
+    headers: Any
+    timestamp: datetime = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@dataclass
+class Log:
+    """A control topic that counts its looks."""
+
+    records: list[Record] = field(default_factory=list)
+    looks: int = 0
+    away: bool = False
+
+    @property
+    def end(self) -> int:
+        return len(self.records)
+
+    def read(self, _partition: int, start: int | None = None, **_: Any) -> Any:
+        self.looks += 1
+        if self.away:
+            raise ControlTopicError("the brokers are away")
+        found = [r for r in self.records if r.offset >= (start or 0)]
+        return type("Read", (), {"records": found, "end": self.end})()
+
+    def say(self, commit_id: UUID, landing: str = "rows", **how: Any) -> None:
+        said = {"group": None, "final": False, "reason": "told to stop"} | how
+        sent = Sender(landing=landing, lane="live", role="end", commit_id=commit_id).end_asked(
+            uuid4(), datetime(2026, 1, 1, tzinfo=UTC), **said
+        )
+        self.records.append(Record(self.end, sent.value, sent.headers))
+
+
+@pytest.fixture(autouse=True)
+def new_process() -> Iterator[None]:
+    end_watch._known.clear()
+    yield
+    end_watch._known.clear()
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> WindowJob:
+    landing = FakeLanding(tmp_path, {})
+    found = group_job(landing.session.landing, landing.control, landing.open().groups[0], "lake")
+    landing.session.close()
+    landing.catalog.close()
+    assert found is not None
+    # Its own log begins below.
+    return replace(found, made_at=0)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_short_work_pays_for_no_look(job: WindowJob) -> None:
+    log, clock = Log(), Clock()
+    log.say(job.commit_id)
+    watch = EndWatch(job, log, clock)
+    for _ in range(10):
+        assert not watch()
+    clock.now += FIRST_LOOK - 0.01
+    assert not watch()
+    assert log.looks == 0
+    clock.now += 0.02
+    assert watch()
+    assert watch.asked == "told to stop"
+    assert log.looks == 1
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"commit_id": uuid4},
+        {"landing": "others"},
+        {"group": 7},
+    ],
+    ids=["another cycle", "another landing", "another group"],
+)
+def test_a_word_for_others_is_not_ours(job: WindowJob, said: dict[str, Any]) -> None:
+    log, clock = Log(), Clock()
+    commit_id = said.pop("commit_id")() if "commit_id" in said else job.commit_id
+    log.say(commit_id, **said)
+    watch = EndWatch(job, log, clock)
+    clock.now += FIRST_LOOK
+    assert not watch()
+    assert log.looks == 1
+
+
+def test_a_word_for_the_group_is_ours(job: WindowJob) -> None:
+    log, clock = Log(), Clock()
+    log.say(job.commit_id, group=job.group)
+    watch = EndWatch(job, log, clock)
+    clock.now += FIRST_LOOK
+    assert watch()
+
+
+def test_a_word_from_before_the_job_was_made_was_for_tasks_before_it(job: WindowJob) -> None:
+    log, clock = Log(), Clock()
+    log.say(job.commit_id)
+    watch = EndWatch(replace(job, made_at=1), log, clock)
+    clock.now += FIRST_LOOK
+    assert not watch()
+    log.say(job.commit_id)
+    clock.now += LOOK_AGAIN
+    assert watch()
+
+
+def test_later_tasks_of_the_process_know_it_without_a_look(job: WindowJob) -> None:
+    log, clock = Log(), Clock()
+    log.say(job.commit_id)
+    first = EndWatch(job, log, clock)
+    clock.now += FIRST_LOOK
+    assert first()
+    first.rest()
+    assert EndWatch(job, log, clock)()
+    assert log.looks == 1
+    assert not EndWatch(replace(job, commit_id=uuid4()), log, clock)(), "another cycle begins anew"
+
+
+def test_many_short_tasks_look_now_and_then(job: WindowJob) -> None:
+    log, clock = Log(), Clock()
+    for _ in range(100):
+        watch = EndWatch(job, log, clock)
+        watch()
+        clock.now += 0.1
+        watch.rest()
+    assert 5 <= log.looks <= 100 * 0.1 / FIRST_LOOK
+
+
+def test_brokers_that_are_away_end_nothing_and_are_not_asked_all_the_time(job: WindowJob) -> None:
+    log, clock = Log(away=True), Clock()
+    log.say(job.commit_id)
+    watch = EndWatch(job, log, clock)
+    clock.now += FIRST_LOOK
+    assert not watch()
+    assert not watch()
+    assert log.looks == 1
+    log.away, clock.now = False, clock.now + AWAY
+    assert watch()
