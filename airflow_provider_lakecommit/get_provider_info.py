@@ -36,6 +36,7 @@ _INFO: dict[str, Any] = {
                 "airflow_provider_lakecommit.operators.kafka_connect",
                 "airflow_provider_lakecommit.operators.rescue",
                 "airflow_provider_lakecommit.operators.repair",
+                "airflow_provider_lakecommit.operators.publish_now",
                 "airflow_provider_lakecommit.operators.verify",
             ],
         },

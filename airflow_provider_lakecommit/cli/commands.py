@@ -30,6 +30,7 @@ from airflow_provider_lakecommit.cli.kafka_commands import (
     StallCommand,
 )
 from airflow_provider_lakecommit.cli.output import Output, results_only
+from airflow_provider_lakecommit.cli.publish_now import PublishNowCommand
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import LandingSpec
 
@@ -326,6 +327,7 @@ COMMANDS: Mapping[str, Command | Mapping[str, Command]] = {
     "land": LandCommand(),
     "plan": PlanCommand(),
     "status": StatusCommand(),
+    "publish-now": PublishNowCommand(),
     "doctor": DoctorCommand(),
     "infer-schema": InferSchemaCommand(),
     "verify": VerifyCommand(),

@@ -260,7 +260,8 @@ class _Folding:
             self.cycles[e.commit_id] = replace(own, closed_at=closed_at, complete=True)
         opened = e.offset if own is None else own.offset
         for commit_id, c in self.cycles.items():
-            if c.closed_at is None and c.offset < opened and (e.at >= c.ends(e.at) or c.released or not c.unfinished):
+            done = c.released or c.ended_early or not c.unfinished
+            if c.closed_at is None and c.offset < opened and (done or e.at >= c.ends(e.at)):
                 self.cycles[commit_id] = replace(c, closed_at=e.offset)
 
     def end_asked(self, e: EndAsked) -> None:

@@ -193,7 +193,7 @@ TABLE = (
         "published",
         lambda _, commit: bool(commit.published),
         "success",
-        lambda _, commit: f"published {_named(commit.published)}",
+        lambda _, commit: f"published {_named(commit.published)}{commit.note and f'; {commit.note}'}",
     ),
     OutcomeRule(
         "waiting",

@@ -249,8 +249,8 @@ class LandingState:
         return Coverage.union(a.coverage for a in self.accepted.get(table, ()))
 
     def lacking(self, slices: Iterable[Slice], voided: Collection[UUID] = ()) -> tuple[Slice, ...]:
-        """Slices that some table of the landing has neither landed nor accepted whole, not counting the attempts that
-        are about to be ``voided``; ranges that a person blocked or gave up are no part of the answer.
+        """What of these slices some table of the landing has neither landed nor accepted, not counting the attempts
+        that are about to be ``voided``; ranges that a person blocked or gave up are no part of the answer.
         """
         given_up = self.blocked_coverage
         has = {
@@ -263,7 +263,8 @@ class LandingState:
             )
             for t, ledger in self.ledgers.items()
         }
-        return tuple(s for s in slices if any(s.coverage - has.get(t, given_up) for t in _known(s.tables, has)))
+        left = ((s, Coverage.union(s.coverage - has.get(t, given_up) for t in _known(s.tables, has))) for s in slices)
+        return tuple(replace(s, spans=tuple(Span(p, r) for p, r in lack.items())) for s, lack in left if lack)
 
     @property
     def blocked_coverage(self) -> Coverage:

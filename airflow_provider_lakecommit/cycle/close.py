@@ -143,7 +143,10 @@ def _complete(commits: TableCommits, folded: FoldedLog) -> Closed:
         session.new_id(), session.now(), through, _directives(commits)
     )
     session.send("commit", ticket, folded.partition, [record])
-    waiting, missing = tuple(_waiting(folded, standing)), _missing(landing_state, state, commits.refused)
+    waiting, lacking = tuple(_waiting(folded, standing)), _missing(landing_state, state, commits.refused)
+    # What was left by somebody's wish is no loss: it is planned as what came later is.
+    early = sum(map(len, lacking)) if state and state.ended_early else 0
+    missing = () if early else tuple(map(str, lacking))
     blocked = tuple(map(str, landing_state.blocked))
     return Closed(
         commit_id=ticket.commit_id,
@@ -153,9 +156,10 @@ def _complete(commits: TableCommits, folded: FoldedLog) -> Closed:
         missing=missing,
         blocked=blocked,
         voided=tuple(commits.refused.values()),
-        left=state.plan.left if state else 0,
+        left=(state.plan.left if state else 0) + early,
         valid_through=through,
         reason=None if commits.published or waiting or missing or blocked else _why_idle(ticket, state),
+        note=f"it was ended early ({state.ended_early}), the next run goes on" if state and early else "",
         ignored_fields=summed(r.ignored_fields for r in _done(folded, ticket.commit_id)),
         rejects=summed(r.rejects for r in _done(folded, ticket.commit_id)),
         causes=causes_of(folded.entries, ticket.commit_id, _undone(state)),
@@ -172,8 +176,8 @@ def _waiting(folded: FoldedLog, standing: Mapping[str, Sequence[AcceptedSlice]])
         yield from (f"{ledger.table}: {w}" for w in waiting if w.slice.file_count(ledger.table))
 
 
-def _missing(landing_state: LandingState, state: CycleState | None, voided: Collection[UUID] = ()) -> tuple[str, ...]:
-    return tuple(map(str, landing_state.lacking(granted(state.plan, state.claim), voided))) if state else ()
+def _missing(landing_state: LandingState, state: CycleState | None, voided: Collection[UUID] = ()) -> Sequence[Slice]:
+    return landing_state.lacking(granted(state.plan, state.claim), voided) if state else ()
 
 
 def _why_idle(ticket: CycleTicket, state: CycleState | None) -> str:

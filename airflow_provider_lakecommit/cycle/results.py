@@ -143,7 +143,7 @@ def _label(share: Sequence[Slice]) -> str:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupResult:
     """What of a group is reported: slices and records that are safe, and what will be read again. ``causes`` are why
-    slices of it were not done, as this cycle's reports tell it.
+    slices of it were not done, as this cycle's reports tell it; ``ended_early`` why no attempt goes on with them.
     """
 
     done: int
@@ -151,6 +151,7 @@ class GroupResult:
     left: tuple[Slice, ...] = ()
     blocked: tuple[str, ...] = ()
     causes: tuple[str, ...] = ()
+    ended_early: str = ""
 
     def __str__(self) -> str:
         text = f"{self.done} slices ({self.saved_records} records) are reported and will not be read again"

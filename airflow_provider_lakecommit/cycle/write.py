@@ -126,6 +126,7 @@ def group_result(landing: Landing, control: ControlPort, ticket: GroupTicket) ->
         left=left,
         blocked=blocked,
         causes=causes_of(entries, ticket.cycle.commit_id, rest),
+        ended_early=state.ended_early,
     )
 
 

@@ -8,7 +8,9 @@ outcome does: *success* when something was published and nothing of the run is m
 to do, *failed* when something is missing or needs a hand. One asset event tells of all snapshots of the run, those of
 earlier attempts too. A finished run that is cleared does no work and says where its windows are.
 
-Failure story: whatever ends the task early (a kill, a timeout), the log says what is saved and what will be read again.
+Failure story: a task that is killed, or whose ``execution_timeout`` is near, has its Spark tasks end behind the record
+in hand and publishes what they have read, as far as Airflow leaves it the time; whatever ends it, the log says what is
+saved and what will be read again.
 When no attempt is left, the next run of the DAG finds this one over and ends its claims at once. Airflow takes no asset
 event from a task that fails: what such a run has published is in the tables, and no event tells of it.
 """
@@ -38,6 +40,7 @@ from airflow_provider_lakecommit.operators.base import (
     landing_of,
     no_retry_in_vain,
 )
+from airflow_provider_lakecommit.operators.deadline import before_deadline
 from airflow_provider_lakecommit.operators.links import ErrorLink, SnapshotLink, SparkLink, TableLink
 from airflow_provider_lakecommit.settings import Settings
 from airflow_provider_lakecommit.telemetry.metrics import RUNS, Sample, closed_samples, opened_samples
@@ -144,7 +147,7 @@ class KafkaToIcebergOperator(LandingTask):
         return result
 
     def on_kill(self) -> None:
-        """Ask the Spark jobs to end; what their tasks have finished is reported already."""
+        """Have the tasks of its Spark jobs end behind the record in hand, and publish what they have read."""
         if self._engine is not None:
             self.log.info("landing %s is told to stop; its Spark jobs are asked to end", self.landing.name)
             (self._runner or self._engine).stop()
@@ -170,14 +173,16 @@ class KafkaToIcebergOperator(LandingTask):
             lambda number: replace(identity, number=number),
             release=lambda cycle: is_over(cycle, identity, session, context["ti"]),
             early=True,
+            grace=Settings.read().spark_grace.total_seconds(),
         )
         outcomes = []
         try:
-            for outcome in runner.cycles(earlier.number if earlier else 0, self.max_cycles):
-                self.log.info("%s", outcome)
-                send(opened_samples(outcome.opened))
-                send(closed_samples(self.landing.name, outcome.closed, outcome.seconds.get("close", 0.0)))
-                outcomes.append(outcome)
+            with before_deadline(self.execution_timeout, runner.stop):
+                for outcome in runner.cycles(earlier.number if earlier else 0, self.max_cycles):
+                    self.log.info("%s", outcome)
+                    send(opened_samples(outcome.opened))
+                    send(closed_samples(self.landing.name, outcome.closed, outcome.seconds.get("close", 0.0)))
+                    outcomes.append(outcome)
         except Exception:
             raise
         except BaseException:

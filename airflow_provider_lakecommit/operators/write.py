@@ -8,7 +8,8 @@ was planned: then fresh ones are taken for each job. A group whose cycle is clos
 it lacks is planned by later runs.
 
 Failure story: whatever ends the task early (a failed job, a timeout, a kill), the log says what is saved and what will
-be read again.
+be read again. Where there is time for it, tasks end behind the record in hand and report what they have. A window that
+somebody wants published now is left as it is, which is a success of this task.
 """
 
 from __future__ import annotations
@@ -23,11 +24,13 @@ from airflow.sdk.exceptions import AirflowSkipException
 from airflow_provider_lakecommit.exceptions import BlockedRangeError, LakecommitError, SparkJobError
 from airflow_provider_lakecommit.hooks.secrets import hide, told
 from airflow_provider_lakecommit.operators.base import LandingTask, leave_failure, no_retry_in_vain
+from airflow_provider_lakecommit.operators.deadline import before_deadline
 from airflow_provider_lakecommit.operators.links import ErrorLink, SparkLink
 from airflow_provider_lakecommit.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import timedelta
     from pathlib import Path
 
     from airflow.sdk import Context
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
     from airflow_provider_lakecommit.iceberg.catalog import Tables
     from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
     from airflow_provider_lakecommit.landing import Landing
+    from airflow_provider_lakecommit.session.early_end import EarlyEnd
     from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
 
 __all__ = ["MAP_INDEX_TEMPLATE", "WriteWindowOperator"]
@@ -85,6 +89,7 @@ class WriteWindowOperator(LandingTask):
         self.spark_conf = spark_conf
         hide({"conf": spark_conf})
         self._engine: Engine | None = None
+        self._early_end: EarlyEnd | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Do what of the group is not reported yet."""
@@ -122,25 +127,43 @@ class WriteWindowOperator(LandingTask):
                 job = group_job(landing, control, ticket, tables.name, tables.load)
                 if job is None:
                     return self._nothing_to_do(landing, control, ticket).to_dict()
+                self._early_end = end = self._ends_early(landing, control, ticket, settings.spark_grace)
                 try:
-                    return self._write(
-                        job,
-                        ticket,
-                        control,
-                        lambda job: engine.run(job, self._secrets(tables, kafka, job)),
-                        tables,
-                    ).to_dict()
+                    with before_deadline(self.execution_timeout, end.request):
+                        return self._write(
+                            job,
+                            ticket,
+                            control,
+                            lambda job: engine.run(job, self._secrets(tables, kafka, job)),
+                            tables,
+                        ).to_dict()
                 finally:
+                    end.close()
                     engine.close()
                     tables.close()
 
     def on_kill(self) -> None:
-        """Ask the Spark job to end; what its tasks have finished is reported already. A job that a later attempt has
-        adopted goes on.
-        """
-        if self._engine is not None:
-            self.log.info("group %s is told to stop; its Spark job is asked to end", self.group["group"])
+        """Have the tasks of the Spark job end behind the record in hand, and report what they have read."""
+        if self._engine is None:
+            return
+        self.log.info("group %s is told to stop; its Spark job is asked to end", self.group["group"])
+        if self._early_end is None:
             self._engine.stop()
+        else:
+            self._early_end.request("the task was told to stop")
+
+    def _ends_early(self, landing: Landing, control: ControlTopic, ticket: GroupTicket, grace: timedelta) -> EarlyEnd:
+        """How this group is ended early, and no other one with it. A job that a later attempt has adopted goes on."""
+        from airflow_provider_lakecommit.session.early_end import EarlyEnd, ask_to_end
+
+        def ask(reason: str) -> None:
+            ask_to_end(control, landing, ticket.cycle, reason, group=ticket.group)
+
+        def give_up() -> None:
+            if self._engine is not None:
+                self._engine.stop()
+
+        return EarlyEnd(ask, give_up, grace.total_seconds())
 
     def _write(
         self,
@@ -168,7 +191,7 @@ class WriteWindowOperator(LandingTask):
         result = group_result(landing, control, ticket)
         self.log.info("group %d: %s", ticket.group, result)
         whose = f"group {ticket.group} of cycle {ticket.cycle.commit_id}"
-        if result.left:
+        if result.left and not result.ended_early:
             raise SparkJobError(_why(result, whose, died)) from died
         if result.causes:
             raise BlockedRangeError(_why(result, whose))
@@ -211,7 +234,7 @@ class WriteWindowOperator(LandingTask):
         from airflow_provider_lakecommit.cycle.write import group_result
 
         result = group_result(landing, control, ticket)
-        if result.left:
+        if result.left and not result.ended_early:
             raise AirflowSkipException(
                 f"cycle {ticket.cycle.commit_id} is closed, no work is done for it any more; what group {ticket.group} "
                 f"lacks is planned by later runs: {result}"

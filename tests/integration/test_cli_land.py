@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import json
+import random
 import signal
+import time
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -260,6 +262,47 @@ def test_a_run_that_is_told_to_stop_publishes_what_is_read_and_says_what_is_not(
     assert 3 * SLICE <= table_of(spec).scan().to_arrow().num_rows < 10_000
     assert land(spec).code == 0
     check_nothing_lost_or_doubled(spec)
+
+
+@pytest.mark.heavy
+def test_a_run_goes_on_after_somebody_wanted_its_window_published_now(running: tuple[Path, Running]) -> None:
+    spec, process = running
+    now = run("publish-now", str(spec), "--json", "--reason", "the month ends")
+    assert now.code == 0, now.err
+    assert len(now.value["closed"]) == len(now.value["asked"]) == 1, now.value
+    assert table_of(spec).scan().to_arrow().num_rows >= 3 * SLICE
+    answer = process.end()
+    assert answer.code == 0, answer.err
+    assert "wants it published now: the month ends" in answer.err
+    assert len(answer.lines) > 1
+    check_nothing_lost_or_doubled(spec)
+
+
+@pytest.mark.heavy
+def test_runs_that_are_told_to_stop_at_any_moment_lose_and_double_nothing(
+    new_landing: Callable[..., tuple[Path, Sender]],
+) -> None:
+    """Large slices, so that most stops come in the middle of some: no run reads anything twice."""
+    spec, sender = new_landing(2, slice_records=100_000, groups=2, max_records=250_000)
+    count = 600_000
+    for partition in range(2):
+        sender.produce(topic_of(spec), orders(count)[partition::2], partition)
+    chance, landed, stops = random.Random(20261123), 0, 0
+    while landed < count:
+        process = Running.land(spec)
+        process.wait_for("offsets in")
+        time.sleep(chance.uniform(0.0, 4.0))
+        process.kill(signal.SIGTERM)
+        answer = process.end()
+        process.close()
+        assert answer.code in (0, 128 + signal.SIGTERM), answer.err
+        assert "Traceback" not in answer.err
+        now = table_of(spec).scan().count()
+        assert now >= landed
+        stops, landed = stops + (answer.code != 0), now
+    assert stops
+    assert rows_of(spec) == expected(count)
+    assert run("verify", str(spec), "--files").code == 0
 
 
 @pytest.mark.heavy

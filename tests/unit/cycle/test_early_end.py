@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A cycle that is asked to end: what its log says then, who goes on with it, and what a run makes of it."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+
+import pytest
+
+from airflow_provider_lakecommit.core.log import EndAsked
+from airflow_provider_lakecommit.cycle.loop import LandingRunner
+from airflow_provider_lakecommit.cycle.results import Opened
+from airflow_provider_lakecommit.cycle.write import group_job, group_result
+from airflow_provider_lakecommit.exceptions import SparkJobError
+from airflow_provider_lakecommit.session.early_end import EarlyEnd, ask_to_end
+from airflow_provider_lakecommit.spark.job import SliceResult, WindowJob
+from tests.fakes.session import FakeLanding
+from tests.unit.cycle.test_loop import FakeEngine
+
+SECONDS = 30.0
+
+
+def ask(landing: FakeLanding, opened: Opened, *, final: bool, group: int | None = None) -> int:
+    return ask_to_end(
+        landing.control, landing.session.landing, opened.ticket, "Ada wants it now", final=final, group=group
+    )
+
+
+def test_a_word_that_is_not_final_is_for_the_tasks_that_run_and_an_attempt_goes_on(landing: FakeLanding) -> None:
+    opened = landing.open()
+    before = group_job(landing.session.landing, landing.control, opened.groups[0], "lake")
+    place = ask(landing, opened, final=False)
+    after = group_job(landing.session.landing, landing.control, opened.groups[0], "lake")
+    assert before is not None
+    assert after is not None
+    assert before.made_at <= place < after.made_at, "what was said before a job was made was not said to it"
+    assert before.plan.slices == after.plan.slices
+
+
+def test_what_a_final_word_leaves_is_planned_by_the_next_cycle_and_is_no_loss(landing: FakeLanding) -> None:
+    opened = landing.open()
+    landing.report(opened, lambda s: s is opened.slices[0])
+    ask(landing, opened, final=True)
+    assert group_job(landing.session.landing, landing.control, opened.groups[0], "lake") is None
+    told = group_result(landing.session.landing, landing.control, opened.groups[0])
+    assert told.ended_early == "Ada wants it now"
+    closed = landing.close("a", opened)
+    assert (closed.rows, closed.missing, closed.left) == (10, (), 20)
+    assert closed.note == "it was ended early (Ada wants it now), the next run goes on"
+    again = landing.open("b")
+    assert sum(map(len, again.slices)) == 20
+    landing.report(again)
+    assert landing.close("b", again).rows == 20
+
+
+def test_a_cycle_that_nobody_closes_holds_its_claim_no_longer_than_to_the_next_complete(landing: FakeLanding) -> None:
+    opened = landing.open()
+    ask(landing, opened, final=True)
+    assert not landing.open("b").slices, "its tasks may be about to report what they have"
+    landing.close("b", landing.open("b"))
+    assert sum(map(len, landing.open("c").slices)) == 30
+
+
+def test_a_word_for_a_cycle_that_is_over_changes_nothing(landing: FakeLanding) -> None:
+    opened = landing.open()
+    landing.report(opened)
+    landing.close("a", opened)
+    ask(landing, opened, final=True)
+    state = landing.session.read_state(()).state.cycles[opened.ticket.commit_id]
+    assert not state.ended_early
+    assert [e.reason for e in landing.session.read_state(()).entries if isinstance(e, EndAsked)] == ["Ada wants it now"]
+
+
+def runner(engine: FakeEngine, grace: float) -> LandingRunner:
+    run = engine.landing.run_identity()
+    return LandingRunner(engine.landing.session, engine, lambda n: replace(run, number=n), grace=grace)
+
+
+def test_a_run_that_is_told_to_stop_publishes_what_its_tasks_report_within_the_grace(landing: FakeLanding) -> None:
+    engine = FakeEngine(landing)
+    working = runner(engine, SECONDS)
+
+    def stop(job: WindowJob) -> list[SliceResult]:
+        working.stop("told to stop by SIGTERM")
+        until_asked(landing)
+        return engine.do(job, most=2)
+
+    engine.acts.append(stop)
+    found = working.cycles()
+    first = next(found)
+    assert first.closed.rows == 20
+    with pytest.raises(SparkJobError, match="what was read is published, the next run reads orders"):
+        next(found)
+    assert engine.stopped == 0
+    assert [o.closed.rows for o in runner(engine, 0.0).cycles(1)] == [10]
+
+
+def until_asked(landing: FakeLanding) -> None:
+    waiting = threading.Event()
+    for _ in range(int(SECONDS / 0.01)):
+        if any(isinstance(e, EndAsked) for e in landing.session.read_state(()).entries):
+            return
+        waiting.wait(0.01)
+    raise AssertionError("nobody asked the tasks to end")
+
+
+def test_jobs_that_do_not_end_within_the_grace_are_given_up(landing: FakeLanding) -> None:
+    ended = threading.Event()
+
+    class Slow(FakeEngine):
+        def stop(self) -> None:
+            super().stop()
+            ended.set()
+
+    engine = Slow(landing)
+    working = runner(engine, 0.05)
+
+    def hang(job: WindowJob) -> list[SliceResult]:
+        engine.do(job, most=1)
+        working.stop()
+        assert ended.wait(SECONDS)
+        raise SparkJobError("it was told to stop")
+
+    engine.acts.append(hang)
+    with pytest.raises(SparkJobError, match="was told to stop"):
+        list(working.cycles())
+    assert "TablePublished" not in landing.kinds()
+    assert landing.said("what is reported is published by the next run")
+
+
+def test_work_is_given_up_at_once_where_it_cannot_be_asked() -> None:
+    given_up = threading.Event()
+
+    def ask(_: str) -> None:
+        raise SparkJobError("the brokers are away")
+
+    EarlyEnd(ask, given_up.set, SECONDS).request("stop")
+    assert given_up.wait(SECONDS)
+
+
+def test_work_that_ended_is_not_given_up_afterwards() -> None:
+    asked, given_up = threading.Event(), threading.Event()
+    end = EarlyEnd(lambda _: asked.set(), given_up.set, 0.2)
+    end.request("stop")
+    assert asked.wait(SECONDS)
+    end.close()
+    assert not given_up.wait(0.5)
