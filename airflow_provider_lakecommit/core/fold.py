@@ -266,9 +266,8 @@ class _Folding:
 
     def end_asked(self, e: EndAsked) -> None:
         """Its claim stays until it is closed: its tasks are about to report what they have."""
-        if (c := self.cycles.get(e.commit_id)) is not None and not c.over:
-            why = e.reason if e.final else c.ended_early
-            self.cycles[e.commit_id] = replace(c, asked_to_end=e.offset, ended_early=why)
+        if e.job is None and (c := self.cycles.get(e.commit_id)) is not None and not c.over:
+            self.cycles[e.commit_id] = replace(c, ended_early=e.reason)
 
     def apply(self, d: Directives, offset: int) -> None:
         for commit_id in d.released:

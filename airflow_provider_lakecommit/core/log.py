@@ -122,12 +122,11 @@ class Unreadable(Entry):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndAsked(Entry):
-    """The tasks of a cycle are to end behind the record in hand, and to report what they have: those of one ``group``,
-    or all. ``final``: no attempt goes on with the cycle, what it lacks is planned by later ones.
+    """The tasks of one ``job`` of a cycle are to end behind the record in hand, and to report what they have; without a
+    job, those of all, and no attempt goes on with the cycle: what it lacks is planned by later ones.
     """
 
-    group: int | None
-    final: bool
+    job: UUID | None
     reason: str
 
 

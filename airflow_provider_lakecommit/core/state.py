@@ -51,8 +51,7 @@ class CycleState:
     offset. ``since`` is the smallest log offset that decides the claim: whoever reads from there gets the same one.
     ``in_parts`` is what was reported of slices that were not done as they were planned.
     ``at`` is the time of its START by whoever sent it, ``seen`` the earliest time of a later record: by then the START
-    was there, whatever its own time says. ``asked_to_end`` is where its tasks were asked to end last,
-    ``ended_early`` why no attempt goes on with it, though it is not closed.
+    was there, whatever its own time says. ``ended_early`` is why no attempt goes on with it, though it is not closed.
     """
 
     offset: int
@@ -69,7 +68,6 @@ class CycleState:
     closed_at: int | None = None
     complete: bool = False
     released: bool = False
-    asked_to_end: int = -1
     ended_early: str = ""
 
     def ends(self, now: datetime) -> datetime:

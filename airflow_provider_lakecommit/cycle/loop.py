@@ -50,7 +50,7 @@ from airflow_provider_lakecommit.exceptions import (
     SparkJobError,
 )
 from airflow_provider_lakecommit.iceberg.catalog import Tables
-from airflow_provider_lakecommit.session.early_end import EarlyEnd, ask_to_end
+from airflow_provider_lakecommit.session.early_end import EarlyEnd, end_job
 from airflow_provider_lakecommit.session.landing_session import LandingSession, RunIdentity
 from airflow_provider_lakecommit.session.thread import in_thread
 
@@ -105,7 +105,7 @@ class LandingRunner:
         self._writers = WindowWriter(session, engine, told)
         self._engine = engine
         self._windows: deque[_Window] = deque()
-        self._gave_up, self._why = False, ""
+        self._gave_up = False
         self._again: list[str] = []
         self._early_end = EarlyEnd(self._ask_to_end, self._give_up, grace) if grace else None
         most = session.landing.pending_budget.open_cycles
@@ -217,9 +217,6 @@ class LandingRunner:
             window.writing = self._writers.begin(window.opened, started)
         except LakecommitError as e:
             window.error = e
-        if self._writers.stopping and self._early_end is not None:
-            # Told to stop meanwhile: these jobs may have begun just before, and were not asked.
-            self._early_end.request(self._why)
 
     def _finish(self, window: _Window) -> CycleOutcome:
         """Wait for a window's jobs, and close its cycle.
@@ -293,17 +290,15 @@ class LandingRunner:
         """Ask the running jobs to end and open no further cycle; returns at once. For signal handlers. What is reported
         within the grace is published before the run ends.
         """
-        self._why, self._writers.stopping = reason, True
+        self._writers.stopping = True
         if self._early_end is None:
             self._give_up()
         else:
             self._early_end.request(reason)
 
     def _ask_to_end(self, reason: str) -> None:
-        control, landing = self._session.control, self._session.landing
-        for window in list(self._windows):
-            if window.writing is not None and window.writing.has_jobs:
-                ask_to_end(control, landing, window.opened.ticket, reason)
+        for job in list(self._writers.jobs.values()):
+            end_job(self._session.control, job, reason)
 
     def _give_up(self) -> None:
         self._gave_up = True

@@ -17,6 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from uuid import UUID
 
 from airflow_provider_lakecommit.cycle.progress import Progress, progress_told
 from airflow_provider_lakecommit.cycle.results import GroupResult, GroupTicket, Opened
@@ -26,7 +27,7 @@ from airflow_provider_lakecommit.engines.base import Engine
 from airflow_provider_lakecommit.exceptions import LakecommitError, SparkJobError
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 from airflow_provider_lakecommit.session.secrets import secrets_for
-from airflow_provider_lakecommit.spark.job import SliceResult, SliceStatus, WindowJob
+from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, SliceStatus, WindowJob
 
 __all__ = ["WindowWrite", "WindowWriter"]
 
@@ -47,6 +48,8 @@ class WindowWriter:
         self.engine = engine
         self.progress = progress
         self.stopping = False
+        self.jobs: dict[UUID, WindowJob] = {}
+        """Those that run, or are about to."""
 
     def begin(self, opened: Opened, start: Callable[[], None]) -> WindowWrite:
         """Begin the jobs of a window.
@@ -63,15 +66,23 @@ class WindowWriter:
         """All of a group's jobs, in a thread."""
 
         def run(job: WindowJob) -> Sequence[SliceResult]:
-            if self.stopping:
-                raise SparkJobError(f"the Spark job of group {job.group} did not begin: it was told to stop")
+            job = job.begun()
+            # Before the question: who stops asks those that are here.
+            self.jobs[job.job_id] = job
             try:
-                secrets = secrets_for(self.session.tables, self.session.kafka, [job], log=self.session.log)
-            except LakecommitError as e:
-                raise SparkJobError(f"the Spark job of group {job.group} did not begin: {e}") from e
-            return self.engine.run(job, secrets)
+                if self.stopping:
+                    raise SparkJobError(f"the Spark job of group {job.group} did not begin: it was told to stop")
+                return self.engine.run(job, self._secrets(job))
+            finally:
+                del self.jobs[job.job_id]
 
         return run_group(job, run, lambda: None if self.stopping else self._job(ticket), self.session.log)
+
+    def _secrets(self, job: WindowJob) -> Secrets:
+        try:
+            return secrets_for(self.session.tables, self.session.kafka, [job], log=self.session.log)
+        except LakecommitError as e:
+            raise SparkJobError(f"the Spark job of group {job.group} did not begin: {e}") from e
 
     def saved(self, ticket: GroupTicket, *, told: bool) -> GroupResult:
         """What of a group is reported, by the log.

@@ -74,7 +74,7 @@ def group_job(
         slot=ticket.cycle.slot,
         deployment=ticket.cycle.deployment,
         read_from=ticket.cycle.read_from,
-        made_at=max(state.offset, state.asked_to_end) + 1,
+        made_at=state.offset + 1,
         catalog=catalog_name,
         control_topic=control.name,
         control_partition=ticket.cycle.partition,

@@ -30,7 +30,6 @@ from airflow_provider_lakecommit.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from datetime import timedelta
     from pathlib import Path
 
     from airflow.sdk import Context
@@ -90,6 +89,7 @@ class WriteWindowOperator(LandingTask):
         hide({"conf": spark_conf})
         self._engine: Engine | None = None
         self._early_end: EarlyEnd | None = None
+        self._job: WindowJob | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Do what of the group is not reported yet."""
@@ -108,6 +108,7 @@ class WriteWindowOperator(LandingTask):
         from airflow_provider_lakecommit.hooks.engines import engine_of
         from airflow_provider_lakecommit.iceberg.catalog import Tables
         from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
+        from airflow_provider_lakecommit.session.early_end import EarlyEnd
 
         ticket, settings = GroupTicket.from_dict(self.group), Settings.read()
         landing = settings.complete(self.landing)
@@ -127,16 +128,17 @@ class WriteWindowOperator(LandingTask):
                 job = group_job(landing, control, ticket, tables.name, tables.load)
                 if job is None:
                     return self._nothing_to_do(landing, control, ticket).to_dict()
-                self._early_end = end = self._ends_early(landing, control, ticket, settings.spark_grace)
+                self._early_end = end = EarlyEnd(
+                    lambda reason: self._end_job(control, reason), engine.stop, settings.spark_grace.total_seconds()
+                )
+
+                def run(job: WindowJob) -> list[SliceResult]:
+                    self._job = job = job.begun()
+                    return engine.run(job, self._secrets(tables, kafka, job))
+
                 try:
                     with before_deadline(self.execution_timeout, end.request):
-                        return self._write(
-                            job,
-                            ticket,
-                            control,
-                            lambda job: engine.run(job, self._secrets(tables, kafka, job)),
-                            tables,
-                        ).to_dict()
+                        return self._write(job, ticket, control, run, tables).to_dict()
                 finally:
                     end.close()
                     engine.close()
@@ -152,18 +154,14 @@ class WriteWindowOperator(LandingTask):
         else:
             self._early_end.request("the task was told to stop")
 
-    def _ends_early(self, landing: Landing, control: ControlTopic, ticket: GroupTicket, grace: timedelta) -> EarlyEnd:
-        """How this group is ended early, and no other one with it. A job that a later attempt has adopted goes on."""
-        from airflow_provider_lakecommit.session.early_end import EarlyEnd, ask_to_end
+    def _end_job(self, control: ControlTopic, reason: str) -> None:
+        """That of this attempt, and no other one; without one there is nothing to save."""
+        from airflow_provider_lakecommit.session.early_end import end_job
 
-        def ask(reason: str) -> None:
-            ask_to_end(control, landing, ticket.cycle, reason, group=ticket.group)
-
-        def give_up() -> None:
-            if self._engine is not None:
-                self._engine.stop()
-
-        return EarlyEnd(ask, give_up, grace.total_seconds())
+        if self._job is not None:
+            end_job(control, self._job, reason)
+        elif self._engine is not None:
+            self._engine.stop()
 
     def _write(
         self,

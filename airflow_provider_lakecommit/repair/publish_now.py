@@ -21,7 +21,7 @@ from airflow_provider_lakecommit.cycle.drain import drain
 from airflow_provider_lakecommit.cycle.prepare import prepare_for_commit
 from airflow_provider_lakecommit.cycle.results import PublishedSnapshot
 from airflow_provider_lakecommit.cycle.resume import ticket_of
-from airflow_provider_lakecommit.session.early_end import ask_to_end
+from airflow_provider_lakecommit.session.early_end import end_cycle
 from airflow_provider_lakecommit.session.landing_session import FoldedLog, LandingSession, RunIdentity
 
 __all__ = ["WAIT_SECONDS", "PublishedNow", "publish_now"]
@@ -85,7 +85,7 @@ def _ask(session: LandingSession, folded: FoldedLog, reason: str) -> tuple[UUID,
     for c in live:
         if not c.ended_early:
             ticket = ticket_of(session, c, folded.partition, c.since)
-            ask_to_end(session.control, session.landing, ticket, reason, final=True)
+            end_cycle(session.control, session.landing, ticket, reason)
             session.log(f"cycle {c.cycle.commit_id} of run {c.cycle.run} is asked to end: {c.plan.coverage}")
     return tuple(c.cycle.commit_id for c in live)
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ending work early without losing what was read: tasks are asked in the control log to end behind the record in hand.
 
-Contract: :func:`ask_to_end` is one record, which the tasks of the cycle that are under way see within two seconds, on
-any engine; each reports what it has as a slice of its own and ends. A *final* one is for all attempts: what the cycle
-lacks then is planned by later ones. :meth:`EarlyEnd.request` may be called by a signal handler: it only wakes a thread
-that waits since before.
+Contract: :func:`end_job` and :func:`end_cycle` send one record, which the tasks that are meant see within two seconds,
+on any engine; each reports what it has as a slice of its own and ends. A cycle that was ended is for no attempt any
+more: what it lacks is planned by later ones. :meth:`EarlyEnd.request` may be called by a signal handler: it only wakes
+a thread that waits since before.
 
 Failure story: where the control topic cannot be written nobody could report either, so that the work is given up at
 once; so is what has not ended after the grace. What is reported by then counts in any case.
@@ -23,10 +23,11 @@ from uuid import UUID, uuid4
 from airflow_provider_lakecommit.core.identity import transactional_id
 from airflow_provider_lakecommit.exceptions import LakecommitError
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.session.ports import ControlPort
+from airflow_provider_lakecommit.session.ports import ControlPort, SlotHolder
+from airflow_provider_lakecommit.spark.job import WindowJob
 from airflow_provider_lakecommit.wire.records import Sender
 
-__all__ = ["EarlyEnd", "OpenCycle", "ask_to_end"]
+__all__ = ["EarlyEnd", "OpenCycle", "end_cycle", "end_job"]
 
 ROLE = "end"
 
@@ -46,30 +47,38 @@ class OpenCycle(Protocol):
     def deployment(self) -> str: ...
 
 
-def ask_to_end(
-    control: ControlPort,
-    landing: Landing,
-    cycle: OpenCycle,
-    reason: str,
-    *,
-    group: int | None = None,
-    final: bool = False,
-) -> int:
-    """Ask the tasks of a cycle to end behind the record in hand; returns the offset of the record that says so.
+def end_cycle(control: ControlPort, landing: Landing, cycle: OpenCycle, reason: str) -> None:
+    """Ask all tasks of a cycle to end behind the record in hand; no attempt goes on with it.
 
-    :param reason: by whom and why, for logs
-    :param group: only those of this group
-    :param final: no attempt goes on with the cycle
+    :param reason: by whom and why, for logs and the notes of runs
     :raises ControlTopicError: it cannot be said
     """
-    sender = Sender(
-        landing=landing.name, lane=cycle.lane, role=ROLE, commit_id=cycle.commit_id, form=landing.control_events
-    )
-    record = sender.end_asked(uuid4(), datetime.now(UTC), group=group, final=final, reason=reason)
-    role = ROLE if group is None else f"{ROLE}-{group}"
-    who = transactional_id(landing.name, cycle.lane, cycle.deployment, cycle.slot, role)
-    with control.writer(who, cycle.partition) as writer:
-        return writer.send([(record.key, record.value, record.headers)])[-1]
+    _say(control, landing, cycle, cycle.lane, cycle.partition, None, reason)
+
+
+def end_job(control: ControlPort, job: WindowJob, reason: str) -> None:
+    """Ask the tasks of one job to end behind the record in hand. Those of another attempt at its group are not meant.
+
+    :param reason: why, for logs
+    :raises ControlTopicError: it cannot be said
+    """
+    _say(control, job.landing, job, job.plan.lane, job.control_partition, job, reason)
+
+
+class _Slot(SlotHolder, Protocol):
+    @property
+    def commit_id(self) -> UUID: ...
+
+
+def _say(
+    control: ControlPort, landing: Landing, whose: _Slot, lane: str, partition: int, job: WindowJob | None, reason: str
+) -> None:
+    sender = Sender(landing=landing.name, lane=lane, role=ROLE, commit_id=whose.commit_id, form=landing.control_events)
+    record = sender.end_asked(uuid4(), datetime.now(UTC), job=None if job is None else job.job_id, reason=reason)
+    role = ROLE if job is None else f"{ROLE}-{job.group}"
+    who = transactional_id(landing.name, lane, whose.deployment, whose.slot, role)
+    with control.writer(who, partition) as writer:
+        writer.send([(record.key, record.value, record.headers)])
 
 
 class EarlyEnd:

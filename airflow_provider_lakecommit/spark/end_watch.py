@@ -2,10 +2,9 @@
 """Whether the tasks of a job were asked to end behind the record in hand: asked in the control log, where everybody who
 may write there can say it, on any engine.
 
-Contract: :class:`EndWatch` is asked often and looks rarely. A word that was said before the job was made is for tasks
-before it; one for another group is not ours. A process that has worked at a cycle for less than :data:`FIRST_LOOK` does
-not look: short windows are over before that, and pay nothing. Once the word was seen, each later task of that cycle in
-the same process knows it without a look.
+Contract: :class:`EndWatch` is asked often and looks rarely. What is said to another job is not meant, be it of the same
+group. A process that has worked at a job for less than :data:`FIRST_LOOK` does not look: short windows are over before
+that, and pay nothing. Once the word was seen, each later task of that job in the same process knows it without a look.
 
 Failure story: brokers that do not answer are no reason to end; the next look asks again.
 """
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["FIRST_LOOK", "EndWatch"]
 
 FIRST_LOOK = 1.5
-"""Seconds of work at a cycle before the first look, and between the looks of tasks that come and go."""
+"""Seconds of work at a job before the first look, and between the looks of tasks that come and go."""
 LOOK_AGAIN = 0.5
 """Seconds between two looks of one task, whose connection is there."""
 AWAY = 30.0
@@ -41,7 +40,7 @@ AWAY = 30.0
 class _Known:
     """What a process knows of the newest job that it worked at."""
 
-    job: tuple[UUID, int]
+    job: UUID
     look_at: float
     asked: str = ""
 
@@ -79,9 +78,8 @@ class EndWatch:
             self._known.look_at = max(self._known.look_at, self._now() + FIRST_LOOK)
 
     def _of_process(self) -> _Known:
-        key = self._job.commit_id, self._job.made_at
-        if not _known or _known[0].job != key:
-            _known[:] = [_Known(job=key, look_at=self._now() + FIRST_LOOK)]
+        if not _known or _known[0].job != self._job.job_id:
+            _known[:] = [_Known(job=self._job.job_id, look_at=self._now() + FIRST_LOOK)]
         return _known[0]
 
     def _look(self) -> str:
@@ -89,4 +87,4 @@ class EndWatch:
         self._read_from = max(self._read_from, log.end)
         entries = read_entries(log.records, self._job.plan.landing, self._job.plan.lane)
         meant = (e for e in entries if isinstance(e, EndAsked) and e.commit_id == self._job.commit_id)
-        return next((e.reason for e in meant if e.group in (None, self._job.group)), "")
+        return next((e.reason for e in meant if e.job in (None, self._job.job_id)), "")

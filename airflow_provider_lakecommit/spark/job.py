@@ -13,11 +13,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from airflow_provider_lakecommit.core.identity import transactional_id
 from airflow_provider_lakecommit.core.model import Plan
@@ -34,6 +34,10 @@ __all__ = ["RESULT", "Secrets", "SliceResult", "SliceStatus", "WindowJob"]
 
 _OF_PLANS = ("target_window", "target_file_size", "group_by")
 """Fields of a landing that no task looks at: an executor of the release before this one does not know them."""
+
+
+NO_JOB = UUID(int=0)
+"""The id of a job that is not begun."""
 
 
 class SliceStatus(StrEnum):
@@ -65,8 +69,8 @@ class SliceStatus(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowJob:
     """A group's share of a window. ``plan.slices`` are the ones to do, ``places`` their numbers in the group's whole
-    share. The cycle is in the control log from ``read_from`` on; what was said there before ``made_at`` was not said to
-    this job. ``deaths`` counts the jobs before this one, for the same slices, whose processes died.
+    share. The cycle is in the control log from ``read_from`` on, and what is said to this job from ``made_at`` on.
+    ``deaths`` counts the jobs before this one, for the same slices, whose processes died.
     """
 
     landing: Landing
@@ -82,6 +86,11 @@ class WindowJob:
     read_from: int = 0
     made_at: int = 0
     deaths: int = 0
+    job_id: UUID = NO_JOB
+
+    def begun(self) -> WindowJob:
+        """As one that is begun now, and no other one of the same group."""
+        return replace(self, job_id=uuid4())
 
     def to_json(self) -> str:
         return json.dumps(
@@ -99,6 +108,7 @@ class WindowJob:
                 "read_from": self.read_from,
                 "made_at": self.made_at,
                 "deaths": self.deaths,
+                "job_id": str(self.job_id),
             }
         )
 
@@ -119,6 +129,7 @@ class WindowJob:
             read_from=v.get("read_from", 0),
             made_at=v.get("made_at", 0),
             deaths=v.get("deaths", 0),
+            job_id=UUID(v["job_id"]) if "job_id" in v else NO_JOB,
         )
 
     def transactional_id(self, index: int) -> str:

@@ -148,9 +148,9 @@ class Sender:
         payload = DataComplete(commit_id=self.commit_id, assignments=assignments)
         return self._record(event_id, at, payload, {"kind": "report", "report": h.report_to_json(report)})
 
-    def end_asked(self, event_id: UUID, at: datetime, *, group: int | None, final: bool, reason: str) -> Outgoing:
+    def end_asked(self, event_id: UUID, at: datetime, *, job: UUID | None, reason: str) -> Outgoing:
         """DATA_COMPLETE without a position, which tells a connector nothing: tasks are asked to end early."""
-        values = {"kind": "end", "group": group, "final": final, "reason": reason}
+        values = {"kind": "end", "job": None if job is None else str(job), "reason": reason}
         return self._record(event_id, at, DataComplete(commit_id=self.commit_id, assignments=()), values)
 
     def published(
@@ -257,9 +257,8 @@ def _entry(record: LogRecord, about: EventHead, v: dict[str, Any]) -> Entry | No
             report = h.report_from_json(v["report"])
             return SliceReported(offset=offset, at=at, commit_id=commit_id, report=report)
         case (PayloadType.DATA_COMPLETE, "end"):
-            group = None if v["group"] is None else count(v["group"])
-            final, reason = v["final"] is True, text(v["reason"])
-            return EndAsked(offset=offset, at=at, commit_id=commit_id, group=group, final=final, reason=reason)
+            job = None if v["job"] is None else UUID(v["job"])
+            return EndAsked(offset=offset, at=at, commit_id=commit_id, job=job, reason=text(v["reason"]))
         case (PayloadType.COMMIT_TO_TABLE, "published"):
             return TablePublished(
                 offset=offset,

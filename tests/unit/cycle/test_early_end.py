@@ -13,7 +13,7 @@ from airflow_provider_lakecommit.cycle.loop import LandingRunner
 from airflow_provider_lakecommit.cycle.results import Opened
 from airflow_provider_lakecommit.cycle.write import group_job, group_result
 from airflow_provider_lakecommit.exceptions import SparkJobError
-from airflow_provider_lakecommit.session.early_end import EarlyEnd, ask_to_end
+from airflow_provider_lakecommit.session.early_end import EarlyEnd, end_cycle, end_job
 from airflow_provider_lakecommit.spark.job import SliceResult, WindowJob
 from tests.fakes.session import FakeLanding
 from tests.unit.cycle.test_loop import FakeEngine
@@ -21,27 +21,31 @@ from tests.unit.cycle.test_loop import FakeEngine
 SECONDS = 30.0
 
 
-def ask(landing: FakeLanding, opened: Opened, *, final: bool, group: int | None = None) -> int:
-    return ask_to_end(
-        landing.control, landing.session.landing, opened.ticket, "Ada wants it now", final=final, group=group
-    )
+def ask(landing: FakeLanding, opened: Opened) -> None:
+    end_cycle(landing.control, landing.session.landing, opened.ticket, "Ada wants it now")
 
 
-def test_a_word_that_is_not_final_is_for_the_tasks_that_run_and_an_attempt_goes_on(landing: FakeLanding) -> None:
+def job_of(landing: FakeLanding, opened: Opened) -> WindowJob:
+    job = group_job(landing.session.landing, landing.control, opened.groups[0], "lake")
+    assert job is not None
+    return job.begun()
+
+
+def test_a_word_to_one_job_leaves_the_next_attempt_alone(landing: FakeLanding) -> None:
     opened = landing.open()
-    before = group_job(landing.session.landing, landing.control, opened.groups[0], "lake")
-    place = ask(landing, opened, final=False)
-    after = group_job(landing.session.landing, landing.control, opened.groups[0], "lake")
-    assert before is not None
-    assert after is not None
-    assert before.made_at <= place < after.made_at, "what was said before a job was made was not said to it"
-    assert before.plan.slices == after.plan.slices
+    first = job_of(landing, opened)
+    end_job(landing.control, first, "the task was told to stop")
+    (said,) = [e for e in landing.session.read_state(()).entries if isinstance(e, EndAsked)]
+    second = job_of(landing, opened)
+    assert said.job == first.job_id != second.job_id
+    assert said.offset >= first.made_at, "it is read by the job that is meant"
+    assert second.plan.slices == first.plan.slices
 
 
-def test_what_a_final_word_leaves_is_planned_by_the_next_cycle_and_is_no_loss(landing: FakeLanding) -> None:
+def test_what_a_cycle_that_was_ended_leaves_is_planned_by_the_next_cycle_and_is_no_loss(landing: FakeLanding) -> None:
     opened = landing.open()
     landing.report(opened, lambda s: s is opened.slices[0])
-    ask(landing, opened, final=True)
+    ask(landing, opened)
     assert group_job(landing.session.landing, landing.control, opened.groups[0], "lake") is None
     told = group_result(landing.session.landing, landing.control, opened.groups[0])
     assert told.ended_early == "Ada wants it now"
@@ -56,7 +60,7 @@ def test_what_a_final_word_leaves_is_planned_by_the_next_cycle_and_is_no_loss(la
 
 def test_a_cycle_that_nobody_closes_holds_its_claim_no_longer_than_to_the_next_complete(landing: FakeLanding) -> None:
     opened = landing.open()
-    ask(landing, opened, final=True)
+    ask(landing, opened)
     assert not landing.open("b").slices, "its tasks may be about to report what they have"
     landing.close("b", landing.open("b"))
     assert sum(map(len, landing.open("c").slices)) == 30
@@ -66,7 +70,7 @@ def test_a_word_for_a_cycle_that_is_over_changes_nothing(landing: FakeLanding) -
     opened = landing.open()
     landing.report(opened)
     landing.close("a", opened)
-    ask(landing, opened, final=True)
+    ask(landing, opened)
     state = landing.session.read_state(()).state.cycles[opened.ticket.commit_id]
     assert not state.ended_early
     assert [e.reason for e in landing.session.read_state(()).entries if isinstance(e, EndAsked)] == ["Ada wants it now"]

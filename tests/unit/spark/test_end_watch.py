@@ -49,7 +49,7 @@ class Log:
         return type("Read", (), {"records": found, "end": self.end})()
 
     def say(self, commit_id: UUID, landing: str = "rows", **how: Any) -> None:
-        said = {"group": None, "final": False, "reason": "told to stop"} | how
+        said = {"job": None, "reason": "told to stop"} | how
         sent = Sender(landing=landing, lane="live", role="end", commit_id=commit_id).end_asked(
             uuid4(), datetime(2026, 1, 1, tzinfo=UTC), **said
         )
@@ -71,7 +71,7 @@ def job(tmp_path: Path) -> WindowJob:
     landing.catalog.close()
     assert found is not None
     # Its own log begins below.
-    return replace(found, made_at=0)
+    return replace(found.begun(), made_at=0)
 
 
 class Clock:
@@ -100,25 +100,25 @@ def test_short_work_pays_for_no_look(job: WindowJob) -> None:
 @pytest.mark.parametrize(
     "said",
     [
-        {"commit_id": uuid4},
+        {"commit_id": uuid4()},
         {"landing": "others"},
-        {"group": 7},
+        {"job": uuid4()},
     ],
-    ids=["another cycle", "another landing", "another group"],
+    ids=["another cycle", "another landing", "another job"],
 )
 def test_a_word_for_others_is_not_ours(job: WindowJob, said: dict[str, Any]) -> None:
     log, clock = Log(), Clock()
-    commit_id = said.pop("commit_id")() if "commit_id" in said else job.commit_id
-    log.say(commit_id, **said)
+    commit_id = said.get("commit_id", job.commit_id)
+    log.say(commit_id, **{k: v for k, v in said.items() if k != "commit_id"})
     watch = EndWatch(job, log, clock)
     clock.now += FIRST_LOOK
     assert not watch()
     assert log.looks == 1
 
 
-def test_a_word_for_the_group_is_ours(job: WindowJob) -> None:
+def test_a_word_for_the_job_is_ours(job: WindowJob) -> None:
     log, clock = Log(), Clock()
-    log.say(job.commit_id, group=job.group)
+    log.say(job.commit_id, job=job.job_id)
     watch = EndWatch(job, log, clock)
     clock.now += FIRST_LOOK
     assert watch()
@@ -144,7 +144,7 @@ def test_later_tasks_of_the_process_know_it_without_a_look(job: WindowJob) -> No
     first.rest()
     assert EndWatch(job, log, clock)()
     assert log.looks == 1
-    assert not EndWatch(replace(job, commit_id=uuid4()), log, clock)(), "another cycle begins anew"
+    assert not EndWatch(replace(job, job_id=uuid4()), log, clock)(), "another job begins anew"
 
 
 def test_many_short_tasks_look_now_and_then(job: WindowJob) -> None:
