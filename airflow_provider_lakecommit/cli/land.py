@@ -61,7 +61,6 @@ def land(spec: LandingSpec, output: Output, *, cycles: int | None, run: UUID | N
             lambda number: identity(unique, number),
             release=is_dead,
             early=section.is_warm,
-            grace=GRACE_SECONDS,
             progress=progress_on(output, spec.landing.name),
         )
         try:
@@ -86,7 +85,7 @@ def _end_early(landing: Future[int], runner: LandingRunner, engine: Engine, outp
     waits = runner.under_way and not landing.done()
     how = f": what is read is published, within {GRACE_SECONDS:.0f} s; a second signal ends it at once" if waits else ""
     output.log(f"told to stop by {stop}{how}")
-    runner.stop(f"told to stop by {stop}")
+    runner.stop(f"told to stop by {stop}", GRACE_SECONDS)
     try:
         if waits:
             landing.result(GRACE_SECONDS + PUBLISH_SECONDS)

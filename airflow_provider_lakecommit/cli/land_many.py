@@ -118,11 +118,10 @@ class _Landings:
                 release=is_dead,
                 executor=self.concurrent.executor,
                 early=section.is_warm,
-                grace=GRACE_SECONDS,
             )
             self.under_way[name] = runner
             if self.stopped:
-                runner.stop()
+                runner.stop(grace=GRACE_SECONDS)
             try:
                 return land_cycles(runner, spec, self.output, log, self.cycles)
             finally:
@@ -133,7 +132,7 @@ class _Landings:
         """Tell all that are under way, and let them say what is saved."""
         self.stopped = True
         for runner in list(self.under_way.values()):
-            runner.stop()
+            runner.stop(grace=GRACE_SECONDS)
         deadline = time.monotonic() + GOODBYE_SECONDS
         while self.under_way and time.monotonic() < deadline:
             time.sleep(0.05)

@@ -77,8 +77,6 @@ class LandingRunner:
     :param release: tells which open cycles are of dead processes, so that their claims end
     :param executor: where others commit too; without one, each cycle makes its own
     :param progress: is told how far the writing is, every so many seconds; by default the log is
-    :param grace: seconds that tasks have to report what they have read when the run is told to stop; without, slices
-        in hand are lost then
     :param early: have the engine start while the cycle is opened, also when it then turns out that there is nothing to
         do; for engines that cost next to nothing
     """
@@ -92,7 +90,6 @@ class LandingRunner:
         release: Callable[[Cycle], bool] = lambda _: False,
         executor: CommitterThread | None = None,
         early: bool = False,
-        grace: float = 0.0,
         progress: tuple[Callable[[Progress], None], float] | None = None,
     ) -> None:
         self._session = session
@@ -107,7 +104,7 @@ class LandingRunner:
         self._windows: deque[_Window] = deque()
         self._gave_up = False
         self._again: list[str] = []
-        self._early_end = EarlyEnd(self._ask_to_end, self._give_up, grace) if grace else None
+        self._early_end = EarlyEnd(self._ask_to_end, self._give_up)
         most = session.landing.pending_budget.open_cycles
         self._took = 0.0
         self._at_once = 1 + (engine.ahead if most is None else min(engine.ahead, max(0, most - 1)))
@@ -139,8 +136,7 @@ class LandingRunner:
                 self._engine.stop()
             raise
         finally:
-            if self._early_end is not None:
-                self._early_end.close()
+            self._early_end.close()
 
     def _cycles(self, first: int, end: int | None) -> Iterator[CycleOutcome]:
         number, replanned, sound, pauses = first, first, True, PausePolicy()
@@ -286,15 +282,18 @@ class LandingRunner:
         seconds = {"close": time.monotonic() - began}
         return CycleOutcome(number=number, opened=opened, written=Written(), closed=closed, seconds=seconds)
 
-    def stop(self, reason: str = "the run was told to stop") -> None:
-        """Ask the running jobs to end and open no further cycle; returns at once. For signal handlers. What is reported
-        within the grace is published before the run ends.
+    def stop(self, reason: str = "the run was told to stop", grace: float = 0.0) -> None:
+        """Ask the running jobs to end and open no further cycle; returns at once. For signal handlers.
+
+        :param reason: for logs
+        :param grace: seconds that tasks have to report what they have read, which is published then; without, slices in
+            hand are lost
         """
         self._writers.stopping = True
-        if self._early_end is None:
-            self._give_up()
+        if grace:
+            self._early_end.request(reason, grace)
         else:
-            self._early_end.request(reason)
+            self._give_up()
 
     def _ask_to_end(self, reason: str) -> None:
         for job in list(self._writers.jobs.values()):

@@ -40,7 +40,7 @@ from airflow_provider_lakecommit.operators.base import (
     landing_of,
     no_retry_in_vain,
 )
-from airflow_provider_lakecommit.operators.deadline import before_deadline
+from airflow_provider_lakecommit.operators.deadline import KILL_GRACE, before_deadline
 from airflow_provider_lakecommit.operators.links import ErrorLink, SnapshotLink, SparkLink, TableLink
 from airflow_provider_lakecommit.settings import Settings
 from airflow_provider_lakecommit.telemetry.metrics import RUNS, Sample, closed_samples, opened_samples
@@ -150,7 +150,10 @@ class KafkaToIcebergOperator(LandingTask):
         """Have the tasks of its Spark jobs end behind the record in hand, and publish what they have read."""
         if self._engine is not None:
             self.log.info("landing %s is told to stop; its Spark jobs are asked to end", self.landing.name)
-            (self._runner or self._engine).stop()
+            if self._runner is None:
+                self._engine.stop()
+            else:
+                self._runner.stop("the task was told to stop", KILL_GRACE)
 
     # -- the run ------------------------------------------------------------------------------------------------------
 
@@ -173,7 +176,6 @@ class KafkaToIcebergOperator(LandingTask):
             lambda number: replace(identity, number=number),
             release=lambda cycle: is_over(cycle, identity, session, context["ti"]),
             early=True,
-            grace=Settings.read().spark_grace.total_seconds(),
         )
         outcomes = []
         try:

@@ -24,7 +24,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 from airflow_provider_lakecommit.exceptions import BlockedRangeError, LakecommitError, SparkJobError
 from airflow_provider_lakecommit.hooks.secrets import hide, told
 from airflow_provider_lakecommit.operators.base import LandingTask, leave_failure, no_retry_in_vain
-from airflow_provider_lakecommit.operators.deadline import before_deadline
+from airflow_provider_lakecommit.operators.deadline import KILL_GRACE, before_deadline
 from airflow_provider_lakecommit.operators.links import ErrorLink, SparkLink
 from airflow_provider_lakecommit.settings import Settings
 
@@ -128,9 +128,7 @@ class WriteWindowOperator(LandingTask):
                 job = group_job(landing, control, ticket, tables.name, tables.load)
                 if job is None:
                     return self._nothing_to_do(landing, control, ticket).to_dict()
-                self._early_end = end = EarlyEnd(
-                    lambda reason: self._end_job(control, reason), engine.stop, settings.spark_grace.total_seconds()
-                )
+                self._early_end = end = EarlyEnd(lambda reason: self._end_job(control, reason), engine.stop)
 
                 def run(job: WindowJob) -> list[SliceResult]:
                     self._job = job = job.begun()
@@ -152,7 +150,7 @@ class WriteWindowOperator(LandingTask):
         if self._early_end is None:
             self._engine.stop()
         else:
-            self._early_end.request("the task was told to stop")
+            self._early_end.request("the task was told to stop", KILL_GRACE)
 
     def _end_job(self, control: ControlTopic, reason: str) -> None:
         """That of this attempt, and no other one; without one there is nothing to save."""

@@ -85,29 +85,32 @@ class EarlyEnd:
     """A thread that ends work when it is requested.
 
     :param ask: asks those that are under way, with the reason
-    :param give_up: ends what still is
-    :param grace: seconds between the two
+    :param give_up: ends what still is, after the grace
     """
 
-    def __init__(self, ask: Callable[[str], None], give_up: Callable[[], None], grace: float) -> None:
-        self._ask, self._give_up, self._grace = ask, give_up, grace
+    def __init__(self, ask: Callable[[str], None], give_up: Callable[[], None]) -> None:
+        self._ask, self._give_up = ask, give_up
         # Its `put` is the one way to wake a thread that a signal handler may take at any moment.
-        self._requests: SimpleQueue[str | None] = SimpleQueue()
+        self._requests: SimpleQueue[tuple[str, float] | None] = SimpleQueue()
         threading.Thread(target=self._wait, name="lakecommit-early-end", daemon=True).start()
 
-    def request(self, reason: str) -> None:
-        """End early; returns at once."""
-        self._requests.put(reason)
+    def request(self, reason: str, grace: float) -> None:
+        """End early; returns at once.
+
+        :param grace: seconds that tasks have to report what they have read
+        """
+        self._requests.put((reason, grace))
 
     def close(self) -> None:
         """All is over: there is nothing to give up."""
         self._requests.put(None)
 
     def _wait(self) -> None:
-        reason = self._requests.get()
+        request = self._requests.get()
         with suppress(LakecommitError, Empty):
-            while reason is not None:
+            while request is not None:
+                reason, grace = request
                 self._ask(reason)
-                reason = self._requests.get(timeout=self._grace)
+                request = self._requests.get(timeout=grace)
             return
         self._give_up()

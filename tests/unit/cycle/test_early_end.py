@@ -4,19 +4,17 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
 
 import pytest
 
 from airflow_provider_lakecommit.core.log import EndAsked
-from airflow_provider_lakecommit.cycle.loop import LandingRunner
 from airflow_provider_lakecommit.cycle.results import Opened
 from airflow_provider_lakecommit.cycle.write import group_job, group_result
 from airflow_provider_lakecommit.exceptions import SparkJobError
 from airflow_provider_lakecommit.session.early_end import EarlyEnd, end_cycle, end_job
 from airflow_provider_lakecommit.spark.job import SliceResult, WindowJob
 from tests.fakes.session import FakeLanding
-from tests.unit.cycle.test_loop import FakeEngine
+from tests.unit.cycle.test_loop import FakeEngine, runner
 
 SECONDS = 30.0
 
@@ -76,17 +74,12 @@ def test_a_word_for_a_cycle_that_is_over_changes_nothing(landing: FakeLanding) -
     assert [e.reason for e in landing.session.read_state(()).entries if isinstance(e, EndAsked)] == ["Ada wants it now"]
 
 
-def runner(engine: FakeEngine, grace: float) -> LandingRunner:
-    run = engine.landing.run_identity()
-    return LandingRunner(engine.landing.session, engine, lambda n: replace(run, number=n), grace=grace)
-
-
 def test_a_run_that_is_told_to_stop_publishes_what_its_tasks_report_within_the_grace(landing: FakeLanding) -> None:
     engine = FakeEngine(landing)
-    working = runner(engine, SECONDS)
+    working = runner(engine)
 
     def stop(job: WindowJob) -> list[SliceResult]:
-        working.stop("told to stop by SIGTERM")
+        working.stop("told to stop by SIGTERM", SECONDS)
         until_asked(landing)
         return engine.do(job, most=2)
 
@@ -97,7 +90,7 @@ def test_a_run_that_is_told_to_stop_publishes_what_its_tasks_report_within_the_g
     with pytest.raises(SparkJobError, match="what was read is published, the next run reads orders"):
         next(found)
     assert engine.stopped == 0
-    assert [o.closed.rows for o in runner(engine, 0.0).cycles(1)] == [10]
+    assert [o.closed.rows for o in runner(engine).cycles(1)] == [10]
 
 
 def until_asked(landing: FakeLanding) -> None:
@@ -118,11 +111,11 @@ def test_jobs_that_do_not_end_within_the_grace_are_given_up(landing: FakeLanding
             ended.set()
 
     engine = Slow(landing)
-    working = runner(engine, 0.05)
+    working = runner(engine)
 
     def hang(job: WindowJob) -> list[SliceResult]:
         engine.do(job, most=1)
-        working.stop()
+        working.stop(grace=0.05)
         assert ended.wait(SECONDS)
         raise SparkJobError("it was told to stop")
 
@@ -139,14 +132,14 @@ def test_work_is_given_up_at_once_where_it_cannot_be_asked() -> None:
     def ask(_: str) -> None:
         raise SparkJobError("the brokers are away")
 
-    EarlyEnd(ask, given_up.set, SECONDS).request("stop")
+    EarlyEnd(ask, given_up.set).request("stop", SECONDS)
     assert given_up.wait(SECONDS)
 
 
 def test_work_that_ended_is_not_given_up_afterwards() -> None:
     asked, given_up = threading.Event(), threading.Event()
-    end = EarlyEnd(lambda _: asked.set(), given_up.set, 0.2)
-    end.request("stop")
+    end = EarlyEnd(lambda _: asked.set(), given_up.set)
+    end.request("stop", 0.2)
     assert asked.wait(SECONDS)
     end.close()
     assert not given_up.wait(0.5)
