@@ -3,7 +3,8 @@
 Actions*, and a task does just that.
 
 Nobody's word, no change: a rejected or expired request leaves everything as it is. Who decided, in which run and why is
-kept in the tables' history. The last DAG checks the tables every night. All need `kafka_default` and `iceberg_default`.
+kept in the tables' history. The last two DAGs ask nobody: one has what running windows have read published now, the
+other checks the tables every night. All need `kafka_default` and `iceberg_default`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import DAG, Param
 
 from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.operators.publish_now import PublishNowOperator
 from airflow_provider_lakecommit.operators.repair import LedgerAttestOperator, LedgerInitOperator, UnblockOperator
 from airflow_provider_lakecommit.operators.verify import VerifyOperator
 
@@ -91,6 +93,11 @@ with DAG(
     )
     look >> approve >> attest
 # [END howto_operator_ledger_attest]
+
+# [START howto_operator_publish_now]
+with DAG("example_lakecommit_publish_now", schedule=None, start_date=START, tags=TAGS):
+    PublishNowOperator(task_id="publish_now", landing=orders)
+# [END howto_operator_publish_now]
 
 # [START howto_operator_verify]
 with DAG("example_lakecommit_verify", schedule="@daily", start_date=START, catchup=False, tags=TAGS):

@@ -30,6 +30,8 @@ LANES = {
 }
 LOG, TABLE = "control topic", "table"
 FAILED = "failed"
+RARE = {FAILED, "end"}
+"""Messages that a cycle as it should be does without."""
 FORMATS = {"sqlalchemy", "yaml", "numpy"}
 """Libraries that say nothing of a room's place."""
 
@@ -81,7 +83,7 @@ class CycleDiagram(DiagramDirective):
     """The messages of one cycle in their order."""
 
     def svg(self) -> str:
-        usual = [m for m in messages() if m.kind != FAILED]
+        usual = [m for m in messages() if m.kind not in RARE]
         steps: list[tuple[str, str, str, bool]] = []
         for m in usual:
             lanes = [LANES[s] for s in m.senders if s in LANES]

@@ -27,6 +27,7 @@ SENT_BY = {
     "cycle.close": "commit",
     "cycle.publish": "commit",
     "repair.unblock": "``lakecommit unblock``",
+    "session.early_end": "who is told to stop, or wants a window published now",
     "spark.report": "the Spark task of the slice",
 }
 """Who runs the modules that send messages."""

@@ -82,8 +82,8 @@ class _Told:
     def __init__(self, *_: object, **__: object) -> None:
         self.told = False
 
-    def stop(self) -> None:
-        self.told = True
+    def stop(self, *, grace: float) -> None:
+        self.told = grace > 0
 
 
 @pytest.mark.parametrize("stopped", [False, True])
