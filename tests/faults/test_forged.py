@@ -17,9 +17,11 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_lakecommit.core.identity import attempt_id
+from airflow_provider_lakecommit.core.identity import attempt_id, slice_id
 from airflow_provider_lakecommit.core.log import CycleOpened, Directives, Raised, SliceReported
 from airflow_provider_lakecommit.core.model import (
     Budget,
@@ -239,6 +241,29 @@ def release(attacker: Attacker) -> None:
     attacker.send([attacker.sender("commit", uuid4()).closed(uuid4(), datetime.now(UTC), None, told)])
 
 
+def an_end_of_all_work(attacker: Attacker) -> None:
+    """As a person asks for it who wants the window published now."""
+    attacker.send([attacker.sender("end").end_asked(uuid4(), datetime.now(UTC), job=None, reason="for fun")])
+
+
+def the_beginning_of_slices(attacker: Attacker) -> None:
+    """Files that hold more than what they are said to be the beginning of, named by an attempt at the whole."""
+    plan = attacker.cycle.plan
+    target = next(t for t in plan.targets if t.table == TABLE)
+    for s in attacker.cycle.slices:
+        attempt = attempt_id(s.slice_id, uuid4())
+        path = Path(target.location.removeprefix("file://")) / "data" / f"{attempt}-00000.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table({"id": range(len(s))}), path)
+        spans = tuple(replace(x, range=type(x.range)(x.range.start, x.range.start + 1)) for x in s.spans)
+        part = replace(s, spans=spans, slice_id=slice_id(plan.window_id, spans, s.tables))
+        files = [attacker.file(f"file://{path}", len(part))]
+        told = attacker.report(
+            part, plan, counts=lambda n: Counts(landed=n), files=files, attempt=attempt, whole=s.slice_id
+        )
+        attacker.send(told)
+
+
 def published(attacker: Attacker) -> None:
     plan = attacker.cycle.plan
     target = next(t for t in plan.targets if t.table == TABLE)
@@ -304,6 +329,8 @@ MEANWHILE = [
     files_that_the_table_has,
     delete_files,
     complete,
+    an_end_of_all_work,
+    the_beginning_of_slices,
     release,
     published,
     failures,
