@@ -22,7 +22,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import SnapshotRefType
-from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
     AssertCurrentSchemaId,
@@ -35,6 +35,7 @@ from pyiceberg.table.update import (
 )
 
 from airflow_provider_lakecommit.committer.ledger import tag_name
+from airflow_provider_lakecommit.committer.merge_manifests import MergingAppend
 from airflow_provider_lakecommit.exceptions import StorageError, TableError
 from airflow_provider_lakecommit.iceberg.storage import trouble_of
 
@@ -177,7 +178,9 @@ def _written(table: Table, branch: str, files: Sequence[DataFile], summary: dict
     if len(specs) > 1:
         raise TableError(f"files of the partition specs {sorted(specs)} of {'.'.join(table.name())} need a commit each")
     transaction = _Staging(table, specs.pop())
-    append = transaction.update_snapshot(snapshot_properties=summary, branch=branch).fast_append()
+    append = MergingAppend(
+        operation=Operation.APPEND, transaction=transaction, io=table.io, branch=branch, snapshot_properties=summary
+    )
     for file in files:
         append.append_data_file(file)
     append.commit()

@@ -2,9 +2,10 @@
 """Bounding the history of the tables that landings create: every commit adds a snapshot, and every later commit
 rewrites them all.
 
-Contract: only a table that asks for it (property ``lakecommit.keep-snapshots``, set on tables that landings create) is
-trimmed, and only snapshots of the branch's own past: never the ledger, what came after it, what a branch or tag refers
-to, or one of the newest that are to be kept. Data files are not touched: an append's files stay in all later snapshots.
+Contract: a table that asks for it (property ``lakecommit.keep-snapshots``, set on tables that landings create) is
+trimmed to so many, and of any table a landing that follows expires its own after a time. Only snapshots of the branch's
+own past go: never the ledger, what came after it, what a branch or tag refers to, or one that is to be kept. Data files
+are not touched: an append's files stay in all later snapshots. Manifests go when no snapshot lists them.
 
 Failure story: best effort. A request that fails, or whose outcome is unknown, is left; the next commit tries again. It
 states where every branch and tag was, so that one that arrives late, after a rollback or another commit, does nothing:
@@ -17,17 +18,21 @@ import logging
 from collections.abc import Iterator
 from contextlib import suppress
 
+from pyiceberg.io import FileIO
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, RemoveSnapshotsUpdate, TableRequirement
 
 from airflow_provider_lakecommit.committer.ledger import ancestry
-from airflow_provider_lakecommit.committer.summary import has_ledger
+from airflow_provider_lakecommit.committer.summary import has_ledger, record_of
 from airflow_provider_lakecommit.iceberg.catalog import KEEP_SNAPSHOTS, Tables
 
-__all__ = ["trim_snapshots"]
+__all__ = ["expire_older", "trim_snapshots"]
 
+MOST_LOOKS = 50
+"""Snapshots whose manifest lists are read to know what nobody lists any more; with more of them nothing is deleted."""
 _log = logging.getLogger(__name__)
 
 
@@ -38,7 +43,24 @@ def trim_snapshots(tables: Tables, table: str, branch: str = MAIN_BRANCH) -> int
     :raises CatalogError: the catalog cannot be reached
     """
     loaded = tables.load(table)
-    gone = _expirable(loaded, branch)
+    return _expire(tables, loaded, table, branch, _expirable(loaded, branch))
+
+
+def expire_older(tables: Tables, table: str, branch: str, *, landing: str, before_ms: int) -> int:
+    """Expire the snapshots of one landing that are older than a time, whether the table asks for it or not; returns how
+    many. Those of others stay, and so does what is never expired.
+
+    :raises TableError: the table does not exist
+    :raises CatalogError: the catalog cannot be reached
+    """
+    loaded = tables.load(table)
+    line = list(ancestry(loaded.metadata, branch))
+    old = (s for s in _free(loaded, branch, line) if s.timestamp_ms < before_ms)
+    mine = [s for s in old if (record := record_of(s)) is not None and record.landing == landing]
+    return _expire(tables, loaded, table, branch, mine)
+
+
+def _expire(tables: Tables, loaded: Table, table: str, branch: str, gone: list[Snapshot]) -> int:
     if not gone:
         return 0
     requirements: tuple[TableRequirement, ...] = (
@@ -52,12 +74,32 @@ def trim_snapshots(tables: Tables, table: str, branch: str = MAIN_BRANCH) -> int
         _log.warning("%s keeps %d old snapshots for now: %s", table, len(gone), tables.describe(e))
         return 0
     left = {s.snapshot_id for s in after.snapshots}
-    for snapshot in gone:
-        if snapshot.snapshot_id not in left:
-            # A manifest list is of one snapshot alone, unlike the manifests in it.
-            with suppress(Exception):
-                loaded.io.delete(snapshot.manifest_list)
+    with suppress(Exception):
+        _delete(loaded.io, after, branch, [s for s in gone if s.snapshot_id not in left])
     return len(gone)
+
+
+def _delete(io: FileIO, after: TableMetadata, branch: str, gone: list[Snapshot]) -> None:
+    """Remove the manifest lists of snapshots that are gone, and the manifests that nobody lists any more.
+
+    A manifest that an append has merged is in no later snapshot of the line; so those that are left are in what is as
+    old as the expired ones, in the oldest that is not, and in other lines.
+    """
+    newest = max(map(_sequence, gone))
+    younger = sorted((s for s in after.snapshots if _sequence(s) > newest), key=_sequence)
+    line = {s.snapshot_id for s in ancestry(after, branch)}
+    others = [s for s in after.snapshots if _sequence(s) <= newest or s.snapshot_id not in line]
+    pinned = [s for ref in after.refs.values() if (s := after.snapshot_by_id(ref.snapshot_id)) is not None]
+    look = {s.snapshot_id: s for s in (*younger[:1], *others, *pinned)}
+    listed = [m.manifest_path for s in gone for m in s.manifests(io)] if len(look) <= MOST_LOOKS else []
+    kept = {m.manifest_path for s in look.values() for m in s.manifests(io)} if listed else set()
+    for path in {*(s.manifest_list for s in gone), *(p for p in listed if p not in kept)}:
+        with suppress(Exception):
+            io.delete(path)
+
+
+def _sequence(snapshot: Snapshot) -> int:
+    return snapshot.sequence_number or 0
 
 
 def _references(table: Table) -> Iterator[AssertRefSnapshotId]:
@@ -68,8 +110,16 @@ def _references(table: Table) -> Iterator[AssertRefSnapshotId]:
 def _expirable(table: Table, branch: str) -> list[Snapshot]:
     text = table.metadata.properties.get(KEEP_SNAPSHOTS, "")
     line = list(ancestry(table.metadata, branch))
+    if not text.isdecimal() or len(line) <= int(text) * 5 // 4:
+        return []
+    newest = {s.snapshot_id for s in line[: int(text)]}
+    return [s for s in _free(table, branch, line) if s.snapshot_id not in newest]
+
+
+def _free(table: Table, branch: str, line: list[Snapshot]) -> list[Snapshot]:
+    """Those of a branch's own past that nothing needs: older than the ledger, and on the way of no branch or tag."""
     ledger = next((n for n, s in enumerate(line) if has_ledger(s)), None)
-    if not text.isdecimal() or ledger is None or len(line) <= int(text) * 5 // 4:
+    if ledger is None:
         return []
     refs = table.metadata.refs
     pinned = {ref.snapshot_id for ref in refs.values()}
@@ -77,4 +127,4 @@ def _expirable(table: Table, branch: str) -> list[Snapshot]:
         if name != branch and ref.snapshot_ref_type == SnapshotRefType.BRANCH:
             # Another branch's past is not ours to cut: its ledger may be there.
             pinned |= {s.snapshot_id for s in ancestry(table.metadata, name)}
-    return [s for s in line[max(int(text), ledger + 1) :] if s.snapshot_id not in pinned]
+    return [s for s in line[ledger + 1 :] if s.snapshot_id not in pinned]

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An append that keeps the list of manifests short: each commit adds one, and every later commit and every reader reads
+the list of all.
+
+Contract: manifests are merged in tiers, by how many files they list: :data:`TIER` of about one size become one of the
+next, up to :data:`WHOLE` files. So a file's entry is written anew a few times in its life, and a table with millions of
+commits has a few hundred manifests. An entry keeps the snapshot, the sequence number and all else that it had. Left
+alone are manifests of deletes or with removed entries, all of format version 3 (rows have ids there that a list hands
+out), and all of a table that says so (``commit.manifest-merge.enabled = false``).
+
+Failure story: as of any append: what it wrote is unknown to the table until the request is applied. The manifests that
+were merged stay as they are; older snapshots list them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from pyiceberg.manifest import ManifestContent, ManifestFile
+from pyiceberg.table.update.snapshot import _FastAppendFiles
+
+__all__ = ["TIER", "WHOLE", "MergingAppend", "tiers_to_merge"]
+
+TIER = 32
+WHOLE = TIER**3
+"""Files from which on a manifest is as large as it should be: some megabytes."""
+_LAST_VERSION = 2
+
+
+class MergingAppend(_FastAppendFiles):
+    """pyiceberg's fast append, with the manifests of its parent merged where there are many."""
+
+    def _process_manifests(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
+        metadata = self._transaction.table_metadata
+        asked = metadata.properties.get("commit.manifest-merge.enabled", "true").lower()
+        if asked == "false" or metadata.format_version > _LAST_VERSION:
+            return manifests
+        old = [m for m in manifests if m.added_snapshot_id != self._snapshot_id]
+        out = manifests
+        for some in tiers_to_merge(old):
+            paths = {m.manifest_path for m in some}
+            out = [*(m for m in out if m.manifest_path not in paths), self._merged(some)]
+        return out
+
+    def _merged(self, some: list[ManifestFile]) -> ManifestFile:
+        with self.new_manifest_writer(spec=self.spec(some[0].partition_spec_id)) as writer:
+            for manifest in some:
+                for entry in self.fetch_manifest_entry(manifest):
+                    writer.existing(entry)
+        return writer.to_manifest_file()
+
+
+def tiers_to_merge(manifests: Iterable[ManifestFile]) -> list[list[ManifestFile]]:
+    """Those that become one each."""
+    tiers: defaultdict[tuple[int, int], list[ManifestFile]] = defaultdict(list)
+    for m in manifests:
+        files = (m.added_files_count or 0) + (m.existing_files_count or 0)
+        if m.content is ManifestContent.DATA and not m.deleted_files_count and 0 < files < WHOLE:
+            tiers[m.partition_spec_id, _tier(files)].append(m)
+    return [some for some in tiers.values() if len(some) >= TIER]
+
+
+def _tier(files: int) -> int:
+    tier = 0
+    while files >= TIER:
+        files, tier = files // TIER, tier + 1
+    return tier
