@@ -36,16 +36,22 @@ CODES = {
 
 
 def status(
-    spec: LandingSpec, output: Output, *, every: timedelta | None = None, allowed: StatusLimits | None = None
+    spec: LandingSpec,
+    output: Output,
+    *,
+    every: timedelta | None = None,
+    allowed: StatusLimits | None = None,
+    files: bool = False,
 ) -> int:
     """Show where the landing stands; the exit code says how.
 
     :param every: how often it runs, for the warning that unread offsets may expire
     :param allowed: how far behind is well
+    :param files: count the small files of the tables
     :raises LakecommitError: a part that has to be asked is away
     """
     with LandingSession.connect(spec.landing, spec.kafka, spec.catalog, log=output.log) as session:
-        found = read_status(session, every)
+        found = read_status(session, every, count_files=files)
     standing, why = status_verdict(found, allowed or StatusLimits())
     if output.as_json:
         output.result({**to_dict(found), "standing": standing.value, "why": why or None})
@@ -86,6 +92,8 @@ def _table(t: TableStatus) -> Iterable[str]:
     at = f", ledger in snapshot {t.snapshot_id}" if t.snapshot_id is not None else ""
     others = f", {t.foreign_since} snapshots of others since" if t.foreign_since else ""
     yield f"  {t.table}: {t.condition}{reason}{at}{others}"
+    if t.files is not None and t.files.files:
+        yield f"    {t.files}"
     if t.pending_slices:
         yield f"    staged: {t.pending_slices} slices, {t.pending_files} files, {t.pending_bytes} bytes"
     yield from (f"    {w}" for w in t.waiting)

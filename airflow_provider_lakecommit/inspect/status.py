@@ -10,7 +10,7 @@ Failure story: parts that are away raise their own errors; a ledger that needs a
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -24,6 +24,7 @@ from airflow_provider_lakecommit.core.state import AcceptedSlice, CycleState, La
 from airflow_provider_lakecommit.cycle.headroom import looked_at, plan_threshold, warnings
 from airflow_provider_lakecommit.cycle.prepare import ledger_state, table_ledger
 from airflow_provider_lakecommit.exceptions import ControlTopicError
+from airflow_provider_lakecommit.inspect.small_files import TableFiles, table_files
 from airflow_provider_lakecommit.session.landing_session import FoldedLog, LandingSession
 
 __all__ = ["PartitionStatus", "Status", "TableStatus", "read_status", "to_dict"]
@@ -44,6 +45,7 @@ class TableStatus:
     pending_files: int = 0
     pending_bytes: int = 0
     waiting: tuple[str, ...] = ()
+    files: TableFiles | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,11 +100,12 @@ class Status:
 HEADROOM_SECONDS = 5.0
 
 
-def read_status(session: LandingSession, every: timedelta | None = None) -> Status:
+def read_status(session: LandingSession, every: timedelta | None = None, *, count_files: bool = False) -> Status:
     """Look once.
 
     :param every: how often the landing runs, for the warning that its unread offsets may expire; by default what the
         control log shows
+    :param count_files: read the manifests of all tables, to tell how many files are small
     :raises CatalogError: the catalog is away
     :raises ControlTopicError: the control topic is away
     :raises SourceUnavailableError: the source is away
@@ -128,7 +131,11 @@ def read_status(session: LandingSession, every: timedelta | None = None) -> Stat
         landing=session.landing.name,
         at=at,
         tables=tuple(
-            _table(name, state, by_name.get(name), landing_state, source.partitions) for name, state in states
+            replace(
+                _table(name, state, by_name.get(name), landing_state, source.partitions),
+                files=_files(session, name, count=count_files),
+            )
+            for name, state in states
         ),
         partitions=tuple(_partition(p, w, reached, left.get(p)) for p, w in sorted(source.partitions.items())),
         cycles=tuple(landing_state.open_cycles()),
@@ -162,6 +169,11 @@ def _look(session: LandingSession, ledgers: Sequence[TableLedger]) -> FoldedLog 
 
 def _section(session: LandingSession, state: LedgerState) -> bool:
     return state.section(session.landing.name, session.lane) is not None
+
+
+def _files(session: LandingSession, name: str, *, count: bool) -> TableFiles | None:
+    table = session.tables.find(name)
+    return None if table is None else table_files(table, session.landing.branch, count=count)
 
 
 def _table(
@@ -273,6 +285,7 @@ def _table_to_dict(t: TableStatus) -> dict[str, Any]:
         "head_id": t.head_id,
         "foreign_since": t.foreign_since,
         "ends": {str(p): end for p, end in t.ends.items()},
+        "files": None if t.files is None else asdict(t.files),
         "pending": {"slices": t.pending_slices, "files": t.pending_files, "bytes": t.pending_bytes},
         "waiting": list(t.waiting),
     }
