@@ -22,6 +22,7 @@ from airflow_provider_lakecommit.cli.arguments import (
     positive,
     spec_files,
 )
+from airflow_provider_lakecommit.cli.follow_arguments import add_follow, follow_of
 from airflow_provider_lakecommit.cli.from_airflow import load, load_dag, load_file
 from airflow_provider_lakecommit.cli.kafka_commands import (
     ControlLogCommand,
@@ -44,23 +45,26 @@ class LandCommand(Command):
     examples = (
         "land orders.yaml",
         "land specs/ --cycles 1 > cycles.jsonl",
+        "land orders.yaml --follow --window-age 2s",
         "land --dag land_orders",
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--cycles", type=positive, metavar="N", help="at most N cycles (default: until caught up)")
+        add_follow(parser)
 
     def run(self, options: Namespace, output: Output) -> int:
+        follow = follow_of(options)
         specs, wrong = self._specs(options, output)
         if len(specs) + len(wrong) > 1:
             from airflow_provider_lakecommit.cli.land_many import land_many
 
             with results_only(output):
-                return land_many(specs, wrong, output, cycles=options.cycles)
+                return land_many(specs, wrong, output, cycles=options.cycles, follow=follow)
         from airflow_provider_lakecommit.cli.land import land
 
         with results_only(output):
-            return land(next(iter(specs.values())), output, cycles=options.cycles)
+            return land(next(iter(specs.values())), output, cycles=options.cycles, follow=follow)
 
     def _specs(self, options: Namespace, output: Output) -> tuple[dict[str, LandingSpec], dict[str, SpecError]]:
         """Those that can be used, by their landing, and of several the others by their file."""
@@ -103,6 +107,7 @@ class StatusCommand(Command):
         add_every(parser)
         add = parser.add_argument
         add("--max-lag", type=natural, metavar="N", help="so many offsets that are not landed are well (default 0)")
+        add("--files", action="store_true", help="count the small files of the tables, which reads all manifests")
         add("--max-age", type=duration, metavar="TIME", help="well is what is valid through less than that ago")
 
     def run(self, options: Namespace, output: Output) -> int:
@@ -111,7 +116,7 @@ class StatusCommand(Command):
         from airflow_provider_lakecommit.inspect.status_rules import StatusLimits
 
         allowed = StatusLimits(lag=options.max_lag, age=options.max_age)
-        return status(spec, output, every=options.every, allowed=allowed)
+        return status(spec, output, every=options.every, allowed=allowed, files=options.files)
 
 
 class DoctorCommand(Command):

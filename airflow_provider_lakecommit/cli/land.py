@@ -6,6 +6,9 @@ nobody asked for JSON; what its tables have then is in them for good. The sectio
 engine: a local session, a cluster, a Spark Connect server. Caught up means that everything up to the last stable offset
 of the newest plan is in the tables; what arrived later is the next run's.
 
+With ``follow`` the run does not end there, but waits for the next window (:mod:`~airflow_provider_lakecommit.follow`);
+then a line is said once in a while instead of several for each window.
+
 Failure story: that of :mod:`~airflow_provider_lakecommit.cycle.loop`. A run that is asked to stop has its tasks end
 behind the record in hand, publishes what they have read, and says what is read again; a second signal ends it at once.
 A killed run needs no clean-up: the next one on this host finds its process gone and ends its claims.
@@ -15,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -29,10 +33,15 @@ from airflow_provider_lakecommit.cycle.run import CycleOutcome, RunOutcome
 from airflow_provider_lakecommit.engines.base import Engine
 from airflow_provider_lakecommit.engines.local import SparkSection, engine_of
 from airflow_provider_lakecommit.exceptions import LakecommitError
+from airflow_provider_lakecommit.follow.interval import WindowLog
+from airflow_provider_lakecommit.follow.options import FollowOptions
+from airflow_provider_lakecommit.follow.run import Follow, runner_of
+from airflow_provider_lakecommit.follow.total import Total
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.landing import LandingSpec
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 from airflow_provider_lakecommit.session.thread import in_thread
+from airflow_provider_lakecommit.spark.task import QUIET
 from airflow_provider_lakecommit.telemetry.metrics import closed_samples, opened_samples
 from airflow_provider_lakecommit.telemetry.send import start_for_commands
 
@@ -44,30 +53,42 @@ PUBLISH_SECONDS = 30.0
 """For which it may publish that."""
 
 
-def land(spec: LandingSpec, output: Output, *, cycles: int | None, run: UUID | None = None) -> int:
-    """Land until caught up, or for *cycles* cycles.
+def land(
+    spec: LandingSpec,
+    output: Output,
+    *,
+    cycles: int | None,
+    run: UUID | None = None,
+    follow: FollowOptions | None = None,
+) -> int:
+    """Land until caught up, for *cycles* cycles, or as records come.
 
+    :param follow: how
     :raises LakecommitError: what keeps a cycle from being opened or closed, or that none of them moves anything
     """
-    section, unique = SparkSection(spec.spark), run or uuid4()
+    section, unique = spark_section(spec, follow), run or uuid4()
+    log = WindowLog(output.log)
     with (
         Signals() as signals,
-        LandingSession.connect(spec.landing, spec.kafka, spec.catalog, log=output.log) as session,
+        LandingSession.connect(spec.landing, spec.kafka, spec.catalog, log=log) as session,
     ):
-        engine = engine_of(section, spec.landing.name, log=output.log, on_start=lambda: None)
-        runner = LandingRunner(
+        engine = engine_of(section, spec.landing.name, log=log, on_start=lambda: None)
+        runner = runner_of(
             session,
             engine,
-            lambda number: identity(unique, number),
+            partial(identity, unique),
+            follow,
+            log,
             release=is_dead,
             early=section.is_warm,
             progress=progress_on(output, spec.landing.name),
         )
         try:
             # Apart from the thread that signals interrupt, so that one costs nothing that is under way.
-            landing = in_thread(lambda: land_cycles(runner, spec, output, output.log, cycles, live=True), "landing")
+            landing = in_thread(lambda: land_cycles(runner, spec, output, log, cycles, live=True), "landing")
             return _code(landing, signals)
         except Stopped as stop:
+            log.quiet = False
             _end_early(landing, runner, engine, output, stop)
             return stop.code
         finally:
@@ -80,7 +101,9 @@ def _code(landing: Future[int], signals: Signals) -> int:
     return code
 
 
-def _end_early(landing: Future[int], runner: LandingRunner, engine: Engine, output: Output, stop: Stopped) -> None:
+def _end_early(
+    landing: Future[int], runner: LandingRunner | Follow, engine: Engine, output: Output, stop: Stopped
+) -> None:
     """Let a run that was told to stop publish what it has read, if it has opened something."""
     waits = runner.under_way and not landing.done()
     how = f": what is read is published, within {GRACE_SECONDS:.0f} s; a second signal ends it at once" if waits else ""
@@ -99,13 +122,21 @@ def _end_early(landing: Future[int], runner: LandingRunner, engine: Engine, outp
     runner.report_interrupted()
 
 
+def spark_section(spec: LandingSpec, follow: FollowOptions | None) -> SparkSection:
+    """What a spec says of Spark; where topics are followed, its tasks do not tell of each slice."""
+    section = SparkSection(spec.spark)
+    if follow is not None:
+        section.conf.setdefault(f"spark.executorEnv.{QUIET}", "1")
+    return section
+
+
 def progress_on(output: Output, name: str) -> tuple[Callable[[Progress], None], float] | None:
     """On a terminal the line that lives; else what the log is told by itself."""
     return (lambda progress: output.live(bar(name, progress)), BAR_SECONDS) if output.at_terminal else None
 
 
 def land_cycles(
-    runner: LandingRunner,
+    runner: LandingRunner | Follow,
     spec: LandingSpec,
     output: Output,
     log: Callable[[str], None],
@@ -116,7 +147,7 @@ def land_cycles(
     """The cycles of one landing, each shown as it is closed; the exit code. It is that of a refusal, too, where the
     last cycle planned no window though there was something to be read.
     """
-    outcomes: list[CycleOutcome] = []
+    total = Total(landing=spec.landing.name)
     send = start_for_commands()
     for outcome in runner.cycles(most=cycles):
         send(opened_samples(outcome.opened))
@@ -128,8 +159,8 @@ def land_cycles(
         log(str(outcome))
         for warning in outcome.closed.warnings:
             log(f"  WARNING: {warning}")
-        outcomes.append(outcome)
-    ended = RunOutcome.of(spec.landing.name, outcomes)
+        total.add(outcome)
+    ended = total.ended()
     for line in how_to_query(ended, spec, runner.tables) if live else ():
         log(line)
     log(str(ended))

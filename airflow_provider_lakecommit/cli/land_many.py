@@ -22,7 +22,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
-from airflow_provider_lakecommit.cli.land import GRACE_SECONDS, land_cycles
+from airflow_provider_lakecommit.cli.land import GRACE_SECONDS, land_cycles, spark_section
 from airflow_provider_lakecommit.cli.output import Exit, Output
 from airflow_provider_lakecommit.cli.process import identity, is_dead
 from airflow_provider_lakecommit.cli.stop import Signals, Stopped
@@ -30,6 +30,9 @@ from airflow_provider_lakecommit.cycle.loop import LandingRunner
 from airflow_provider_lakecommit.engines.base import Engine
 from airflow_provider_lakecommit.engines.local import LocalSpark, SparkSection, engine_of
 from airflow_provider_lakecommit.exceptions import LakecommitError, SparkJobError, SpecError
+from airflow_provider_lakecommit.follow.interval import WindowLog
+from airflow_provider_lakecommit.follow.options import FollowOptions
+from airflow_provider_lakecommit.follow.run import Follow, runner_of
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.landing import LandingSpec
 from airflow_provider_lakecommit.session.concurrent import ConcurrentLandings
@@ -90,8 +93,9 @@ class _Landings:
     cycles: int | None
     unique: UUID
     session: LocalSpark | None
+    follow: FollowOptions | None = None
     catalogs: list[Mapping[str, Any]] = field(default_factory=list)
-    under_way: dict[str, LandingRunner] = field(default_factory=dict)
+    under_way: dict[str, LandingRunner | Follow] = field(default_factory=dict)
     stopped: bool = False
 
     def __post_init__(self) -> None:
@@ -102,8 +106,10 @@ class _Landings:
         name, place = spec.landing.name, self._place(spec.catalog)
         tables = self.concurrent.tables(place, lambda: Tables(spec.catalog))
 
-        def log(line: str) -> None:
+        def say(line: str) -> None:
             self.output.log(f"{name}: {line}")
+
+        log = WindowLog(say)
 
         def session() -> LandingSession:
             return LandingSession.connect(spec.landing, spec.kafka, {}, log=log, tables=tables, place=place)
@@ -111,10 +117,12 @@ class _Landings:
         section = SparkSection(spec.spark)
         engine: Engine = self._shared or engine_of(section, name, log=log, on_start=lambda: None)
         with self.concurrent.session(session) as connected:
-            runner = LandingRunner(
+            runner = runner_of(
                 connected,
                 engine,
                 partial(identity, self.unique),
+                self.follow,
+                log,
                 release=is_dead,
                 executor=self.concurrent.executor,
                 early=section.is_warm,
@@ -145,19 +153,30 @@ class _Landings:
 
 
 def land_many(
-    specs: Mapping[str, LandingSpec], wrong: Mapping[str, SpecError], output: Output, *, cycles: int | None
+    specs: Mapping[str, LandingSpec],
+    wrong: Mapping[str, SpecError],
+    output: Output,
+    *,
+    cycles: int | None,
+    follow: FollowOptions | None = None,
 ) -> int:
-    """Land all until caught up, or for *cycles* cycles each.
+    """Land all until caught up, for *cycles* cycles each, or as records come.
 
     :param specs: by the name of their landing
     :param wrong: specs that cannot be used, by their file
 
     :raises SpecError: the specs do not go together
     """
+    if follow is not None and len(specs) > MOST:
+        raise SpecError(
+            f"{len(specs)} landings are to be followed by one call, which follows {MOST} at most: make more"
+        )
     signals = Signals()
-    session = _session(list(specs.values()), output, signals)
+    session = _session(list(specs.values()), output, signals, follow)
     with signals, ConcurrentLandings(threads=BEGINNING, most=MOST) as concurrent:
-        landings = _Landings(concurrent=concurrent, output=output, cycles=cycles, unique=uuid4(), session=session)
+        landings = _Landings(
+            concurrent=concurrent, output=output, cycles=cycles, unique=uuid4(), session=session, follow=follow
+        )
         try:
             ended = concurrent.run({name: partial(landings.land, spec) for name, spec in specs.items()})
             signals.check()
@@ -171,17 +190,19 @@ def land_many(
     return report_ends(ended, wrong, output)
 
 
-def _session(specs: Sequence[LandingSpec], output: Output, signals: Signals) -> LocalSpark | None:
-    sections = [spec.spark for spec in specs if SparkSection(spec.spark).remote is None]
-    if any(section != sections[0] for section in sections):
+def _session(
+    specs: Sequence[LandingSpec], output: Output, signals: Signals, follow: FollowOptions | None
+) -> LocalSpark | None:
+    local = [spec for spec in specs if SparkSection(spec.spark).remote is None]
+    if any(spec.spark != local[0].spark for spec in local):
         raise SpecError(
             "the sections 'spark' of these specs differ, and a process has one local Spark session: make them equal, "
             "or land them by one call each"
         )
-    if not sections:
+    if not local:
         return None
     # No handler of signals is taken over: it is not started in the main thread.
-    return LocalSpark(SparkSection(sections[0]), log=output.log, on_start=signals.check)
+    return LocalSpark(spark_section(local[0], follow), log=output.log, on_start=signals.check)
 
 
 def report_ends(ended: Mapping[str, int | BaseException], wrong: Mapping[str, SpecError], output: Output) -> int:

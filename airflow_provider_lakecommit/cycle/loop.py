@@ -104,9 +104,10 @@ class LandingRunner:
         self._windows: deque[_Window] = deque()
         self._gave_up = False
         self._again: list[str] = []
-        self._early_end = EarlyEnd(self._ask_to_end, self._give_up)
+        self._early_end: EarlyEnd | None = None
         most = session.landing.pending_budget.open_cycles
         self._took = 0.0
+        self._last = False
         self._at_once = 1 + (engine.ahead if most is None else min(engine.ahead, max(0, most - 1)))
 
     @property
@@ -119,24 +120,36 @@ class LandingRunner:
         """Is a cycle open?"""
         return bool(self._windows)
 
+    @property
+    def stopping(self) -> bool:
+        """Was the run asked to stop?"""
+        return self._writers.stopping
+
+    def open_no_more(self) -> None:
+        """Finish the windows that are under way, and open none after them."""
+        self._last = True
+
     def cycles(self, first: int = 0, most: int | None = None) -> Iterator[CycleOutcome]:
-        """Cycles until caught up, or *most* of them, each as soon as it is closed.
+        """Cycles until caught up, or *most* of them, each as soon as it is closed. May be called again after its end.
 
         :param first: number of the first one
         :raises LakecommitError: what keeps a cycle from being opened or closed, that none of them moves anything, or
             that the run was asked to stop
         """
+        self._early_end = early_end = EarlyEnd(self._ask_to_end, self._give_up)
         try:
             yield from self._cycles(first, first + most if most is not None else None)
         except Exception:
             self._let_end()
+            # What they are is in the log; whoever goes on opens cycles anew.
+            self._windows.clear()
             raise
         except BaseException:
             if self._windows:
                 self._engine.stop()
             raise
         finally:
-            self._early_end.close()
+            early_end.close()
 
     def _cycles(self, first: int, end: int | None) -> Iterator[CycleOutcome]:
         number, replanned, sound, pauses = first, first, True, PausePolicy()
@@ -155,7 +168,7 @@ class LandingRunner:
             pauses.note(outcome)
             if self._windows:
                 continue
-            if outcome.number + 1 == end or (outcome.final and current) or pauses.over:
+            if outcome.number + 1 == end or self._last or (outcome.final and current) or pauses.over:
                 return
             self._pause(pauses.pause(outcome))
 
@@ -176,7 +189,8 @@ class LandingRunner:
         newest = self._windows[-1]
         more = newest.writing is not None and newest.writing.has_jobs and newest.opened.plan.left > 0
         in_time = self._took * self._at_once < self._session.landing.completion_timeout.total_seconds() / 2
-        return more and in_time and len(self._windows) < self._at_once and not self._writers.stopping
+        free = len(self._windows) < self._at_once and not self._last
+        return more and in_time and free and not self._writers.stopping
 
     def _begin(self, number: int) -> None:
         """Open or continue the n-th cycle, and begin its jobs.
@@ -290,10 +304,10 @@ class LandingRunner:
             hand are lost
         """
         self._writers.stopping = True
-        if grace:
-            self._early_end.request(reason, grace)
-        else:
+        if not grace:
             self._give_up()
+        elif self._early_end is not None:
+            self._early_end.request(reason, grace)
 
     def _ask_to_end(self, reason: str) -> None:
         for job in list(self._writers.jobs.values()):

@@ -8,7 +8,7 @@ log and the tables hold the facts; these values are tickets to find them by.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -20,7 +20,7 @@ from airflow_provider_lakecommit.core.state import CycleState
 from airflow_provider_lakecommit.shown import partitions_text, short_number
 from airflow_provider_lakecommit.wire.plan import time_to_json
 
-__all__ = ["Closed", "CycleTicket", "GroupResult", "GroupTicket", "Opened", "PublishedSnapshot"]
+__all__ = ["Closed", "CycleTicket", "GroupResult", "GroupTicket", "Opened", "PublishedSnapshot", "merged_snapshots"]
 
 SHOWN = 4
 """Slices that a line names."""
@@ -192,6 +192,17 @@ class PublishedSnapshot:
             "files": self.files,
             "counts": asdict(self.counts),
         }
+
+
+def merged_snapshots(snapshots: Sequence[PublishedSnapshot]) -> PublishedSnapshot:
+    """The newest of some snapshots of a table, with what all of them added."""
+    return replace(
+        snapshots[-1],
+        coverage=Coverage.union(p.coverage for p in snapshots),
+        rows=sum(p.rows for p in snapshots),
+        files=sum(p.files for p in snapshots),
+        counts=sum((p.counts for p in snapshots), Counts()),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

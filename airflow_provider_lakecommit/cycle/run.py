@@ -102,13 +102,15 @@ class RunOutcome:
     """A run that has ended: its cycles, and the snapshots that earlier attempts of it published.
 
     ``closed`` is how its newest cycle ended, with what all of them left out and rejected; ``refused`` why that one had
-    no window though there was something to be read.
+    no window though there was something to be read. ``published`` are the snapshots, or one per table that stands for
+    all of them; ``snapshots`` tells how many they are.
     """
 
     landing: str
     cycles: int
     closed: Closed
     published: tuple[PublishedSnapshot, ...]
+    snapshots: int
     refused: str | None = None
 
     @classmethod
@@ -121,7 +123,14 @@ class RunOutcome:
             ignored_fields=summed(c.closed.ignored_fields for c in cycles),
             rejects=summed(c.closed.rejects for c in cycles),
         )
-        return cls(landing=landing, cycles=len(cycles), closed=closed, published=published, refused=refused)
+        return cls(
+            landing=landing,
+            cycles=len(cycles),
+            closed=closed,
+            published=published,
+            snapshots=len(published),
+            refused=refused,
+        )
 
     @property
     def whole(self) -> Closed:
@@ -136,7 +145,7 @@ class RunOutcome:
 
     def __str__(self) -> str:
         last, rows = self.closed, sum(p.rows for p in self.published if p.table == self.closed.table)
-        text = f"{self.landing}: {rows} rows in {len(self.published)} snapshots, {self.cycles} cycles"
+        text = f"{self.landing}: {rows} rows in {self.snapshots} snapshots, {self.cycles} cycles"
         if last.valid_through is not None:
             text += f"; all up to {last.valid_through.isoformat()} is in the tables"
         if last.left:

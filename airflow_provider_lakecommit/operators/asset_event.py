@@ -12,20 +12,16 @@ and the next event tells it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_lakecommit.assets import hourly_asset_of
-from airflow_provider_lakecommit.core.model import Counts
-from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.telemetry.hours import HOUR, hour_key, whole_hours
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_provider_lakecommit.cycle.results import Closed, PublishedSnapshot
+    from airflow_provider_lakecommit.cycle.results import Closed
     from airflow_provider_lakecommit.landing import Landing
 
 __all__ = ["event_extra", "landed_line", "tell_hours"]
@@ -44,8 +40,10 @@ def event_extra(landing: Landing, closed: Closed) -> dict[str, Any]:
     ``rows``, ``offsets`` and ``counts`` are sums over the snapshots of the data table; ``snapshots`` lists every
     table's. ``rejects`` (by kind and column) and ``ignored_fields`` count what is in no row.
     """
+    from airflow_provider_lakecommit.cycle.results import merged_snapshots
+
     data = [p for p in closed.published if p.table == landing.table]
-    whole = _sum(data).to_dict() if data else {}
+    whole = merged_snapshots(data).to_dict() if data else {}
     payload = closed.to_dict()
     return {
         "landing": landing.name,
@@ -87,22 +85,13 @@ def tell_hours(context: Context, landing: Landing, closed: Closed) -> bool:
 
 def landed_line(closed: Closed) -> str:
     """In one line for people: rows and snapshot of each table, how fresh it is, what is rejected."""
+    from airflow_provider_lakecommit.cycle.results import merged_snapshots
+
     tables = dict.fromkeys(p.table for p in closed.published)
-    sums = [_sum([p for p in closed.published if p.table == table]) for table in tables]
+    sums = [merged_snapshots([p for p in closed.published if p.table == table]) for table in tables]
     parts = [f"{p.rows} rows of {p.coverage} in {p.table} snapshot {p.snapshot_id}" for p in sums]
     if rejected := sum(closed.rejects.values()):
         parts.append(f"{rejected} records rejected")
     if closed.valid_through is not None:
         parts.append(f"valid through {closed.valid_through.isoformat(timespec='seconds')}")
     return "; ".join(parts)
-
-
-def _sum(snapshots: Sequence[PublishedSnapshot]) -> PublishedSnapshot:
-    """The newest of some snapshots of a table, with what all of them added."""
-    return replace(
-        snapshots[-1],
-        coverage=Coverage.union(p.coverage for p in snapshots),
-        rows=sum(p.rows for p in snapshots),
-        files=sum(p.files for p in snapshots),
-        counts=sum((p.counts for p in snapshots), Counts()),
-    )

@@ -17,6 +17,7 @@ fail, and each says so; all of them are for the next attempt, which has other ke
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 import traceback
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from airflow_provider_lakecommit.kafka.transaction import Record
     from airflow_provider_lakecommit.spark.slices import SliceOutcome, SliceWork
 
-__all__ = ["run_task"]
+__all__ = ["QUIET", "run_task"]
 
 FRESH_KEYS = (
     "the next attempt takes fresh ones. Have the catalog hand out credentials that hold longer, or make windows "
@@ -50,6 +51,8 @@ FRESH_KEYS = (
 """What helps against keys that do not hold for as long as a window takes."""
 
 
+QUIET = "LAKECOMMIT_QUIET"
+"""Variable of the tasks' environment; where it is set, slices that are done are not told."""
 _WORST_FIRST = (SliceStatus.FAILED, SliceStatus.BLOCKED, SliceStatus.AGAIN, SliceStatus.REPORTED, SliceStatus.DONE)
 DEATHS_TO_TELL = 2
 """Processes that died at a slice in one cycle after which that counts as a failure of it, before anything else is
@@ -80,7 +83,8 @@ def run_task(job: WindowJob, secrets: Secrets, index: int, *, deaths: int = 0) -
         if not isinstance(e, _Expired) and (expired := secrets.expired(work.tables, time.time())):
             detail = f"{detail}; {expired}: {FRESH_KEYS}"
         result = SliceResult(slice=str(work), status=SliceStatus.AGAIN, detail=detail)
-    _log(f"{result} in {time.monotonic() - began:.1f} s")
+    if result.status is not SliceStatus.DONE or not os.environ.get(QUIET):
+        _log(f"{result} in {time.monotonic() - began:.1f} s")
     return result
 
 

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -83,10 +83,10 @@ class Running:
     _reader: threading.Thread | None = None
 
     @classmethod
-    def land(cls, *specs: Path, env: Mapping[str, str] | None = None) -> Running:
+    def land(cls, *specs: Path, options: Sequence[str] = (), env: Mapping[str, str] | None = None) -> Running:
         """:param env: variables that its whole process tree is to have besides."""
         process = subprocess.Popen(
-            [*COMMAND, "land", *map(str, specs)],
+            [*COMMAND, "land", *map(str, specs), *options],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -41,6 +41,7 @@ NOT_PLAYED = {
 }
 ELSEWHERE = {
     "docs/howto/exactly_once.rst": "a process is killed in the middle: tests/integration/test_cli_land.py",
+    "docs/howto/follow.rst": "a follow does not end by itself: tests/faults/test_follow.py",
     "README.md": "the commands of the quick start, which is played",
 }
 """Pages whose commands of ``lakecommit`` are run by another test."""

@@ -50,7 +50,8 @@ PLAIN = """
     unknown updates url values verify voiding waiting waits watch wire work write writer written believed body bounds
     destination gone measure place planned prunable prune pruned quarantine quarantined signature signing unbelieved
     unreadable acceptance block carry hand slicing bar deployment do from link nothing progress shown variables wording
-    hours send telemetry alike back brought collector holder named
+    hours send telemetry alike back brought collector holder named ahead following full interval merge merging next pace
+    small trouble upkeep
 """
 
 

@@ -127,6 +127,11 @@ RULES = (
         nowhere=AIRFLOW | SPARK,
         lazily=KAFKA,
     ),
+    rule(
+        "follow",
+        "core wire landing iceberg engines committer session cycle",
+        nowhere=AIRFLOW | SPARK | KAFKA,
+    ),
     rule("inspect", "core goals landing iceberg committer session cycle", nowhere=AIRFLOW | SPARK | KAFKA),
     *(rule(f"inspect/{module}", "core landing committer", only=NOTHING) for module in ("accounts", "verify")),
     rule("repair", "core wire kafka committer session cycle", nowhere=AIRFLOW | SPARK, lazily=KAFKA),
@@ -137,7 +142,7 @@ RULES = (
     rule("hooks", "redaction signing iceberg engines connector", nowhere=HEAVY, lazily=SPARK),
     rule("telemetry", "core landing cycle", nowhere=HEAVY | SPARK, lazily=AIRFLOW | OPENLINEAGE),
     rule("triggers", "core declared landing stall settings kafka hooks", nowhere=SPARK | LAKE, lazily=HEAVY),
-    rule("operators", f"{LIBRARY} inspect repair assets settings hooks telemetry", nowhere=HEAVY, lazily=SPARK),
+    rule("operators", f"{LIBRARY} follow inspect repair assets settings hooks telemetry", nowhere=HEAVY, lazily=SPARK),
     rule(
         "sensors",
         "core declared landing stall connector settings hooks telemetry operators triggers",
@@ -146,7 +151,9 @@ RULES = (
     ),
     rule("task_groups", "landing operators", nowhere=SPARK, lazily=HEAVY),
     rule("deployment", "landing settings hooks operators", nowhere=HEAVY | SPARK, lazily=AIRFLOW),
-    rule("cli", f"{LIBRARY} inspect repair doctor telemetry deployment __version__", nowhere=AIRFLOW, lazily=SPARK),
+    rule(
+        "cli", f"{LIBRARY} follow inspect repair doctor telemetry deployment __version__", nowhere=AIRFLOW, lazily=SPARK
+    ),
     rule("example_dags", "landing task_groups operators sensors triggers notifications assets", only=AIRFLOW),
 )
 

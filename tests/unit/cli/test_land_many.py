@@ -93,7 +93,7 @@ def test_a_landing_that_begins_when_the_call_was_told_to_stop_is_told_so_and_sta
     def cycles(runner: _Told, *_: object) -> int:
         return int(runner.told)
 
-    monkeypatch.setattr(module, "LandingRunner", _Told)
+    monkeypatch.setattr(module, "runner_of", _Told)
     monkeypatch.setattr(module, "land_cycles", cycles)
     monkeypatch.setattr(LandingSession, "connect", lambda *_, **__: nullcontext())
     with ConcurrentLandings() as concurrent:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from unittest.mock import Mock
 
 import pytest
@@ -13,7 +13,6 @@ import pytest
 from airflow_provider_lakecommit.cycle import loop, pause_policy, window_writer
 from airflow_provider_lakecommit.cycle.loop import LandingRunner
 from airflow_provider_lakecommit.cycle.pause_policy import MOST_IDLE_CYCLES, REFUSED_PAUSES
-from airflow_provider_lakecommit.cycle.results import CycleTicket, Opened
 from airflow_provider_lakecommit.cycle.run import CycleOutcome
 from airflow_provider_lakecommit.engines.base import EarlierWorkError
 from airflow_provider_lakecommit.exceptions import (
@@ -25,44 +24,8 @@ from airflow_provider_lakecommit.exceptions import (
     SparkJobError,
 )
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, SliceStatus, WindowJob
+from tests.fakes.engine import FakeEngine
 from tests.fakes.session import P0, P1, FakeLanding
-
-Act = Callable[[WindowJob], list[SliceResult]]
-
-
-@dataclass
-class FakeEngine:
-    """Reports all slices of a job at once, unless one of ``acts`` is done instead; these are used up."""
-
-    landing: FakeLanding
-    acts: list[Act] = field(default_factory=list)
-    jobs: list[WindowJob] = field(default_factory=list)
-    stopped: int = 0
-    ahead: int = 0
-
-    def start(self) -> None: ...
-
-    def run(self, job: WindowJob, secrets: Secrets) -> list[SliceResult]:
-        self.jobs.append(job)
-        return self.acts.pop(0)(job) if self.acts else self.do(job)
-
-    def do(self, job: WindowJob, most: int | None = None) -> list[SliceResult]:
-        ticket = CycleTicket(
-            landing=job.plan.landing,
-            lane=job.plan.lane,
-            commit_id=job.commit_id,
-            slot=job.slot,
-            partition=job.control_partition,
-            read_from=0,
-        )
-        some = job.plan.slices[:most]
-        self.landing.report(Opened(ticket=ticket, plan=job.plan, slices=some, explain=()))
-        return [SliceResult(slice=str(s), status=SliceStatus.DONE, detail="") for s in some]
-
-    def stop(self) -> None:
-        self.stopped += 1
-
-    def close(self) -> None: ...
 
 
 @pytest.fixture

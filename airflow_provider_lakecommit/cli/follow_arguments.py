@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The options of `land` that have it follow a topic."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from datetime import timedelta
+from typing import Any
+
+from airflow_provider_lakecommit.cli.arguments import duration
+from airflow_provider_lakecommit.follow.options import FollowOptions
+
+__all__ = ["add_follow", "follow_of"]
+
+_ONLY = ("window_age", "keep_snapshots", "tell_every")
+
+
+def add_follow(parser: ArgumentParser) -> None:
+    """``--follow`` and what goes with it."""
+    add = parser.add_argument_group("as records come").add_argument
+    add("--follow", action="store_true", help="go on when caught up, until told to stop")
+    add("--follow-for", type=duration, metavar="TIME", help="the same, for so long")
+    add("--window-age", type=duration, metavar="TIME", help="open a window for a record so old (default 2s)")
+    keep = "expire snapshots of this landing that are older (default 1h)"
+    add("--keep-snapshots", type=_kept, metavar="TIME|all", help=keep)
+    add("--tell-every", type=duration, metavar="TIME", help="say a line so often (default 60s)")
+
+
+def follow_of(options: Namespace) -> FollowOptions | None:
+    """What was asked for; ``None``: to end when caught up."""
+    given = {name: value for name in _ONLY if (value := getattr(options, name)) is not None}
+    if not options.follow and options.follow_for is None:
+        if given:
+            options.usage_error(f"--{next(iter(given)).replace('_', '-')} goes with --follow")
+        return None
+    if options.cycles is not None:
+        options.usage_error("--cycles goes without --follow")
+    names = {"tell_every": "interval"}
+    chosen: dict[str, Any] = {names.get(name, name): None if value == "all" else value for name, value in given.items()}
+    return FollowOptions(lifetime=options.follow_for, **chosen)
+
+
+def _kept(text: str) -> timedelta | str:
+    return text if text == "all" else duration(text)

@@ -1,0 +1,293 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A follow on parts in memory, by a clock that only waiting moves: what it opens, waits out, says, and how it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from airflow_provider_lakecommit.core.log import CycleOpened
+from airflow_provider_lakecommit.cycle import loop, pause_policy
+from airflow_provider_lakecommit.cycle.run import CycleOutcome
+from airflow_provider_lakecommit.exceptions import CatalogError, SourceError, SourceUnavailableError, SparkJobError
+from airflow_provider_lakecommit.follow import run as follow_run
+from airflow_provider_lakecommit.follow.interval import WindowLog
+from airflow_provider_lakecommit.follow.options import FollowOptions
+from airflow_provider_lakecommit.follow.run import Follow
+from airflow_provider_lakecommit.follow.total import Total
+from airflow_provider_lakecommit.kafka.source_topic import SourceState
+from airflow_provider_lakecommit.spark.job import SliceResult, WindowJob
+from tests.fakes.engine import FakeEngine
+from tests.fakes.session import P0, FakeLanding
+
+
+@dataclass
+class Followed:
+    """A landing that is followed; ``plans`` are what happens at which second, in order."""
+
+    landing: FakeLanding
+    engine: FakeEngine
+    plans: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
+    looks: list[float] = field(default_factory=list)
+    away: Callable[[], Exception | None] = lambda: None
+    seconds: float = 0.0
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+    def sleep(self, seconds: float) -> None:
+        end = self.seconds + seconds
+        while self.plans and self.plans[0][0] <= end:
+            at, act = self.plans.pop(0)
+            self._pass(max(0.0, at - self.seconds))
+            act()
+        self._pass(end - self.seconds)
+        if self.seconds > 100_000:
+            raise AssertionError("it waits for ever")
+
+    def _pass(self, seconds: float) -> None:
+        self.seconds += seconds
+        self.landing.clock.passes(timedelta(seconds=seconds))
+
+    def watermarks(self, **options: Any) -> SourceState:
+        self.looks.append(self.seconds)
+        if (error := self.away()) is not None:
+            raise error
+        return self.landing.source.__class__.watermarks(self.landing.source, **options)
+
+    def come(self, at: float, count: int) -> None:
+        """So many records more from that second on."""
+
+        def act() -> None:
+            self.landing.source.ends[P0] += count
+
+        self.plans.append((at, act))
+
+    def follow(self, **options: Any) -> Follow:
+        lasting = {"lifetime": timedelta(seconds=60), "keep_snapshots": None}
+        log = WindowLog(self.landing.lines.append)
+        self.landing.session.log = log
+        identity = self.landing.run_identity()
+        chosen = FollowOptions(**{**lasting, **options})
+        return Follow(self.landing.session, self.engine, lambda n: replace(identity, number=n), chosen, log)
+
+    def opened(self) -> list[float]:
+        """When windows were opened."""
+        entries = self.landing.session.read_state(()).entries
+        noon = self.landing.clock.now - timedelta(seconds=self.seconds)
+        return [(e.at - noon).total_seconds() for e in entries if isinstance(e, CycleOpened)]
+
+
+@pytest.fixture
+def make(make_landing: Callable[..., FakeLanding], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Followed]:
+    def make(**fields: Any) -> Followed:
+        landing = make_landing(**fields)
+        followed = Followed(landing, FakeEngine(landing))
+        monkeypatch.setattr(follow_run, "time", followed)
+        monkeypatch.setattr(loop.LandingRunner, "_pause", lambda _self, seconds: followed.sleep(seconds))
+        monkeypatch.setattr(pause_policy, "PAUSES", (0.0,))
+        monkeypatch.setattr(landing.source, "watermarks", followed.watermarks)
+        return followed
+
+    return make
+
+
+@pytest.fixture
+def followed(make: Callable[..., Followed]) -> Followed:
+    return make()
+
+
+def rows(outcomes: list[CycleOutcome]) -> list[int]:
+    return [o.closed.rows for o in outcomes]
+
+
+def test_windows_are_opened_when_records_are_old_and_never_without(followed: Followed) -> None:
+    followed.come(10.0, 5)
+    followed.come(10.0, 7)
+    followed.come(30.0, 1)
+    outcomes = list(followed.follow().cycles())
+    assert rows(outcomes) == [30, 12, 1]
+    first, second, third = followed.opened()
+    assert first == 0.0
+    assert 10.0 <= second <= 13.0
+    assert 31.0 <= third <= 33.0
+    assert len(followed.looks) < 40
+
+
+def test_a_topic_that_is_never_idle_gets_a_window_each_time_it_is_old(followed: Followed) -> None:
+    for tenth in range(1, 300):
+        followed.come(tenth / 10, 2)
+    outcomes = list(followed.follow(lifetime=timedelta(seconds=30)).cycles())
+    assert sum(rows(outcomes)) >= 30 + 2 * 270
+    gaps = [b - a for a, b in zip(followed.opened(), followed.opened()[1:], strict=False)]
+    assert all(2.0 <= gap <= 2.3 for gap in gaps), gaps
+    # One look after a window tells that something is there, one by the plan itself.
+    assert len(followed.looks) <= 3 * len(outcomes) + 3
+
+
+def test_a_full_window_does_not_wait_until_it_is_old(make: Callable[..., Followed]) -> None:
+    followed = make(max_records=10)
+    followed.come(5.0, 25)
+    outcomes = list(followed.follow(window_age=timedelta(seconds=20)).cycles())
+    assert rows(outcomes) == [10, 10, 10, 10, 10, 5]
+    assert followed.opened()[3] <= 5.0 + 5.0 + 1.0
+
+
+def test_an_idle_topic_has_a_window_now_and_then_which_says_up_to_when_it_is_whole(followed: Followed) -> None:
+    outcomes = list(followed.follow(lifetime=timedelta(minutes=11)).cycles())
+    assert rows(outcomes) == [30, 0, 0]
+    assert all(300 <= b - a <= 305 for a, b in zip(followed.opened(), followed.opened()[1:], strict=False))
+    assert outcomes[-1].closed.valid_through is not None
+
+
+def test_brokers_that_are_away_for_a_while_are_waited_for(followed: Followed) -> None:
+    followed.come(9.0, 4)
+    followed.away = lambda: SourceUnavailableError("no answer") if 10 < followed.seconds < 40 else None
+    outcomes = list(followed.follow(lifetime=timedelta(minutes=2)).cycles())
+    assert sum(rows(outcomes)) == 34
+    told = [line for line in followed.landing.lines if "goes on in" in line]
+    assert 3 <= len(told) <= 7
+    assert told[0] == "WARNING: goes on in 1 s, after error 1 in a row: no answer"
+
+
+def test_a_source_that_needs_a_person_ends_it(followed: Followed) -> None:
+    followed.away = lambda: SourceError("topic orders is gone") if followed.seconds > 10 else None
+    with pytest.raises(SourceError, match="topic orders is gone"):
+        list(followed.follow().cycles())
+
+
+def test_before_anything_was_closed_an_error_ends_it(followed: Followed) -> None:
+    followed.away = lambda: SourceUnavailableError("no answer")
+    with pytest.raises(SourceUnavailableError, match="no answer"):
+        list(followed.follow().cycles())
+
+
+def test_a_catalog_that_is_away_costs_cycles_and_no_row_and_counts_as_failures(followed: Followed) -> None:
+    landing = followed.landing
+
+    def away(*, now: bool) -> Callable[[], None]:
+        return lambda: setattr(landing.catalog, "away", now)
+
+    followed.plans.append((9.5, away(now=True)))
+    followed.come(10.0, 8)
+    followed.plans.append((70.0, away(now=False)))
+    outcomes, failed = [], 0
+    for outcome in followed.follow(lifetime=timedelta(minutes=4)).cycles():
+        outcomes.append(outcome)
+        state = landing.session.read_state(()).state
+        failed = max(failed, sum(bool(c.failed) for c in state.cycles.values()))
+    assert sum(rows(outcomes)) == 38
+    assert failed >= landing.session.landing.stalled_cycles, "each try is a cycle that failed"
+    assert [c for c in landing.session.read_state(()).state.open_cycles() if c.live(landing.clock())] == []
+
+
+def test_a_commit_whose_answer_is_lost_is_not_made_twice(followed: Followed) -> None:
+    follow, landing = followed.follow(), followed.landing
+    followed.come(10.0, 8)
+    errors = [CatalogError("the answer was lost"), CatalogError("the answer was lost")]
+    close = loop.close_cycle
+
+    def closed(*arguments: Any, **options: Any) -> Any:
+        done = close(*arguments, **options)
+        if done.rows == 8 and errors:
+            raise errors.pop()
+        return done
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "close_cycle", closed)
+        outcomes = list(follow.cycles())
+    assert len(errors) == 1
+    total = int(landing.snapshots()[-1]["total-records"])
+    assert (sum(rows(outcomes)), total) == (30, 38)
+
+
+def test_spark_that_dies_each_time_ends_it_in_the_end(followed: Followed) -> None:
+    def die(_: WindowJob) -> list[SliceResult]:
+        raise SparkJobError("java is gone")
+
+    follow = followed.follow(lifetime=timedelta(hours=1))
+    followed.come(10.0, 8)
+    cycles = follow.cycles()
+    next(cycles)
+    followed.engine.acts += [die] * 100
+    with pytest.raises(SparkJobError, match="java is gone"):
+        list(cycles)
+    assert len([line for line in followed.landing.lines if "goes on in" in line]) == 2
+
+
+def test_when_its_time_is_over_what_is_under_way_is_finished_and_nothing_opened(make: Callable[..., Followed]) -> None:
+    followed = make(max_records=5)
+    followed.engine.ahead = 2
+    taken: list[CycleOutcome] = []
+    follow = followed.follow(lifetime=timedelta(seconds=20))
+    for outcome in follow.cycles():
+        taken.append(outcome)
+        followed.seconds += 30
+    opened = len(followed.opened())
+    assert opened == len(taken) < 6, "there was more to be read"
+    assert list(followed.landing.session.read_state(()).state.open_cycles()) == []
+    assert all(o.whole for o in taken)
+
+
+def test_a_stop_while_it_waits_ends_it(followed: Followed) -> None:
+    follow = followed.follow(lifetime=None)
+    followed.plans.append((12.0, follow.stop))
+    assert rows(list(follow.cycles())) == [30]
+    assert followed.seconds < 14
+
+
+def test_over_is_asked_now_and_then_and_ends_it(make: Callable[..., Followed]) -> None:
+    followed = make()
+    identity, asked = followed.landing.run_identity(), list[float]()
+
+    def over() -> bool:
+        asked.append(followed.seconds)
+        return followed.seconds >= 25
+
+    follow = Follow(
+        followed.landing.session,
+        followed.engine,
+        lambda n: replace(identity, number=n),
+        FollowOptions(),
+        WindowLog(followed.landing.lines.append),
+        over=over,
+    )
+    list(follow.cycles())
+    assert len(asked) <= 4
+    assert followed.seconds < 36
+
+
+def test_it_says_a_line_in_an_interval_and_all_of_a_window_with_trouble(followed: Followed) -> None:
+    def die(_: WindowJob) -> list[SliceResult]:
+        raise SparkJobError("java is gone")
+
+    for second in range(5, 200):
+        followed.come(float(second), 1)
+    quiet = followed.landing.lines
+    said: list[int] = []
+    for n, _ in enumerate(followed.follow(lifetime=timedelta(seconds=190)).cycles()):
+        said.append(len(quiet))
+        if n == 40:
+            followed.engine.acts.append(die)
+    lines = [line for line in quiet if line.startswith("followed for")]
+    assert len(lines) == 4
+    assert "; in the table when 0.0 to " in lines[1]
+    told = [line for line in quiet[said[1] :] if "reported" in line or line.startswith("cycle ")]
+    assert any("0 slices (0 records) are reported" in line for line in told)
+    assert len(told) < 12, told
+
+
+def test_the_sum_of_a_run_does_not_grow_with_its_windows(followed: Followed) -> None:
+    for second in range(5, 100):
+        followed.come(float(second), 1)
+    total = Total(landing="rows")
+    for outcome in followed.follow(lifetime=timedelta(seconds=90)).cycles():
+        total.add(outcome)
+    ended = total.ended()
+    assert (ended.snapshots, len(ended.published)) == (total.cycles, 1)
+    assert ended.published[0].rows == sum(int(s.get("added-records", 0)) for s in followed.landing.snapshots())
+    assert f"{ended.published[0].rows} rows in {total.cycles} snapshots, {total.cycles} cycles" in str(ended)
