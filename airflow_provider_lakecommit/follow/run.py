@@ -101,9 +101,17 @@ class Follow:
         """The catalog of the landing."""
         return self._session.tables
 
-    def stop(self) -> None:
-        """Ask the running jobs to end and open no further cycle; returns at once. For signal handlers."""
-        self._runner.stop()
+    @property
+    def under_way(self) -> bool:
+        """Is a cycle open?"""
+        return self._runner.under_way
+
+    def stop(self, reason: str = "the run was told to stop", grace: float = 0.0) -> None:
+        """Ask the running jobs to end and open no further cycle; returns at once. For signal handlers.
+
+        :param grace: seconds that tasks have to report what they have read, which is published then
+        """
+        self._runner.stop(reason, grace)
 
     def report_interrupted(self) -> None:
         """After an interruption: what is saved, and what will be read again."""

@@ -8,6 +8,9 @@ outcome does: *success* when something was published and nothing of the run is m
 to do, *failed* when something is missing or needs a hand. One asset event tells of all snapshots of the run, those of
 earlier attempts too. A finished run that is cleared does no work and says where its windows are.
 
+With ``follow_for`` the task does not end when it is caught up, but lands as records come until its time is over or the
+DAG is paused (:mod:`~airflow_provider_lakecommit.follow`).
+
 Failure story: a task that is killed, or whose ``execution_timeout`` is near, has its Spark tasks end behind the record
 in hand and publishes what they have read, as far as Airflow leaves it the time; whatever ends it, the log says what is
 saved and what will be read again.
@@ -20,6 +23,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
@@ -41,6 +46,7 @@ from airflow_provider_lakecommit.operators.base import (
     no_retry_in_vain,
 )
 from airflow_provider_lakecommit.operators.deadline import KILL_GRACE, before_deadline
+from airflow_provider_lakecommit.operators.following import following, is_paused
 from airflow_provider_lakecommit.operators.links import ErrorLink, SnapshotLink, SparkLink, TableLink
 from airflow_provider_lakecommit.settings import Settings
 from airflow_provider_lakecommit.telemetry.metrics import RUNS, Sample, closed_samples, opened_samples
@@ -55,6 +61,7 @@ if TYPE_CHECKING:
     from airflow_provider_lakecommit.cycle.loop import LandingRunner
     from airflow_provider_lakecommit.cycle.results import Closed
     from airflow_provider_lakecommit.engines.base import Engine
+    from airflow_provider_lakecommit.follow.run import Follow
     from airflow_provider_lakecommit.landing import Landing
     from airflow_provider_lakecommit.session.landing_session import LandingSession, RunIdentity
 
@@ -75,6 +82,11 @@ class KafkaToIcebergOperator(LandingTask):
     :param spark_conf: Spark settings for the jobs (templated)
     :param max_cycles: most cycles of one attempt; the rest, which the log names, is the next run's. By default until
         everything up to the last stable offset of the newest plan is in the tables
+    :param follow_for: land as records come, for so long; then no window is opened, what is under way is finished, and
+        the task ends. A DAG with ``schedule="@continuous"`` and ``max_active_runs=1`` goes on with the next run
+    :param window_age: with ``follow_for``, how old a record may be before its window is opened
+    :param keep_snapshots: with ``follow_for``, the age from which on snapshots of this landing are expired; ``None``:
+        none is
     :param hourly: send events with partition keys too, one for each hour that the tables have whole (asset
         ``hourly_asset_of(landing)``)
     :param outlets: assets beside that of the landing
@@ -95,6 +107,9 @@ class KafkaToIcebergOperator(LandingTask):
         spark_conn_id: str = "spark_default",
         spark_conf: Mapping[str, Any] | None = None,
         max_cycles: int | None = None,
+        follow_for: timedelta | None = None,
+        window_age: timedelta = timedelta(seconds=2),
+        keep_snapshots: timedelta | None = timedelta(hours=1),
         hourly: bool = False,
         outlets: Sequence[Asset] | None = None,
         inlets: Sequence[Any] | None = None,
@@ -116,9 +131,13 @@ class KafkaToIcebergOperator(LandingTask):
         self.spark_conf = spark_conf
         hide({"conf": spark_conf})
         self.max_cycles = max_cycles
+        self.follow_for = follow_for
+        self.follow = following(follow_for, window_age, keep_snapshots, self.execution_timeout)
+        if follow_for is not None and max_cycles is not None:
+            raise ValueError("max_cycles goes without follow_for")
         self.result: dict[str, Any] | None = None
         self._engine: Engine | None = None
-        self._runner: LandingRunner | None = None
+        self._runner: LandingRunner | Follow | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Land until caught up."""
@@ -158,9 +177,11 @@ class KafkaToIcebergOperator(LandingTask):
     # -- the run ------------------------------------------------------------------------------------------------------
 
     def _run(self, session: LandingSession, engine: Engine, context: Context) -> Closed:
-        from airflow_provider_lakecommit.cycle.loop import LandingRunner
         from airflow_provider_lakecommit.cycle.resume import cycles_of, published_by
         from airflow_provider_lakecommit.cycle.run import RunOutcome
+        from airflow_provider_lakecommit.follow.interval import WindowLog
+        from airflow_provider_lakecommit.follow.run import runner_of
+        from airflow_provider_lakecommit.follow.total import Total
 
         identity = self.identity(context)
         earlier = cycles_of(session, identity) if self.is_retry(context) else None
@@ -170,21 +191,30 @@ class KafkaToIcebergOperator(LandingTask):
                 return replace(earlier.to_closed(self.landing.table, ()), finished=True, note=str(earlier))
             self.log.info("all is done already, and no event has said so: %s", earlier)
             return earlier.to_closed(self.landing.table, before)
-        self._runner = runner = LandingRunner(
+        log = WindowLog(session.log)
+        session.log = log
+        self._runner = runner = runner_of(
             session,
             engine,
             lambda number: replace(identity, number=number),
+            self.follow,
+            log,
             release=lambda cycle: is_over(cycle, identity, session, context["ti"]),
             early=True,
+            **({} if self.follow is None else {"over": partial(is_paused, context)}),
         )
-        outcomes = []
+        outcomes, total = [], Total(landing=self.landing.name)
+        total.publish(before)
         try:
             with before_deadline(self.execution_timeout, runner.stop):
                 for outcome in runner.cycles(earlier.number if earlier else 0, self.max_cycles):
-                    self.log.info("%s", outcome)
+                    log(str(outcome))
                     send(opened_samples(outcome.opened))
                     send(closed_samples(self.landing.name, outcome.closed, outcome.seconds.get("close", 0.0)))
-                    outcomes.append(outcome)
+                    if self.follow is None:
+                        outcomes.append(outcome)
+                    else:
+                        total.add(outcome)
         except Exception:
             raise
         except BaseException:
@@ -192,7 +222,7 @@ class KafkaToIcebergOperator(LandingTask):
             with suppress(LakecommitError):
                 runner.report_interrupted()
             raise
-        run = RunOutcome.of(self.landing.name, outcomes, before)
+        run = RunOutcome.of(self.landing.name, outcomes, before) if self.follow is None else total.ended()
         self.log.info("%s", run)
         return run.whole
 

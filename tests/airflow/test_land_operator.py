@@ -7,6 +7,7 @@ import json
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +162,32 @@ def test_a_run_of_which_nobody_was_told_is_told_by_its_retry_and_a_cleared_one_i
     assert f"{world.topic}[0] [0, 3)" in cleared.reason
     assert world.cycles() == [("first", 0)]
     assert world.ids == [1, 2, 3]
+
+
+def test_a_task_follows_for_its_time_and_one_event_tells_of_all_its_windows(world: World, produce: Produce) -> None:
+    produce(world.topic, orders(0), 0)
+    assert attempt(world.asked("before")).state == "success"
+
+    def come() -> None:
+        # Each comes when the one before it is in the table, so in a window of its own.
+        for number in range(1, 4):
+            until(lambda landed=number: world.ids == list(range(landed)), what="the window before")  # type: ignore[misc]
+            produce(world.topic, orders(number), 0)
+
+    coming = threading.Thread(target=come, daemon=True)
+    coming.start()
+    lasting = {"follow_for": timedelta(seconds=15), "window_age": timedelta(seconds=1)}
+    ended = attempt(world.asked(options=lasting))
+    coming.join()
+    assert ended.state == "success", ended
+    assert ended.said("followed for ")
+    event = ended.event
+    assert event is not None
+    assert world.ids == list(range(4))
+    assert (event["rows"], event["snapshot_id"]) == (3, world.lake.head("shop.orders"))
+    assert event["offsets"] == {f"{world.topic}[0]": [[1, 4]]}
+    assert len(event["snapshots"]) == 1, "the newest stands for all"
+    assert attempt(world.asked("next")).state == "skipped", "nothing is left, and no slot is taken"
 
 
 @pytest.fixture
