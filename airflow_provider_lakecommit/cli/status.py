@@ -92,7 +92,7 @@ def _table(t: TableStatus) -> Iterable[str]:
     at = f", ledger in snapshot {t.snapshot_id}" if t.snapshot_id is not None else ""
     others = f", {t.foreign_since} snapshots of others since" if t.foreign_since else ""
     yield f"  {t.table}: {t.condition}{reason}{at}{others}"
-    if t.files is not None and t.files.files:
+    if t.files is not None and t.files.small is not None:
         yield f"    {t.files}"
     if t.pending_slices:
         yield f"    staged: {t.pending_slices} slices, {t.pending_files} files, {t.pending_bytes} bytes"
