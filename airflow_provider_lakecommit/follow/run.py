@@ -18,6 +18,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 from airflow_provider_lakecommit.committer.executor import CommitterThread
@@ -43,6 +44,7 @@ DEFERRED_SECONDS = 30.0
 ASK_SECONDS = 10.0
 """Between two questions whether it is over."""
 STEP_SECONDS = 0.25
+HELD_UP_LOOKS = 3
 
 
 class Follow:
@@ -221,7 +223,9 @@ class Follow:
             self._upkeep.run()
 
     def _tell(self, now: float) -> None:
-        self._log.say(self._interval.line(now - self._told_at, self._ahead))
+        # Offsets are asked for one after the other: only what stays is held up.
+        ahead = self._ahead if self._pace.idle >= HELD_UP_LOOKS else replace(self._ahead, held_up=0)
+        self._log.say(self._interval.line(now - self._told_at, ahead))
         self._log.next_interval()
         self._interval, self._told_at = Interval(), now
 
