@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -291,3 +291,17 @@ def test_the_sum_of_a_run_does_not_grow_with_its_windows(followed: Followed) -> 
     assert (ended.snapshots, len(ended.published)) == (total.cycles, 1)
     assert ended.published[0].rows == sum(int(s.get("added-records", 0)) for s in followed.landing.snapshots())
     assert f"{ended.published[0].rows} rows in {total.cycles} snapshots, {total.cycles} cycles" in str(ended)
+
+
+def test_its_own_old_snapshots_go_while_it_follows_and_no_row_with_them(followed: Followed) -> None:
+    landing = followed.landing
+    # Snapshots have the time of the machine.
+    landing.clock.now = datetime.now(UTC) + timedelta(hours=1)
+    for second in range(5, 60):
+        followed.come(float(second), 1)
+    options = {"keep_snapshots": timedelta(minutes=30), "interval": timedelta(seconds=10)}
+    windows = sum(bool(o.closed.rows) for o in followed.follow(**options).cycles())
+    kept = landing.snapshots()
+    assert len(kept) <= windows / 3
+    assert kept[-1]["total-records"] == "85"
+    assert landing.open("next").plan.left == 0, "the ledger is there"
