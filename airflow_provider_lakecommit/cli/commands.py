@@ -22,6 +22,7 @@ from airflow_provider_lakecommit.cli.arguments import (
     positive,
     spec_files,
 )
+from airflow_provider_lakecommit.cli.env_commands import EnvPackCommand
 from airflow_provider_lakecommit.cli.follow_arguments import add_follow, follow_of
 from airflow_provider_lakecommit.cli.from_airflow import load, load_dag, load_file
 from airflow_provider_lakecommit.cli.kafka_commands import (
@@ -347,4 +348,5 @@ COMMANDS: Mapping[str, Command | Mapping[str, Command]] = {
         "prune": LedgerPruneCommand(),
     },
     "unblock": UnblockCommand(),
+    "env": {"pack": EnvPackCommand()},
 }

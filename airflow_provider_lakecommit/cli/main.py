@@ -38,6 +38,9 @@ Exit codes: 0 done, 1 refused or failed with a reason, 2 bad usage or spec, 3 ne
 5 stalled, 6 behind. --help behind a command shows its options and examples.
 """
 
+_GROUPS = {"ledger": "show or set the ledger of the tables", "env": "what executors of a cluster need"}
+"""Help for commands that have actions."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
@@ -111,7 +114,7 @@ def _parser() -> argparse.ArgumentParser:
         if isinstance(command, Command):
             _add(commands, name, command)
         else:
-            group = commands.add_parser(name, help="show or set the ledger of the tables")
+            group = commands.add_parser(name, help=_GROUPS[name])
             actions = group.add_subparsers(metavar="ACTION", required=True)
             for action, each in command.items():
                 _add(actions, action, each)

@@ -36,6 +36,7 @@ NOT_PLAYED = {
     r"spark-(submit|sql) .*": "of Spark; dev/servers/connect.py and dev/servers/engine.py start it so",
     r"kafka-topics .*|acls=.*|\$acls .*": "Kafka's own; tests/integration/test_rights.py gives the same rights",
     r"lakecommit (status|unblock|doctor) --dag .*": "needs an Airflow: tests/airflow/test_decide.py",
+    r"lakecommit env pack .*": "tests/cluster runs jobs with what it makes",
     r"lakecommit rescue --connector .*": "needs a sink and its files: tests/integration/test_rescue.py",
     r"lakecommit doctor orders\.yaml .*--role .*": "needs brokers with rights: tests/integration/test_rights.py",
 }
