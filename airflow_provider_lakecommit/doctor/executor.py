@@ -18,7 +18,8 @@ from airflow_provider_lakecommit.spark.probe import local_view
 __all__ = ["compared", "executor"]
 
 CLOCK_SECONDS = 5.0
-_MUST_MATCH = ("airflow-provider-lakecommit", "pyspark")
+_OURS = "airflow-provider-lakecommit"
+_MUST_MATCH = (_OURS, "pyspark")
 
 
 def executor(look: Mapping[str, Any], began: float, *, tried: bool) -> Iterable[CheckResult]:
@@ -47,8 +48,9 @@ def executor(look: Mapping[str, Any], began: float, *, tried: bool) -> Iterable[
 
 
 def compared(there: Mapping[str, str], here: Mapping[str, str]) -> Iterable[CheckResult]:
-    """Libraries of a task against those of this host."""
-    differ = {name: found for name, found in there.items() if found != here.get(name)}
+    """Libraries of a task against those of this host. This package need not be installed there: each job brings it."""
+    brought = {_OURS: "not installed"}.items()
+    differ = {name: found for name, found in there.items() if found != here.get(name) and (name, found) not in brought}
     for name, found in sorted(differ.items()):
         seen = f"{name} {found} there, {here.get(name)} here"
         if found == "not installed" or name in _MUST_MATCH:

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The local Spark session of a run: made when there is something to write, kept warm over cycles, made anew when its
-Java process died.
+"""The Spark session of a run, whose driver is this process, on this machine or on a cluster: made when there is
+something to write, kept warm over cycles, made anew when its Java process died or its cluster gave it up.
 
-Contract: :meth:`LocalSpark.run` runs one job of a partition group, also several at once from several threads. The
-connection settings of the tasks are in a file for the owner's eyes that is removed with its job, in a folder of this
-process that is removed with it; of a process that was killed, the next one removes it.
+Contract: :meth:`LocalSpark.run` runs one job of a partition group, also several at once from several threads. What the
+driver and its secret settings need on disk is in a folder of this process that is removed with it; of a process that
+was killed, the next one removes it. A cluster is sent this package; the other libraries must be there, or be sent
+by `spark.archives`.
 
 Failure story: whatever ends a Spark job early is a :class:`SparkJobError`; what its tasks reported before is safe. A
-Python worker that dies costs its own slice, which Spark gives to another worker. The Java process ends with us: it
-notices the end of its standard input.
+Python worker or an executor that dies costs the slices in its hands, which Spark gives to another one. The Java process
+ends with us: it notices the end of its standard input; and with it the executors that a cluster gave it.
 """
 
 from __future__ import annotations
@@ -19,15 +20,14 @@ import re
 import shutil
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 from airflow_provider_lakecommit.declared.spark_section import SPARK_KEYS, wrong_with_spark
 from airflow_provider_lakecommit.engines.base import AHEAD, Engine
+from airflow_provider_lakecommit.engines.package import package_digest, package_zip
 from airflow_provider_lakecommit.engines.process import CLI
 from airflow_provider_lakecommit.engines.scratch import scratch_folder
 from airflow_provider_lakecommit.engines.secret_settings import REDACTION, beside_the_arguments
@@ -45,6 +45,7 @@ __all__ = ["LocalSpark", "SparkSection", "engine_of"]
 TASK_ATTEMPTS = 3
 STOP_SECONDS = 10.0
 _LOCAL = re.compile(r"local(\[([0-9]+|\*)\])?")
+PYTHON = "spark.pyspark.python"
 
 LOG_LEVEL = "ERROR"
 _LOGGING = f"""\
@@ -65,14 +66,14 @@ SETTINGS: Mapping[str, str] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": LOG_LEVEL,
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
     # Java only schedules; the records go through the Python workers.
     "spark.driver.memory": "1g",
     "spark.sql.session.timeZone": "UTC",
     "spark.python.worker.reuse": "true",
     "spark.api.mode": "classic",
 }
+ON_THIS_MACHINE: Mapping[str, str] = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+"""For a local master; executors on other machines could not call such a driver back."""
 
 
 class SparkSection:
@@ -88,6 +89,11 @@ class SparkSection:
         self.remote = remote
         self.master = _retrying(master or "local[*]")
         self.conf = {str(key): _setting(value) for key, value in (conf or {}).items()}
+
+    @property
+    def is_local(self) -> bool:
+        """Do the tasks run on this machine, with its files and its Python?"""
+        return re.match(r"local\b", self.master) is not None
 
     @property
     def is_warm(self) -> bool:
@@ -133,7 +139,6 @@ class LocalSpark:
         self._on_start = on_start
         self._session: SparkSession | None = None
         self._folder: Path | None = None
-        self._lock = threading.Lock()
 
     def start(self) -> None:
         """Have a session that works, from the main thread.
@@ -157,8 +162,7 @@ class LocalSpark:
         if session is None:
             raise SparkJobError("the Spark session is not started")
         try:
-            with self._secrets_file(secrets) as path:
-                return run_window(session, job, path)
+            return run_window(session, job, secrets)
         except Exception as e:
             raise SparkJobError(
                 f"the Spark job of group {job.group} ended early: {_first_line(e)}", workers_died=workers_died(str(e))
@@ -171,8 +175,7 @@ class LocalSpark:
         """
         if self._session is None:
             raise SparkJobError("the Spark session is not started")
-        with self._secrets_file(secrets) as path:
-            return run_probe(self._session, places, partial(Secrets.load, path))
+        return run_probe(self._session, places, partial(Secrets.from_json, secrets.to_json()))
 
     def stop(self) -> None:
         """Let no task go on; returns at once."""
@@ -188,17 +191,6 @@ class LocalSpark:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
 
-    @contextlib.contextmanager
-    def _secrets_file(self, secrets: Secrets) -> Iterator[str]:
-        """One per job, gone with it: keys that a catalog hands out are others each time."""
-        with self._lock:
-            path = self._scratch() / f"connections-{uuid4()}.json"
-        secrets.save(path)
-        try:
-            yield str(path)
-        finally:
-            path.unlink(missing_ok=True)
-
     def _scratch(self) -> Path:
         if self._folder is None:
             self._folder = scratch_folder()
@@ -210,11 +202,14 @@ class LocalSpark:
         folder = self._scratch()
         logging = folder / "log4j2.properties"
         logging.write_text(_LOGGING, encoding="ascii")
-        # Else Spark looks for an address of this host and warns of what it finds.
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        if self._section.is_local:
+            # Else Spark looks for an address of this host and warns of what it finds.
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        os.environ["PYSPARK_PYTHON"] = self._workers_python()
+        os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
         settings: dict[str, Any] = {
             **SETTINGS,
+            **(ON_THIS_MACHINE if self._section.is_local else {}),
             "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} -Dlog4j2.configurationFile={logging.as_uri()}",
             "spark.local.dir": str(folder / "local"),
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
@@ -227,6 +222,8 @@ class LocalSpark:
             with beside_the_arguments(folder / "spark.properties", hidden):
                 session = builder.config(map=settings).getOrCreate()
             session.sparkContext.setLogLevel(settings["spark.log.level"])
+            if not self._section.is_local:
+                session.sparkContext.addPyFile(str(self._package()))
         except Exception as e:
             _forget_java()
             raise SparkJobError(
@@ -234,6 +231,20 @@ class LocalSpark:
                 f"JAVA_HOME, and check the section `spark` of the spec"
             ) from e
         return session
+
+    def _workers_python(self) -> str:
+        """This one on this machine. On a cluster what the settings or the environment say of it, else the same path;
+        pyspark itself reads the environment alone.
+        """
+        if self._section.is_local:
+            return sys.executable
+        return self._section.conf.get(PYTHON) or os.environ.get("PYSPARK_PYTHON") or sys.executable
+
+    def _package(self) -> Path:
+        """The package as its executors get it."""
+        path = self._scratch() / f"airflow_provider_lakecommit-{package_digest()}.zip"
+        path.write_bytes(package_zip())
+        return path
 
     def _drop(self) -> None:
         session, self._session = self._session, None

@@ -3,8 +3,9 @@
 
 Contract: each job is a process of its own. Job and connection settings, and what is secret of the user's own settings
 of Spark, go in files of a private folder that is gone when the job has ended; nothing secret is in an argument or in
-the log. Spark's output is the task's log. On a local master the workers are the Python that runs this; for a cluster
-the files and this package are shipped, the other libraries must be installed there.
+the log. Spark's output is the task's log. On a local master the workers are the Python that runs this; a cluster is
+sent this package, and the files where the driver runs there too; the other libraries must be installed there or be
+sent by `spark.archives`. Connection settings reach executors in the tasks' code, not in a file.
 
 Failure story: a job that ends badly is a :class:`SparkJobError`; what of it was reported stands in the control log, so
 the caller asks there and not here. What a killed task leaves of its files is removed by the next job on that machine.
@@ -92,10 +93,14 @@ def spark_master(conn_id: str) -> SparkMaster:
     :raises SpecError: no such connection, or one of a type that has no engine yet
     """
     found = connection(conn_id, "spark", "the master as host (local[2], yarn, spark://host:7077, k8s://https://host)")
-    return SparkMaster(
-        local=(found.host or "").startswith("local"),
-        driver_on_cluster=found.extra_dejson.get("deploy-mode") == "cluster",
-    )
+    host, on_cluster = found.host or "", found.extra_dejson.get("deploy-mode") == "cluster"
+    if on_cluster and host.startswith("spark://"):
+        raise SpecError(
+            f"the Spark connection {conn_id!r} asks for `deploy-mode: cluster` on {host}: a standalone cluster takes "
+            "no Python application so. Leave deploy-mode out (the driver then runs beside the task), or run a Spark "
+            "Connect server on the cluster and give its connection of type `spark_connect`"
+        )
+    return SparkMaster(local=host.startswith("local"), driver_on_cluster=on_cluster)
 
 
 _ENDED = re.compile(r"Cannot execute: .*\. Error code is: (?P<code>\d+)\.\s+Last spark-submit output:\s*", re.DOTALL)
@@ -260,7 +265,7 @@ class _Files(NamedTuple):
             properties_file=str(properties) if hidden else None,
             conn_id=conn_id,
             name=self.name,
-            files=f"{self.job},{self.secrets}" if self.package else None,
+            files=f"{self.job},{self.secrets}" if master.driver_on_cluster else None,
             py_files=str(self.package) if self.package else None,
             application_args=["--job", job, "--secrets", secrets],
         )

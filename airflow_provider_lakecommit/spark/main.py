@@ -50,13 +50,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(job_file: str, secrets_file: str) -> list[SliceResult]:
     from pyspark.sql import SparkSession
 
-    from airflow_provider_lakecommit.spark.job import WindowJob
+    from airflow_provider_lakecommit.spark.job import Secrets, WindowJob
     from airflow_provider_lakecommit.spark.window import run_window
 
     spark = SparkSession.builder.getOrCreate()
     try:
         job = WindowJob.from_json(_found(job_file).read_text(encoding="utf-8"))
-        return run_window(spark, job, secrets_file)
+        return run_window(spark, job, Secrets.load(secrets_file))
     finally:
         # A context that is gone already must not hide what ended it.
         with suppress(Exception):

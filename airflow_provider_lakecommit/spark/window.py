@@ -26,13 +26,16 @@ _DEATHS = re.compile(
 )
 
 
-def run_window(spark: SparkSession, job: WindowJob, secrets_path: str) -> list[SliceResult]:
+def run_window(spark: SparkSession, job: WindowJob, secrets: Secrets) -> list[SliceResult]:
     """Run all slices of the job as tasks of one Spark job; returns when all have ended.
+
+    The connection settings travel with the tasks' code, so that an executor on another machine needs no file of them:
+    in its memory they are gone with the job, and no plan, event log or page of Spark shows that code.
 
     :raises Exception: what Spark raises when a worker process dies; slices that were finished are reported all the same
     """
     numbers = range(len(job.plan.slices))
-    work = _slices(job.to_json(), partial(Secrets.load, secrets_path))
+    work = _slices(job.to_json(), partial(Secrets.from_json, secrets.to_json()))
     # Not a DataFrame: to plan its query takes Spark longer than to run these few tasks.
     results: list[SliceResult] = spark.sparkContext.parallelize(numbers, len(numbers)).mapPartitions(work).collect()
     return results

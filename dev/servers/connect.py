@@ -41,6 +41,7 @@ class ConnectServer(Server):
     """One server, its directory and its processes.
 
     :param cores: tasks that run at once
+    :param master: of a cluster that runs them in place of this machine
     :param conf: Spark settings that win over the ones here
     """
 
@@ -51,10 +52,16 @@ class ConnectServer(Server):
     stop_seconds = 10.0
 
     def __init__(
-        self, directory: Path | str, *, port: int | None = None, cores: int = 2, conf: Mapping[str, str] | None = None
+        self,
+        directory: Path | str,
+        *,
+        port: int | None = None,
+        cores: int = 2,
+        master: str | None = None,
+        conf: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(directory, port=port)
-        self._cores = cores
+        self._master = master or f"local[{cores},{TASK_ATTEMPTS}]"
         self._conf = dict(conf or {})
 
     @property
@@ -71,7 +78,7 @@ class ConnectServer(Server):
             **self._conf,
         }
         words = [str(Path(sys.executable).with_name("spark-submit")), "--class", SERVER, "--name", "lakecommit-connect"]
-        words += ["--master", f"local[{self._cores},{TASK_ATTEMPTS}]"]
+        words += ["--master", self._master]
         for key, value in settings.items():
             words += ["--conf", f"{key}={value}"]
         return [*words, "spark-internal"]

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from airflow_provider_lakecommit.engines.local import LocalSpark, SparkSection
@@ -23,6 +25,33 @@ from airflow_provider_lakecommit.spark.job import Secrets
 )
 def test_a_local_master_gives_a_task_more_than_one_attempt(asked: str | None, used: str) -> None:
     assert SparkSection({} if asked is None else {"master": asked}).master == used
+
+
+@pytest.mark.parametrize(
+    ("master", "local"),
+    [(None, True), ("local", True), ("local[2]", True), ("spark://m:7077", False), ("yarn", False)],
+)
+def test_only_a_local_master_has_this_machine(master: str | None, local: bool) -> None:
+    assert SparkSection({} if master is None else {"master": master}).is_local == local
+
+
+@pytest.mark.parametrize(
+    ("master", "conf", "variable", "python"),
+    [
+        ("local[2]", {"spark.pyspark.python": "there"}, "elsewhere", sys.executable),
+        ("spark://m:7077", {"spark.pyspark.python": "there"}, "elsewhere", "there"),
+        ("spark://m:7077", {}, "elsewhere", "elsewhere"),
+        ("spark://m:7077", {}, None, sys.executable),
+    ],
+)
+def test_which_python_the_workers_are(
+    monkeypatch: pytest.MonkeyPatch, master: str, conf: dict[str, str], variable: str | None, python: str
+) -> None:
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    if variable:
+        monkeypatch.setenv("PYSPARK_PYTHON", variable)
+    section = SparkSection({"master": master, "conf": conf})
+    assert LocalSpark(section, log=print, on_start=list)._workers_python() == python
 
 
 def test_settings_are_texts_as_spark_reads_them() -> None:

@@ -85,6 +85,14 @@ def test_the_connection_says_where_jobs_run(
     assert spark_master("spark_default") == master
 
 
+def test_cluster_mode_on_a_standalone_cluster_is_refused_before_anything_is_sent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    connect(monkeypatch, host="spark://m", port=7077, extra={"deploy-mode": "cluster"})
+    with pytest.raises(SpecError, match=r"standalone cluster takes no Python .* connection of type `spark_connect`"):
+        spark_master("spark_default")
+
+
 def test_a_missing_connection_is_an_error_and_not_yarn() -> None:
     with pytest.raises(SpecError, match="'nobody_made_this' does not exist: make one of type `spark`"):
         spark_master("nobody_made_this")
@@ -168,11 +176,12 @@ def test_a_local_job_runs_this_python_and_ships_nothing(monkeypatch: pytest.Monk
     assert option(words, "--files") == option(words, "--py-files") == []
 
 
-def test_a_job_on_a_cluster_is_given_its_files_and_this_package(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_on_a_cluster_is_given_this_package_and_no_file_of_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     words = command(monkeypatch, host="spark://m:7077")
-    [files], [package] = option(words, "--files"), option(words, "--py-files")
-    assert [Path(f).name for f in files.split(",")] == ["job.json", "secrets.json"]
+    [package] = option(words, "--py-files")
     assert Path(package).name == "airflow_provider_lakecommit.zip"
+    # The driver is here and reads its files here: executors would keep copies of them.
+    assert option(words, "--files") == []
     assert Path(option(words, "--job")[0]).is_absolute()
 
 
@@ -180,6 +189,8 @@ def test_a_driver_on_the_cluster_finds_its_files_by_name_and_uses_its_own_python
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     words = command(monkeypatch, host="yarn", extra={"deploy-mode": "cluster"})
+    [files] = option(words, "--files")
+    assert [Path(f).name for f in files.split(",")] == ["job.json", "secrets.json"]
     assert option(words, "--job") == ["job.json"]
     assert option(words, "--secrets") == ["secrets.json"]
     assert not [c for c in option(words, "--conf") if c.startswith("spark.pyspark.python")]

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Libraries that a task saw, compared with those here."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_provider_lakecommit.doctor.executor import compared
+from airflow_provider_lakecommit.doctor.finding import Level
+
+HERE = {"airflow-provider-lakecommit": "1.0", "pyspark": "4.2.0", "pyarrow": "26.0.1"}
+
+
+@pytest.mark.parametrize(
+    ("there", "level"),
+    [
+        ({}, Level.OK),
+        # Each job brings it.
+        ({"airflow-provider-lakecommit": "not installed"}, Level.OK),
+        ({"airflow-provider-lakecommit": "0.9"}, Level.FAIL),
+        ({"pyspark": "4.1.0"}, Level.FAIL),
+        ({"pyarrow": "25.0.0"}, Level.WARN),
+        ({"pyarrow": "not installed"}, Level.FAIL),
+    ],
+    ids=str,
+)
+def test_what_differs_there_is_told_by_how_much_it_matters(there: dict[str, str], level: Level) -> None:
+    [found] = compared({**HERE, **there}, HERE)
+    assert found.level is level
