@@ -22,7 +22,7 @@ from pathlib import Path
 
 from dev.airflow_client import AirflowClient
 from dev.paths import CHECKOUT
-from dev.processes import ChildError, Children
+from dev.processes import ChildError, Children, Process, kill_all
 from dev.servers.server import free_port
 
 MIGRATE_SECONDS = 600.0
@@ -120,6 +120,16 @@ class Airflow:
         self._await_health()
         if self._visible:
             self.client.put_connections(self._visible)
+
+    def kill(self, part: str, *, alone: bool = False) -> list[Process]:
+        """SIGKILL for a part and all that it runs, as when its machine is gone, or for it alone; returns what it ran.
+        :meth:`start` starts it again.
+        """
+        pid, family = self._children.pid(part), self._children.family(part)
+        kill_all(p for p in family if p.pid == pid or not alone)
+        while self._children.pid(part) is not None:
+            time.sleep(LOOK_SECONDS)
+        return [p for p in family if p.pid != pid]
 
     def _await_health(self) -> None:
         client, told = self.client, "no answer"

@@ -4,8 +4,10 @@
 Contract: a landing's lane has one session on a server, the same for all processes of a deployment, so that its Python
 workers stay warm. A job is one operation of it, whose id follows from commit id, group and round. It goes on when its
 client dies: a later attempt finds the newest round of its group, and if that still runs *adopts* it: waits for its end
-instead of doing the same again. Ownership goes with it: the newest attempt writes its name into the session, and only
-the owner ends an operation. So an attempt that is told to stop after its work was adopted leaves the work alone.
+instead of doing the same again. The plan of a cycle never changes; if the landing says otherwise by now how records are
+read, the round is ended and what it had not reported is done anew. Ownership goes with it: the newest attempt writes
+its name into the session, and only the owner ends an operation. So an attempt that is told to stop after its work was
+adopted leaves the work alone.
 
 The tasks run this package as the client has it: it is sent once per session, and another version has another session.
 Connection settings travel with the operation and are nowhere else.
@@ -56,19 +58,22 @@ POOL_KEY = "spark.scheduler.pool"
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """What the session remembers of a group of a cycle: its newest round, and who waits for it."""
+    """What the session remembers of a group of a cycle: its newest round, who waits for it, and the version of the spec
+    that it reads by.
+    """
 
     number: int
     attempt: str
+    spec: str
     ended: bool = False
 
     @classmethod
     def parse(cls, text: str) -> _Place:
-        number, attempt, *ended = text.split()
-        return cls(int(number), attempt, ended=bool(ended))
+        number, attempt, spec, *ended = text.split()
+        return cls(int(number), attempt, spec, ended=bool(ended))
 
     def __str__(self) -> str:
-        return f"{self.number} {self.attempt}{' ended' if self.ended else ''}"
+        return f"{self.number} {self.attempt} {self.spec}{' ended' if self.ended else ''}"
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -78,6 +83,7 @@ class _Run:
     operation: UUID
     key: str
     number: int
+    spec: str
     results: list[SliceResult] = field(default_factory=list)
 
 
@@ -127,7 +133,11 @@ class ConnectEngine:
             newest = self._place(_key(job))
             if newest is None:
                 return self._begin(job, secrets, 0)
-            if not newest.ended and (found := self._adopt(job, newest)) is not None:
+            if newest.spec != job.landing.spec_version:
+                # Also where somebody still waits for it, who then finds it ended.
+                with suppress(SparkConnectError):
+                    self._calls.interrupt(_run(job, newest.number).operation)
+            elif not newest.ended and (found := self._adopt(job, newest)) is not None:
                 return found
             return self._begin(job, secrets, newest.number + 1)
 
@@ -215,7 +225,7 @@ class ConnectEngine:
         try:
             if self._stopped:
                 raise SparkJobError("it was told to stop before it began")
-            self._calls.set({run.key: str(_Place(run.number, self._attempt))})
+            self._calls.set({run.key: str(_Place(run.number, self._attempt, run.spec))})
             self._follow(run, begin())
         except SparkConnectError:
             raise
@@ -253,7 +263,7 @@ class ConnectEngine:
             if complete:
                 self._calls.unset(run.key)
             else:
-                self._calls.set({run.key: str(_Place(run.number, self._attempt, ended=True))})
+                self._calls.set({run.key: str(_Place(run.number, self._attempt, run.spec, ended=True))})
             self._calls.release(run.operation)
 
     def _interrupt_all(self) -> None:
@@ -289,7 +299,8 @@ class ConnectEngine:
 
 
 def _run(job: WindowJob, number: int) -> _Run:
-    return _Run(operation=uuid5(job.commit_id, f"{job.group}/{number}"), key=_key(job), number=number)
+    operation = uuid5(job.commit_id, f"{job.group}/{number}")
+    return _Run(operation=operation, key=_key(job), number=number, spec=job.landing.spec_version)
 
 
 def _key(job: WindowJob) -> str:

@@ -278,6 +278,27 @@ def test_what_an_adopted_job_did_not_finish_is_a_new_job(make_window: Callable[.
     window.check()
 
 
+@pytest.mark.heavy
+def test_the_work_of_another_spec_is_ended_and_what_it_had_not_reported_is_done_anew(
+    make_window: Callable[..., Window], gate: Gate
+) -> None:
+    window = make_window()
+    killed = begin_elsewhere(window, gate)
+    gate.let_pass(0)
+    window.await_done(1)
+    killed.kill()
+    killed.wait()
+    window.world = replace(window.world, landing=replace(window.world.landing, unknown_fields="dead_letter"))
+    retry = Attempt(window)
+    assert retry.job.places == (1, 2, 3)
+    gate.await_gone(1)
+    gate.let_pass()
+    assert retry.ended().error is None
+    assert Counter(r.status for r in retry.results) == {"done": 3}
+    assert gate.begun[0] == 1
+    window.check()
+
+
 @pytest.mark.parametrize("kind", [FailureKind.UNKNOWN, FailureKind.OVER, FailureKind.FAILED])
 def test_where_adoption_is_impossible_what_is_not_reported_is_done_again(
     make_window: Callable[..., Window], gate: Gate, monkeypatch: pytest.MonkeyPatch, kind: FailureKind
