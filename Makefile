@@ -37,8 +37,8 @@ class-archive: $(STAMP) jars ## Java classes of Spark and broker, archived once:
 demo: preflight ## land real data, kill Spark in mid-window, take the catalog away: one numbered screen
 	@$(BIN)/python -m dev.demo
 
-up: preflight ## a local stack for the Airflow UI: broker, catalog, warm Spark, Airflow
-	@$(BIN)/python -m dev.stack up
+up: preflight ## a local stack for the Airflow UI: broker, catalog, warm Spark, Airflow; CLUSTER=1: a Spark cluster
+	@LAKECOMMIT_SPARK_CLUSTER=$(CLUSTER) $(BIN)/python -m dev.stack up
 
 down: $(STAMP) ## stop what `make up` started
 	@$(BIN)/python -m dev.stack down

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The product's side of the comparison: whole commit cycles through a warm local Spark session.
+"""The product's side of the comparison: whole commit cycles through a warm Spark session.
 
 Contract: :class:`Product` is a context manager that starts the session; :meth:`Product.run_landing` lands everything
 that the topics hold, with plan, control events, guards, accounting and commit, and leaves the session warm.
@@ -21,16 +21,26 @@ from airflow_provider_lakecommit.session.landing_session import LandingSession
 __all__ = ["Product"]
 
 CYCLES = 100
+LOCAL: Mapping[str, Any] = {"master": "local[2]"}
 
 
 class Product:
-    """A warm session, and landings through it."""
+    """A warm session, and landings through it.
 
-    def __init__(self, kafka: Mapping[str, Any], catalog: Mapping[str, str], log: Callable[[str], None]) -> None:
+    :param spark: the section of a spec that says where
+    """
+
+    def __init__(
+        self,
+        kafka: Mapping[str, Any],
+        catalog: Mapping[str, str],
+        log: Callable[[str], None],
+        spark: Mapping[str, Any] = LOCAL,
+    ) -> None:
         self._kafka = kafka
         self._catalog = catalog
         self._log = log
-        self._spark = LocalSpark(SparkSection({"master": "local[2]"}), log=log, on_start=lambda: None)
+        self._spark = LocalSpark(SparkSection(spark), log=log, on_start=lambda: None)
 
     def __enter__(self) -> Self:
         self._spark.start()

@@ -7,6 +7,7 @@ started and keeps the data. Both may be said again. All state is in `.run/stack`
 
 - LAKECOMMIT_AIRFLOW_PORT, LAKECOMMIT_KAFKA_PORT, LAKECOMMIT_SPARK_PORT: ports, instead of free ones chosen at random
   and kept
+- LAKECOMMIT_SPARK_CLUSTER: a standalone Spark cluster, a master and two workers, in place of the Spark Connect server
 - LAKECOMMIT_DEMO_CATALOG_URI: a SQLAlchemy URI (postgresql+psycopg2://…) instead of SQLite
 
 Contract: :meth:`Stack.stop` may be called at any time, by another thread than the one that starts; after it nothing of
@@ -32,12 +33,14 @@ from dev.processes import Children, StoppingError
 from dev.servers.connect import ConnectServer
 from dev.servers.kafka import Broker
 from dev.servers.server import listens
+from dev.servers.standalone import StandaloneCluster
 
 JARS_SECONDS = 900.0
 DAG_SECONDS = 90.0
 STOP_GRACE = 30.0
 PORT_VARIABLES = ("LAKECOMMIT_KAFKA_PORT", "LAKECOMMIT_SPARK_PORT", "LAKECOMMIT_AIRFLOW_PORT")
 CATALOG_VARIABLE = "LAKECOMMIT_DEMO_CATALOG_URI"
+CLUSTER_VARIABLE = "LAKECOMMIT_SPARK_CLUSTER"
 SPARK_MASTER = "local[2]"
 DAG = "example_lakecommit_flights"
 
@@ -52,6 +55,7 @@ class Stack:
     """Broker, catalog, Spark and Airflow of one directory. The Spark Connect server is there for who starts it; Airflow
     has a connection to it when it was started before.
 
+    :param on_cluster: Spark is a cluster, to which jobs are submitted
     :param namespace: of the tables of the flights
     :param parts: which of Airflow's processes run
     :param visible: have the connections in Airflow's user interface
@@ -67,6 +71,7 @@ class Stack:
         kafka_port: int | None = None,
         airflow_port: int | None = None,
         spark_port: int | None = None,
+        on_cluster: bool = False,
         visible: bool = False,
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -75,6 +80,8 @@ class Stack:
         self.children = Children(directory)
         self.broker = Broker(directory / "kafka", port=kafka_port)
         self.spark = ConnectServer(directory / "spark", port=spark_port)
+        self.cluster = StandaloneCluster(directory / "cluster")
+        self._on_cluster = on_cluster
         self._deployment = deployment
         self._parts = parts
         self._airflow_port = airflow_port
@@ -116,7 +123,10 @@ class Stack:
                         "extra": {"bootstrap.servers": self.broker.bootstrap},
                     },
                     "iceberg_default": {"conn_type": "iceberg", "extra": catalog},
-                    "spark_default": {"conn_type": "spark", "host": SPARK_MASTER},
+                    "spark_default": {
+                        "conn_type": "spark",
+                        "host": self.cluster.url if self._on_cluster else SPARK_MASTER,
+                    },
                     **self._warm_spark(),
                 },
                 settings={
@@ -131,10 +141,18 @@ class Stack:
         return self._airflow
 
     @property
+    def where_spark_is(self) -> str:
+        """For people."""
+        if self._on_cluster:
+            return f"{self.cluster.url}   connection spark_default; its page http://127.0.0.1:{self.cluster.master.page_port}"
+        return f"{self.spark.url}   connection spark_connect_default; spark_default starts jobs on {SPARK_MASTER}"
+
+    @property
     def running(self) -> list[str]:
         """Names of what runs."""
         names = [part for part in WITH_TRIGGERER if self.children.pid(part) is not None]
-        servers = {"spark": self.spark.pid, "broker": self.broker.pid}
+        cluster = next(iter(self.cluster.pids), None)
+        servers = {"cluster": cluster, "spark": self.spark.pid, "broker": self.broker.pid}
         return [*names, *(name for name, pid in servers.items() if pid is not None)]
 
     def start_broker(self, log: Say) -> None:
@@ -152,15 +170,19 @@ class Stack:
             self.broker.start()
 
     def start_spark(self, log: Say) -> None:
-        """Start the Spark Connect server, and wait until it answers.
+        """Start the Spark Connect server, or the cluster, and wait until it answers.
 
         :raises StoppingError: the stop has begun
         """
-        log("Spark Connect server")
+        what = "Spark cluster" if self._on_cluster else "Spark Connect server"
+        log(what)
         with self._starting_spark:
             if self._stopped:
-                raise StoppingError("the Spark Connect server is not started: everything is being stopped")
-            self.spark.start()
+                raise StoppingError(f"the {what} is not started: everything is being stopped")
+            if self._on_cluster:
+                self.cluster.start()
+            else:
+                self.spark.start()
 
     def start_airflow(self, log: Say) -> None:
         """Start Airflow where it does not run, and wait until it is healthy. The broker must have been started."""
@@ -183,12 +205,13 @@ class Stack:
             # A server that is just being started is waited for: then its process id is known.
             with self._starting, self._starting_spark:
                 self._stopped = True
+            self.cluster.stop()
             self.spark.stop()
             self.broker.stop()
 
     def _warm_spark(self) -> dict[str, dict[str, object]]:
         """The connection to the Spark Connect server, if there ever was one here."""
-        if not self.spark.was_started:
+        if self._on_cluster or not self.spark.was_started:
             return {}
         return {"spark_connect_default": {"conn_type": "spark_connect", "host": "127.0.0.1", "port": self.spark.port}}
 
@@ -208,6 +231,7 @@ def local_stack() -> Stack:
         kafka_port=kafka,
         spark_port=spark,
         airflow_port=airflow,
+        on_cluster=bool(os.environ.get(CLUSTER_VARIABLE)),
     )
 
 
@@ -288,7 +312,7 @@ def _show(stack: Stack) -> None:
     _say(f"          trigger the Dag {DAG}: it lands the topic {demo_flights.TOPIC} in {stack.namespace}.flights")
     _say("          the other example Dags have topics and tables too, but for those that guard a Kafka Connect sink")
     _say(f"Kafka     {stack.broker.bootstrap}")
-    _say(f"Spark     {stack.spark.url}   connection spark_connect_default; spark_default starts jobs on {SPARK_MASTER}")
+    _say(f"Spark     {stack.where_spark_is}")
     _say(f"Catalog   {f'as in {CATALOG_VARIABLE}' if stack.has_foreign_catalog else stack.catalog['uri']}")
     _say(f"          warehouse {stack.catalog['warehouse']}")
     _say(f"Logs      {stack.children.logs}")

@@ -44,9 +44,14 @@ class _Part(Server):
     error = StandaloneError
     start_seconds = 240.0
 
-    def __init__(self, directory: Path | str, *, port: int | None = None) -> None:
-        super().__init__(directory, port=port)
-        self.page_port = free_port()
+    @property
+    def page_port(self) -> int:
+        """Of its page, kept like its port."""
+        kept = self.directory / "page-port"
+        if not kept.exists():
+            self.directory.mkdir(parents=True, exist_ok=True)
+            kept.write_text(str(free_port()))
+        return int(kept.read_text())
 
     def environment(self) -> Mapping[str, str]:
         java_home = Path(java_binary()).resolve().parent.parent
@@ -92,7 +97,7 @@ class StandaloneMaster(_Part):
 class StandaloneWorker(_Part):
     """Who runs executors.
 
-    :param master: its url
+    :param master: whose it is
     :param cores: tasks that run at once
     :param variables: of its environment and that of its executors, in place of those of this process
     """
@@ -103,7 +108,7 @@ class StandaloneWorker(_Part):
     def __init__(
         self,
         directory: Path | str,
-        master: str,
+        master: StandaloneMaster,
         *,
         cores: int = 1,
         port: int | None = None,
@@ -137,7 +142,7 @@ class StandaloneWorker(_Part):
 
     def command(self) -> list[str]:
         room = ["--cores", str(self._cores), "--memory", "1g", "--work-dir", str(self.directory / "work")]
-        return self._run("worker.Worker", *room, self._master)
+        return self._run("worker.Worker", *room, self._master.url)
 
 
 class StandaloneCluster:
@@ -150,7 +155,7 @@ class StandaloneCluster:
         folder = Path(directory)
         self.master = StandaloneMaster(folder / "master")
         self.workers: Sequence[StandaloneWorker] = [
-            StandaloneWorker(folder / f"worker-{n}", self.master.url, variables=variables) for n in range(workers)
+            StandaloneWorker(folder / f"worker-{n}", self.master, variables=variables) for n in range(workers)
         ]
 
     @property

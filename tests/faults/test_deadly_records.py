@@ -109,7 +109,7 @@ class Sparks:
 
     def _cluster(self) -> str:
         master = self._stack.enter_context(StandaloneMaster(self.folder / "master"))
-        self._stack.enter_context(StandaloneWorker(self.folder / "worker", master.url))
+        self._stack.enter_context(StandaloneWorker(self.folder / "worker", master))
         return master.url
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import subprocess
 import sys
@@ -66,3 +67,14 @@ def test_a_spark_server_that_was_never_started_is_no_connection(tmp_path: Path) 
     stack.spark.log.parent.mkdir(parents=True)
     stack.spark.log.touch()
     assert list(stack._warm_spark()) == ["spark_connect_default"]
+
+
+def test_on_a_cluster_jobs_are_submitted_to_its_master(tmp_path: Path) -> None:
+    stack = Stack(tmp_path, deployment="demo", on_cluster=True)
+    stack.spark.log.parent.mkdir(parents=True)
+    stack.spark.log.touch()
+    assert stack._warm_spark() == {}
+    connection = json.loads(stack.airflow.environment["AIRFLOW_CONN_SPARK_DEFAULT"])
+    assert connection == {"conn_type": "spark", "host": stack.cluster.url}
+    assert stack.cluster.url in stack.where_spark_is
+    assert stack.running == []
