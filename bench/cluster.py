@@ -17,6 +17,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 from pyiceberg.catalog import load_catalog
@@ -86,10 +87,16 @@ def _pin(cluster: StandaloneCluster) -> None:
 
 def _turn(place: Place, cluster: StandaloneCluster, workers: int) -> Cost | None:
     """What one landing of everything cost; ``None`` if the table is wrong, which is told."""
-    conf = {"spark.cores.max": str(workers), "spark.executor.cores": "1", "spark.executor.memory": "600m"}
+    conf = {
+        "spark.cores.max": str(workers),
+        "spark.executor.cores": "1",
+        "spark.executor.memory": "600m",
+        # All of them are there, and get work, before anything is measured.
+        "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+    }
     log: Callable[[str], None] = _whisper if place.options.verbose else _silence
     with Product(place.kafka, place.settings, log, {"master": cluster.url, "conf": conf}) as product:
-        product.run_landing(place.landing(FIRST))
+        product.run_landing(replace(place.landing(FIRST), slice_records=WARM_UP // WARM_UP_PARTITIONS))
         landing = place.landing(TOPIC)
         with measured(without={place.broker.pid} if place.broker.pid else ()) as cost:
             product.run_landing(landing)

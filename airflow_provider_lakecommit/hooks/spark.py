@@ -28,6 +28,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from airflow.providers.apache.spark.hooks import spark_submit
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk.exceptions import AirflowException
 
@@ -60,6 +61,10 @@ LOCAL_DEFAULTS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
+DRIVER_ON_CLUSTER = {
+    # Another driver of the same job would read again what this one has reported. A retry of the task asks first.
+    "spark.yarn.maxAppAttempts": "1",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +77,10 @@ class SparkMaster:
     @property
     def conf(self) -> dict[str, str]:
         """Settings that a user's own win over."""
+        if self.driver_on_cluster:
+            return {**DEFAULTS, **DRIVER_ON_CLUSTER}
         python = os.environ.get("PYSPARK_PYTHON", sys.executable)
-        here = {} if self.driver_on_cluster else {"spark.pyspark.python": python, "spark.pyspark.driver.python": python}
+        here = {"spark.pyspark.python": python, "spark.pyspark.driver.python": python}
         return {**DEFAULTS, **(LOCAL_DEFAULTS if self.local else {}), **here}
 
     @property
@@ -99,6 +106,11 @@ def spark_master(conn_id: str) -> SparkMaster:
             f"the Spark connection {conn_id!r} asks for `deploy-mode: cluster` on {host}: a standalone cluster takes "
             "no Python application so. Leave deploy-mode out (the driver then runs beside the task), or run a Spark "
             "Connect server on the cluster and give its connection of type `spark_connect`"
+        )
+    if "k8s" in host and getattr(spark_submit, "kube_client", None) is None:
+        raise SpecError(
+            f"the Spark connection {conn_id!r} submits to {host}: the Spark provider's hook needs the distribution "
+            "apache-airflow-providers-cncf-kubernetes for that; install it beside Airflow"
         )
     return SparkMaster(local=host.startswith("local"), driver_on_cluster=on_cluster)
 
