@@ -96,23 +96,24 @@ def rest_of(conn_id: str) -> dict[str, Any]:
 
 
 def spark_of(conn_id: str, conf: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The section `spark` that a connection stands for: a Spark Connect server, or a session of this machine.
+    """The section `spark` that a connection stands for: a Spark Connect server, or a session of this machine or on a
+    standalone cluster.
 
     :raises SpecError: it is of a cluster that takes jobs by spark-submit
     """
     _open()
-    from airflow_provider_lakecommit.hooks.connections import connection
+    from airflow_provider_lakecommit.hooks.connections import connection, master_url
     from airflow_provider_lakecommit.hooks.engines import CONNECT, connect_url
 
     found = connection(conn_id, "spark", "the master as host (local[2], …), or of type `spark_connect`")
     if found.conn_type == CONNECT:
         return {"remote": connect_url(conn_id)}
-    master = found.host or "yarn"
-    if not master.startswith("local"):
+    master = master_url(found)
+    if not (found.host and master.startswith(("local", "spark://"))):
         raise SpecError(
             f"the Spark connection {conn_id!r} submits to {master}, which the command line does not: give "
-            "--spark-conn-id of a connection of type `spark_connect`, or with a local master (local[2]), or trigger "
-            "the DAG"
+            "--spark-conn-id of a connection of type `spark_connect`, or with a local (local[2]) or standalone master "
+            "(spark://host:7077), or trigger the DAG"
         )
     return {"master": master, **({"conf": dict(conf)} if conf else {})}
 

@@ -26,7 +26,7 @@ from airflow_provider_lakecommit.iceberg.sql_catalog import catalog_name
 from airflow_provider_lakecommit.redaction import redacted
 from airflow_provider_lakecommit.signing import KEY, OTHER_KEY, UNSIGNED_BELOW, resolved
 
-__all__ = ["catalog_properties", "connection", "kafka_settings", "stated_properties"]
+__all__ = ["catalog_properties", "connection", "kafka_settings", "master_url", "stated_properties"]
 
 
 class _SettingsHook(KafkaBaseHook):
@@ -114,3 +114,13 @@ def stated_properties(iceberg_conn_id: str) -> dict[str, str]:
             "give the URI as host, or as `uri` in its extra"
         )
     return properties
+
+
+def master_url(found: Connection) -> str:
+    """The master of a Spark connection, put together as the Spark provider's hook does: of one that was given as a URI
+    (`spark://host:7077`) the scheme is its type.
+    """
+    host = found.host or ""
+    whole = found.conn_type == "spark" and host != "" and ("://" in host or not found.port)
+    master = host if whole else f"{found.conn_type}://{host}"
+    return f"{master}:{found.port}" if found.port else master

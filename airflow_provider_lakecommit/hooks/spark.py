@@ -37,7 +37,7 @@ from airflow_provider_lakecommit.engines.package import PACKAGE, package_zip
 from airflow_provider_lakecommit.engines.scratch import scratch_folder
 from airflow_provider_lakecommit.engines.secret_settings import LOAD_DEFAULTS, REDACTION, save_properties
 from airflow_provider_lakecommit.exceptions import SparkJobError, SpecError
-from airflow_provider_lakecommit.hooks.connections import connection
+from airflow_provider_lakecommit.hooks.connections import connection, master_url
 from airflow_provider_lakecommit.hooks.secrets import hide
 from airflow_provider_lakecommit.redaction import redacted, secrets_in
 
@@ -100,19 +100,19 @@ def spark_master(conn_id: str) -> SparkMaster:
     :raises SpecError: no such connection, or one of a type that has no engine yet
     """
     found = connection(conn_id, "spark", "the master as host (local[2], yarn, spark://host:7077, k8s://https://host)")
-    host, on_cluster = found.host or "", found.extra_dejson.get("deploy-mode") == "cluster"
-    if on_cluster and host.startswith("spark://"):
+    master, on_cluster = master_url(found), found.extra_dejson.get("deploy-mode") == "cluster"
+    if on_cluster and master.startswith("spark://"):
         raise SpecError(
-            f"the Spark connection {conn_id!r} asks for `deploy-mode: cluster` on {host}: a standalone cluster takes "
+            f"the Spark connection {conn_id!r} asks for `deploy-mode: cluster` on {master}: a standalone cluster takes "
             "no Python application so. Leave deploy-mode out (the driver then runs beside the task), or run a Spark "
             "Connect server on the cluster and give its connection of type `spark_connect`"
         )
-    if "k8s" in host and getattr(spark_submit, "kube_client", None) is None:
+    if "k8s" in master and getattr(spark_submit, "kube_client", None) is None:
         raise SpecError(
-            f"the Spark connection {conn_id!r} submits to {host}: the Spark provider's hook needs the distribution "
+            f"the Spark connection {conn_id!r} submits to {master}: the Spark provider's hook needs the distribution "
             "apache-airflow-providers-cncf-kubernetes for that; install it beside Airflow"
         )
-    return SparkMaster(local=host.startswith("local"), driver_on_cluster=on_cluster)
+    return SparkMaster(local=re.match(r"local(\[|$)", master) is not None, driver_on_cluster=on_cluster)
 
 
 _ENDED = re.compile(r"Cannot execute: .*\. Error code is: (?P<code>\d+)\.\s+Last spark-submit output:\s*", re.DOTALL)

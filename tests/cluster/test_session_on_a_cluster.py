@@ -106,6 +106,20 @@ def test_a_worker_that_leaves_in_order_finishes_what_it_has_in_hand(
     backlog.check()
 
 
+def test_without_its_master_a_cluster_goes_on_with_what_it_has_in_hand(
+    cluster: StandaloneCluster, gate: ClusterGate, make_backlog: Make
+) -> None:
+    backlog = make_backlog({"master": cluster.url})
+    with backlog.landing() as landing:
+        gate.await_begun(2)
+        cluster.master.kill()
+        gate.open()
+        answer = landing.end()
+    assert answer.code == 0, answer.err
+    assert (gate.again, len(gate.begun)) == (set(), SLICES)
+    backlog.check()
+
+
 @pytest.mark.parametrize("dies", ["process", "driver"])
 def test_the_death_of_the_driver_costs_the_slices_in_hand(
     cluster: StandaloneCluster, gate: ClusterGate, make_backlog: Make, dies: str

@@ -57,6 +57,7 @@ CONNECTIONS: Mapping[str, Mapping[str, Any]] = {
     "iceberg_default": {"conn_type": "iceberg", "host": "http://rest", "login": "me", "password": "hunter-two"},
     "warm": {"conn_type": "spark_connect", "host": "server", "port": 15002, "password": "hunter-three"},
     "cluster": {"conn_type": "spark", "host": "yarn"},
+    "standalone": {"conn_type": "spark", "host": "spark://m", "port": 7077},
     "spark_default": {"conn_type": "spark", "host": "local[2]"},
 }
 ASK = """
@@ -121,8 +122,9 @@ def test_landings_of_dags_and_their_connections(ask: Any) -> None:
         {"dag": "committed", "wants_spark": False},
         {"dag": "two", "iceberg_conn_id": "nowhere"},
         {"dag": "one", "spark_conn_id": "cluster"},
+        {"dag": "one", "spark_conn_id": "standalone"},
     ]
-    both, group, clicks, one, lend, twoo, none, torn, committed, nowhere, cluster = ask(*questions)
+    both, group, clicks, one, lend, twoo, none, torn, committed, nowhere, cluster, standalone = ask(*questions)
     assert "submits to yarn, which the command line does not" in both[0]
     (orders,), struck = group
     assert (orders["name"], orders["control"]) == ("orders", "deployments")
@@ -141,6 +143,7 @@ def test_landings_of_dags_and_their_connections(ask: Any) -> None:
     assert [s["name"] for s in committed[0]] == ["orders", "clicks"]
     assert "connection 'nowhere' does not exist" in nowhere[0]
     assert "submits to yarn" in cluster[0]
+    assert standalone[0][0]["spark"]["master"] == "spark://m:7077"
 
 
 @pytest.mark.parametrize(

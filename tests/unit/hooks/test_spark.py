@@ -17,11 +17,13 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
 from airflow_provider_lakecommit.core.identity import slice_id
 from airflow_provider_lakecommit.core.model import Plan, Slice, Span
 from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
 from airflow_provider_lakecommit.exceptions import SparkJobError, SpecError
+from airflow_provider_lakecommit.hooks.connections import connection, master_url
 from airflow_provider_lakecommit.hooks.spark import SparkMaster, SparkSubmit, _files, _last_words, spark_master
 from airflow_provider_lakecommit.iceberg.storage import TableStorage
 from airflow_provider_lakecommit.landing import Landing
@@ -83,6 +85,24 @@ def test_the_connection_says_where_jobs_run(
 ) -> None:
     connect(monkeypatch, **fields)
     assert spark_master("spark_default") == master
+
+
+@pytest.mark.parametrize(
+    ("given", "local"),
+    [
+        ("spark://localhost:7077", False),
+        ("spark://m:7077", False),
+        ('{"conn_type": "spark", "host": "spark://localhost", "port": 7077}', False),
+        ('{"conn_type": "spark", "host": "local[2]"}', True),
+    ],
+)
+def test_the_master_of_a_connection_is_what_the_hook_makes_of_it(
+    monkeypatch: pytest.MonkeyPatch, given: str, local: bool
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", given)
+    assert spark_master("spark_default").local == local
+    hook = SparkSubmitHook(conn_id="spark_default")
+    assert hook._connection["master"] == master_url(connection("spark_default", "spark", ""))
 
 
 def test_cluster_mode_on_a_standalone_cluster_is_refused_before_anything_is_sent(
