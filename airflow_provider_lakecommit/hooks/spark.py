@@ -112,7 +112,7 @@ def spark_master(conn_id: str) -> SparkMaster:
             f"the Spark connection {conn_id!r} submits to {master}: the Spark provider's hook needs the distribution "
             "apache-airflow-providers-cncf-kubernetes for that; install it beside Airflow"
         )
-    return SparkMaster(local=re.match(r"local(\[|$)", master) is not None, driver_on_cluster=on_cluster)
+    return SparkMaster(local=re.match(r"local\b", master) is not None, driver_on_cluster=on_cluster)
 
 
 _ENDED = re.compile(r"Cannot execute: .*\. Error code is: (?P<code>\d+)\.\s+Last spark-submit output:\s*", re.DOTALL)
