@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path, PurePosixPath
 
-from packaging.requirements import Requirement
+from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from airflow_provider_lakecommit.exceptions import SpecError
@@ -65,13 +65,16 @@ def needed(also: Iterable[str] = ()) -> dict[str, Distribution]:
     :param also: further ones, as one states a requirement
     :raises SpecError: one of them is not installed
     """
-    found: dict[str, Distribution] = {}
+    closure = _Closure()
     for requirement in _of_tasks():
-        _add(requirement, found, may_lack=_is_optional(requirement))
+        closure.add(requirement, may_lack=not _holds(requirement))
     for text in also:
-        _add(Requirement(text), found, may_lack=False)
-    found.pop(PROJECT, None)
-    return found
+        try:
+            closure.add(Requirement(text), may_lack=False)
+        except InvalidRequirement as e:
+            raise SpecError(f"{text!r} is not the name of a distribution: {e}") from e
+    closure.found.pop(PROJECT, None)
+    return closure.found
 
 
 def pack(file: Path, *, also: Iterable[str] = (), python: str | None = None) -> Packed:
@@ -95,6 +98,8 @@ def pack(file: Path, *, also: Iterable[str] = (), python: str | None = None) -> 
             for place, path in sorted(files.items()):
                 _add_file(archive, f"lib/python{release}/site-packages/{place}", path)
         unfinished.replace(file)
+    except OSError as e:
+        raise SpecError(f"{file} cannot be written: {e}") from e
     finally:
         unfinished.unlink(missing_ok=True)
     versions = {name: d.version for name, d in distributions.items()}
@@ -108,35 +113,37 @@ def _of_tasks() -> Iterator[Requirement]:
     """What this project requires, without what only Airflow's side of it does."""
     for text in distribution(PROJECT).requires or ():
         requirement = Requirement(text)
-        extras = ("", *STORAGES)
-        if _holds(requirement, extras) and not canonicalize_name(requirement.name).startswith("apache-airflow"):
+        if _holds(requirement, *STORAGES) and not canonicalize_name(requirement.name).startswith("apache-airflow"):
             yield requirement
 
 
-def _is_optional(requirement: Requirement) -> bool:
-    return not _holds(requirement, ("",))
+def _holds(requirement: Requirement, *extras: str) -> bool:
+    """Is it required here, without any extra or with one of these?"""
+    return requirement.marker is None or any(requirement.marker.evaluate({"extra": extra}) for extra in ("", *extras))
 
 
-def _holds(requirement: Requirement, extras: Iterable[str]) -> bool:
-    return requirement.marker is None or any(requirement.marker.evaluate({"extra": extra}) for extra in extras)
+class _Closure:
+    """Distributions with all that they require here. What an extra asks for may be there or not."""
 
+    def __init__(self) -> None:
+        self.found: dict[str, Distribution] = {}
+        self._added: set[tuple[str, frozenset[str]]] = set()
 
-def _add(requirement: Requirement, found: dict[str, Distribution], *, may_lack: bool) -> None:
-    """A distribution and all that it requires here; what an extra asks for may be there or not."""
-    name = canonicalize_name(requirement.name)
-    try:
-        one = distribution(name)
-    except PackageNotFoundError:
-        if may_lack:
+    def add(self, requirement: Requirement, *, may_lack: bool) -> None:
+        name = canonicalize_name(requirement.name)
+        if (name, frozenset(requirement.extras)) in self._added:
             return
-        raise SpecError(f"{name} is not installed in {sys.prefix}: install it, then pack again") from None
-    known = name in found
-    found[name] = one
-    for text in one.requires or ():
-        further = Requirement(text)
-        of_extra = not _holds(further, ("",))
-        if _holds(further, ("", *requirement.extras)) and (of_extra or not known):
-            _add(further, found, may_lack=may_lack or of_extra)
+        try:
+            one = distribution(name)
+        except PackageNotFoundError:
+            if may_lack:
+                return
+            raise SpecError(f"{name} is not installed in {sys.prefix}: install it, then pack again") from None
+        self._added.add((name, frozenset(requirement.extras)))
+        self.found[name] = one
+        for further in map(Requirement, one.requires or ()):
+            if _holds(further, *requirement.extras):
+                self.add(further, may_lack=may_lack or not _holds(further))
 
 
 # -- which files ------------------------------------------------------------------------------------------------------

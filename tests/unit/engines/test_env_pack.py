@@ -36,6 +36,24 @@ def test_one_that_is_not_here_is_told_before_anything_is_written(tmp_path: Path)
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_is_no_name_and_where_nothing_can_be_written_is_told_by_name(tmp_path: Path, only_tiny: Path) -> None:
+    with pytest.raises(SpecError, match="'no/name' is not the name of a distribution"):
+        needed(["no/name"])
+    with pytest.raises(SpecError, match=r"nowhere/e\.tar\.gz cannot be written"):
+        pack(tmp_path / "nowhere" / "e.tar.gz")
+
+
+def test_distributions_that_require_each_other_are_packed_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    one, two = small(tmp_path / "site", "one"), small(tmp_path / "site", "two")
+    for each, other in ((one, "two"), (two, "one")):
+        metadata = tmp_path / "site" / f"{each.metadata['Name']}-1.0.dist-info" / "METADATA"
+        metadata.write_text(metadata.read_text() + f'Provides-Extra: x\nRequires-Dist: {other}[x]; extra == "x"\n')
+    known = {"one": one, "two": two}
+    monkeypatch.setattr(env_pack, "_of_tasks", lambda: iter(()))
+    monkeypatch.setattr(env_pack, "distribution", known.__getitem__)
+    assert needed(["one[x]"]).keys() == {"one", "two"}
+
+
 def small(folder: Path, name: str = "tiny", **files: str) -> PathDistribution:
     """A distribution of one module, installed as pip does."""
     info = folder / f"{name}-1.0.dist-info"
