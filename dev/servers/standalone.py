@@ -22,7 +22,7 @@ import pyspark
 
 from dev.java import java_binary
 from dev.processes import Process, descendants, living
-from dev.servers.server import LOOK_SECONDS, Server, ServerError, free_port
+from dev.servers.server import LOOK_SECONDS, Server, ServerError, free_port, listens
 
 __all__ = ["StandaloneCluster", "StandaloneMaster", "StandaloneWorker"]
 
@@ -52,6 +52,10 @@ class _Part(Server):
             self.directory.mkdir(parents=True, exist_ok=True)
             kept.write_text(str(free_port()))
         return int(kept.read_text())
+
+    def answers(self) -> bool:
+        # The page comes last.
+        return super().answers() and listens(self.page_port)
 
     def environment(self) -> Mapping[str, str]:
         java_home = Path(java_binary()).resolve().parent.parent
