@@ -30,8 +30,7 @@ HOST = "127.0.0.1"
 CLASSES = "org.apache.spark.deploy"
 EXECUTOR = "CoarseGrainedExecutorBackend"
 SETTINGS: Mapping[str, str] = {
-    # A worker that was killed is missed soon, and one that says goodbye takes nothing on any more.
-    "spark.worker.timeout": "10",
+    # A worker that says goodbye takes nothing on any more.
     "spark.decommission.enabled": "true",
 }
 
