@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands that show a ledger, and those by which a person decides of one, or of blocked ranges.
+
+Contract: as in :mod:`~airflow_provider_lakecommit.cli.commands`.
+"""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+
+from airflow_provider_lakecommit.cli.arguments import (
+    Command,
+    add_confirmation,
+    add_others,
+    budget,
+    positive,
+)
+from airflow_provider_lakecommit.cli.from_airflow import load
+from airflow_provider_lakecommit.cli.output import Output
+
+__all__ = ["LedgerAttestCommand", "LedgerInitCommand", "LedgerPruneCommand", "LedgerShowCommand", "UnblockCommand"]
+
+
+class LedgerShowCommand(Command):
+    says = "what is in the tables, as the tables say"
+    examples = (
+        "ledger show orders.yaml",
+        "ledger show --dag land_orders --json",
+    )
+
+    def run(self, options: Namespace, output: Output) -> int:
+        spec = load(options, output)
+        from airflow_provider_lakecommit.cli.ledger_show import ledger_show
+
+        return ledger_show(spec, output)
+
+
+class LedgerInitCommand(Command):
+    says = "begin a ledger, or begin it anew, under a new epoch"
+    examples = (
+        'ledger init orders.yaml --from latest --reason "the old topic is done with"',
+        "ledger init --dag land_orders --from orders:0=1500,orders:1=0",
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument(
+            "--from",
+            dest="start",
+            required=True,
+            metavar="earliest|latest|TOPIC:PARTITION=OFFSET,…",
+            help="where reading goes on; partitions that are not named keep their place",
+        )
+        add_confirmation(parser)
+        reported = "also what is reported, cannot be published, and the source has no more"
+        parser.add_argument("--give-up-reported", action="store_true", help=reported)
+        add_others(parser)
+
+    def run(self, options: Namespace, output: Output) -> int:
+        spec = load(options, output)
+        from airflow_provider_lakecommit.cli.repair import ledger_init
+
+        return ledger_init(
+            spec,
+            output,
+            start=options.start,
+            yes=options.yes,
+            reason=options.reason,
+            give_up_reported=options.give_up_reported,
+            others=options.others,
+        )
+
+
+class LedgerAttestCommand(Command):
+    says = "say what the tables hold, where their ledger cannot"
+    examples = (
+        "ledger attest orders.yaml --from-log",
+        'ledger attest --dag land_orders --snapshot 8126360687799756521 --yes --reason "restored"',
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        how = parser.add_mutually_exclusive_group(required=True).add_argument
+        how("--snapshot", type=positive, metavar="ID", help="what the ledger in this snapshot says")
+        how("--from-log", action="store_true", help="what the control topic says was published")
+        how("--at", metavar="TOPIC:PARTITION=OFFSET,…", help="everything below these offsets; also as JSON")
+        only = "only this table (default: those whose ledger is not in order)"
+        parser.add_argument("--table", action="append", metavar="TABLE", help=only)
+        add_confirmation(parser)
+        reported = "also what is reported, and the source has no more"
+        parser.add_argument("--give-up-reported", action="store_true", help=reported)
+        add_others(parser)
+
+    def run(self, options: Namespace, output: Output) -> int:
+        spec = load(options, output)
+        from airflow_provider_lakecommit.cli.repair import ledger_attest
+
+        return ledger_attest(
+            spec,
+            output,
+            snapshot=options.snapshot,
+            log=options.from_log,
+            at=options.at,
+            tables=options.table,
+            yes=options.yes,
+            reason=options.reason,
+            give_up_reported=options.give_up_reported,
+            others=options.others,
+        )
+
+
+class LedgerPruneCommand(Command):
+    says = "drop from the tables' ledgers what is gone for good"
+    examples = (
+        "ledger prune orders.yaml",
+        "ledger prune --dag land_orders --yes",
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        add_confirmation(parser)
+
+    def run(self, options: Namespace, output: Output) -> int:
+        spec = load(options, output)
+        from airflow_provider_lakecommit.cli.prune import ledger_prune
+
+        return ledger_prune(spec, output, yes=options.yes, reason=options.reason)
+
+
+class UnblockCommand(Command):
+    says = "say how to go on with blocked ranges"
+    examples = (
+        "unblock orders.yaml --raise 500:0.2",
+        'unblock --dag land_orders --skip --partition orders:3 --reason "test data"',
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        how = parser.add_mutually_exclusive_group(required=True)
+        how.add_argument(
+            "--raise",
+            dest="raise_to",
+            type=budget,
+            metavar="N[:RATIO]",
+            help="read them again with up to N dead letters, at most RATIO of the records (default 1)",
+        )
+        how.add_argument("--skip", action="store_true", help="go on without their bad records; recorded as skipped")
+        again = "read them again under the landing's own budget, after records, table or spec were mended"
+        how.add_argument("--retry", action="store_true", help=again)
+        add = parser.add_argument
+        add("--partition", action="append", metavar="TOPIC:PARTITION", help="only of this partition (may be repeated)")
+        add("--range", action="append", metavar="TOPIC:PARTITION=FROM-TO", help="only these offsets (may be repeated)")
+        add("--whole", action="store_true", help="with --skip: also without the good records of these ranges")
+        add_confirmation(parser)
+
+    def run(self, options: Namespace, output: Output) -> int:
+        spec = load(options, output)
+        from airflow_provider_lakecommit.cli.repair import unblock
+
+        return unblock(
+            spec,
+            output,
+            raise_to=options.raise_to,
+            skip=options.skip,
+            retry=options.retry,
+            partitions=options.partition,
+            ranges=options.range,
+            whole=options.whole,
+            yes=options.yes,
+            reason=options.reason,
+        )
