@@ -264,50 +264,60 @@ def test_a_run_that_is_told_to_stop_publishes_what_is_read_and_says_what_is_not(
     check_nothing_lost_or_doubled(spec)
 
 
+MANY = 2_400_000
+"""Orders that a task of this machine needs seconds for: a shorter slice ends before it looks whether it is asked to."""
+
+
+def ids_of(spec: Path) -> list[int]:
+    return sorted(table_of(spec).scan(selected_fields=("id",)).to_arrow()["id"].to_pylist())
+
+
 @pytest.mark.heavy
 def test_a_run_goes_on_after_somebody_wanted_its_window_published_now(
     new_landing: Callable[..., tuple[Path, Sender]],
 ) -> None:
-    spec, sender = new_landing(1, slice_records=800_000)
-    sender.produce(topic_of(spec), orders(800_000), 0)
+    spec, sender = new_landing(1, slice_records=MANY)
+    sender.produce(topic_of(spec), orders(MANY), 0)
     process = Running.land(spec)
     process.wait_for("offsets in")
-    now = run("publish-now", str(spec), "--json", "--reason", "the month ends")
+    # So that the word is there before the slice is begun, however fast that is.
+    process.kill(signal.SIGSTOP)
+    now = run("publish-now", str(spec), "--json", "--wait", "1s", "--reason", "the month ends")
+    process.kill(signal.SIGCONT)
     assert now.code == 0, now.err
-    assert len(now.value["closed"]) == len(now.value["asked"]) == 1, now.value
+    assert (len(now.value["asked"]), now.value["closed"], now.value["published"]) == (1, [], [])
     answer = process.end()
     process.close()
     assert answer.code == 0, answer.err
     first, *rest = (line["rows"] for line in answer.lines)
-    assert 0 < first < 800_000, "the slice ended in its middle"
-    assert first + sum(rest) == 800_000
-    assert rows_of(spec) == expected(800_000)
+    assert 0 < first < MANY, "the slice ended in its middle"
+    assert first + sum(rest) == MANY
+    assert ids_of(spec) == list(range(MANY))
 
 
 @pytest.mark.heavy
 def test_runs_that_are_told_to_stop_at_any_moment_lose_and_double_nothing(
     new_landing: Callable[..., tuple[Path, Sender]],
 ) -> None:
-    """Large slices, so that most stops come in the middle of some: no run reads anything twice."""
-    spec, sender = new_landing(2, slice_records=100_000, groups=2, max_records=250_000)
-    count = 600_000
+    spec, sender = new_landing(2, slice_records=MANY, groups=2)
     for partition in range(2):
-        sender.produce(topic_of(spec), orders(count)[partition::2], partition)
+        sender.produce(topic_of(spec), orders(MANY)[partition::2], partition)
     chance, landed, stops = random.Random(20261123), 0, 0
-    while landed < count:
+    while landed < MANY:
         process = Running.land(spec)
-        process.wait_for("offsets in")
-        time.sleep(chance.uniform(0.0, 4.0))
+        process.wait_for("records read")
+        time.sleep(chance.uniform(0.0, 2.0))
         process.kill(signal.SIGTERM)
         answer = process.end()
         process.close()
-        assert answer.code in (0, 128 + signal.SIGTERM), answer.err
+        # After its end, the process may be there for a moment that no handler answers.
+        assert answer.code in (0, 128 + signal.SIGTERM, -signal.SIGTERM), answer.err
         assert "Traceback" not in answer.err
         now = table_of(spec).scan().count()
-        assert now >= landed
-        stops, landed = stops + (answer.code != 0), now
+        assert now > landed, "what was read is kept"
+        stops, landed = stops + (answer.code == 128 + signal.SIGTERM), now
     assert stops
-    assert rows_of(spec) == expected(count)
+    assert ids_of(spec) == list(range(MANY))
     assert run("verify", str(spec), "--files").code == 0
 
 
