@@ -5,7 +5,7 @@ Contract: :class:`Stopped` is no :class:`Exception`, so that nothing on the way 
 second signal ends the process at once: everything that matters is durable at any moment.
 
 Failure story: where a signal comes while Python runs what cannot fail (a hook of a fork, as Java is started), the
-exception is lost. :meth:`Signals.started` and :meth:`Signals.check` raise it again.
+exception is lost. :meth:`Signals.check` raises it again.
 """
 
 from __future__ import annotations
@@ -38,14 +38,6 @@ class Signals:
         if self._told is None:
             for number in _SIGNALS:
                 signal.signal(number, self._stop)
-
-    def started(self) -> None:
-        """After an engine has started, which replaces handlers: install them again.
-
-        :raises Stopped: a signal came meanwhile, and its exception was lost
-        """
-        self.check()
-        self.install()
 
     def check(self) -> None:
         """Has a signal come whose exception was lost? May be asked in any thread.

@@ -27,27 +27,26 @@ from airflow_provider_lakecommit.session.ports import ControlPort, SlotHolder
 from airflow_provider_lakecommit.spark.job import WindowJob
 from airflow_provider_lakecommit.wire.records import Sender
 
-__all__ = ["EarlyEnd", "OpenCycle", "end_cycle", "end_job"]
+__all__ = ["CyclePlace", "EarlyEnd", "end_cycle", "end_job"]
 
 ROLE = "end"
 
 
-class OpenCycle(Protocol):
+class _SlotOfCycle(SlotHolder, Protocol):
+    @property
+    def commit_id(self) -> UUID: ...
+
+
+class CyclePlace(_SlotOfCycle, Protocol):
     """Where a cycle is in the control log."""
 
     @property
     def lane(self) -> str: ...
     @property
-    def commit_id(self) -> UUID: ...
-    @property
-    def slot(self) -> int: ...
-    @property
     def partition(self) -> int: ...
-    @property
-    def deployment(self) -> str: ...
 
 
-def end_cycle(control: ControlPort, landing: Landing, cycle: OpenCycle, reason: str) -> None:
+def end_cycle(control: ControlPort, landing: Landing, cycle: CyclePlace, reason: str) -> None:
     """Ask all tasks of a cycle to end behind the record in hand; no attempt goes on with it.
 
     :param reason: by whom and why, for logs and the notes of runs
@@ -65,13 +64,14 @@ def end_job(control: ControlPort, job: WindowJob, reason: str) -> None:
     _say(control, job.landing, job, job.plan.lane, job.control_partition, job, reason)
 
 
-class _Slot(SlotHolder, Protocol):
-    @property
-    def commit_id(self) -> UUID: ...
-
-
 def _say(
-    control: ControlPort, landing: Landing, whose: _Slot, lane: str, partition: int, job: WindowJob | None, reason: str
+    control: ControlPort,
+    landing: Landing,
+    whose: _SlotOfCycle,
+    lane: str,
+    partition: int,
+    job: WindowJob | None,
+    reason: str,
 ) -> None:
     sender = Sender(landing=landing.name, lane=lane, role=ROLE, commit_id=whose.commit_id, form=landing.control_events)
     record = sender.end_asked(uuid4(), datetime.now(UTC), job=None if job is None else job.job_id, reason=reason)

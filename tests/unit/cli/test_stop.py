@@ -47,7 +47,7 @@ def test_a_signal_whose_exception_was_lost_while_the_engine_started_is_raised_af
         with suppress(Stopped):
             os.kill(os.getpid(), signal.SIGTERM)
         with pytest.raises(Stopped) as stopped:
-            signals.started()
+            signals.check()
     assert stopped.value.code == 143
 
 
