@@ -40,11 +40,7 @@ def test_the_death_of_the_connect_server_costs_the_slices_in_hand(
 ) -> None:
     backlog = make_backlog({"remote": connect.url})
     with backlog.landing() as landing:
-        gate.await_begun(2)
-        first = min(gate.begun)
-        gate.let_pass(first)
-        gate.await_begun(3)
-        held = {note.first for note in gate.notes if note.first != first}
+        held = gate.hold_after_first()
         connect.kill()
         until(lambda: gate.dead(held) == held, what="the end of its tasks")
         told = landing.end()

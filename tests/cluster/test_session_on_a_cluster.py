@@ -43,7 +43,7 @@ def test_a_backlog_lands_with_the_libraries_of_an_archive(
     answer = backlog.land()
     assert answer.code == 0, answer.err
     assert len(gate.begun) == SLICES
-    assert all("/work/app-" in note.prefix and note.prefix.endswith("/environment") for note in gate.notes)
+    assert all(note.from_archive for note in gate.notes)
     backlog.check()
 
 
@@ -72,11 +72,7 @@ def test_the_death_of_an_executor_or_a_worker_costs_the_slice_in_its_hands(
 ) -> None:
     backlog = make_backlog({"master": cluster.url})
     with backlog.landing() as landing:
-        gate.await_begun(2)
-        first = min(gate.begun)
-        gate.let_pass(first)
-        gate.await_begun(3)
-        held = {note.first for note in gate.notes if note.first != first}
+        held = gate.hold_after_first()
         kill()
         until(lambda: gate.dead(held) != set(), what="the death of a task")
         dead = gate.dead(held)
@@ -127,11 +123,7 @@ def test_the_death_of_the_driver_costs_the_slices_in_hand(
     """The process that runs the driver, or the driver's Java alone, of which the process has another one made."""
     backlog = make_backlog({"master": cluster.url})
     with backlog.landing() as landing:
-        gate.await_begun(2)
-        first = min(gate.begun)
-        gate.let_pass(first)
-        gate.await_begun(3)
-        held = {note.first for note in gate.notes if note.first != first}
+        held = gate.hold_after_first()
         if dies == "process":
             landing.kill()
         else:

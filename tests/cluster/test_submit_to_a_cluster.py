@@ -114,7 +114,7 @@ def test_a_window_lands_with_the_libraries_of_an_archive(
     gate.open()
     assert Write(world, opened, spark_conf(archive)).ended()
     world.close("run", opened)
-    assert all("/work/app-" in note.prefix and note.prefix.endswith("/environment") for note in gate.notes)
+    assert all(note.from_archive for note in gate.notes)
     check(world)
 
 

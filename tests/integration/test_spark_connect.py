@@ -187,13 +187,18 @@ def begin_elsewhere(window: Window, gate: Gate) -> subprocess.Popen[str]:
     return process
 
 
-def test_the_work_of_a_killed_attempt_is_adopted(make_window: Callable[..., Window], gate: Gate) -> None:
-    window = make_window()
+def kill_after_first(window: Window, gate: Gate) -> None:
+    """An attempt in a process of its own, killed when its first slice is done; its operation goes on."""
     killed = begin_elsewhere(window, gate)
     gate.let_pass(0)
     window.await_done(1)
     killed.kill()
     killed.wait()
+
+
+def test_the_work_of_a_killed_attempt_is_adopted(make_window: Callable[..., Window], gate: Gate) -> None:
+    window = make_window()
+    kill_after_first(window, gate)
     retry = Attempt(window)
     assert retry.job.places == (1, 2, 3)
     until(lambda: retry.engine._running != [])
@@ -257,11 +262,7 @@ def test_an_older_attempt_that_is_told_to_stop_leaves_adopted_work_alone(
 @pytest.mark.heavy
 def test_what_an_adopted_job_did_not_finish_is_a_new_job(make_window: Callable[..., Window], gate: Gate) -> None:
     window = make_window()
-    killed = begin_elsewhere(window, gate)
-    gate.let_pass(0)
-    window.await_done(1)
-    killed.kill()
-    killed.wait()
+    kill_after_first(window, gate)
     retry = Attempt(window)
     until(lambda: retry.engine._running != [])
     gate.await_begun(2)
@@ -283,11 +284,7 @@ def test_the_work_of_another_spec_is_ended_and_what_it_had_not_reported_is_done_
     make_window: Callable[..., Window], gate: Gate
 ) -> None:
     window = make_window()
-    killed = begin_elsewhere(window, gate)
-    gate.let_pass(0)
-    window.await_done(1)
-    killed.kill()
-    killed.wait()
+    kill_after_first(window, gate)
     window.world = replace(window.world, landing=replace(window.world.landing, unknown_fields="dead_letter"))
     retry = Attempt(window)
     assert retry.job.places == (1, 2, 3)
@@ -304,11 +301,7 @@ def test_where_adoption_is_impossible_what_is_not_reported_is_done_again(
     make_window: Callable[..., Window], gate: Gate, monkeypatch: pytest.MonkeyPatch, kind: FailureKind
 ) -> None:
     window = make_window()
-    killed = begin_elsewhere(window, gate)
-    gate.let_pass(0)
-    window.await_done(1)
-    killed.kill()
-    killed.wait()
+    kill_after_first(window, gate)
 
     def impossible(*_: object, **__: object) -> None:
         raise SparkConnectError(kind, "there is no way to listen to an operation here")

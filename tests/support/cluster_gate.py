@@ -9,6 +9,7 @@ package where it is installed, as on a cluster that has it only as it was sent.
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -57,6 +58,12 @@ class Note(NamedTuple):
     package: str
 
     @property
+    def from_archive(self) -> bool:
+        """Is its Python in an archive that Spark unpacked for the application?"""
+        parts = Path(self.prefix).parts
+        return parts[-1] == "environment" and any(a == "work" and b.startswith("app-") for a, b in pairwise(parts))
+
+    @property
     def lives(self) -> bool:
         """Not so one that has ended and waits for a parent to see it."""
         try:
@@ -103,6 +110,14 @@ class ClusterGate:
     def again(self) -> set[int]:
         """Slices that were begun more than once."""
         return {first for first, count in self.begun.items() if count > 1}
+
+    def hold_after_first(self) -> set[int]:
+        """Let the first slice pass and no other one; the two that are in hand then."""
+        self.await_begun(2)
+        first = min(self.begun)
+        self.let_pass(first)
+        self.await_begun(3)
+        return {note.first for note in self.notes if note.first != first}
 
     def dead(self, among: set[int]) -> set[int]:
         """Those of some slices whose worker has died, as all of theirs."""
