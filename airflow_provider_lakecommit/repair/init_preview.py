@@ -30,6 +30,7 @@ from airflow_provider_lakecommit.cycle.sections import first_offsets
 from airflow_provider_lakecommit.cycle.unbelieved import unbelieved
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
 from airflow_provider_lakecommit.kafka.source_topic import SourceState
+from airflow_provider_lakecommit.repair.landed_before import LandedBefore, landed_before
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 
 __all__ = ["InitPreview", "InitTable", "SectionInit", "Start", "init_preview", "section_inits"]
@@ -41,7 +42,8 @@ Start = str | Mapping[tuple[str, int], int]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitTable:
     """What a word comes to in one table. ``published`` is published first, ``reported`` is voided; ``lost`` of that
-    cannot be read again. A table that ``begins`` has no ledger yet, and gives up nothing.
+    cannot be read again. A table that ``begins`` has no ledger: ``not_again`` was in it before, by the log, and is not
+    read again by a ledger that begins there.
     """
 
     table: str
@@ -52,16 +54,22 @@ class InitTable:
     back: Coverage
     published: Coverage
     reported: Coverage
+    not_again: Coverage = field(default_factory=Coverage)
     lost: str = ""
 
     @property
     def loses(self) -> bool:
-        return bool(self.given_up or self.back or self.lost)
+        return bool(self.given_up or self.back or self.not_again or self.lost)
 
     @property
     def what(self) -> str:
         """For the table's history."""
-        parts = (("gives up", self.given_up), ("goes back over", self.back), ("loses, reported:", self.lost))
+        parts = (
+            ("gives up", self.given_up),
+            ("goes back over", self.back),
+            ("does not read again", self.not_again),
+            ("loses, reported:", self.lost),
+        )
         return "; ".join(f"{said} {ranges}" for said, ranges in parts if ranges) or "gives up nothing"
 
 
@@ -100,6 +108,7 @@ class SectionInit:
     rolled_back: bool = False
     endangered: Mapping[UUID, str] = field(default_factory=dict)
     unbelieved: Coverage = field(default_factory=Coverage)
+    before: LandedBefore = field(default_factory=LandedBefore)
 
     def restart(self, section: LedgerSection | None) -> Restart:
         """:raises LakecommitError: the word leaves something open, or cannot be"""
@@ -139,6 +148,8 @@ class SectionInit:
         saved = self.rescued
         after = None if self.old is None else replace(self.old, covered=self.old.covered | saved.covered)
         found = self.restart(after)
+        reported = self.before.lost(self.source.partitions)
+        lost = (losses_text(saved.lost) if saved.lost else "", str(reported) if reported else "", *self.others_lost)
         return InitTable(
             table=self.name,
             begins=self.old is None,
@@ -148,7 +159,8 @@ class SectionInit:
             back=found.back,
             published=saved.published,
             reported=Coverage.union(a.coverage for a in self.pending) - saved.published,
-            lost="; ".join(filter(None, (losses_text(saved.lost) if saved.lost else "", *self.others_lost))),
+            not_again=self.before.not_again(found.starts, self.source.partitions),
+            lost="; ".join(filter(None, lost)),
         )
 
 
@@ -195,6 +207,7 @@ def section_inits(session: LandingSession, start: Start) -> dict[str, SectionIni
             remembered=newest,
             rolled_back=ledger is not None and ledger.condition in (Condition.ROLLED_BACK, Condition.PICKED),
             endangered={} if ledger is None or in_order else endangered(session, name, ledger),
+            before=LandedBefore() if old is not None else landed_before(session, name, newest),
             unbelieved=Coverage() if newest is None else gone(unbelieved(session, name, newest), source.partitions),
         )
         found = settings[name].restart(old)

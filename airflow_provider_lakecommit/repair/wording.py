@@ -44,6 +44,8 @@ def init_text(preview: InitPreview) -> Iterable[str]:
             yield f"  publishes first, as the source has it no more: {_counted(t.published)}"
         if t.given_up:
             yield f"  GIVES UP, never read: {_counted(t.given_up)}"
+        if t.not_again:
+            yield f"  does NOT read again what was in this table before: {_counted(t.not_again)}"
         if t.back:
             yield f"  goes BACK over {_counted(t.back)}: other records now than those that are landed"
         if t.lost:
@@ -64,6 +66,7 @@ def init_to_dict(t: InitTable) -> dict[str, Any]:
         "back": t.back.to_dict(),
         "stays": t.behind.to_dict(),
         "voided": t.reported.to_dict(),
+        "not_again": t.not_again.to_dict(),
         "lost": t.lost,
     }
 

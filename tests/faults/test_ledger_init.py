@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient
 from airflow_provider_lakecommit.cycle.open import preview
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
 from airflow_provider_lakecommit.inspect.status import read_status
+from airflow_provider_lakecommit.repair.init_preview import init_preview
 from airflow_provider_lakecommit.repair.ledger_init import ledger_init
 from tests.fixtures.kafka import Sender, add_partitions
 from tests.support import messes
@@ -231,3 +232,42 @@ def test_a_topic_that_the_landing_left_is_not_landed_again_when_it_comes_back(
     world.settle()
     world.check(Counter([*range(20), *range(100, 120)]))
     check_verified(world)
+
+
+def test_what_a_table_had_before_and_nobody_reads_again_is_shown_before_a_word_begins_it(
+    make_world: Make, produce: Produce, admin: AdminClient
+) -> None:
+    world = make_world(partitions=1)
+    topic = world.landing.topics
+    produce(topic, [("bad", "landed"), *records(0, 20)])
+    world.settle()
+    produce(topic, [("bad", "reported"), *records(20, 9)])
+    opened = world.open("pending")
+    world.write(opened)
+    with world.session() as session:
+        session.tables.catalog.drop_table(DEAD)
+    place = TopicPartition(topic, 0, 25)
+    admin.delete_records([place])[place].result(PATIENCE)
+    with world.session() as session:
+        dead = next(t for t in init_preview(session, "earliest").tables if t.table == DEAD)
+        assert str(dead.not_again) == f"{topic}[0] [0, 21)"
+        assert dead.lost == f"{topic}[0] [21, 25)"
+        assert dead.loses
+        with pytest.raises(LedgerError, match=rf"would lose what is reported.*{DEAD}: {topic}\[0\] \[21, 25\)"):
+            ledger_init(session, "earliest")
+        assert session.tables.find(DEAD) is None
+        ledger_init(session, "earliest", give_up_reported=True)
+    world.settle()
+    assert world.rows(DEAD) == []
+    check_verified(world)
+
+
+def test_a_table_that_begins_anew_where_the_source_begins_gives_nothing_up(make_world: Make, produce: Produce) -> None:
+    world = make_world(partitions=1)
+    produce(world.landing.topics, [("bad", "no json"), *records(0, 20)])
+    world.settle()
+    with world.session() as session:
+        session.tables.catalog.drop_table(DEAD)
+        assert not init_preview(session, "earliest").loses
+        later = init_preview(session, "latest").tables
+    assert [str(t.not_again) for t in later] == ["nothing", f"{world.landing.topics}[0] [0, 21)"]
