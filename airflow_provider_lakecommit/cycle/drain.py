@@ -2,9 +2,11 @@
 """Publishing what is reported where nothing can be planned, or before a person's word voids it.
 
 Contract: :func:`drain` opens a cycle without a window, and closes it as any other, if some table has a settled slice;
-where none has, nothing is said in the control topic. It is not asked why nothing can be planned.
+where none has, nothing is said in the control topic. It is not asked why nothing can be planned. :func:`drained_after`
+does so after an error that kept a cycle from being opened, unless no broker answers.
 
 Failure story: that of :mod:`~airflow_provider_lakecommit.cycle.close`. A table that cannot be read delays no other.
+What keeps it from being looked at is not said here: the error before tells more, and a close says it again.
 """
 
 from __future__ import annotations
@@ -16,9 +18,19 @@ from airflow_provider_lakecommit.cycle.close import close_cycle
 from airflow_provider_lakecommit.cycle.open import start_without_tables
 from airflow_provider_lakecommit.cycle.prepare import prepare_for_commit
 from airflow_provider_lakecommit.cycle.results import Closed, Opened
+from airflow_provider_lakecommit.exceptions import (
+    ClosedError,
+    ControlTopicError,
+    FencedError,
+    LakecommitError,
+    SourceUnavailableError,
+)
 from airflow_provider_lakecommit.session.landing_session import LandingSession, RunIdentity
 
-__all__ = ["drain"]
+__all__ = ["drain", "drained_after"]
+
+IN_VAIN = (ControlTopicError, ClosedError, FencedError)
+"""Errors that a drain would run into again."""
 
 
 def drain(
@@ -30,7 +42,7 @@ def drain(
     :raises LakecommitError: what keeps it from being published
     """
     session.control.ensure()
-    prepared = prepare_for_commit(session)
+    prepared = prepare_for_commit(session, tell=False)
     if not prepared.tables:
         return None
     state = session.read_state(prepared.ledgers).state
@@ -41,3 +53,21 @@ def drain(
     if opened.finished:
         return None
     return opened, close_cycle(session, run, opened.ticket, executor=executor)
+
+
+def drained_after(
+    session: LandingSession, run: RunIdentity, error: LakecommitError, *, executor: CommitterThread | None = None
+) -> tuple[Opened, Closed] | None:
+    """After an error that kept a cycle from being opened: a cycle that publishes what is reported, if there is such a
+    thing. The error itself tells more than what keeps that from being done.
+    """
+    if isinstance(error, IN_VAIN) or (isinstance(error, SourceUnavailableError) and not session.control.answers()):
+        return None
+    try:
+        return drain(session, run, str(error), executor=executor)
+    except LakecommitError as e:
+        # Brokers that are away, and what is the same here and there, are told once, by the error itself.
+        away = isinstance(error, SourceUnavailableError) and isinstance(e, (type(error), ControlTopicError))
+        if not away and str(e) != str(error):
+            session.log(f"what is reported could not be published now: {e}")
+        return None

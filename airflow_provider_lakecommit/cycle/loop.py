@@ -33,7 +33,7 @@ from uuid import UUID
 from airflow_provider_lakecommit.committer.executor import CommitterThread
 from airflow_provider_lakecommit.core.model import Cycle
 from airflow_provider_lakecommit.cycle.close import close_cycle
-from airflow_provider_lakecommit.cycle.drain import drain
+from airflow_provider_lakecommit.cycle.drain import drained_after
 from airflow_provider_lakecommit.cycle.open import open_cycle
 from airflow_provider_lakecommit.cycle.pause_policy import PausePolicy
 from airflow_provider_lakecommit.cycle.progress import LOG_SECONDS, Progress
@@ -42,11 +42,7 @@ from airflow_provider_lakecommit.cycle.run import CycleOutcome, Written
 from airflow_provider_lakecommit.cycle.window_writer import WindowWrite, WindowWriter
 from airflow_provider_lakecommit.engines.base import Engine
 from airflow_provider_lakecommit.exceptions import (
-    ClosedError,
-    ControlTopicError,
-    FencedError,
     LakecommitError,
-    SourceUnavailableError,
     SparkJobError,
 )
 from airflow_provider_lakecommit.iceberg.catalog import Tables
@@ -277,19 +273,11 @@ class LandingRunner:
             writing.let_end()
 
     def _drained(self, number: int, error: LakecommitError) -> CycleOutcome | None:
-        """After an error that kept a cycle from being opened: a cycle that publishes what is reported, if there is such
-        a thing. The error itself tells more than what keeps that from being done.
-        """
-        if self._writers.stopping or isinstance(error, (ControlTopicError, ClosedError, FencedError)):
+        """What a cycle that only publishes has made of an error that kept one from being opened."""
+        if self._writers.stopping:
             return None
         run, began = self._identify(number), time.monotonic()
-        try:
-            drained = drain(self._session, run, str(error), executor=self._executor)
-        except LakecommitError as e:
-            # Brokers that are away are told once, by the error itself.
-            if not (isinstance(error, SourceUnavailableError) and isinstance(e, (type(error), ControlTopicError))):
-                self._log(f"what is reported could not be published now: {e}")
-            return None
+        drained = drained_after(self._session, run, error, executor=self._executor)
         if drained is None:
             return None
         opened, closed = drained

@@ -117,8 +117,11 @@ def prepare(session: LandingSession, source: SourceState, *, dry: bool = False) 
     return Prepared(tables=tuple(out))
 
 
-def prepare_for_commit(session: LandingSession) -> Prepared:
-    """The tables that have a ledger of this lane, as they are now; each failure is kept apart."""
+def prepare_for_commit(session: LandingSession, *, tell: bool = True) -> Prepared:
+    """The tables that have a ledger of this lane, as they are now; each failure is kept apart.
+
+    :param tell: say what failed
+    """
     out: list[PreparedTable] = []
     failures: dict[str, Exception] = {}
     for name in session.landing.tables:
@@ -126,7 +129,8 @@ def prepare_for_commit(session: LandingSession) -> Prepared:
             if (found := prepare_table(session, name)) is not None:
                 out.append(found)
         except LakecommitError as e:
-            session.log(f"{name}: {e}")
+            if tell:
+                session.log(f"{name}: {e}")
             failures[name] = e
     return Prepared(tables=tuple(out), failures=failures)
 

@@ -122,6 +122,11 @@ class ControlTopic:
         with self._alone():
             return self._facts() is not None
 
+    def answers(self) -> bool:
+        """Do the brokers answer, if they are given a moment?"""
+        with self._alone():
+            return bool(self._admin.names())
+
     def partition_for(self, group_id: str) -> int:
         """The partition of a group, as long as the topic keeps its number of partitions."""
         return partition_of(group_id, self.describe().partitions)

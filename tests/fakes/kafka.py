@@ -70,6 +70,9 @@ class FakeControl:
         self._check()
         return bool(self.topic_id)
 
+    def answers(self) -> bool:
+        return True
+
     def ensure(self) -> ControlTopicInfo:
         return self.describe()
 

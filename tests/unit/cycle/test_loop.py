@@ -10,7 +10,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from airflow_provider_lakecommit.cycle import loop, pause_policy, window_writer
+from airflow_provider_lakecommit.cycle import drain, loop, pause_policy, window_writer
 from airflow_provider_lakecommit.cycle.loop import LandingRunner
 from airflow_provider_lakecommit.cycle.pause_policy import MOST_IDLE_CYCLES, REFUSED_PAUSES
 from airflow_provider_lakecommit.cycle.run import CycleOutcome
@@ -22,6 +22,7 @@ from airflow_provider_lakecommit.exceptions import (
     SourceError,
     SourceUnavailableError,
     SparkJobError,
+    SpecError,
 )
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, SliceStatus, WindowJob
 from tests.fakes.engine import FakeEngine
@@ -85,6 +86,7 @@ def test_a_run_that_can_plan_nothing_publishes_what_is_reported_before_it_ends(e
         (SourceUnavailableError("no answer"), SourceUnavailableError("no answer"), 0),
         (SourceUnavailableError("no answer"), CatalogError("away"), 1),
         (SourceError("offsets are gone"), ControlTopicError("no answer"), 1),
+        (SpecError("the type is wrong"), SpecError("the type is wrong"), 0),
     ],
     ids=str,
 )
@@ -96,10 +98,22 @@ def test_brokers_that_are_away_are_told_once(
     lines: int,
 ) -> None:
     monkeypatch.setattr(loop, "open_cycle", Mock(side_effect=planning))
-    monkeypatch.setattr(loop, "drain", Mock(side_effect=draining))
+    monkeypatch.setattr(drain, "drain", Mock(side_effect=draining))
     with pytest.raises(type(planning), match=str(planning)):
         cycles(engine)
     assert sum("could not be published now" in line for line in engine.landing.lines) == lines
+
+
+def test_brokers_that_do_not_answer_are_not_waited_for_twice(
+    engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = Mock()
+    monkeypatch.setattr(loop, "open_cycle", Mock(side_effect=SourceUnavailableError("no answer")))
+    monkeypatch.setattr(drain, "drain", asked)
+    monkeypatch.setattr(engine.landing.session.control, "answers", lambda: False)
+    with pytest.raises(SourceUnavailableError):
+        cycles(engine)
+    asked.assert_not_called()
 
 
 def _until_error(run: LandingRunner) -> Iterator[CycleOutcome]:
