@@ -25,6 +25,7 @@ from airflow_provider_lakecommit.core.accounting import report_problem
 from airflow_provider_lakecommit.core.identity import group_id
 from airflow_provider_lakecommit.core.log import SliceReported, Unreadable
 from airflow_provider_lakecommit.core.model import LIVE
+from airflow_provider_lakecommit.declared.spec_file import yaml_values
 from airflow_provider_lakecommit.declared.variables import from_environment
 from airflow_provider_lakecommit.exceptions import SpecError, WireError
 from airflow_provider_lakecommit.kafka.control_log import ControlRecord
@@ -63,7 +64,7 @@ def source_of(
 
 def _settings(path: str) -> dict[str, Any]:
     try:
-        values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        values = yaml_values(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as e:
         raise SpecError(f"--kafka-config {path}: cannot be read as YAML: {yaml_trouble(e)}") from None
     if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):

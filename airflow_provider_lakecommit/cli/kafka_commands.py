@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 from datetime import timedelta
+from pathlib import Path
 
 from airflow_provider_lakecommit.cli.arguments import Command, duration, factor, moment, positive, source
 from airflow_provider_lakecommit.cli.from_airflow import (
@@ -19,6 +20,7 @@ from airflow_provider_lakecommit.cli.from_airflow import (
 )
 from airflow_provider_lakecommit.cli.output import Output
 from airflow_provider_lakecommit.connector.sink import CONTROL_TOPIC
+from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import LandingSpec, load_spec
 
 __all__ = ["ControlLogCommand", "InferSchemaCommand", "RescueCommand", "StallCommand"]
@@ -52,13 +54,22 @@ class InferSchemaCommand(Command):
         from airflow_provider_lakecommit.cli.infer_schema import infer_schema
 
         by_hand = any((options.bootstrap, options.kafka_config, options.kafka_conn_id))
-        spec = airflow_landing(options, output) or (None if by_hand else load_spec(options.source))
+        spec = airflow_landing(options, output) or (None if by_hand else _spec(options.source))
         kafka, _ = source(options, output, options.source, spec)
         landing = spec.landing if spec else None
         topics = landing.topic_names if landing else (options.source,)
         catalog = spec.catalog if spec else None
         asked = {"records": options.records, "examples": options.examples}
         return infer_schema(kafka, topics, landing, output, catalog=catalog, **asked)
+
+
+def _spec(source: str) -> LandingSpec:
+    """:raises SpecError: it cannot be read; a topic alone is not enough"""
+    if not Path(source).exists():
+        raise SpecError(
+            f"there is no file {source}; of the topic {source}, give its brokers too: --bootstrap HOST:PORT"
+        )
+    return load_spec(source)
 
 
 class ControlLogCommand(Command):

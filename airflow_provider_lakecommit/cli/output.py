@@ -87,7 +87,8 @@ class Output:
         self._secrets = tuple({*self._secrets, *secrets_in(*settings)})
 
     def clean(self, text: str) -> str:
-        return without(text, self._secrets)
+        """Without secrets, and with what no terminal takes escaped: whoever may write a record chooses its text."""
+        return without(text, self._secrets).encode("utf-8", "backslashreplace").decode("utf-8")
 
     def send_results_to(self, out: TextIO) -> None:
         self._out = out

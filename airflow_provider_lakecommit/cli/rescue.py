@@ -23,6 +23,7 @@ from airflow_provider_lakecommit.connector.rescue import RescueReport
 from airflow_provider_lakecommit.connector.rescue import rescue as of_tables
 from airflow_provider_lakecommit.connector.rest import ConnectRest
 from airflow_provider_lakecommit.connector.stopped import check_stopped
+from airflow_provider_lakecommit.declared.spec_file import yaml_values
 from airflow_provider_lakecommit.declared.variables import from_environment
 from airflow_provider_lakecommit.exceptions import ConnectorError, SpecError
 from airflow_provider_lakecommit.iceberg.settings import as_text
@@ -41,7 +42,7 @@ def catalog_of(path: str | None) -> dict[str, str]:
     if path is None:
         raise SpecError("give --catalog FILE, or --iceberg-conn-id of an Airflow connection")
     try:
-        values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        values = yaml_values(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as e:
         raise SpecError(f"--catalog {path}: cannot be read as YAML: {yaml_trouble(e)}") from None
     found = values.get("catalog", values) if isinstance(values, Mapping) else None
@@ -58,7 +59,7 @@ def connect_of(url: str | None, path: str | None) -> dict[str, Any] | None:
     if path is None:
         return None if url is None else {"url": url}
     try:
-        values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        values = yaml_values(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as e:
         raise SpecError(f"--connect-config {path}: cannot be read as YAML: {yaml_trouble(e)}") from None
     if not isinstance(values, Mapping) or (wrong := sorted(map(str, set(values) - set(CONNECT_KEYS)))):

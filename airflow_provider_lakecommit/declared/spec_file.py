@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A YAML file as it stands: its keys and values, and its fields with the variables of the environment in them.
 
-Contract: nothing is judged here but whether it is YAML, and a mapping. No text of an error holds a value of the file.
+Contract: nothing is judged here but whether it is YAML, and a mapping that has each of its keys once: YAML's own parser
+takes the last of two, and a second ``table`` would send the rows elsewhere. No text of an error holds a value of it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from airflow_provider_lakecommit.declared.variables import Variables
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.redaction import yaml_trouble
 
-__all__ = ["filled_field", "read_yaml"]
+__all__ = ["filled_field", "read_yaml", "yaml_values"]
 
 
 def read_yaml(path: str | Path) -> dict[str, Any]:
@@ -25,7 +26,7 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
     import yaml
 
     try:
-        values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        values = yaml_values(Path(path).read_text(encoding="utf-8"))
     except OSError as e:
         raise SpecError(f"cannot read spec {path}: {e.strerror}") from e
     except (yaml.YAMLError, UnicodeDecodeError) as e:
@@ -33,6 +34,28 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
     if not isinstance(values, dict) or not all(isinstance(k, str) for k in values):
         raise SpecError(f"spec {path}: a mapping of keys to values is needed, found {type(values).__name__}")
     return values
+
+
+def yaml_values(text: str) -> Any:
+    """What a YAML text holds.
+
+    :raises yaml.YAMLError: it is no YAML, or a mapping of it has a key twice
+    """
+    import yaml
+
+    class _Loader(yaml.SafeLoader):
+        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+            seen: set[str] = set()
+            for key, _ in node.value:
+                if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
+                    if key.value in seen:
+                        raise yaml.constructor.ConstructorError(
+                            None, None, f"key {key.value} is there twice", key.start_mark
+                        )
+                    seen.add(key.value)
+            return super().construct_mapping(node, deep)
+
+    return yaml.load(text, _Loader)
 
 
 def filled_field(variables: Variables, key: str, value: Any, kind: str) -> Any:

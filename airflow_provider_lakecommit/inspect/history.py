@@ -167,7 +167,9 @@ def _entries(reading: _HistoryReading, snapshot: Snapshot) -> Iterator[ManifestE
     try:
         for manifest in snapshot.manifests(io):
             for entry in manifest.fetch_manifest_entry(io, discard_deleted=True):
-                if entry.data_file.content is DataFileContent.DATA and entry.status is not ManifestEntryStatus.DELETED:
+                # Equal, not the same: manifests of format version 1 have the plain number.
+                data = entry.data_file.content == DataFileContent.DATA
+                if data and entry.status is not ManifestEntryStatus.DELETED:
                     yield entry
     except Exception as e:  # whatever a reader may say about a damaged file
         reading.wrong(f"its manifests cannot be read: {trouble_of(io, e)}", snapshot.snapshot_id)

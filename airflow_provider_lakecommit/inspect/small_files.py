@@ -62,11 +62,12 @@ def table_files(table: Table, branch: str, *, count: bool = False) -> TableFiles
 
 
 def _sizes(table: Table, branch: str) -> list[int]:
+    # Equal, not the same: manifests of format version 1 have the plain number.
     head = table.metadata.snapshot_by_name(branch)
     return [
         entry.data_file.file_size_in_bytes
         for manifest in (head.manifests(table.io) if head else ())
-        if manifest.content is ManifestContent.DATA
+        if manifest.content == ManifestContent.DATA
         for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
-        if entry.data_file.content is DataFileContent.DATA
+        if entry.data_file.content == DataFileContent.DATA
     ]

@@ -30,7 +30,7 @@ from airflow_provider_lakecommit.cycle.sections import first_offsets
 from airflow_provider_lakecommit.cycle.unbelieved import unbelieved
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
 from airflow_provider_lakecommit.kafka.source_topic import SourceState
-from airflow_provider_lakecommit.repair.landed_before import LandedBefore, landed_before
+from airflow_provider_lakecommit.repair.published_before import PublishedBefore, published_before
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 
 __all__ = ["InitPreview", "InitTable", "SectionInit", "Start", "init_preview", "section_inits"]
@@ -108,7 +108,7 @@ class SectionInit:
     rolled_back: bool = False
     endangered: Mapping[UUID, str] = field(default_factory=dict)
     unbelieved: Coverage = field(default_factory=Coverage)
-    before: LandedBefore = field(default_factory=LandedBefore)
+    before: PublishedBefore = field(default_factory=PublishedBefore)
 
     def restart(self, section: LedgerSection | None) -> Restart:
         """:raises LakecommitError: the word leaves something open, or cannot be"""
@@ -207,7 +207,7 @@ def section_inits(session: LandingSession, start: Start) -> dict[str, SectionIni
             remembered=newest,
             rolled_back=ledger is not None and ledger.condition in (Condition.ROLLED_BACK, Condition.PICKED),
             endangered={} if ledger is None or in_order else endangered(session, name, ledger),
-            before=LandedBefore() if old is not None else landed_before(session, name, newest),
+            before=PublishedBefore() if old is not None else published_before(session, name, newest),
             unbelieved=Coverage() if newest is None else gone(unbelieved(session, name, newest), source.partitions),
         )
         found = settings[name].restart(old)

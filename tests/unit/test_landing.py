@@ -310,6 +310,8 @@ class TestYaml:
         ("text", "said"),
         [
             pytest.param("a: [", "is not YAML", id="no YAML"),
+            pytest.param("table: a.b\nname: x\ntable: a.c", r"line 3, column 1: key table is there twice", id="twice"),
+            pytest.param("kafka: {a: 1, a: 2}", r"line 1, column 15: key a is there twice", id="twice inside"),
             pytest.param(b"\xff\xfe\x00", "is not YAML", id="no text"),
             pytest.param("- a", "a mapping of keys to values is needed, found list", id="a list"),
             pytest.param("", "found NoneType", id="empty"),

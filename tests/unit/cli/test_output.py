@@ -105,3 +105,11 @@ def test_while_results_only_holds_noise_goes_to_standard_error() -> None:
     done = subprocess.run([sys.executable, "-c", NOISY], capture_output=True, text=True, check=True, timeout=600)
     assert done.stdout == '{"n": 1}\n{"n": 2}\n'
     assert sorted(done.stderr.splitlines()) == ["noise of a child", "noise of a library"]
+
+
+def test_a_text_that_no_terminal_takes_is_shown_escaped(streams: tuple[io.StringIO, io.StringIO]) -> None:
+    out, err = streams
+    output = Output(as_json=False, out=out, err=err)
+    output.lines(["a header holds \ud800"])
+    output.log("so does \udfff")
+    assert (out.getvalue().encode(), err.getvalue().encode()) == (b"a header holds \\ud800\n", b"so does \\udfff\n")

@@ -68,7 +68,7 @@ def test_bad_usage_is_2(arguments: list[str]) -> None:
 
 def test_a_topic_without_brokers_is_a_bad_spec(capsys: pytest.CaptureFixture[str]) -> None:
     assert face.main(["infer-schema", "orders"]) == 2
-    assert "cannot read spec orders" in capsys.readouterr().err
+    assert "there is no file orders; of the topic orders, give its brokers too" in capsys.readouterr().err
 
 
 def test_ranges_are_named_by_their_ends() -> None:

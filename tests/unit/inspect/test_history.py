@@ -20,6 +20,7 @@ from airflow_provider_lakecommit.connector.rescue import RESCUED_BY as WRITTEN_B
 from airflow_provider_lakecommit.core.model import LIVE
 from airflow_provider_lakecommit.exceptions import CatalogError
 from airflow_provider_lakecommit.inspect.history import KEPT_FOR_EVER, RESCUED_BY, read_history
+from airflow_provider_lakecommit.inspect.small_files import table_files
 from airflow_provider_lakecommit.inspect.verify import Severity, TableHistory, check_landing, check_table
 from airflow_provider_lakecommit.landing import Landing
 from tests.fakes.lake import NAME, Lake, at, data_file, section, staged
@@ -76,6 +77,20 @@ def test_a_sound_table_tells_each_snapshot_with_the_files_that_it_added(lake: La
     assert sorted(found.head) == sorted(p for some in paths for p in some)
     assert (found.whole, found.problems) == (True, ())
     assert list(check_table(found)) == []
+
+
+def test_a_table_of_format_version_1_holds_the_files_that_it_says(tmp_path: Path) -> None:
+    lake = Lake(tmp_path, properties={"format-version": "1"})
+    lake.create()
+    lake.join()
+    landed(lake, 0, 5)
+    found = history(lake, files=True)
+    assert lake.load().format_version == 1
+    assert [len(s.files) for s in found.snapshots] == [0, 1]
+    assert list(check_table(found)) == []
+    files = table_files(lake.load(), "main", count=True)
+    assert files is not None
+    assert (files.files, files.small) == (1, 1)
 
 
 def test_a_table_that_is_missing_is_one_finding(lake: Lake) -> None:

@@ -3,8 +3,8 @@
 before the landing's first snapshot.
 
 Contract: reads only. The control log tells it, by the slices that were reported with rows for the table, and so does
-the newest ledger that the metadata remember. Of that, :func:`landed_before` tells what the source has no more, or what
-lies before the place where a new ledger begins: nobody will read it again.
+the newest ledger that the metadata remember. Of that it tells what the source has no more, or what lies before the
+place where a new ledger begins: nobody will read it again.
 
 Failure story: what the control topic has forgotten by its retention is not known. Slices that were reported and never
 published count as reported: they may still be published, if the table is brought back.
@@ -22,11 +22,11 @@ from airflow_provider_lakecommit.core.planning import Watermark
 from airflow_provider_lakecommit.core.voiding import gone
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 
-__all__ = ["LandedBefore", "landed_before"]
+__all__ = ["PublishedBefore", "published_before"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LandedBefore:
+class PublishedBefore:
     """``published`` were in the table, ``reported`` were to come into it."""
 
     published: Coverage = field(default_factory=Coverage)
@@ -42,7 +42,7 @@ class LandedBefore:
         return Coverage({p: s & RangeSet.of((0, starts[p])) if p in starts else s for p, s in parts})
 
 
-def landed_before(session: LandingSession, name: str, remembered: LedgerSection | None) -> LandedBefore:
+def published_before(session: LandingSession, name: str, remembered: LedgerSection | None) -> PublishedBefore:
     """What this lane had put into a table.
 
     :param remembered: the newest ledger of the lane that the table's metadata know, if there is one
@@ -58,4 +58,4 @@ def landed_before(session: LandingSession, name: str, remembered: LedgerSection 
                 reported.append(e.report.coverage)
     known = Coverage() if remembered is None else remembered.covered
     had, there = Coverage.union(reported), Coverage.union(published) | known
-    return LandedBefore(published=(had & there) | known, reported=had - there)
+    return PublishedBefore(published=(had & there) | known, reported=had - there)
