@@ -22,7 +22,7 @@ from airflow_provider_lakecommit.core.planning import Watermark
 from airflow_provider_lakecommit.core.settle import passed_ends, settle, valid_through
 from airflow_provider_lakecommit.core.state import AcceptedSlice, CycleState, LandingState, TableLedger
 from airflow_provider_lakecommit.cycle.headroom import looked_at, plan_threshold, warnings
-from airflow_provider_lakecommit.cycle.prepare import ledger_state, table_ledger
+from airflow_provider_lakecommit.cycle.prepare import ledger_state, remembered, table_ledger
 from airflow_provider_lakecommit.exceptions import ControlTopicError
 from airflow_provider_lakecommit.inspect.small_files import TableFiles, table_files
 from airflow_provider_lakecommit.session.landing_session import FoldedLog, LandingSession
@@ -118,6 +118,8 @@ def read_status(session: LandingSession, every: timedelta | None = None, *, coun
     ]
     source = session.source.watermarks(missing_ok=True)
     folded = _look(session, ledgers)
+    known = {t.table for t in ledgers}
+    forgotten = {name for name, _ in states if folded and name not in known and remembered(session, name)}
     landing_state = folded.state if folded else fold((), (), session.landing.completion_timeout)
     if every is None and folded is not None:
         threshold = plan_threshold(session, folded)
@@ -132,7 +134,7 @@ def read_status(session: LandingSession, every: timedelta | None = None, *, coun
         at=at,
         tables=tuple(
             replace(
-                _table(name, state, by_name.get(name), landing_state, source.partitions),
+                _table(name, state, by_name.get(name), landing_state, source.partitions, forgotten=name in forgotten),
                 files=_files(session, name, count=count_files),
             )
             for name, state in states
@@ -182,12 +184,15 @@ def _table(
     ledger: TableLedger | None,
     landing_state: LandingState,
     partitions: Iterable[SourcePartition],
+    *,
+    forgotten: bool,
 ) -> TableStatus:
     if state is None or ledger is None:
+        condition, reason = _without_ledger(state, forgotten=forgotten)
         return TableStatus(
             table=name,
-            condition="missing" if state is None else str(Condition.ABSENT),
-            reason="there is no such table yet" if state is None else "nothing of this landing is in it yet",
+            condition=condition,
+            reason=reason,
             snapshot_id=None,
             head_id=None if state is None else state.head_id,
             foreign_since=0,
@@ -207,6 +212,20 @@ def _table(
         pending_bytes=sum(a.report.bytes for a in staged),
         waiting=tuple(str(w) for w in settle(staged, ledger.section).waiting),
     )
+
+
+def _without_ledger(state: LedgerState | None, *, forgotten: bool) -> tuple[str, str]:
+    """The condition of a table that has no ledger of this landing, and why: no plan goes on where it had one."""
+    if state is not None and state.condition not in (Condition.PRESENT, Condition.ABSENT):
+        return str(state.condition), state.reason
+    if forgotten:
+        why = (
+            "it was dropped, made anew, or rolled back to before this landing" if state else "it was dropped or renamed"
+        )
+        return str(Condition.LOST), f"{why}; `lakecommit land` says how to go on"
+    if state is None:
+        return "missing", "there is no such table yet"
+    return str(Condition.ABSENT), "nothing of this landing is in it yet"
 
 
 def _partition(

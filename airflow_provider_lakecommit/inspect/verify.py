@@ -141,6 +141,8 @@ def check_landing(landing: Landing, histories: Iterable[TableHistory]) -> list[F
         for h in known.values()
         if (rows := h.taken_out.get(landing.name))
     )
+    if not any(h.taken_out.get(landing.name) for h in known.values()):
+        found += _unknown(landing.name, known.values())
     tables = {r: [known[d.table] for d in landing.destinations if d.role is r and d.table in known] for r in Role}
     for role, some in tables.items():
         one_each = role is Role.DEAD_LETTERS or landing.format in ONE_ROW_EACH
@@ -148,6 +150,15 @@ def check_landing(landing: Landing, histories: Iterable[TableHistory]) -> list[F
     for data, dead in product(tables[Role.ROWS], tables[Role.DEAD_LETTERS]):
         found += _fates(landing.name, data, dead)
     return found
+
+
+def _unknown(landing: str, histories: Iterable[TableHistory]) -> Iterator[Finding]:
+    """A landing of which no table knows, where others are: its name is another one than theirs."""
+    there = {name: h.table for h in histories for s in h.snapshots for name, _ in s.sections}
+    if there and landing not in there:
+        others = ", ".join(f"{name!r}" for name in sorted(there))
+        text = f"nothing of landing {landing!r} is in it, so that nothing could be checked; there is {others}"
+        yield Finding(level=Severity.WRONG, table=next(iter(there.values())), text=text)
 
 
 def _words(history: TableHistory) -> Iterator[Finding]:
@@ -215,6 +226,9 @@ def _fate(block: RangeTotals, data: str) -> tuple[Severity, str] | None:
     text = f"of {block} it has {theirs.rejected} rows, while {ours.rejected} records of {data} were rejected"
     if theirs.skipped > ours.skipped:
         return Severity.NOTE, f"{text}: a person gave up {theirs.skipped} offsets"
+    if 0 < theirs.rejected - ours.rejected <= ours.skipped - theirs.skipped:
+        # Given up while the landing had no dead-letter table, which has read them since.
+        return Severity.NOTE, f"{text}: a person gave up {ours.skipped} offsets of {data}"
     return Severity.WRONG, f"{text}: a record is in both tables, or in neither"
 
 

@@ -13,8 +13,9 @@ from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.exceptions import CatalogError
 from airflow_provider_lakecommit.inspect.status import PartitionStatus, Status, TableStatus, read_status
 from airflow_provider_lakecommit.inspect.status_rules import StatusLimits, StatusVerdict, status_verdict
+from airflow_provider_lakecommit.repair.ledger_init import ledger_init
 from tests.fakes.kafka import NOON
-from tests.fakes.session import FakeLanding
+from tests.fakes.session import DATA, FakeLanding
 
 P = SourcePartition("orders", 0, "id")
 TABLE = TableStatus(
@@ -137,3 +138,27 @@ def test_commits_that_fail_as_often_as_the_landing_says_are_a_stall(landing: Fak
             landing.close(run, opened)
         landing.catalog.away = False
     assert "commits failed in 2 cycles in a row; the last one: CatalogError" in read_status(landing.session).stalled
+
+
+def test_a_table_that_was_dropped_needs_a_person_unlike_one_that_never_was(landing: FakeLanding) -> None:
+    assert status_verdict(read_status(landing.session), StatusLimits())[0] is StatusVerdict.BEHIND
+    landing.cycle()
+    landing.session.tables.catalog.drop_table(DATA)
+    shown = read_status(landing.session)
+    assert [(t.condition, t.reason[:14]) for t in shown.tables] == [("lost", "it was dropped")]
+    assert status_verdict(shown, StatusLimits()) == (StatusVerdict.BLOCKED, f"{DATA}: its ledger is lost")
+
+
+def test_a_ledger_that_was_rolled_back_past_is_not_one_that_never_was(landing: FakeLanding) -> None:
+    landing.cycle()
+    table = landing.session.tables.load(DATA)
+    empty = table.scan(snapshot_id=table.metadata.snapshots[0].snapshot_id).to_arrow()
+    landing.session.tables.catalog.drop_table(DATA)
+    anew = landing.session.tables.catalog.create_table(DATA, table.schema())
+    anew.append(empty)
+    before = anew.metadata.snapshots[-1].snapshot_id
+    landing.session.tables.catalog.load_table(DATA)
+    ledger_init(landing.session, "earliest")
+    landing.session.tables.load(DATA).manage_snapshots().set_current_snapshot(before).commit()
+    (shown,) = read_status(landing.session).tables
+    assert (shown.condition, "is not on the branch any more" in shown.reason) == ("lost", True)

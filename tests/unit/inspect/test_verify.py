@@ -316,6 +316,26 @@ def test_dead_letters_that_a_person_gave_up_are_told_and_not_wrong() -> None:
     assert "a person gave up 10 offsets" in found.text
 
 
+def test_what_was_given_up_without_a_dead_letter_table_may_be_in_one_that_came_back() -> None:
+    def both(skipped: int, rejected: int) -> list[Finding]:
+        ours = Account({P0: Counts(landed=10 - skipped, skipped=skipped)})
+        theirs = Account({P0: Counts(landed=10 - rejected, rejected=rejected)})
+        rows = snapshot(2, cover((P0, 0, 10)), cover((P0, 0, 10)), account=ours)
+        dead = snapshot(2, cover((P0, 0, 10)), cover((P0, 0, 10)), account=theirs, rows=rejected)
+        return check_landing(LANDING, [history(ORIGIN, rows), history(ORIGIN, dead, table="shop.dead")])
+
+    (found,) = both(skipped=2, rejected=1)
+    assert (found.level, "a person gave up 2 offsets of shop.orders" in found.text) == (Severity.NOTE, True)
+    assert [f.level for f in both(skipped=1, rejected=2)] == [Severity.WRONG]
+
+
+def test_a_landing_that_no_table_knows_where_others_are_is_not_all_right() -> None:
+    (found,) = check_landing(replace(LANDING, name="orderz"), [history(ORIGIN, FIRST)])
+    assert found.level is Severity.WRONG
+    assert "nothing of landing 'orderz' is in it, so that nothing could be checked; there is 'orders'" in found.text
+    assert check_landing(LANDING, [history()]) == []
+
+
 def test_a_hole_is_judged_from_where_the_lane_starts() -> None:
     later = section(Coverage({P0: RangeSet.of((5, 9))}), starts={P0: 5})
     one = replace(FIRST, sections={("orders", "live"): later})
