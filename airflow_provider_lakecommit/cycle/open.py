@@ -41,6 +41,7 @@ from airflow_provider_lakecommit.cycle.limits import window_limits
 from airflow_provider_lakecommit.cycle.prepare import Prepared, prepare
 from airflow_provider_lakecommit.cycle.results import CycleTicket, Opened
 from airflow_provider_lakecommit.cycle.resume import FoundCycle, look_back, seen, ticket_of
+from airflow_provider_lakecommit.cycle.stated import not_as_stated
 from airflow_provider_lakecommit.cycle.truncation import check_logs
 from airflow_provider_lakecommit.cycle.unbelieved import unbelieved, unbelieved_text
 from airflow_provider_lakecommit.exceptions import (
@@ -56,7 +57,6 @@ from airflow_provider_lakecommit.kafka.sample import sizes
 from airflow_provider_lakecommit.kafka.source_topic import SourceState
 from airflow_provider_lakecommit.session.landing_session import FoldedLog, LandingSession, RunIdentity, cycle_id_of
 from airflow_provider_lakecommit.session.secrets import vended_of
-from airflow_provider_lakecommit.session.tables import differences
 from airflow_provider_lakecommit.session.targets import check_unless_filled, contradiction
 
 __all__ = ["empty_plan", "new_cycle", "open_cycle", "preview", "send_start", "start_without_tables"]
@@ -200,13 +200,8 @@ def _warnings(session: LandingSession, prepared: Prepared) -> tuple[str, ...]:
     """What the ledgers' room calls for, and a table that is not as declared; also said aloud, to whoever looks at no
     plan, and where there is none.
     """
-    lines = tuple(f"{t.name}: {t.state.crowding}" for t in prepared.tables if t.state.crowding)
-    data = next(t for t in prepared.tables if t.name == session.landing.table)
-    if other := differences(session.landing, data.table):
-        lines = (*lines, f"{data.name} is not as `create` says, which makes only a missing table: {'; '.join(other)}")
-        head = data.table.current_snapshot()
-        if head and head.summary and head.summary.additional_properties.get("total-records") == "0":
-            lines = (*lines, f"{data.name} has no row yet: drop it, and the next run makes it as `create` says now")
+    crowded = (f"{t.name}: {t.state.crowding}" for t in prepared.tables if t.state.crowding)
+    lines = (*crowded, *not_as_stated(session.landing, prepared))
     for line in lines:
         session.log(f"WARNING: {line}")
     return lines

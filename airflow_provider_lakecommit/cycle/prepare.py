@@ -211,9 +211,11 @@ def _first(ranges: RangeSet, end: int) -> int:
 
 
 def remembered(session: LandingSession, name: str) -> set[UUID]:
-    """The tables of this name for which the log remembers slices."""
-    entries = (e for _, some in session.all_entries() for e in some)
-    return {t.uuid for e in entries if isinstance(e, SliceReported) for t in e.report.tables if t.table == name}
+    """The tables of this name for which the log remembers slices with rows. One that never had a row has none to lose:
+    it is as if it had never been.
+    """
+    reports = (e.report for _, some in session.all_entries() for e in some if isinstance(e, SliceReported))
+    return {t.uuid for report in reports if (t := report.table(name)) is not None and t.rows}
 
 
 def _check_first_run(session: LandingSession, name: str, table: Table | None = None) -> None:

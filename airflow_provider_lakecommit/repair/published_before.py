@@ -54,7 +54,7 @@ def published_before(session: LandingSession, name: str, remembered: LedgerSecti
         for e in entries:
             if isinstance(e, TablePublished) and e.table == name:
                 published.append(e.coverage)
-            elif isinstance(e, SliceReported) and e.report.table(name) is not None:
+            elif isinstance(e, SliceReported) and (of := e.report.table(name)) is not None and of.rows:
                 reported.append(e.report.coverage)
     known = Coverage() if remembered is None else remembered.covered
     had, there = Coverage.union(reported), Coverage.union(published) | known

@@ -264,3 +264,35 @@ def test_a_comment_on_a_column_is_no_other_rule(make_world: Make, produce: Produ
     roll_back(world, DEAD)
     world.settle()
     check_fates(world, range(20))
+
+
+def test_a_misspelt_column_of_a_first_spec_is_mended_as_the_warning_says(make_world: Make, produce: Produce) -> None:
+    """All records became dead letters, within the budget."""
+    misspelt = {"schema": [{"name": "idd", "type": "long", "required": True}]}
+    world = make_world(**{**FIELDS, "create": misspelt, "unknown_fields": "ignore"})
+    produce(world.landing.topics, strange(0, 20))
+    world.settle()
+    assert len(world.rows(DEAD)) == 20
+    world.landing = replace(world.landing, create=CREATE)
+    world.run()
+    said = f"{TABLE} has no row yet: drop it and {DEAD}, which has its rejected records; then `lakecommit ledger init"
+    assert any(said in line for line in world.lines), world.lines
+    with world.session() as session:
+        for name in (TABLE, DEAD):
+            session.tables.catalog.drop_table(name)
+        ledger_init(session, "earliest")
+    world.settle()
+    check_fates(world, range(20))
+    assert world.rows(DEAD) == []
+
+
+def test_a_table_that_never_had_a_row_is_made_anew_without_a_word(make_world: Make, produce: Produce) -> None:
+    world = make_world(**{**FIELDS, "unknown_fields": "ignore"})
+    produce(world.landing.topics, strange(0, 20))
+    world.settle()
+    with world.session() as session:
+        session.tables.catalog.drop_table(DEAD)
+    produce(world.landing.topics, [("20", "no json")])
+    world.settle()
+    check_fates(world, range(21))
+    assert len(world.rows(DEAD)) == 1
