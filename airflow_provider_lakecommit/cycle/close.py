@@ -162,8 +162,15 @@ def _complete(commits: TableCommits, folded: FoldedLog) -> Closed:
         note=f"it was ended early ({state.ended_early}), the next run goes on" if state and early else "",
         ignored_fields=summed(r.ignored_fields for r in _done(folded, ticket.commit_id)),
         rejects=summed(r.rejects for r in _done(folded, ticket.commit_id)),
+        reject_reason=_reject_reason(_done(folded, ticket.commit_id)),
         causes=causes_of(folded.entries, ticket.commit_id, _undone(state)),
     )
+
+
+def _reject_reason(reports: Iterable[SliceReport]) -> str:
+    """Of the slice that has most rejects."""
+    most = max(reports, key=lambda r: sum(r.rejects.values()), default=None)
+    return "" if most is None else most.reject_reason
 
 
 def _directives(commits: TableCommits) -> Directives:

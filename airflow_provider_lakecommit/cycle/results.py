@@ -209,7 +209,8 @@ def merged_snapshots(snapshots: Sequence[PublishedSnapshot]) -> PublishedSnapsho
 class Closed:
     """How a cycle ended. ``missing`` are slices of this cycle that some table has not and that have to be read again;
     ``waiting`` say what they wait behind, ``causes`` why slices of it were not done. ``rejects`` counts the records
-    that were rejected by kind and column, ``ignored_fields`` those that had a field that the table lacks.
+    that were rejected by kind and column, ``reject_reason`` is that of most of them; ``ignored_fields`` counts those
+    that had a field that the table lacks.
     """
 
     commit_id: UUID
@@ -226,6 +227,7 @@ class Closed:
     note: str = ""
     ignored_fields: Mapping[str, int] = field(default_factory=dict)
     rejects: Mapping[str, int] = field(default_factory=dict)
+    reject_reason: str = ""
     causes: tuple[str, ...] = ()
 
     @property
@@ -236,20 +238,29 @@ class Closed:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What is not in the rows, though it was in the records, or hardly as it was meant."""
+        rejected = "no record gave a row, all were rejected" if self._nothing_landed else "records were rejected"
+        why = f"; most of them: {self.reject_reason}" if self.reject_reason else ""
         odd = {k.removeprefix(ODD_TIME): n for k, n in self.ignored_fields.items() if k.startswith(ODD_TIME)}
         ignored = {k: n for k, n in self.ignored_fields.items() if not k.startswith(ODD_TIME)}
         return tuple(
-            f"{what}: {_counted(found)}"
-            for what, found in (
-                ("fields that the table lacks were left out, in so many records", ignored),
+            f"{what}: {_counted(found)}{more}"
+            for what, found, more in (
+                ("fields that the table lacks were left out, in so many records", ignored, ""),
                 (
                     "times in January or February 1970, of a coarser unit than `timestamps` says, in so many records",
                     odd,
+                    "",
                 ),
-                ("records were rejected", self.rejects),
+                (rejected, self.rejects, why),
             )
             if found
         )
+
+    @property
+    def _nothing_landed(self) -> bool:
+        """Are the rejects all that the snapshots tell of?"""
+        counts = [p.counts for p in self.published]
+        return not any(c.landed for c in counts) and any(c.rejected >= sum(self.rejects.values()) for c in counts)
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -267,6 +278,7 @@ class Closed:
             "note": self.note,
             "ignored_fields": dict(self.ignored_fields),
             "rejects": dict(self.rejects),
+            "reject_reason": self.reject_reason,
             "causes": list(self.causes),
         }
 

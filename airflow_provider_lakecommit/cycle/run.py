@@ -122,6 +122,7 @@ class RunOutcome:
             last.closed,
             ignored_fields=summed(c.closed.ignored_fields for c in cycles),
             rejects=summed(c.closed.rejects for c in cycles),
+            reject_reason=next((c.closed.reject_reason for c in cycles if c.closed.reject_reason), ""),
         )
         return cls(
             landing=landing,

@@ -47,20 +47,23 @@ class RejectTally:
         return [f"{place}: {reason}" for place, reason in self._first]
 
     @property
+    def reason(self) -> str:
+        """Of most of them, in the words of the first of these; empty, if there is none."""
+        return next((self._reasons.get(kind, kind) for kind, _ in self.kinds.most_common(1)), "")
+
+    @property
     def cause(self) -> str:
-        """What most of them have in common, in the words of the first of these."""
-        ((kind, count),) = self.kinds.most_common(1)
-        return f"{self._reasons.get(kind, kind)} ({count} of {self.kinds.total()} rejected records)"
+        """What most of them have in common."""
+        ((_, count),) = self.kinds.most_common(1)
+        return f"{self.reason} ({count} of {self.kinds.total()} rejected records)"
 
     @property
     def first(self) -> str:
         """The first ones, each reason once, and what the cause has said already not again."""
-        ((kind, _),) = self.kinds.most_common(1)
         places: dict[str, list[str]] = {}
         for place, reason in self._first:
             places.setdefault(reason, []).append(place)
-        said = self._reasons.get(kind, kind)
-        return "; ".join(f"{', '.join(at)}{'' if why == said else f': {why}'}" for why, at in places.items())
+        return "; ".join(f"{', '.join(at)}{'' if why == self.reason else f': {why}'}" for why, at in places.items())
 
 
 def _kind_of(reject: Reject) -> str:

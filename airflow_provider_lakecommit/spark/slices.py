@@ -91,7 +91,8 @@ class SliceWork:
 class SliceOutcome:
     """What was done: ``spans`` are those of the slice, or as much of them as was read before it was told to stop.
     ``bytes`` are those of the record values; a ``blocked`` outcome has no files, and may be of a part of the slice.
-    ``rejected`` are the first rejects, each with its place and reason, ``rejects`` counts all by kind and column.
+    ``rejected`` are the first rejects, each with its place and reason, ``rejects`` counts all by kind and column,
+    ``reject_reason`` is that of most of them.
     """
 
     spans: tuple[SpanReport, ...]
@@ -103,6 +104,7 @@ class SliceOutcome:
     rejected: tuple[str, ...]
     cost: SliceCost
     rejects: Mapping[str, int] = field(default_factory=dict)
+    reject_reason: str = ""
 
 
 def check_schema(landing: Landing, schema: Schema) -> None:
@@ -295,6 +297,7 @@ class _SliceRun:
             rejected=tuple(totals.rejects.samples),
             cost=self._clock.cost(sum(f.file_size_in_bytes for made in files.values() for f in made)),
             rejects=dict(totals.rejects.kinds),
+            reject_reason=totals.rejects.reason,
         )
 
     def _abort(self) -> None:

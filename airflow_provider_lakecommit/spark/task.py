@@ -270,6 +270,7 @@ def _records(
         blocked=outcome.blocked if outcome else None,
         failed=None if failed is None else failed[:MOST_REASON],
         rejects=outcome.rejects if outcome else {},
+        reject_reason=outcome.reject_reason[:MOST_REASON] if outcome else "",
         whole=whole.slice_id if whole is not None and whole != work else None,
     )
     form = job.landing.control_events

@@ -127,6 +127,7 @@ def report_to_json(r: SliceReport) -> dict[str, Any]:
     rare: dict[str, Any] = {} if r.cost is None else {"cost": _cost_to_json(r.cost)}
     rare |= {"rules": r.rules} if r.rules else {}
     rare |= {"rejects": dict(r.rejects)} if r.rejects else {}
+    rare |= {"reject_reason": r.reject_reason} if r.reject_reason else {}
     rare |= {"whole": str(r.whole)} if r.whole else {}
     if any(s.position for s in r.spans):
         rare["positions"] = [_position_to_json(s.position) for s in sorted(r.spans, key=lambda s: s.span)]
@@ -168,6 +169,7 @@ def report_from_json(v: Mapping[str, Any]) -> SliceReport:
             cost=None if v.get("cost") is None else _cost(v["cost"]),
             rules=text(v.get("rules", "")),
             rejects={text(k): count(n) for k, n in v.get("rejects", {}).items()},
+            reject_reason=text(v.get("reject_reason", "")),
             whole=UUID(v["whole"]) if v.get("whole") else None,
         )
     except DAMAGE as e:

@@ -163,6 +163,7 @@ def reports(draw: st.DrawFn) -> SliceReport:
         bytes=draw(COUNT),
         ignored_fields=draw(st.dictionaries(TEXT, COUNT, max_size=2)),
         rejects=draw(st.dictionaries(TEXT, COUNT, max_size=2)),
+        reject_reason=draw(TEXT),
         blocked=draw(st.none() | TEXT),
         failed=draw(st.none() | TEXT),
         cost=draw(st.none() | COSTS),

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -150,6 +151,7 @@ def test_a_cycle_that_ended_is_told_in_json_values() -> None:
         "note": "",
         "ignored_fields": {"x": 3},
         "rejects": {},
+        "reject_reason": "",
         "causes": [],
     }
     assert Closed(commit_id=CYCLE).to_dict()["valid_through"] is None
@@ -166,6 +168,26 @@ def test_what_is_in_no_row_is_a_warning_with_counts() -> None:
     assert fields.endswith("f10 10 and 9 more")
     assert rejects == "records were rejected: not_json 4, wrong_value cost 3"
     assert Closed(commit_id=CYCLE).warnings == ()
+
+
+def test_records_that_were_all_rejected_are_told_as_that_with_the_reason() -> None:
+    dead = PublishedSnapshot(
+        table="shop.dead",
+        snapshot_id=1,
+        commit_id=CYCLE,
+        coverage=Coverage(),
+        rows=60,
+        files=1,
+        counts=Counts(rejected=60),
+    )
+    why = "required column idx is missing or null; the record has 'id', which the table lacks"
+    closed = Closed(commit_id=CYCLE, published=(dead,), rejects={"missing_required idx": 60}, reject_reason=why)
+    told = f"no record gave a row, all were rejected: missing_required idx 60; most of them: {why}"
+    assert closed.warnings == (told,)
+    some = replace(dead, counts=Counts(landed=1, rejected=60))
+    assert replace(closed, published=(some,)).warnings == (told.replace("no record gave a row, all", "records"),)
+    # Of another cycle of the same run it is not known here.
+    assert replace(closed, published=()).warnings == replace(closed, published=(some,)).warnings
 
 
 def test_times_that_are_hardly_meant_so_are_a_warning_of_their_own() -> None:

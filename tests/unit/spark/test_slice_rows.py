@@ -211,6 +211,7 @@ def test_a_slice_is_read_no_further_once_it_is_surely_over_its_budget(
     )
     assert "it was read no further" in outcome.blocked
     assert outcome.rejects == {"wrong_value line": 10 * chunks}
+    assert outcome.reject_reason
     assert outcome.files == {}
 
 
