@@ -245,16 +245,16 @@ def _check_refs(metadata: TableMetadata, branch: str) -> None:
     ref = metadata.refs.get(branch)
     if ref is None and branch != MAIN_BRANCH:
         raise TableError(
-            f"table {metadata.table_uuid} has no branch {branch!r}: make it (ALTER TABLE … CREATE BRANCH `{branch}`), "
-            "or land into main"
+            f"the table in {metadata.location} has no branch {branch!r}: make it (ALTER TABLE … CREATE BRANCH "
+            f"`{branch}`), or land into main"
         )
     if ref is not None and ref.snapshot_ref_type != SnapshotRefType.BRANCH:
-        raise TableError(f"{branch!r} of table {metadata.table_uuid} is a tag: name a branch")
+        raise TableError(f"{branch!r} of the table in {metadata.location} is a tag: name a branch")
     tag = metadata.refs.get(tag_name(branch))
     if tag is not None and tag.snapshot_ref_type != SnapshotRefType.TAG:
         raise TableError(
-            f"table {metadata.table_uuid} has a branch {tag_name(branch)!r}, the name of the tag that pins the ledger: "
-            "rename that branch"
+            f"the table in {metadata.location} has a branch {tag_name(branch)!r}, the name of the tag that pins the "
+            "ledger: rename that branch"
         )
 
 

@@ -267,6 +267,8 @@ class Tables:
 def _remedy(error: Exception) -> str:
     if isinstance(error, _NO_RIGHT):
         return "correct them in the connection or in the section `catalog`"
+    if "No default path is set" in str(error):
+        return "state `warehouse` there, as file:///folder or s3://bucket/folder: where tables are made"
     check = "it runs and can be reached"
     if isinstance(error, OSError) and error.errno in _NOT_TO_BE_WRITTEN:
         check = "the storage of its tables has room and may be written to"

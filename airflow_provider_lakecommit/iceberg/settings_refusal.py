@@ -10,6 +10,7 @@ Failure story: an error that no row knows is told in its own words.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from pyiceberg.catalog import CatalogType
 from pyiceberg.exceptions import NotInstalledError
@@ -21,7 +22,7 @@ __all__ = ["mistake_in"]
 POSTGRES = "postgresql+psycopg2"
 _EXTRAS = {"glue": "glue", "hive": "hive", "sql": "sql-sqlite"}
 """By the catalog's type: what brings its client; for PostgreSQL it is `postgres`."""
-_BY_NAME: Mapping[str, Callable[[Mapping[str, str]], str]] = {
+_BY_NAME: Mapping[str, Callable[[Mapping[str, str]], str | None]] = {
     "NoSuchModuleError": lambda properties: (
         f"`uri` begins with {_scheme(properties)!r}, which is no database that SQLAlchemy knows here: PostgreSQL's "
         f"begins with {POSTGRES}://"
@@ -30,6 +31,7 @@ _BY_NAME: Mapping[str, Callable[[Mapping[str, str]], str]] = {
         f"`uri` is no address of a database, as {POSTGRES}://host/database or "
         "sqlite:////folder/catalog.db (four slashes before an absolute path)"
     ),
+    "OperationalError": lambda properties: _of_sqlite(properties),
     "InvalidSchema": lambda properties: _of_rest(properties),
     "MissingSchema": lambda properties: _of_rest(properties),
 }
@@ -48,6 +50,16 @@ def mistake_in(properties: Mapping[str, str], error: Exception) -> str | None:
     if isinstance(error, ValueError) and kind and kind.lower() not in known:
         return f"there is no type {kind!r} of catalogs{meant(kind, known)}: {', '.join(known)}"
     return "" if isinstance(error, (ValueError, KeyError, TypeError)) else None
+
+
+def _of_sqlite(properties: Mapping[str, str]) -> str | None:
+    """A database cannot be made in a folder that is not there; any other one may be away."""
+    scheme, _, path = properties.get("uri", "").partition(":///")
+    folder = Path(path).parent
+    if not scheme.startswith("sqlite") or not path or folder.exists():
+        return None
+    here = "" if Path(path).is_absolute() else f" below {Path.cwd()} (an absolute path has four slashes before it)"
+    return f"`uri` names the database {path}, and there is no folder {folder}{here}: make it, or correct the path"
 
 
 def _not_installed(properties: Mapping[str, str], error: Exception) -> str:

@@ -60,6 +60,7 @@ def test_a_catalog_that_is_away_is_a_catalog_error(tmp_path: Path) -> None:
             RuntimeError("(sqlite3.OperationalError) unable to open database file"),
             "check that the folder of its database",
         ),
+        (RuntimeError("No default path is set, please specify a location"), "state `warehouse` there"),
     ],
 )
 def test_a_disk_that_is_full_or_not_there_is_no_catalog_that_is_away(error: Exception, remedy: str) -> None:

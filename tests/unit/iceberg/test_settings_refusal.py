@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from pyiceberg.exceptions import NotInstalledError
 
@@ -77,3 +79,21 @@ def test_a_catalog_that_is_away_is_no_mistake() -> None:
     assert mistake_in({"type": "rest", "uri": "http://localhost:1"}, ConnectionError("refused")) is None
     with pytest.raises(CatalogError, match="failed while connecting"):
         Tables({"type": "rest", "uri": "http://127.0.0.1:1"}, "lake").find("shop.orders")
+
+
+class OperationalError(Exception):
+    """As SQLAlchemy's, which is told by its name."""
+
+
+def test_a_database_in_a_folder_that_is_not_there_is_a_mistake_and_any_other_may_be_away(tmp_path: Path) -> None:
+    error = OperationalError("unable to open database file")
+    told = mistake_in({"type": "sql", "uri": f"sqlite:///{tmp_path}/lake/catalog.db"}, error)
+    assert told == (
+        f"`uri` names the database {tmp_path}/lake/catalog.db, and there is no folder {tmp_path}/lake: make it, or "
+        "correct the path"
+    )
+    told = mistake_in({"type": "sql", "uri": "sqlite:///no_such_folder/catalog.db"}, error)
+    assert told is not None
+    assert "(an absolute path has four slashes before it)" in told
+    for uri in (f"sqlite:///{tmp_path}/catalog.db", "sqlite:///:memory:", "sqlite://", "postgresql+psycopg2://h/d"):
+        assert mistake_in({"type": "sql", "uri": uri}, error) is None
