@@ -106,7 +106,7 @@ def _with_the_log(session: LandingSession, name: str, state: LedgerState, source
     if _is_cut(old, log) and (kept := _kept(session, name, state, source)):
         session.log(f"{name}: {why}; the new epoch waits until {kept} is published: the source has it no more")
         return state
-    session.log(f"{name}: {why}; what was pending is void and read again (new epoch)")
+    session.log(f"WARNING: {name}: {why}; what was pending is void and read again (new epoch)")
     new = position_at_end(session, log)
     return _change(
         session,
@@ -244,7 +244,7 @@ def _renew(session: LandingSession, name: str, state: LedgerState, source: Sourc
             f"`lakecommit ledger init SPEC --from earliest --give-up-reported`"
         )
     check_tags(session.tables, name, state)
-    session.log(f"{name}: {state.reason}; what was pending is void and read again (new epoch)")
+    session.log(f"WARNING: {name}: {state.reason}; what was pending is void and read again (new epoch)")
     return renew_epochs(session.tables, name, session.landing.name, session.lane, branch=branch)
 
 

@@ -22,7 +22,7 @@ from airflow_provider_lakecommit.follow.total import Total
 from airflow_provider_lakecommit.kafka.source_topic import SourceState
 from airflow_provider_lakecommit.spark.job import SliceResult, WindowJob
 from tests.fakes.engine import FakeEngine
-from tests.fakes.session import P0, FakeLanding
+from tests.fakes.session import DATA, P0, FakeLanding
 
 
 @dataclass
@@ -279,6 +279,20 @@ def test_it_says_a_line_in_an_interval_and_all_of_a_window_with_trouble(followed
     told = [line for line in quiet[said[1] :] if "reported" in line or line.startswith("cycle ")]
     assert any("0 slices (0 records) are reported" in line for line in told)
     assert len(told) < 12, told
+
+
+def test_a_table_that_is_rolled_back_under_it_is_told(followed: Followed) -> None:
+    def roll_back() -> None:
+        table = followed.landing.session.tables.load(DATA)
+        table.manage_snapshots().set_current_snapshot(table.metadata.snapshots[1].snapshot_id).commit()
+
+    for second in (5.0, 20.0, 40.0):
+        followed.come(second, 10)
+    followed.plans.insert(2, (30.0, roll_back))
+    # What two windows had published is read again, together with what came since.
+    assert rows(list(followed.follow().cycles())) == [30, 10, 10, 30]
+    said = [line for line in followed.landing.lines if "rolled back" in line]
+    assert [line.partition(" from ")[0] for line in said] == [f"WARNING: {DATA}: the branch was rolled back"]
 
 
 def test_the_sum_of_a_run_does_not_grow_with_its_windows(followed: Followed) -> None:
