@@ -101,8 +101,8 @@ def _table(t: TableStatus) -> Iterable[str]:
 
 def _partition(p: PartitionStatus) -> tuple[str, ...]:
     note = f"an open transaction holds up {p.held_up} offsets" if p.held_up else ""
-    if p.kept is not None and p.kept < 0:
-        note = f"{-p.kept} offsets that are not landed were removed from the source"
+    if p.removed:
+        note = f"{p.removed} offsets that are not landed were removed from the source"
     landed = "-" if p.landed is None else str(p.landed)
     return str(p.partition), str(p.start), landed, str(p.stable), str(p.lag), note
 

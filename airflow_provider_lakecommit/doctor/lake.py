@@ -164,11 +164,11 @@ def headroom(session: LandingSession, every: timedelta | None) -> Iterable[Check
             f"{status.quarantined_count} are passed over, the newest is {status.quarantined[-1]}",
             "`lakecommit control-log` shows what it holds; see who may write to the control topic",
         )
-    gone = [p for p in status.partitions if p.kept is not None and p.kept < 0]
+    gone = [p for p in status.partitions if p.removed]
     yield from (
         fail(
             check,
-            f"{p.partition}: {-(p.kept or 0)} unread offsets were removed",
+            f"{p.partition}: {p.removed} unread offsets were removed",
             "`lakecommit ledger init SPEC --from earliest`",
         )
         for p in gone

@@ -124,7 +124,9 @@ def _judge_ledger(reading: _HistoryReading, metadata: TableMetadata, state: Ledg
             if tag.max_ref_age_ms is None:
                 reading.wrong(f"tag {tag_name(state.branch)} has no age of its own: it expires by the table's property")
         case Condition.ROLLED_BACK:
-            reading.note(f"{state.reason}; the next cycle starts a new epoch and reads the rest again")
+            reading.note(
+                f"{state.reason}; the next cycle starts a new epoch and reads again what the source has of the rest"
+            )
         case Condition.LOST | Condition.CUT | Condition.PICKED:
             reading.wrong(
                 f"the ledger is {state.condition}: {state.reason}; `lakecommit ledger attest` or `ledger init` sets it "

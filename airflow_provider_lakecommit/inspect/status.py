@@ -17,7 +17,7 @@ from typing import Any
 from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState
 from airflow_provider_lakecommit.core.fold import fold
 from airflow_provider_lakecommit.core.headroom import Headroom, threshold_of
-from airflow_provider_lakecommit.core.offsets import SourcePartition
+from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
 from airflow_provider_lakecommit.core.planning import Watermark
 from airflow_provider_lakecommit.core.settle import passed_ends, settle, valid_through
 from airflow_provider_lakecommit.core.state import AcceptedSlice, CycleState, LandingState, TableLedger
@@ -51,8 +51,8 @@ class TableStatus:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionStatus:
     """One source partition. ``lag`` is what the slowest table lacks of what can be read, ``kept`` how many landed
-    offsets the source still holds before it would remove one that is not landed. ``headroom`` is there if something is
-    unread.
+    offsets the source still holds before it would remove one that is not landed. Up to ``safe`` all is landed or
+    reported; ``removed`` is how many offsets are neither, and gone. ``headroom`` is there if something is unread.
     """
 
     partition: SourcePartition
@@ -63,10 +63,16 @@ class PartitionStatus:
     lag: int
     held_up: int
     headroom: Headroom | None = None
+    safe: int | None = None
 
     @property
     def kept(self) -> int | None:
         return None if self.landed is None else self.landed - self.start
+
+    @property
+    def removed(self) -> int:
+        safe = self.landed if self.safe is None else self.safe
+        return 0 if safe is None else max(0, self.start - safe)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +135,7 @@ def read_status(session: LandingSession, every: timedelta | None = None, *, coun
     left = {h.partition: h for h in headroom}
     by_name = {t.table: t for t in ledgers}
     reached = [passed_ends(t, landing_state.accepted[t.table], source.partitions) for t in ledgers]
+    safe = [_safe_ends(t, landing_state.accepted[t.table], source.partitions) for t in ledgers]
     return Status(
         landing=session.landing.name,
         at=at,
@@ -139,7 +146,7 @@ def read_status(session: LandingSession, every: timedelta | None = None, *, coun
             )
             for name, state in states
         ),
-        partitions=tuple(_partition(p, w, reached, left.get(p)) for p, w in sorted(source.partitions.items())),
+        partitions=tuple(_partition(p, w, reached, safe, left.get(p)) for p, w in sorted(source.partitions.items())),
         cycles=tuple(landing_state.open_cycles()),
         blocked=tuple(map(str, landing_state.blocked)),
         valid_through=_valid_through(landing_state, reached) if len(ledgers) == len(states) else None,
@@ -228,8 +235,20 @@ def _without_ledger(state: LedgerState | None, *, forgotten: bool) -> tuple[str,
     return str(Condition.ABSENT), "nothing of this landing is in it yet"
 
 
+def _safe_ends(
+    ledger: TableLedger, accepted: Iterable[AcceptedSlice], partitions: Iterable[SourcePartition]
+) -> dict[SourcePartition, int]:
+    """Up to where nothing has to be read for a table: it is there, or reported."""
+    section, through = ledger.section, Coverage.union(a.coverage for a in accepted)
+    return {p: (section.covered[p] | through[p]).reach(section.end(p)) for p in partitions}
+
+
 def _partition(
-    p: SourcePartition, mark: Watermark, reached: Iterable[Mapping[SourcePartition, int]], headroom: Headroom | None
+    p: SourcePartition,
+    mark: Watermark,
+    reached: Iterable[Mapping[SourcePartition, int]],
+    safe: Iterable[Mapping[SourcePartition, int]],
+    headroom: Headroom | None,
 ) -> PartitionStatus:
     landed = min((ends[p] for ends in reached), default=None)
     return PartitionStatus(
@@ -241,6 +260,7 @@ def _partition(
         lag=max(0, mark.stable - (mark.start if landed is None else landed)),
         held_up=mark.high - mark.stable,
         headroom=headroom,
+        safe=min((ends[p] for ends in safe), default=None),
     )
 
 

@@ -54,9 +54,9 @@ def _stalled(found: Status, _: StatusLimits) -> str | None:
 def _needs_a_person(found: Status, _: StatusLimits) -> str | None:
     tables = [f"{t.table}: its ledger is {t.condition}" for t in found.tables if t.condition not in IN_ORDER]
     gone = [
-        f"{-p.kept} offsets of {p.partition} that are not landed were removed from the source"
+        f"{p.removed} offsets of {p.partition} that are not landed were removed from the source"
         for p in found.partitions
-        if p.kept is not None and p.kept < 0
+        if p.removed
     ]
     texts = [*(f"{b} is blocked" for b in found.blocked), *tables, *gone]
     more = f", and {len(texts) - 1} more" if len(texts) > 1 else ""

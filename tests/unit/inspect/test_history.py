@@ -160,7 +160,7 @@ def test_a_rollback_is_a_note_and_what_was_rolled_back_is_no_part_of_the_story(l
     assert [s.record.rows for s in found.snapshots] == [0, 5]
     assert texts(found) == []
     (note,) = texts(found, Severity.NOTE)
-    assert note.endswith("the next cycle starts a new epoch and reads the rest again")
+    assert note.endswith("the next cycle starts a new epoch and reads again what the source has of the rest")
 
 
 def test_a_history_whose_begin_was_expired_is_told_from_where_it_begins(lake: Lake) -> None:

@@ -15,7 +15,7 @@ from airflow_provider_lakecommit.inspect.status import PartitionStatus, Status, 
 from airflow_provider_lakecommit.inspect.status_rules import StatusLimits, StatusVerdict, status_verdict
 from airflow_provider_lakecommit.repair.ledger_init import ledger_init
 from tests.fakes.kafka import NOON
-from tests.fakes.session import DATA, FakeLanding
+from tests.fakes.session import DATA, P0, P1, FakeLanding
 
 P = SourcePartition("orders", 0, "id")
 TABLE = TableStatus(
@@ -162,3 +162,16 @@ def test_a_ledger_that_was_rolled_back_past_is_not_one_that_never_was(landing: F
     landing.session.tables.load(DATA).manage_snapshots().set_current_snapshot(before).commit()
     (shown,) = read_status(landing.session).tables
     assert (shown.condition, "is not on the branch any more" in shown.reason) == ("lost", True)
+
+
+def test_what_is_reported_and_the_source_has_no_more_is_not_lost(landing: FakeLanding) -> None:
+    landing.cycle()
+    landing.source.ends = {P0: 40, P1: 10}
+    landing.report(landing.open("pending"))
+    landing.source.starts = {P0: 40}
+    verdict, why = status_verdict(read_status(landing.session), StatusLimits())
+    assert (verdict, why) == (StatusVerdict.BEHIND, "20 offsets are not landed")
+    landing.source.ends, landing.source.starts = {P0: 60, P1: 10}, {P0: 50}
+    verdict, why = status_verdict(read_status(landing.session), StatusLimits())
+    assert verdict is StatusVerdict.BLOCKED
+    assert why.startswith("10 offsets of orders[0] that are not landed were removed")
