@@ -29,6 +29,7 @@ from airflow_provider_lakecommit.cycle.run import CycleOutcome
 from airflow_provider_lakecommit.engines.base import Engine
 from airflow_provider_lakecommit.exceptions import LakecommitError
 from airflow_provider_lakecommit.follow.interval import Interval, WindowLog, had_trouble
+from airflow_provider_lakecommit.follow.memory import bound_arenas
 from airflow_provider_lakecommit.follow.numbers import CycleNumbers
 from airflow_provider_lakecommit.follow.options import FollowOptions
 from airflow_provider_lakecommit.follow.trouble import Troubles
@@ -244,4 +245,5 @@ def runner_of(
     """
     if follow is None:
         return LandingRunner(session, engine, identify, **options)
+    bound_arenas()
     return Follow(session, engine, identify, follow, log, **options)
