@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup preflight demo up down class-archive lint format types docs screenshots test test-unit test-all bench jars jar-checksums constraints audit licences dist clean
+.PHONY: help setup preflight demo up down class-archive lint format types docs ui screenshots test test-unit test-all bench jars jar-checksums constraints audit licences dist clean
 
 VENV  := .venv
 BIN   := $(VENV)/bin
@@ -57,6 +57,9 @@ types: $(STAMP) ## mypy, strict
 docs: $(STAMP) ## HTML documentation in docs/_build/html; warnings are errors
 	@$(BIN)/sphinx-build --builder html --fresh-env --fail-on-warning --keep-going --quiet docs docs/_build/html
 	@echo "docs/_build/html/index.html"
+
+ui: $(STAMP) ## the page "Lake commits": checks, tests, build; needs Node.js 20 or newer
+	@$(BIN)/python -m dev.page
 
 screenshots: preflight ## the pictures of the documentation, from a live Airflow; needs Chromium
 	@$(BIN)/python -m dev.screenshots

@@ -14,10 +14,12 @@ import sys
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from dev import page
+from dev.page import PageError
 from dev.paths import CHECKOUT
 
 RESERVED = "https://airflow-provider-lakecommit.example"
@@ -35,8 +37,11 @@ def checked(repository: str) -> str:
     return repository.rstrip("/")
 
 
-def build(repository: str, out: Path) -> list[Path]:
-    """Build both archives into *out*."""
+def build(repository: str, out: Path, make_page: Callable[[Path], None] = page.build) -> list[Path]:
+    """Build both archives into *out*, the page with them.
+
+    :raises PageError: the page cannot be built
+    """
     address = checked(repository)
     with tempfile.TemporaryDirectory(prefix="lakecommit-dist-") as folder:
         source, fresh = Path(folder, "source"), Path(folder, "dist")
@@ -45,6 +50,7 @@ def build(repository: str, out: Path) -> list[Path]:
             archive.extractall(source, filter="data")
         config = source / "setup.cfg"
         config.write_text(config.read_text().replace(RESERVED, address))
+        make_page(source / "ui")
         command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(fresh), str(source)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
@@ -64,7 +70,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         for path in build(arguments[0] if arguments else "", CHECKOUT / "dist"):
             print(path.relative_to(CHECKOUT))
-    except (DistError, OSError, subprocess.CalledProcessError) as error:
+    except (DistError, PageError, OSError, subprocess.CalledProcessError) as error:
         print(error, file=sys.stderr)
         return 1
     return 0

@@ -36,7 +36,7 @@ DISTRIBUTION = "airflow-provider-lakecommit"
 def archives(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Wheel and source archive, built from a clean copy of the checkout without touching the network."""
     clean, out = tmp_path_factory.mktemp("clean") / "checkout", tmp_path_factory.mktemp("dist")
-    leave_out = shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "__pycache__")
+    leave_out = shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "__pycache__", "node_modules")
     shutil.copytree(CHECKOUT, clean, ignore=leave_out, symlinks=True)
     command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(clean)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+/** The status API, version 1, as `page/answers.py` defines it; times are ISO 8601 in UTC, `null` is "not known". */
+
+export type Outcome = "running" | "complete" | "partial" | "failed" | "empty" | "refused" | "left";
+
+export interface Topic {
+  connection: string;
+  topic: string;
+  as_of: string | null;
+  trouble: string;
+  overlooked: number;
+}
+
+export interface CycleMark {
+  commit_id: string;
+  at: string;
+  outcome: Outcome;
+  records: number;
+  files: number;
+}
+
+export interface Cycle extends CycleMark {
+  ended: string | null;
+  dag: string;
+  run: string;
+  tables: string[];
+  planned: number;
+  groups: number;
+  slices: number;
+  slices_done: number;
+  slices_troubled: number;
+  rejected: number;
+  bytes: number;
+  left: number;
+  reason: string;
+  failures: number;
+  failed: string;
+  end_asked: string;
+  published: string | null;
+}
+
+export interface Sensor {
+  dag: string;
+  run: string;
+  task: string;
+  map_index: number;
+  state: string;
+  waits: boolean;
+  since: string | null;
+  reason: string;
+}
+
+export interface Landing {
+  id: string;
+  kind: "landing" | "connector";
+  name: string;
+  connection: string;
+  control_topic: string;
+  verdict: string;
+  reason: string;
+  clears: string;
+  since: string | null;
+  failed_cycles: number;
+  last_commit: string | null;
+  valid_through: string | null;
+  read_lag: number | null;
+  commit_lag: number | null;
+  pending_slices: number;
+  pending_files: number;
+  open_cycles: number;
+  blocked_ranges: number;
+  blocked: number;
+  rejected_24h: number;
+  topics: string[];
+  tables: string[];
+  dags: string[];
+  held: { waiting: number; ended: number; sensors: Sensor[] };
+  cycles: CycleMark[];
+}
+
+export interface Partition {
+  topic: string;
+  partition: number;
+  planned: number | null;
+  reported: number | null;
+  published: number | null;
+  end: number | null;
+}
+
+export interface Detail extends Landing {
+  spec_version: string;
+  partitions: Partition[];
+  blocked_for: { ranges: Record<string, [number, number][]>; reason: string }[];
+  remedies: { command: string; does: string }[];
+  history: Cycle[];
+}
+
+export interface List {
+  version: number;
+  topics: Topic[];
+  verdicts: Record<string, number>;
+  total: number;
+  offset: number;
+  landings: Landing[];
+}
+
+export interface Change {
+  version: number;
+  topics: Topic[];
+}
+
+export interface Search {
+  q: string;
+  verdicts: string[];
+  dag: string;
+  offset: number;
+}
+
+export const PAGE_ROWS = 50;
+
+/** What the server said, in its words where it has some. */
+export class ServerError extends Error {
+  constructor(
+    readonly status: number,
+    text: string,
+  ) {
+    super(text);
+  }
+}
+
+async function get<T>(path: string, signal: AbortSignal): Promise<T> {
+  // The browser's cache holds the last answer and its ETag: what has not changed is not sent again.
+  const answer = await fetch(path, { signal, headers: { Accept: "application/json" } });
+  if (!answer.ok) {
+    const said = await answer.text();
+    let detail = said;
+    try {
+      const stated = (JSON.parse(said) as { detail?: unknown }).detail;
+      detail = typeof stated === "string" ? stated : said;
+    } catch {
+      // Not JSON: a proxy's word.
+    }
+    throw new ServerError(answer.status, detail.slice(0, 500) || answer.statusText);
+  }
+  return (await answer.json()) as T;
+}
+
+export function landings(search: Search, signal: AbortSignal): Promise<List> {
+  const query = new URLSearchParams({ limit: String(PAGE_ROWS), offset: String(search.offset) });
+  if (search.q) query.set("q", search.q);
+  if (search.dag) query.set("dag_id", search.dag);
+  for (const verdict of search.verdicts) query.append("verdict", verdict);
+  return get<List>(`api/v1/landings?${query.toString()}`, signal);
+}
+
+export function landing(id: string, signal: AbortSignal): Promise<Detail> {
+  return get<Detail>(`api/v1/landings/${encodeURIComponent(id)}`, signal);
+}

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+/** One landing or connector: how it stands, what helps, how far its partitions are, and its cycles. */
+import { useMemo, useState } from "preact/hooks";
+import { runUrl } from "./airflow";
+import { landing as fetchLanding, type Cycle, type Detail, type Partition } from "./api";
+import { Chart } from "./chart";
+import { bytes, count, duration, short } from "./format";
+import { useAnswer, useChanges, useNow } from "./live";
+import { AirflowLink, DagLinks, Failure, Freshness, Name, pending, SensorLinks, Time, Verdict } from "./parts";
+import { outcomeWords, Strip } from "./strip";
+
+const MOST_PARTITIONS = 100;
+
+export function LandingPage({ id }: { id: string }) {
+  const { version, topics } = useChanges();
+  const now = useNow();
+  const { value, error } = useAnswer(id, version, (signal) => fetchLanding(id, signal));
+  const own = topics?.filter((t) => t.topic === value?.control_topic && t.connection === value.connection);
+  return (
+    <main>
+      <nav>
+        <a href="#/">← all landings</a>
+      </nav>
+      <Failure error={error} />
+      {value === null && !error && <p class="dim">Asking the API server …</p>}
+      {own && <Freshness topics={own} now={now} />}
+      {value !== null && <Body landing={value} now={now} />}
+    </main>
+  );
+}
+
+function Body({ landing, now }: { landing: Detail; now: number }) {
+  return (
+    <>
+      <section class={`card ${landing.verdict}`}>
+        <div class="line">
+          <h1>
+            <Verdict verdict={landing.verdict} />{" "}
+            {landing.since !== null && (
+              <span class="since">
+                <Time at={landing.since} now={now} />
+              </span>
+            )}{" "}
+            <Name landing={landing} />
+          </h1>
+          <Strip cycles={landing.cycles} />
+        </div>
+        <p class="reason">{landing.reason}</p>
+        {landing.clears && <p class="dim">Ended by {landing.clears}.</p>}
+        <p class="dim">
+          {landing.dags.length > 0 && (
+            <>
+              run by <DagLinks dags={landing.dags} /> ·{" "}
+            </>
+          )}
+          from {landing.topics.join(", ") || "topics that are not known"} · control topic {landing.control_topic} ·
+          pending: {pending(landing)}
+          {landing.spec_version && ` · spec ${landing.spec_version.slice(0, 12)}`}
+        </p>
+        {landing.held.sensors.length > 0 && (
+          <div class="held">
+            <strong>Sensors that hold</strong>
+            <SensorLinks sensors={landing.held.sensors} now={now} />
+          </div>
+        )}
+      </section>
+      <Remedies landing={landing} />
+      <Charts history={landing.history} />
+      <Partitions partitions={landing.partitions} />
+      <History landing={landing} now={now} />
+    </>
+  );
+}
+
+function Remedies({ landing }: { landing: Detail }) {
+  if (landing.remedies.length === 0) return null;
+  return (
+    <section>
+      <h2>What helps now</h2>
+      <ul class="remedies">
+        {landing.remedies.map((r) => (
+          <li key={r.command}>
+            <code>{r.command}</code> <Copy text={r.command} /> <span class="dim">{r.does}</span>
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+function Copy({ text }: { text: string }) {
+  const [said, setSaid] = useState("Copy");
+  return (
+    <button
+      type="button"
+      onClick={() => {
+        navigator.clipboard.writeText(text).then(
+          () => {
+            setSaid("Copied");
+          },
+          () => {
+            setSaid("Select it by hand");
+          },
+        );
+      }}
+    >
+      {said}
+    </button>
+  );
+}
+
+function Charts({ history }: { history: Cycle[] }) {
+  const drawn = useMemo(() => {
+    const cycles = [...history].reverse().filter((c) => c.outcome !== "empty" && c.ended !== null);
+    const begun = cycles.map((c) => Date.parse(c.at) / 1000);
+    const took = cycles.map((c, i) => Date.parse(c.ended ?? c.at) / 1000 - (begun[i] ?? 0));
+    return {
+      times: begun,
+      records: [{ label: "records", colour: "--good", values: cycles.map((c) => c.records) }],
+      seconds: [{ label: "seconds", colour: "--calm", values: took }],
+    };
+  }, [history]);
+  if (drawn.times.length < 2) return null;
+  return (
+    <section class="charts">
+      <Chart title="Records of each cycle" times={drawn.times} series={drawn.records} show={count} />
+      <Chart title="From plan to COMPLETE" times={drawn.times} series={drawn.seconds} show={duration} />
+    </section>
+  );
+}
+
+function lag(p: Partition): number {
+  return p.end === null ? 0 : Math.max(0, p.end - (p.published ?? 0));
+}
+
+function Partitions({ partitions }: { partitions: Partition[] }) {
+  if (partitions.length === 0) return null;
+  const hottest = [...partitions].sort((a, b) => lag(b) - lag(a)).slice(0, MOST_PARTITIONS);
+  const most = Math.max(1, ...hottest.map(lag));
+  return (
+    <section>
+      <h2>Partitions</h2>
+      <div class="scroll" tabIndex={0} role="region" aria-label="Partitions, the furthest behind first">
+        <table>
+          <thead>
+            <tr>
+              <th>partition</th>
+              <th>behind</th>
+              <th class="number">not read</th>
+              <th class="number">not committed</th>
+              <th class="number">committed up to</th>
+              <th class="number">end</th>
+            </tr>
+          </thead>
+          <tbody>
+            {hottest.map((p) => (
+              <tr key={`${p.topic}/${p.partition}`}>
+                <td>
+                  <bdi>{short(p.topic, 40)}</bdi>[{p.partition}]
+                </td>
+                <td>
+                  <meter min={0} max={most} value={lag(p)} aria-label={`${lag(p)} records behind`} />
+                </td>
+                <td class="number">
+                  {p.end === null ? "–" : count(Math.max(0, p.end - (p.reported ?? p.published ?? 0)))}
+                </td>
+                <td class="number">
+                  {p.reported === null ? "–" : count(Math.max(0, p.reported - (p.published ?? 0)))}
+                </td>
+                <td class="number">{p.published?.toLocaleString() ?? "–"}</td>
+                <td class="number">{p.end?.toLocaleString() ?? "–"}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      {partitions.length > MOST_PARTITIONS && (
+        <p class="dim">
+          {MOST_PARTITIONS} of {partitions.length} are shown.
+        </p>
+      )}
+    </section>
+  );
+}
+
+/** What there is to say of a cycle, the trouble first. */
+export function remark(c: Cycle): string {
+  const slices = c.slices ? `${c.slices_done} of ${c.slices} slices` : "";
+  const trouble = c.slices_troubled ? `${c.slices_troubled} slices over budget or failed` : "";
+  const again = c.failures > 1 ? `${c.failures} attempts failed` : "";
+  const left = c.left ? `${count(c.left)} left to the next` : "";
+  return [c.failed, trouble, again, c.reason, c.end_asked, slices, left].filter(Boolean).join(" · ");
+}
+
+function History({ landing, now }: { landing: Detail; now: number }) {
+  if (landing.history.length === 0) return null;
+  return (
+    <section>
+      <h2>Cycles</h2>
+      <div class="scroll" tabIndex={0} role="region" aria-label="Cycles, the newest first">
+        <table>
+          <thead>
+            <tr>
+              <th>began</th>
+              <th>outcome</th>
+              <th class="number">records</th>
+              <th class="number">rejected</th>
+              <th class="number">files</th>
+              <th class="number">bytes</th>
+              <th class="number">took</th>
+              <th>run</th>
+              <th>remark</th>
+            </tr>
+          </thead>
+          <tbody>
+            {landing.history.map((c) => (
+              <tr key={c.commit_id}>
+                <td>
+                  <Time at={c.at} now={now} /> ago
+                </td>
+                <td class={`outcome ${c.outcome}`}>{outcomeWords(c.outcome)}</td>
+                <td class="number">{count(c.records)}</td>
+                <td class="number">{count(c.rejected)}</td>
+                <td class="number">{count(c.files)}</td>
+                <td class="number">{c.bytes ? bytes(c.bytes) : "–"}</td>
+                <td class="number">
+                  {c.ended === null ? "–" : duration((Date.parse(c.ended) - Date.parse(c.at)) / 1000)}
+                </td>
+                <td>
+                  {landing.dags.includes(c.dag) ? (
+                    <AirflowLink href={runUrl(c.dag, c.run)}>
+                      <bdi>{short(c.run, 32)}</bdi>
+                    </AirflowLink>
+                  ) : (
+                    <bdi class="dim" title={c.run}>
+                      {short(c.run, 32)}
+                    </bdi>
+                  )}
+                </td>
+                <td class="remark">{remark(c)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </section>
+  );
+}

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+/** All landings and connectors, the worst first: troubled ones as cards, the others as rows. */
+import { useEffect, useRef, useState } from "preact/hooks";
+import { landings, PAGE_ROWS, type Landing, type Search } from "./api";
+import { count } from "./format";
+import { useAnswer, useChanges, useNow } from "./live";
+import { DagLinks, Failure, Freshness, Name, pending, SensorLinks, Time, troubled, Verdict, VERDICTS } from "./parts";
+import { Strip } from "./strip";
+
+export function List({ dag }: { dag: string }) {
+  const [search, setSearch] = useState<Search>({ q: "", verdicts: [], dag, offset: 0 });
+  const { version, topics } = useChanges();
+  const now = useNow();
+  const { value, error } = useAnswer(JSON.stringify(search), version, (signal) => landings(search, signal));
+  const field = useRef<HTMLInputElement>(null);
+  useKeys(field);
+  const cards = value?.landings.filter((l) => troubled(l.verdict)) ?? [];
+  const rows = value?.landings.filter((l) => !troubled(l.verdict)) ?? [];
+  const counts = value?.verdicts ?? {};
+  return (
+    <main>
+      <header>
+        <h1>Lake commits</h1>
+        <div class="filters" role="group" aria-label="Verdicts">
+          {VERDICTS.filter((v) => counts[v]).map((v) => (
+            <button
+              key={v}
+              type="button"
+              aria-pressed={search.verdicts.includes(v)}
+              onClick={() => {
+                const on = search.verdicts.includes(v);
+                const verdicts = on ? search.verdicts.filter((x) => x !== v) : [...search.verdicts, v];
+                setSearch({ ...search, verdicts, offset: 0 });
+              }}
+            >
+              {counts[v]} <Verdict verdict={v} />
+            </button>
+          ))}
+        </div>
+        <input
+          ref={field}
+          type="search"
+          placeholder="Search ( / )"
+          aria-label="Search by name, table, topic or DAG"
+          maxLength={200}
+          value={search.q}
+          onInput={(e) => {
+            setSearch({ ...search, q: e.currentTarget.value, offset: 0 });
+          }}
+        />
+      </header>
+      <Freshness topics={topics ?? value?.topics ?? []} now={now} />
+      <Failure error={error} />
+      {cards.map((l) => (
+        <Card key={l.id} landing={l} now={now} />
+      ))}
+      {rows.length > 0 && <Table rows={rows} now={now} />}
+      {value !== null && value.total === 0 && <Empty search={search} />}
+      {value === null && !error && <p class="dim">Asking the API server …</p>}
+      {value !== null && value.total > PAGE_ROWS && (
+        <nav class="pages" aria-label="Pages">
+          <button
+            type="button"
+            disabled={search.offset === 0}
+            onClick={() => {
+              setSearch({ ...search, offset: Math.max(0, search.offset - PAGE_ROWS) });
+            }}
+          >
+            Previous
+          </button>
+          <span>
+            {search.offset + 1}–{Math.min(value.total, search.offset + PAGE_ROWS)} of {value.total}
+          </span>
+          <button
+            type="button"
+            disabled={search.offset + PAGE_ROWS >= value.total}
+            onClick={() => {
+              setSearch({ ...search, offset: search.offset + PAGE_ROWS });
+            }}
+          >
+            Next
+          </button>
+        </nav>
+      )}
+    </main>
+  );
+}
+
+function Card({ landing, now }: { landing: Landing; now: number }) {
+  const { held } = landing;
+  return (
+    <section class={`card ${landing.verdict}`} aria-label={`${landing.name} is ${landing.verdict}`}>
+      <div class="line">
+        <h2>
+          <Verdict verdict={landing.verdict} />{" "}
+          {landing.since !== null && (
+            <span class="since">
+              <Time at={landing.since} now={now} />
+            </span>
+          )}{" "}
+          <a class="entry" href={`#/landing/${landing.id}`}>
+            <Name landing={landing} />
+          </a>
+        </h2>
+        <Strip cycles={landing.cycles} />
+      </div>
+      <p class="reason">{landing.reason}</p>
+      {landing.clears && <p class="dim">Ended by {landing.clears}.</p>}
+      <dl class="facts">
+        <Fact term="last commit">
+          <Time at={landing.last_commit} now={now} />
+        </Fact>
+        <Fact term="valid through">
+          <Time at={landing.valid_through} now={now} never="not known" />
+        </Fact>
+        <Fact term="not read">{count(landing.read_lag)}</Fact>
+        <Fact term="not committed">{count(landing.commit_lag)}</Fact>
+        <Fact term="pending">{pending(landing)}</Fact>
+        {landing.dags.length > 0 && (
+          <Fact term="DAG">
+            <DagLinks dags={landing.dags} />
+          </Fact>
+        )}
+      </dl>
+      {held.waiting + held.ended > 0 && (
+        <div class="held">
+          <strong>
+            Held: {held.waiting} {held.waiting === 1 ? "sensor waits" : "sensors wait"}, {held.ended} skipped or failed
+            within a day
+          </strong>
+          <SensorLinks sensors={held.sensors} now={now} />
+        </div>
+      )}
+    </section>
+  );
+}
+
+function Fact({ term, children }: { term: string; children: preact.ComponentChildren }) {
+  return (
+    <div>
+      <dt>{term}</dt>
+      <dd>{children}</dd>
+    </div>
+  );
+}
+
+function Table({ rows, now }: { rows: Landing[]; now: number }) {
+  return (
+    <div class="scroll" tabIndex={0} role="region" aria-label="Landings and connectors">
+      <table>
+        <thead>
+          <tr>
+            <th>landing</th>
+            <th>verdict</th>
+            <th>cycles</th>
+            <th class="number">not read</th>
+            <th class="number">not committed</th>
+            <th class="number">last commit</th>
+            <th class="number">pending</th>
+            <th class="number">rejected 24 h</th>
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map((l) => (
+            <tr key={l.id}>
+              <td>
+                <a class="entry" href={`#/landing/${l.id}`}>
+                  <Name landing={l} />
+                </a>
+              </td>
+              <td>
+                <Verdict verdict={l.verdict} />
+              </td>
+              <td>
+                <Strip cycles={l.cycles} />
+              </td>
+              <td class="number">{count(l.read_lag)}</td>
+              <td class="number">{count(l.commit_lag)}</td>
+              <td class="number">
+                <Time at={l.last_commit} now={now} />
+              </td>
+              <td class="number">{pending(l)}</td>
+              <td class="number">{l.kind === "landing" ? count(l.rejected_24h) : "–"}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function Empty({ search }: { search: Search }) {
+  if (search.q || search.verdicts.length) return <p>No landing fits the search.</p>;
+  if (search.dag) return <p>No landing of this DAG has been seen yet. Its first run shows it here.</p>;
+  return (
+    <p>
+      Nothing was seen on these control topics that you may see. A landing shows here with its first run; other control
+      topics are named by the option <code>page_topics</code> of <code>[lakecommit]</code>.
+    </p>
+  );
+}
+
+/** / searches, j and k move through the entries, Enter opens as links do. */
+function useKeys(field: { current: HTMLInputElement | null }): void {
+  useEffect(() => {
+    const pressed = (event: KeyboardEvent) => {
+      if (event.target instanceof HTMLInputElement || event.ctrlKey || event.metaKey || event.altKey) return;
+      if (event.key === "/") {
+        event.preventDefault();
+        field.current?.focus();
+      }
+      if (event.key !== "j" && event.key !== "k") return;
+      const entries = [...document.querySelectorAll<HTMLAnchorElement>("a.entry")];
+      const at = entries.findIndex((e) => e === document.activeElement);
+      const next = event.key === "j" ? at + 1 : Math.max(0, at - 1);
+      entries[Math.min(next, entries.length - 1)]?.focus();
+    };
+    document.addEventListener("keydown", pressed);
+    return () => {
+      document.removeEventListener("keydown", pressed);
+    };
+  }, [field]);
+}

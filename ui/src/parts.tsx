@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+/** Parts that the list and a landing's page share. */
+import type { ComponentChildren } from "preact";
+import { dagUrl, follow, taskUrl } from "./airflow";
+import type { Landing, Sensor, Topic } from "./api";
+import { absolute, ago, count, short } from "./format";
+
+const SIGNS: Record<string, string> = {
+  dead: "✖",
+  stalled: "■",
+  split: "◆",
+  losing: "▼",
+  blocked: "▲",
+  slowing: "◐",
+  unknown: "?",
+  healthy: "●",
+};
+export const VERDICTS = Object.keys(SIGNS);
+const LATE_SECONDS = 30;
+
+/** The commits do not come through, or somebody has to do something. */
+export function troubled(verdict: string): boolean {
+  return !["healthy", "unknown"].includes(verdict);
+}
+
+export function Verdict({ verdict }: { verdict: string }) {
+  return (
+    <span class={`verdict ${verdict}`}>
+      <span aria-hidden="true">{SIGNS[verdict] ?? "?"}</span> {verdict.toUpperCase()}
+    </span>
+  );
+}
+
+export function Time({ at, now, never = "never" }: { at: string | null; now: number; never?: string }) {
+  if (at === null) return <span class="dim">{never}</span>;
+  return (
+    <time dateTime={at} title={absolute(at)}>
+      {ago(at, now)}
+    </time>
+  );
+}
+
+export function AirflowLink({ href, children }: { href: string; children: ComponentChildren }) {
+  return (
+    <a href={href} onClick={follow}>
+      {children}
+    </a>
+  );
+}
+
+export function Name({ landing }: { landing: Landing }) {
+  const tables = landing.tables.filter((t) => !t.endsWith("_dead_letters"));
+  const to = tables.length ? tables : landing.tables;
+  return (
+    <span class="name">
+      <bdi title={landing.name}>{short(landing.name)}</bdi>
+      {to.length > 0 && (
+        <span class="dim" title={landing.tables.join(", ")}>
+          {" → "}
+          <bdi>{short(to[0] ?? "", 40)}</bdi>
+          {to.length > 1 && ` +${to.length - 1}`}
+        </span>
+      )}
+      {landing.kind === "connector" && <span class="dim"> (Kafka Connect)</span>}
+    </span>
+  );
+}
+
+export function SensorLinks({ sensors, now }: { sensors: Sensor[]; now: number }) {
+  return (
+    <ul class="sensors">
+      {sensors.map((s) => (
+        <li key={`${s.dag}/${s.run}/${s.task}/${s.map_index}`}>
+          <AirflowLink href={taskUrl(s.dag, s.run, s.task, s.map_index)}>
+            <bdi>{short(`${s.dag}.${s.task}`)}</bdi>
+          </AirflowLink>{" "}
+          <span class="dim">
+            {s.waits ? "waits" : s.state} · <bdi>{short(s.run, 40)}</bdi> · <Time at={s.since} now={now} />
+          </span>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+export function DagLinks({ dags }: { dags: string[] }) {
+  return (
+    <span>
+      {dags.map((dag, i) => (
+        <span key={dag}>
+          {i > 0 && ", "}
+          <AirflowLink href={dagUrl(dag)}>
+            <bdi>{short(dag)}</bdi>
+          </AirflowLink>
+        </span>
+      ))}
+    </span>
+  );
+}
+
+/** What waits between the topic and the table, in one line. */
+export function pending(landing: Landing): string {
+  const parts = [
+    landing.pending_slices ? `${count(landing.pending_slices)} slices` : "",
+    landing.pending_files ? `${count(landing.pending_files)} files` : "",
+    landing.blocked ? `${count(landing.blocked)} offsets blocked` : "",
+  ].filter(Boolean);
+  return parts.join(" · ") || "nothing";
+}
+
+/** How fresh what is shown is; it says so where it is not. */
+export function Freshness({ topics, now }: { topics: Topic[]; now: number }) {
+  return (
+    <div class="freshness" role="status">
+      {topics.map((t) => {
+        const age = t.as_of === null ? null : now - Date.parse(t.as_of) / 1000;
+        const stale = t.trouble !== "" || age === null || age > LATE_SECONDS;
+        return (
+          <div key={`${t.connection}/${t.topic}`} class={stale ? "stale" : ""}>
+            <bdi>{short(`${t.connection}/${t.topic}`)}</bdi>:{" "}
+            {age === null ? (t.trouble ? "not read yet" : "being read for the first time …") : null}
+            {age !== null && (
+              <>
+                as of <Time at={t.as_of} now={now} /> ago
+              </>
+            )}
+            {t.trouble && <span> · {t.trouble}</span>}
+            {t.overlooked > 0 && <span> · {count(t.overlooked)} records of too many groups are not shown</span>}
+          </div>
+        );
+      })}
+    </div>
+  );
+}
+
+export function Failure({ error }: { error: string }) {
+  return error ? (
+    <p class="failure" role="alert">
+      The API server says: {error}. It is asked again in a moment; what is shown below is older.
+    </p>
+  ) : null;
+}

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// Built into the Python package, with relative addresses: Airflow may stand behind any path.
+import preact from "@preact/preset-vite";
+import { defineConfig } from "vitest/config";
+
+export default defineConfig({
+  base: "./",
+  plugins: [preact()],
+  build: {
+    outDir: "../airflow_provider_lakecommit/page/static",
+    emptyOutDir: true,
+    assetsInlineLimit: 0,
+    modulePreload: { polyfill: false },
+  },
+  test: { environment: "jsdom", include: ["src/**/*.test.{ts,tsx}"] },
+});
