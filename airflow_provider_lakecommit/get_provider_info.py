@@ -98,6 +98,16 @@ _INFO: dict[str, Any] = {
                     "example": None,
                     "default": "control-lakecommit",
                 },
+                "page_topics": {
+                    "description": (
+                        "Control topics that the page Lake commits reads, as CONNECTION/TOPIC with commas between "
+                        "them; a CONNECTION alone means `control_topic` there. By default that of `kafka_default`."
+                    ),
+                    "version_added": "0.1.0",
+                    "type": "string",
+                    "example": "kafka_default/control-orders, kafka_eu",
+                    "default": "",
+                },
                 "location_providers": {
                     "description": (
                         "Classes (module.Class, with blanks or commas between them) that tables may name in "

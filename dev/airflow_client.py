@@ -11,13 +11,15 @@ import json
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 ANSWER_SECONDS = 240.0
 LOOK_SECONDS = 0.2
 FINISHED = frozenset({"success", "failed"})
+WATCHED = frozenset({"scheduler", "dag-processor"})
+"""Parts whose health Airflow tells, and that every one needs which has them."""
 BUSY, TRIES = '"Database error"', 5
 """What Airflow says of a SQLite database that stayed locked; it has changed nothing then."""
 
@@ -43,14 +45,14 @@ class AirflowClient:
         self._login = {"username": user, "password": password}
         self._token: str | None = None
 
-    def health(self) -> str:
-        """`healthy`, or what is not."""
+    def health(self, parts: Collection[str] = ("scheduler", "dag-processor")) -> str:
+        """`healthy`, or what of these parts is not."""
         try:
-            parts = self._send("GET", "/api/v2/monitor/health", None)
+            told = self._send("GET", "/api/v2/monitor/health", None)
         except (OSError, AirflowAnswerError) as error:
             return str(error)
-        wanted = ("metadatabase", "scheduler", "dag_processor")
-        sick = [name for name in wanted if (parts.get(name) or {}).get("status") != "healthy"]
+        wanted = ("metadatabase", *(part.replace("-", "_") for part in parts if part in WATCHED))
+        sick = [name for name in wanted if (told.get(name) or {}).get("status") != "healthy"]
         return f"not healthy: {', '.join(sick)}" if sick else "healthy"
 
     def await_dag(self, dag: str, timeout: float) -> None:
@@ -164,9 +166,15 @@ class AirflowClient:
         told = self._ask("GET", f"/dags/{dag}/dagRuns?limit=100&order_by=run_after")["dag_runs"]
         return {r["dag_run_id"]: r["state"] for r in told}
 
-    def _ask(self, verb: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+    @property
+    def token(self) -> str:
+        """By which it is logged in."""
         if self._token is None:
             self._token = str(self._send("POST", "/auth/token", self._login)["access_token"])
+        return self._token
+
+    def _ask(self, verb: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        _ = self.token
         tries = TRIES
         while True:
             try:

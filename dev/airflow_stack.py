@@ -42,6 +42,7 @@ class Airflow:
     :param connections: id of a connection to its fields, as in Airflow's JSON form
     :param settings: further environment of all parts
     :param visible: have the connections in the database, and so in the user interface
+    :param path: below which all of it is, as behind a proxy: ``/airflow``
     """
 
     def __init__(
@@ -55,17 +56,19 @@ class Airflow:
         port: int | None = None,
         parts: tuple[str, ...] = PARTS,
         visible: bool = False,
+        path: str = "",
     ) -> None:
         home.mkdir(parents=True, exist_ok=True)
         self.home = home
         self._children = children
         self._parts = parts
         self._kept = _kept(home, port)
+        self._path = path
         self._visible = connections if visible else {}
         hidden = {} if visible else connections
         self._environment = {
             **_inherited(),
-            **_settings(home, self._kept),
+            **_settings(home, self._kept, self.url),
             "AIRFLOW__LAKECOMMIT__DEPLOYMENT_ID": deployment,
             **{f"AIRFLOW_CONN_{name.upper()}": json.dumps(fields) for name, fields in hidden.items()},
             **settings,
@@ -74,7 +77,7 @@ class Airflow:
     @property
     def url(self) -> str:
         """Where the user interface is."""
-        return f"http://127.0.0.1:{self._kept['port']}"
+        return f"http://127.0.0.1:{self._kept['port']}{self._path}"
 
     @property
     def password(self) -> str:
@@ -136,7 +139,7 @@ class Airflow:
         deadline = time.monotonic() + READY_SECONDS
         while time.monotonic() < deadline:
             self._children.expect_alive(*self._parts)
-            told = client.health()
+            told = client.health(self._parts)
             if told == "healthy":
                 return
             time.sleep(LOOK_SECONDS)
@@ -176,10 +179,9 @@ def _inherited() -> dict[str, str]:
     return kept
 
 
-def _settings(home: Path, kept: Mapping[str, str | int]) -> dict[str, str]:
+def _settings(home: Path, kept: Mapping[str, str | int], url: str) -> dict[str, str]:
     scratch = home / "tmp"
     scratch.mkdir(exist_ok=True)
-    url = f"http://127.0.0.1:{kept['port']}"
     return {
         "AIRFLOW_HOME": str(home),
         "AIRFLOW__CORE__DAGS_FOLDER": str(CHECKOUT / "dags"),

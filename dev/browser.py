@@ -19,6 +19,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
@@ -32,6 +33,8 @@ START_SECONDS = 60.0
 PAGE_SECONDS = 90.0
 STILL_SECONDS = 1.5
 LOOK_SECONDS = 0.3
+SHOWN = """[document, ...[...document.querySelectorAll("iframe")].map((f) => f.contentDocument)]
+    .map((d) => d?.body?.innerText ?? "").join("\\n")"""
 
 
 class BrowserError(RuntimeError):
@@ -46,6 +49,7 @@ class Browser:
         self._profile = Path(tempfile.mkdtemp(prefix="lakecommit-browser-"))
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: ClientConnection | None = None
+        self._ends = ExitStack()
         self._number = 0
 
     def __enter__(self) -> Self:
@@ -55,14 +59,15 @@ class Browser:
         options = ("--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0", "--lang=en-US")
         command = [program, *options, f"--user-data-dir={self._profile}", "about:blank"]
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        self._socket = connect(self._address(), max_size=None, open_timeout=START_SECONDS)
-        width, height = self._size
-        self._ask("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        self._ends.callback(self._end)
+        self._socket = self._ends.enter_context(connect(self._address(), max_size=None, open_timeout=START_SECONDS))
+        self.resize(*self._size)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._socket is not None:
-            self._socket.close()
+        self._ends.close()
+
+    def _end(self) -> None:
         if self._process is not None:
             self._process.terminate()
             self._process.wait()
@@ -82,20 +87,34 @@ class Browser:
         :raises BrowserError: it does not
         """
         for text in texts:
-            self._await(f"document.body.innerText.includes({json.dumps(text)})", text)
+            self.wait_for(text)
         time.sleep(STILL_SECONDS)
         return base64.b64decode(self._ask("Page.captureScreenshot", format="png")["data"])
 
-    def _await(self, holds: str, what: str) -> None:
-        deadline = time.monotonic() + PAGE_SECONDS
-        while not self._evaluate(holds):
+    def wait_for(self, text: str, seconds: float = PAGE_SECONDS) -> None:
+        """Until it is shown, be it in a frame of the page.
+
+        :raises BrowserError: it is not
+        """
+        deadline = time.monotonic() + seconds
+        while text not in (shown := self.text()):
             if time.monotonic() > deadline:
-                shown = self._evaluate("location.href + ': ' + document.body.innerText.slice(0, 2000)")
-                raise BrowserError(f"the page does not show {what!r}, but {shown}")
+                raise BrowserError(f"{self.evaluate('location.href')} does not show {text!r}, but {shown[:2000]}")
             time.sleep(LOOK_SECONDS)
 
-    def _evaluate(self, expression: str) -> Any:
-        return self._ask("Runtime.evaluate", expression=expression)["result"].get("value")
+    def text(self) -> str:
+        """What is shown, frames of the same origin with it."""
+        return str(self.evaluate(SHOWN) or "")
+
+    def resize(self, width: int, height: int, *, dark: bool = False) -> None:
+        """Another size, in pixels, and light or dark as of the system."""
+        self._ask("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        theme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self._ask("Emulation.setEmulatedMedia", features=[theme])
+
+    def evaluate(self, expression: str) -> Any:
+        """The value of an expression on the page; that of a promise when it is there."""
+        return self._ask("Runtime.evaluate", expression=expression, awaitPromise=True)["result"].get("value")
 
     def _ask(self, method: str, **parameters: Any) -> dict[str, Any]:
         assert self._socket is not None

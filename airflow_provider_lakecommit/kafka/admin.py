@@ -140,6 +140,12 @@ class ClusterAdmin(AdminRequests):
             lambda found: None if found.offset < 0 else (int(found.offset), int(found.timestamp)),
         )
 
+    def ask_stable_ends(self, places: Iterable[tuple[str, int]]) -> PendingAnswers[tuple[str, int], int]:
+        """Ask, without waiting, for the last stable offset of each partition."""
+        asked = [TopicPartition(*place) for place in places]
+        futures = self._about(Edge.STABLE, asked)(self._timeout) if asked else {}
+        return PendingAnswers({(p.topic, p.partition): f for p, f in futures.items()}, lambda found: int(found.offset))
+
     def rights(self, topic: str) -> TopicFacts | None:
         """What we may do with a topic; None when it does not exist. One that may not even be described has no
         partitions, whether it is there or not.

@@ -12,12 +12,39 @@ from typing import Any
 from airflow.plugins_manager import AirflowPlugin
 
 from airflow_provider_lakecommit.plugins import before_forks
+from airflow_provider_lakecommit.plugins.page import PageApp
 
 __all__ = ["LakecommitPlugin"]
 
+PREFIX = "/lakecommit"
+PAGE = f"{PREFIX[1:]}/"
+"""Relative, so that it stays behind the path of `[api] base_url`."""
+
 
 class LakecommitPlugin(AirflowPlugin):
-    """A listener that has a scheduler load libraries before it forks tasks."""
+    """A listener that has a scheduler load libraries before it forks tasks, and the page "Lake commits"."""
 
     name = "lakecommit"
     listeners: list[Any] = [before_forks]  # noqa: RUF012 - Airflow declares it so
+    fastapi_apps: list[Any] = [{"app": PageApp(), "url_prefix": PREFIX, "name": "Lake commits"}]  # noqa: RUF012
+    external_views: list[Any] = [  # noqa: RUF012
+        {"name": "Lake commits", "href": PAGE, "destination": "nav", "category": "browse", "url_route": "lakecommits"},
+        {
+            "name": "Lake commits",
+            "href": f"{PAGE}?dag_id={{DAG_ID}}",
+            "destination": "dag",
+            "url_route": "lakecommits-dag",
+        },
+        {
+            "name": "Lake commits",
+            "href": f"{PAGE}?dag_id={{DAG_ID}}&run_id={{RUN_ID}}",
+            "destination": "dag_run",
+            "url_route": "lakecommits-run",
+        },
+        {
+            "name": "Lake commits",
+            "href": f"{PAGE}?dag_id={{DAG_ID}}&run_id={{RUN_ID}}&task_id={{TASK_ID}}",
+            "destination": "task_instance",
+            "url_route": "lakecommits-task",
+        },
+    ]

@@ -150,7 +150,8 @@ class StalledCommitSensor(BaseSensorOperator):
         if self.on_stall == "wait":
             self._waits_since = time.time()
         ruling, target = self._look()
-        context["ti"].xcom_push(RULING, ruling.to_dict())
+        place = {"control_topic": target.place.topic, "group": target.group}
+        context["ti"].xcom_push(RULING, {**ruling.to_dict(), **place})
         if self._goes(context, ruling, target):
             return
         if self.on_stall == "fail":

@@ -28,9 +28,9 @@ from airflow_provider_lakecommit.kafka.control_watch import ControlRecord, Contr
 from airflow_provider_lakecommit.stall.believed import TELLING, Believed, is_ours
 from airflow_provider_lakecommit.stall.events import group_of, seen_of
 from airflow_provider_lakecommit.stall.guard import MOST_CYCLES, Guard, GuardAnswer, Ruling, rule
-from airflow_provider_lakecommit.stall.verdict import StallRules, State, Verdict, observe
+from airflow_provider_lakecommit.stall.verdict import Seen, StallRules, State, Verdict, observe
 
-__all__ = ["CommitWatch", "Commits", "WatchedTopic", "commits_of"]
+__all__ = ["CommitWatch", "Commits", "Heard", "WatchedTopic", "commits_of"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -45,6 +45,9 @@ MOST_OTHERS = 1_000
 """Names that are remembered to tell what may have been meant."""
 SETTLE_SECONDS = 5.0
 """After brokers were away: what was sent meanwhile comes first, so that nobody is taken for silent."""
+
+Heard = Callable[[str, Seen, ControlRecord, bool], None]
+"""Told of a group, what was seen of it, by which record, and whether it is a landing."""
 
 # One state serves guards with different rules, so it remembers enough for any.
 _CONNECTORS = StallRules(stalled_cycles=MOST_CYCLES)
@@ -121,9 +124,10 @@ def _overlooked(records: int) -> Ruling:
 class _Fold:
     """The groups of a topic, from record to record."""
 
-    def __init__(self, place: WatchedTopic, only: str | None = None) -> None:
+    def __init__(self, place: WatchedTopic, only: str | None = None, heard: Heard | None = None) -> None:
         self._place = place
         self._only = only
+        self._heard = heard
         self._groups: dict[str, State] = {}
         self._others: set[str] = set()
         self._believed = Believed()
@@ -160,6 +164,8 @@ class _Fold:
         if not state.landing and is_ours(record):
             state = state._replace(landing=True)
         self._groups[name] = observe(state, seen, _LANDINGS if state.landing else _CONNECTORS)
+        if self._heard is not None:
+            self._heard(name, seen, record, state.landing)
         return seen.kind in TELLING
 
     def _note_other(self, record: ControlRecord) -> None:
@@ -214,14 +220,21 @@ class CommitWatch:
 
     :param settings: librdkafka settings, asked for at the first look
     :param interval: seconds in which changes are gathered
+    :param heard: told of each record that is believed, in its turn
     """
 
-    def __init__(self, place: WatchedTopic, settings: Callable[[], Mapping[str, Any]], interval: float = 1.0) -> None:
+    def __init__(
+        self,
+        place: WatchedTopic,
+        settings: Callable[[], Mapping[str, Any]],
+        interval: float = 1.0,
+        heard: Heard | None = None,
+    ) -> None:
         self._place = place
         self._settings = settings
         self._interval = interval
         self._watch: ControlWatch | None = None
-        self._fold = _Fold(place)
+        self._fold = _Fold(place, heard=heard)
         self._reported = float("-inf")
         self._away: tuple[float, str] | None = None
         self._caught_up = False

@@ -123,11 +123,12 @@ class Live:
 
 @contextmanager
 def live_airflow(
-    home: Path, bootstrap: str, parts: tuple[str, ...] = PARTS, more: Mapping[str, str] | None = None
+    home: Path, bootstrap: str, parts: tuple[str, ...] = PARTS, more: Mapping[str, str] | None = None, path: str = ""
 ) -> Iterator[Live]:
     """An Airflow of these parts that runs until the end of the block.
 
     :param more: settings of it, over those that all have
+    :param path: below which it is
     """
     for folder in ("warehouse", "dags", "faults"):
         (home / folder).mkdir()
@@ -159,6 +160,7 @@ def live_airflow(
         settings=settings,
         deployment="live-test",
         parts=parts,
+        path=path,
     )
     try:
         airflow.migrate()

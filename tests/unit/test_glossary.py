@@ -51,7 +51,7 @@ PLAIN = """
     destination gone measure place planned prunable prune pruned quarantine quarantined signature signing unbelieved
     unreadable acceptance block carry hand slicing bar deployment do from link nothing progress shown variables wording
     hours send telemetry alike back brought collector holder named ahead following full interval merge merging next pace
-    small trouble upkeep env pack packed
+    small trouble upkeep env pack packed page access viewer mark detail list remedy remedies app board look memory
 """
 
 

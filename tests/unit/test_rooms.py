@@ -137,9 +137,14 @@ RULES = (
     rule("repair", "core wire kafka committer session cycle", nowhere=AIRFLOW | SPARK, lazily=KAFKA),
     rule("doctor", f"{LIBRARY} inspect", nowhere=AIRFLOW, lazily=SPARK),
     rule("settings", "landing", only=AIRFLOW, lazily=AIRFLOW),
-    rule("plugins", "preload", only=AIRFLOW),
+    rule("page", "core wire kafka stall", nowhere=SPARK | LAKE),
+    *(
+        rule(f"page/{module}", "core stall", only=NOTHING)
+        for module in ("cycles", "landings", "remedies", "watched", "files")
+    ),
     rule("notifications", only=AIRFLOW),
     rule("hooks", "redaction signing iceberg engines connector", nowhere=HEAVY, lazily=SPARK),
+    rule("plugins", "preload page settings hooks", only=AIRFLOW),
     rule("telemetry", "core landing cycle", nowhere=HEAVY | SPARK, lazily=AIRFLOW | OPENLINEAGE),
     rule("triggers", "core declared landing stall settings kafka hooks", nowhere=SPARK | LAKE, lazily=HEAVY),
     rule("operators", f"{LIBRARY} follow inspect repair assets settings hooks telemetry", nowhere=HEAVY, lazily=SPARK),

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who may see what of the page: Airflow's auth manager decides, of every request.
+
+Contract: Airflow does not guard the apps of plugins, so every route depends on :func:`viewer`, and what a page of
+another origin asks for is refused by :func:`same_site`. A row is seen by those who may read one
+of the DAGs that run it. Rows that no DAG of this deployment runs (connectors, landings from the command line) are seen
+by those who may read :data:`VIEW`, a custom view of the auth manager. What is not granted is not there: nobody learns
+that it exists.
+
+Failure story: what is imported here are Airflow's own internals. Where they are not as they were, the import fails and
+with it the whole page, which then answers nobody (:mod:`~airflow_provider_lakecommit.plugins`).
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
+from airflow.api_fastapi.core_api.security import GetUserDep
+from fastapi import Depends, HTTPException, Request
+
+from airflow_provider_lakecommit.page.landings import LandingRow
+
+__all__ = ["VIEW", "Viewer", "ViewerDep", "same_site", "viewer"]
+
+VIEW = "Lake commits"
+"""Name of the custom view that auth managers are asked for."""
+GRANT_SECONDS = 5.0
+"""For so long an answer of the auth manager holds: a page asks several times a second."""
+MOST_KNOWN = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Viewer:
+    """What one user may see."""
+
+    user: Any
+    dags: frozenset[str]
+    views_all: bool
+
+    def sees(self, row: LandingRow) -> bool:
+        """May this row be shown?"""
+        return any(dag in self.dags for dag in row.dags) if row.dags else self.views_all
+
+    def sees_tasks(self, dag: str) -> bool:
+        """May task instances of this DAG be shown?"""
+        details, entity = DagDetails(id=dag), DagAccessEntity.TASK_INSTANCE
+        return dag in self.dags and get_auth_manager().is_authorized_dag(
+            method="GET", access_entity=entity, details=details, user=self.user
+        )
+
+
+_known: dict[str, tuple[float, Viewer]] = {}
+
+
+def viewer(user: GetUserDep) -> Viewer:
+    """The user who asks, or 401 and 403 from Airflow's own dependency."""
+    name, now = f"{type(user).__name__}\x1f{user.get_id()}", time.monotonic()
+    found = _known.get(name)
+    if found is not None and now - found[0] < GRANT_SECONDS:
+        return found[1]
+    manager = get_auth_manager()
+    dags = frozenset(manager.get_authorized_dag_ids(user=user, method="GET"))
+    views_all = manager.is_authorized_custom_view(method="GET", resource_name=VIEW, user=user)
+    if len(_known) >= MOST_KNOWN:
+        _known.clear()
+    _known[name] = (now, Viewer(user=user, dags=dags, views_all=views_all))
+    return _known[name][1]
+
+
+ViewerDep = Annotated[Viewer, Depends(viewer)]
+
+
+def same_site(request: Request) -> None:
+    """Refuse what a page of another origin asks for in a user's name; a link that a person follows leads here."""
+    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+    followed = request.headers.get("sec-fetch-dest") == "document"
+    foreign = origin is not None and urlsplit(origin).netloc != request.headers.get("host")
+    if foreign or (site in ("cross-site", "same-site") and not followed):
+        raise HTTPException(403, "asked for by a page of another origin")

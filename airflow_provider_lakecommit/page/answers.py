@@ -1,0 +1,329 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The answers of the status API, version 1: shapes, units and how they are made from the rows.
+
+Contract: fields are added and never change their meaning within a version. Times are ISO 8601 in UTC, counts are
+records unless the name says otherwise, and what is not known is ``null``, never 0. Texts come from control records and
+from Airflow's database, so whatever they hold, they are text: who shows them must treat them so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from pydantic import BaseModel
+
+from airflow_provider_lakecommit.page.cycles import CycleOutcome, SeenCycle
+from airflow_provider_lakecommit.page.landings import DAY, LandingRow, TopicReading
+from airflow_provider_lakecommit.page.remedies import Remedy, remedies
+from airflow_provider_lakecommit.page.sensors import HeldSensor
+from airflow_provider_lakecommit.stall.state import waiting
+
+__all__ = ["Change", "LandingAnswer", "LandingDetail", "LandingList", "detail_of", "landing_of", "list_json"]
+
+STRIP = 50
+MOST_SENSORS = 20
+
+
+class TopicAnswer(BaseModel):
+    """A control topic that is read. ``as_of``: when all was read that it held then; ``trouble``: what keeps it so."""
+
+    connection: str
+    topic: str
+    as_of: datetime | None
+    trouble: str
+    overlooked: int
+
+
+class CycleMark(BaseModel):
+    """A cycle as the strip draws it."""
+
+    commit_id: str
+    at: datetime
+    outcome: CycleOutcome
+    records: int
+    files: int
+
+
+class CycleAnswer(CycleMark):
+    """A cycle, whole. ``run`` belongs to this Airflow where ``dag`` is one of the landing's ``dags``."""
+
+    ended: datetime | None
+    dag: str
+    run: str
+    deployment: str
+    tables: list[str]
+    planned: int
+    groups: int
+    slices: int
+    slices_done: int
+    slices_troubled: int
+    rejected: int
+    bytes: int
+    left: int
+    reason: str
+    failures: int
+    failed: str
+    end_asked: str
+    snapshots: dict[str, int]
+    published: datetime | None
+
+
+class SensorAnswer(BaseModel):
+    """A StalledCommitSensor that waits, or that skipped or failed its run within a day."""
+
+    dag: str
+    run: str
+    task: str
+    map_index: int
+    state: str
+    waits: bool
+    since: datetime | None
+    reason: str
+
+
+class HeldAnswer(BaseModel):
+    """How many sensors hold, and the newest of them that the user may see."""
+
+    waiting: int
+    ended: int
+    sensors: list[SensorAnswer]
+
+
+class RemedyAnswer(BaseModel):
+    """A command that helps now, and what it does."""
+
+    command: str
+    does: str
+
+
+class LandingAnswer(BaseModel):
+    """A landing or a connector's group. ``kind`` is `landing` or `connector`."""
+
+    id: str
+    kind: str
+    name: str
+    connection: str
+    control_topic: str
+    verdict: str
+    reason: str
+    clears: str
+    since: datetime | None
+    failed_cycles: int
+    last_commit: datetime | None
+    valid_through: datetime | None
+    read_lag: int | None
+    commit_lag: int | None
+    pending_slices: int
+    pending_files: int
+    open_cycles: int
+    blocked_ranges: int
+    blocked: int
+    rejected_24h: int
+    topics: list[str]
+    tables: list[str]
+    dags: list[str]
+    held: HeldAnswer
+    cycles: list[CycleMark]
+
+
+class PartitionAnswer(BaseModel):
+    """Offsets, each one past the last: ``end`` of the log, and how far plans, reports and snapshots are."""
+
+    topic: str
+    partition: int
+    planned: int | None
+    reported: int | None
+    published: int | None
+    end: int | None
+
+
+class BlockedAnswer(BaseModel):
+    """Ranges that wait for a person."""
+
+    ranges: dict[str, list[list[int]]]
+    reason: str
+
+
+class LandingDetail(LandingAnswer):
+    """All that is known of it."""
+
+    spec_version: str
+    partitions: list[PartitionAnswer]
+    blocked_for: list[BlockedAnswer]
+    remedies: list[RemedyAnswer]
+    history: list[CycleAnswer]
+
+
+class LandingList(BaseModel):
+    """One page of rows, the worst first. ``verdicts`` counts all that fit the search, whichever verdicts were asked
+    for; ``total`` those that fit both.
+    """
+
+    version: int
+    topics: list[TopicAnswer]
+    verdicts: dict[str, int]
+    total: int
+    offset: int
+    landings: list[LandingAnswer]
+
+
+class Change(BaseModel):
+    """Sent when rows changed, and now and then: ``topics`` say how fresh the rest is."""
+
+    version: int
+    topics: list[TopicAnswer]
+
+
+def topics_of(topics: Iterable[TopicReading]) -> list[TopicAnswer]:
+    """How the reading of each topic stands."""
+    return [
+        TopicAnswer(
+            connection=t.place.connection,
+            topic=t.place.topic,
+            as_of=_time(t.as_of),
+            trouble=t.trouble,
+            overlooked=t.overlooked,
+        )
+        for t in topics
+    ]
+
+
+def landing_of(row: LandingRow, sensors: Sequence[HeldSensor], now: float) -> LandingAnswer:
+    """:param sensors: those of it that the user may see"""
+    return LandingAnswer(**_common(row, sensors, now))
+
+
+def detail_of(row: LandingRow, sensors: Sequence[HeldSensor], now: float) -> LandingDetail:
+    """:param sensors: those of it that the user may see"""
+    pairs = list(zip(row.cycles.cycles, row.outcomes, strict=True))
+    partitions = [
+        PartitionAnswer(
+            topic=p.topic,
+            partition=p.partition,
+            planned=p.planned,
+            reported=p.reported,
+            published=p.published,
+            end=p.end,
+        )
+        for p in row.partitions
+    ]
+    return LandingDetail(
+        **_common(row, sensors, now),
+        spec_version=row.cycles.spec_version,
+        partitions=partitions,
+        blocked_for=[BlockedAnswer(ranges=c.to_dict(), reason=reason) for c, reason in row.state.blocked],
+        remedies=[_remedy(r) for r in remedies(row)],
+        history=[_cycle(c, o) for c, o in reversed(pairs)],
+    )
+
+
+def list_json(
+    version: int,
+    topics: Iterable[TopicReading],
+    verdicts: Mapping[str, int],
+    total: int,
+    offset: int,
+    landings: Iterable[bytes],
+) -> bytes:
+    """A :class:`LandingList` of rows that are JSON already: rows seldom change, and are asked for again and again."""
+    head = LandingList(
+        version=version, topics=topics_of(topics), verdicts=dict(verdicts), total=total, offset=offset, landings=[]
+    )
+    return head.model_dump_json().encode().removesuffix(b"[]}") + b"[" + b",".join(landings) + b"]}"
+
+
+def _common(row: LandingRow, sensors: Sequence[HeldSensor], now: float) -> dict[str, Any]:
+    state, cycles = row.state, row.cycles
+    newest = list(zip(cycles.cycles, row.outcomes, strict=True))[-STRIP:]
+    under_way = [c for c, o in newest if o is CycleOutcome.RUNNING or (o is CycleOutcome.FAILED and c.ended is None)]
+    waits = sum(1 for s in sensors if s.waits)
+    files = sum(c.files for c in under_way) if state.landing else sum(w.files for w in waiting(state))
+    return {
+        "id": row.key,
+        "kind": "landing" if state.landing else "connector",
+        "name": row.name,
+        "connection": row.place.connection,
+        "control_topic": row.place.topic,
+        "verdict": row.found.verdict.value,
+        "reason": row.found.reason,
+        "clears": row.found.clears,
+        "since": _time(row.since),
+        "failed_cycles": int(str(row.found.evidence.get("cycles", 0))),
+        "last_commit": _time(state.completed_at),
+        "valid_through": _time(state.valid_through),
+        "read_lag": row.read_lag,
+        "commit_lag": row.commit_lag,
+        "pending_slices": sum(len(c.reported) for c in under_way),
+        "pending_files": files,
+        "open_cycles": row.running,
+        "blocked_ranges": sum(len(c.items()) for c, _ in state.blocked),
+        "blocked": sum(len(c) for c, _ in state.blocked),
+        "rejected_24h": row.rejected_since(now - DAY),
+        "topics": sorted({p.topic for p in row.partitions}),
+        "tables": list(cycles.tables),
+        "dags": list(row.dags),
+        "held": HeldAnswer(
+            waiting=waits, ended=len(sensors) - waits, sensors=[_sensor(s) for s in sensors[:MOST_SENSORS]]
+        ),
+        "cycles": [_mark(c, o) for c, o in newest],
+    }
+
+
+def _mark(c: SeenCycle, outcome: CycleOutcome) -> CycleMark:
+    return CycleMark(commit_id=str(c.commit_id), at=_moment(c.began), outcome=outcome, records=c.landed, files=c.files)
+
+
+def _cycle(c: SeenCycle, outcome: CycleOutcome) -> CycleAnswer:
+    return CycleAnswer(
+        commit_id=str(c.commit_id),
+        at=_moment(c.began),
+        outcome=outcome,
+        records=c.landed,
+        files=c.files,
+        ended=_time(c.ended),
+        dag=c.dag,
+        run=c.run,
+        deployment=c.deployment,
+        tables=list(c.tables),
+        planned=c.planned,
+        groups=c.groups,
+        slices=c.slices,
+        slices_done=len(c.reported),
+        slices_troubled=len(c.troubled - c.reported),
+        rejected=c.rejected,
+        bytes=c.bytes,
+        left=c.left,
+        reason=c.reason,
+        failures=c.failures,
+        failed=c.failed,
+        end_asked=c.end_asked,
+        snapshots={table: snapshot for table, snapshot, _ in c.published},
+        published=_time(max((at for _, _, at in c.published), default=None)),
+    )
+
+
+def _sensor(s: HeldSensor) -> SensorAnswer:
+    return SensorAnswer(
+        dag=s.dag,
+        run=s.run,
+        task=s.task,
+        map_index=s.map_index,
+        state=s.state,
+        waits=s.waits,
+        since=s.since,
+        reason=s.reason,
+    )
+
+
+def _remedy(r: Remedy) -> RemedyAnswer:
+    return RemedyAnswer(command=r.command, does=r.does)
+
+
+def _time(seconds: float | None) -> datetime | None:
+    return None if seconds is None else _moment(seconds)
+
+
+def _moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)

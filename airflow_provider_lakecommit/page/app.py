@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The routes of the page, under `/lakecommit` of Airflow's API server.
+
+Contract: every route is guarded, the files of the page too (:mod:`~airflow_provider_lakecommit.page.access`); there is
+no mount, and no documentation that Airflow does not guard. No request touches brokers, catalog or Spark: rows come from
+:class:`~airflow_provider_lakecommit.page.reader.PageReader`, sensors from Airflow's database. Nothing is changed.
+
+==================================  ===================================================================================
+route                               answer
+==================================  ===================================================================================
+``/``, ``/assets/…``                the page
+``/api/v1/landings``                rows, the worst first, paged and searched; with an ETag
+``/api/v1/landings/{id}``           one of them, with partitions, cycles and remedies; with an ETag
+``/api/v1/changes``                 server-sent events: rows have changed
+``/api/v1/openapi.json``            this interface
+==================================  ===================================================================================
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from hashlib import sha256
+from typing import Annotated, Any
+
+from fastapi import Depends, FastAPI, HTTPException, Query, Request, Response
+from fastapi.openapi.utils import get_openapi
+from fastapi.responses import StreamingResponse
+
+from airflow_provider_lakecommit.page.access import Viewer, ViewerDep, same_site, viewer
+from airflow_provider_lakecommit.page.answers import (
+    Change,
+    LandingDetail,
+    LandingList,
+    detail_of,
+    landing_of,
+    list_json,
+    topics_of,
+)
+from airflow_provider_lakecommit.page.files import ASSETS, HEADERS, INDEX, built
+from airflow_provider_lakecommit.page.landings import LandingRow, search
+from airflow_provider_lakecommit.page.reader import PageReader
+from airflow_provider_lakecommit.page.sensors import HeldSensor, SensorLook
+
+__all__ = ["create_app"]
+
+VERSION = "1"
+MOST_ROWS = 200
+TICK_SECONDS = 0.5
+ALIVE_SECONDS = 10.0
+"""At the latest after which a stream says that it is there, and how fresh the rows are."""
+ROW_SECONDS = 300.0
+"""For which what a row says of the last 24 hours holds."""
+MOST_WRITTEN = 2000
+STREAM_SECONDS = 120.0
+"""After which a stream ends: who comes again is asked for his rights again."""
+
+Guards = [Depends(same_site), Depends(viewer)]
+
+
+def create_app(reader: PageReader, sensors: Callable[[], tuple[HeldSensor, ...]] | None = None) -> FastAPI:
+    """The app that Airflow mounts.
+
+    :param sensors: those that hold now; by default by Airflow's database
+    """
+    app = FastAPI(
+        title="Lake commits", version=VERSION, docs_url=None, redoc_url=None, openapi_url=None, dependencies=Guards
+    )
+    look = sensors or SensorLook()
+    _add_headers(app)
+    _add_files(app)
+    _add_landings(app, reader, look)
+    _add_changes(app, reader)
+
+    @app.get("/api/v1/openapi.json", include_in_schema=False)
+    def openapi() -> dict[str, Any]:
+        return get_openapi(title=app.title, version=VERSION, routes=app.routes)
+
+    return app
+
+
+def _add_headers(app: FastAPI) -> None:
+    @app.middleware("http")
+    async def bear(request: Request, call_next: Any) -> Any:
+        answer = await call_next(request)
+        for name, value in HEADERS.items():
+            answer.headers[name] = value
+        answer.headers.setdefault("Cache-Control", "private, no-cache")
+        return answer
+
+
+def _add_files(app: FastAPI) -> None:
+    files = built()
+
+    def served(path: str) -> Response:
+        if path not in files:
+            raise HTTPException(404, "there is no such file")
+        body, kind = files[path]
+        return Response(body, media_type=kind)
+
+    @app.get("/", include_in_schema=False)
+    def index() -> Response:
+        return served(INDEX)
+
+    @app.get(f"/{ASSETS}/{{name}}", include_in_schema=False)
+    def asset(name: str) -> Response:
+        return served(f"{ASSETS}/{name}")
+
+
+def _add_landings(app: FastAPI, reader: PageReader, look: Callable[[], tuple[HeldSensor, ...]]) -> None:
+    written = _Written()
+
+    @app.get("/api/v1/landings", response_model=LandingList)
+    def landings(
+        request: Request,
+        who: ViewerDep,
+        q: Annotated[str, Query(max_length=200)] = "",
+        verdict: Annotated[list[str] | None, Query(max_length=20)] = None,
+        dag_id: Annotated[str, Query(max_length=250)] = "",
+        limit: Annotated[int, Query(ge=1, le=MOST_ROWS)] = 50,
+        offset: Annotated[int, Query(ge=0)] = 0,
+    ) -> Response:
+        board, held = reader.board(), _Held(look(), who)
+        rows = [r for r in board.rows.values() if who.sees(r)]
+        found, verdicts = search(rows, text=q, verdicts=verdict or (), dag=dag_id)
+        shown = [written(r, held.of(r)) for r in found[offset : offset + limit]]
+        return _tagged(request, list_json(board.version, board.topics, verdicts, len(found), offset, shown))
+
+    @app.get("/api/v1/landings/{key}", response_model=LandingDetail)
+    def landing(request: Request, who: ViewerDep, key: str) -> Response:
+        row = reader.board().rows.get(key)
+        if row is None or not who.sees(row):
+            raise HTTPException(404, "no landing of this id is known, or it is not yours to see")
+        found = detail_of(row, _Held(look(), who).of(row), time.time())
+        return _tagged(request, found.model_dump_json().encode())
+
+
+class _Written:
+    """Rows as JSON, each written once as long as it is the same, with the same sensors, in the same minutes."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[LandingRow, list[HeldSensor], int, bytes]] = {}
+
+    def __call__(self, row: LandingRow, sensors: list[HeldSensor]) -> bytes:
+        now = time.time()
+        minutes = int(now // ROW_SECONDS)
+        known = self._known.get(row.key)
+        if known is None or known[0] is not row or known[1:3] != (sensors, minutes):
+            if len(self._known) >= MOST_WRITTEN:
+                self._known.clear()
+            known = (row, sensors, minutes, landing_of(row, sensors, now).model_dump_json().encode())
+            self._known[row.key] = known
+        return known[3]
+
+
+class _Held:
+    """The sensors that a user may see, by what they guard."""
+
+    def __init__(self, sensors: Sequence[HeldSensor], who: Viewer) -> None:
+        allowed = {dag: who.sees_tasks(dag) for dag in {s.dag for s in sensors}}
+        self._by_place: dict[tuple[str, str], list[HeldSensor]] = {}
+        for s in sensors:
+            if allowed[s.dag]:
+                self._by_place.setdefault((s.control_topic, s.group), []).append(s)
+
+    def of(self, row: LandingRow) -> list[HeldSensor]:
+        return self._by_place.get((row.place.topic, row.group), [])
+
+
+def _add_changes(app: FastAPI, reader: PageReader) -> None:
+    @app.get("/api/v1/changes", response_model=Change)
+    async def changes() -> StreamingResponse:
+        return StreamingResponse(_changes(reader), media_type="text/event-stream")
+
+
+async def _changes(reader: PageReader) -> AsyncIterator[str]:
+    begun = told = time.monotonic()
+    version: int | None = None
+    while time.monotonic() - begun < STREAM_SECONDS:
+        board = reader.board()
+        if board.version != version or time.monotonic() - told >= ALIVE_SECONDS:
+            version, told = board.version, time.monotonic()
+            change = Change(version=board.version, topics=topics_of(board.topics))
+            yield f"event: change\ndata: {change.model_dump_json()}\n\n"
+        await asyncio.sleep(TICK_SECONDS)
+
+
+def _tagged(request: Request, body: bytes) -> Response:
+    """The answer, or that it is the one that the client has."""
+    tag = f'"{sha256(body).hexdigest()[:32]}"'
+    if tag in request.headers.get("if-none-match", ""):
+        return Response(status_code=304, headers={"ETag": tag})
+    return Response(body, media_type="application/json", headers={"ETag": tag})

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One row of the page: how the commits of a landing, or of a connector's group, stand, and what that means.
+
+Contract: pure and frozen. On a board the worst come first (:data:`WORST_FIRST`, then the one that is so the longest).
+Read lag and commit lag are two numbers, as they fail for different reasons: records that nobody has read, and records
+that were read and that no snapshot holds.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+
+from airflow_provider_lakecommit.core.identity import group_id
+from airflow_provider_lakecommit.page.cycles import CycleOutcome, LandingCycles, PagePartition, outcomes
+from airflow_provider_lakecommit.stall.verdict import Diagnosis, State, Verdict
+
+__all__ = [
+    "WORST_FIRST",
+    "Board",
+    "LandingRow",
+    "PageTopic",
+    "TopicReading",
+    "key_of",
+    "name_of",
+    "ranked",
+    "search",
+]
+
+WORST_FIRST = (
+    Verdict.DEAD,
+    Verdict.STALLED,
+    Verdict.SPLIT,
+    Verdict.LOSING,
+    Verdict.BLOCKED,
+    Verdict.SLOWING,
+    Verdict.UNKNOWN,
+    Verdict.HEALTHY,
+)
+DAY = 86_400.0
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class PageTopic:
+    """A control topic, and the Airflow connection by which it is read."""
+
+    connection: str
+    topic: str
+
+    def __str__(self) -> str:
+        return f"{self.connection}/{self.topic}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicReading:
+    """How the reading of one control topic stands. ``as_of`` is when it last stood at its end, in seconds of the epoch;
+    ``trouble`` is what keeps it from that.
+    """
+
+    place: PageTopic
+    as_of: float | None = None
+    trouble: str = ""
+    overlooked: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LandingRow:
+    """A landing or a connector's group, as it was at ``place`` when that was last read. ``dags`` are those of this
+    deployment that run it.
+    """
+
+    place: PageTopic
+    group: str
+    state: State
+    found: Diagnosis
+    cycles: LandingCycles
+    dags: tuple[str, ...] = ()
+    partitions: tuple[PagePartition, ...] = ()
+    outcomes: tuple[CycleOutcome, ...] = field(init=False)
+    key: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "outcomes", outcomes(self.cycles.cycles))
+        object.__setattr__(self, "key", key_of(self.place, self.group))
+
+    @property
+    def name(self) -> str:
+        """As its DAG or its spec calls it."""
+        return name_of(self.group, landing=self.state.landing)
+
+    @property
+    def since(self) -> float | None:
+        """Since when it is so, as far as that is known; a healthy one is not so since its last commit."""
+        return None if self.found.verdict is Verdict.HEALTHY else self.found.since
+
+    @property
+    def read_lag(self) -> int | None:
+        """Records that no slice has been reported for, by the offsets; ``None`` where no partition is known."""
+        ends = [(p.end, p.reported if p.reported is not None else p.published) for p in self.partitions]
+        known = [max(0, end - (upto or 0)) for end, upto in ends if end is not None]
+        return sum(known) if known else None
+
+    @property
+    def commit_lag(self) -> int | None:
+        """Records that were reported, and that no snapshot holds."""
+        known = [max(0, p.reported - (p.published or 0)) for p in self.partitions if p.reported is not None]
+        return sum(known) if known else None
+
+    @property
+    def running(self) -> int:
+        """Cycles under way."""
+        return sum(1 for o in self.outcomes if o is CycleOutcome.RUNNING)
+
+    def rejected_since(self, moment: float) -> int:
+        """Records that were rejected in the cycles that are known since then."""
+        return sum(c.rejected for c in self.cycles.cycles if c.began >= moment)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Board:
+    """All rows by their key, as the reader threads have them, the worst first. Other rows have a higher ``version``."""
+
+    version: int = 0
+    rows: Mapping[str, LandingRow] = field(default_factory=dict)
+    topics: tuple[TopicReading, ...] = ()
+
+
+def ranked(rows: Iterable[LandingRow]) -> dict[str, LandingRow]:
+    """Rows by their key, the worst first."""
+    return {r.key: r for r in sorted(rows, key=_rank)}
+
+
+def key_of(place: PageTopic, group: str) -> str:
+    """What names a row in addresses, whatever letters its group has."""
+    return sha256("\x1f".join((place.connection, place.topic, group)).encode()).hexdigest()[:20]
+
+
+def name_of(group: str, *, landing: bool) -> str:
+    """The name of a landing, or the group of a connector."""
+    return group.removeprefix(group_id("")) if landing else group
+
+
+def search(
+    rows: Iterable[LandingRow],
+    *,
+    text: str = "",
+    verdicts: Collection[str] = (),
+    dag: str = "",
+) -> tuple[Sequence[LandingRow], Counter[str]]:
+    """The rows that are meant, in their order, and how many there are of each verdict, whichever was asked for.
+
+    :param text: part of a name, table, topic or DAG, in whatever case
+    :param dag: id of a DAG that runs it
+    """
+    wanted = text.casefold()
+    meant = [r for r in rows if (not dag or dag in r.dags) and (not wanted or _bears(r, wanted))]
+    counts = Counter(r.found.verdict.value for r in meant)
+    return [r for r in meant if not verdicts or r.found.verdict.value in verdicts], counts
+
+
+def _bears(row: LandingRow, text: str) -> bool:
+    words = (row.group, *row.cycles.tables, *row.dags, *{p.topic for p in row.partitions})
+    return any(text in word.casefold() for word in words)
+
+
+def _rank(row: LandingRow) -> tuple[int, float, str, PageTopic]:
+    return (WORST_FIRST.index(row.found.verdict), row.since or 0.0, row.name.casefold(), row.place)

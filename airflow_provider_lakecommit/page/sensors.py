@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The StalledCommitSensors that hold a run, or have skipped or failed it, by Airflow's own database.
+
+Contract: reads only, and at most :data:`MOST` of them, the newest first: those that wait, and those that ended so
+within :data:`PAST`. Which group one guards is what its task said when it looked (the XCom of
+:class:`~airflow_provider_lakecommit.sensors.stalled_commits.StalledCommitSensor`); one that never looked holds nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.models.taskinstance import TaskInstance
+from airflow.models.xcom import XComModel
+from airflow.utils.session import create_session
+from airflow.utils.state import TaskInstanceState
+from sqlalchemy import and_, or_, select
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
+__all__ = ["HeldSensor", "SensorLook", "held_sensors"]
+
+MOST = 1000
+PAST = timedelta(hours=24)
+LOOK_SECONDS = 5.0
+SENSOR = "StalledCommitSensor"
+RULING = "commits"
+WAITING = (TaskInstanceState.DEFERRED, TaskInstanceState.UP_FOR_RESCHEDULE)
+ENDED = (TaskInstanceState.SKIPPED, TaskInstanceState.FAILED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldSensor:
+    """One task instance, and what it said of the group that it guards. ``since`` is when it began."""
+
+    dag: str
+    run: str
+    task: str
+    map_index: int
+    state: str
+    since: datetime | None
+    group: str
+    control_topic: str
+    reason: str
+
+    @property
+    def waits(self) -> bool:
+        """Does it still?"""
+        return self.state in WAITING
+
+
+def held_sensors(session: Session, now: datetime) -> tuple[HeldSensor, ...]:
+    """Those that hold at this time."""
+    ti, said = TaskInstance, XComModel
+    recently = and_(ti.state.in_(ENDED), ti.end_date >= now - PAST)
+    same = [getattr(said, name) == getattr(ti, name) for name in ("dag_id", "run_id", "task_id", "map_index")]
+    query = (
+        select(ti.dag_id, ti.run_id, ti.task_id, ti.map_index, ti.state, ti.start_date, said.value)
+        .join(said, and_(said.key == RULING, *same))
+        .where(ti.operator == SENSOR, or_(ti.state.in_(WAITING), recently))
+        .order_by(ti.start_date.desc())
+        .limit(MOST)
+    )
+    found = (_sensor(*row) for row in session.execute(query))
+    return tuple(s for s in found if s is not None)
+
+
+def _sensor(
+    dag: str, run: str, task: str, map_index: int, state: str, since: datetime | None, value: Any
+) -> HeldSensor | None:
+    """``None`` for one whose word is not that of a sensor that holds."""
+    if not isinstance(value, Mapping) or value.get("answer") == "go":
+        return None
+    texts = {name: str(value.get(name) or "") for name in ("group", "control_topic", "reason")}
+    return HeldSensor(dag=dag, run=run, task=task, map_index=map_index, state=str(state), since=since, **texts)
+
+
+class SensorLook:
+    """The sensors as they were at most :data:`LOOK_SECONDS` ago, whoever asks."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._looked = float("-inf")
+        self._found: tuple[HeldSensor, ...] = ()
+
+    def __call__(self) -> tuple[HeldSensor, ...]:
+        with self._lock:
+            if time.monotonic() - self._looked >= LOOK_SECONDS:
+                with create_session() as session:
+                    self._found = held_sensors(session, datetime.now(UTC))
+                self._looked = time.monotonic()
+            return self._found

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which control topics the page reads: what `[lakecommit] page_topics` says.
+
+Contract: each is `CONNECTION/TOPIC`, or `CONNECTION` for the deployment's own control topic there, with commas between
+them. Nothing said means `kafka_default` and that topic.
+"""
+
+from __future__ import annotations
+
+from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.page.landings import PageTopic
+
+__all__ = ["DEFAULT_CONNECTION", "page_topics"]
+
+DEFAULT_CONNECTION = "kafka_default"
+
+
+def page_topics(stated: str, control_topic: str) -> tuple[PageTopic, ...]:
+    """The topics, each once, in the order in which they are stated.
+
+    :param control_topic: of the deployment
+    :raises SpecError: a connection or a topic has no name
+    """
+    found: dict[PageTopic, None] = {}
+    for each in (part.strip() for part in stated.split(",")):
+        connection, slash, topic = each.partition("/")
+        if each and not (connection.strip() and (topic.strip() or not slash)):
+            raise SpecError(f"[lakecommit] page_topics: {each!r} is not CONNECTION/TOPIC, as in kafka_default/control")
+        if each:
+            found[PageTopic(connection.strip(), topic.strip() or control_topic)] = None
+    return tuple(found) or (PageTopic(DEFAULT_CONNECTION, control_topic),)

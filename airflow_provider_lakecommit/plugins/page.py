@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page's app as Airflow mounts it: made when it is first asked for.
+
+Contract: every Airflow process loads plugins, and only API servers answer requests, so nothing of the page is imported
+before the first one.
+
+Failure story: closed. If the app cannot be made, for what reason ever, this is logged and every request is answered
+503: a page whose guards could not be imported answers nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+__all__ = ["PageApp"]
+
+_LOG = logging.getLogger(__name__)
+
+Message = MutableMapping[str, Any]
+App = Callable[[Message, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]]
+
+
+class PageApp:
+    """An ASGI app that becomes the page with its first request."""
+
+    def __init__(self, make: Callable[[], App] | None = None) -> None:
+        self._make = make or _page
+        self._app: App | None = None
+        self._lock: asyncio.Lock | None = None
+
+    async def __call__(
+        self,
+        scope: Message,
+        receive: Callable[[], Awaitable[Message]],
+        send: Callable[[Message], Awaitable[None]],
+    ) -> None:
+        if scope["type"] == "lifespan":
+            # Airflow enters the lifespan of FastAPI apps alone; there is nothing to begin here.
+            return
+        self._lock = self._lock or asyncio.Lock()
+        async with self._lock:
+            if self._app is None:
+                self._app = await asyncio.to_thread(self._made)
+        await self._app(scope, receive, send)
+
+    def _made(self) -> App:
+        try:
+            return self._make()
+        except Exception:
+            _LOG.exception("the page Lake commits cannot be made; it answers nobody")
+            return _closed
+
+
+async def _closed(
+    scope: Message, receive: Callable[[], Awaitable[Message]], send: Callable[[Message], Awaitable[None]]
+) -> None:
+    del scope, receive
+    body = b"the page Lake commits could not be made; the log of the API server says why"
+    headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": 503, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _page() -> App:
+    from airflow.configuration import conf
+
+    from airflow_provider_lakecommit.hooks.connections import kafka_settings
+    from airflow_provider_lakecommit.page.app import create_app
+    from airflow_provider_lakecommit.page.reader import PageReader
+    from airflow_provider_lakecommit.page.watched import page_topics
+    from airflow_provider_lakecommit.settings import Settings
+
+    settings = Settings.read()
+    places = page_topics(conf.get("lakecommit", "page_topics"), settings.control_topic)
+    reader = PageReader(lambda: places, kafka_settings, settings.deployment_id)
+    return create_app(reader)
