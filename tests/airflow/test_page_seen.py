@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page as a person on call sees it: in Chromium, in a live Airflow, while commits stall and come again."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from dev import page
+from dev.airflow_stack import WITH_TRIGGERER
+from dev.browser import Browser
+from tests.airflow.live import RUN_SECONDS, Live, live_airflow
+from tests.fixtures.kafka import create_topic, unique
+from tests.support import waiting
+from tests.support.coordinator import Coordinator, write_guard
+from tests.support.narrator import Narrator
+
+pytestmark = [pytest.mark.airflow, pytest.mark.ui, pytest.mark.integration]
+
+DAG, PATH = "guard_orders", "/af"
+HOSTILE = "<script>window.hostile = 1</script><img src=x onerror='window.hostile = 1'>"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def built() -> None:
+    """The page as its source is now."""
+    page.build()
+
+
+@pytest.fixture(scope="module")
+def control(admin: AdminClient) -> str:
+    name = unique("control")
+    create_topic(admin, name, 1)
+    return name
+
+
+@pytest.fixture(scope="module")
+def live(bootstrap: str, control: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    more = {"AIRFLOW__LAKECOMMIT__CONTROL_TOPIC": control}
+    with live_airflow(tmp_path_factory.mktemp("live-page"), bootstrap, WITH_TRIGGERER, more, PATH) as running:
+        yield running
+
+
+def shot(browser: Browser, name: str) -> None:
+    """For a person to look at, where a folder for that is named."""
+    if folder := os.environ.get("LAKECOMMIT_SHOTS"):
+        (Path(folder) / f"{name}.png").write_bytes(browser.picture())
+
+
+@pytest.fixture
+def browser(live: Live) -> Iterator[Browser]:
+    with Browser(1280, 800) as found:
+        found.set_cookie(live.airflow.url, "_token", live.client.token)
+        yield found
+
+
+def test_a_stall_is_seen_with_what_it_holds_and_so_is_its_end(
+    live: Live, bootstrap: str, control: str, browser: Browser
+) -> None:
+    kafka = {"bootstrap.servers": bootstrap}
+    orders = Narrator(kafka, control, "orders", DAG)
+    for n in range(12):
+        orders.lands(f"good-{n}")
+    Narrator(kafka, control, "clicks", DAG).lands("first")
+    Narrator(kafka, control, HOSTILE, DAG).lands("first")
+    Coordinator(bootstrap, control).healthy()
+    orders.stalls()
+    write_guard(live.folder, DAG, landing="orders", on_stall="wait")
+    live.client.await_dag(DAG, RUN_SECONDS)
+    live.client.trigger(DAG, "held")
+    live.await_state(DAG, "held", "guard", "deferred")
+
+    browser.visit(f"{live.airflow.url}/lakecommit/")
+    for size, dark, name in (((1280, 800), False, "light"), ((390, 844), True, "390-dark")):
+        browser.resize(*size, dark=dark)
+        browser.wait_for("STALLED")
+        shot(browser, f"list-{name}")
+    browser.evaluate("document.querySelector('a.entry').click()")
+    for size, dark, name in (((1280, 800), True, "dark"), ((390, 844), False, "390")):
+        browser.resize(*size, dark=dark)
+        browser.wait_for("What helps now")
+        shot(browser, f"landing-{name}")
+    assert browser.evaluate("document.documentElement.scrollWidth") <= 390, "a phone scrolls one way"
+
+    browser.resize(1280, 800)
+    browser.visit(f"{live.airflow.url}/plugin/lakecommits")
+    for text in ("STALLED", "catalog answers 503", "Held: 1 sensor waits", f"{DAG}.guard"):
+        browser.wait_for(text)
+    shot(browser, "in-airflow")
+    orders.lands("mended")
+    browser.wait_for("4 ● HEALTHY")
+    assert "STALLED" not in browser.text(), "nobody loaded the page again"
+    live.await_state(DAG, "held", "guard", "success")
+
+
+def test_a_link_leads_the_window_around_the_page_to_the_task(live: Live, browser: Browser) -> None:
+    write_guard(live.folder, DAG, landing="orders", on_stall="skip", max_valid_through_age=1)
+    live.client.trigger(DAG, "skipped")
+    live.await_state(DAG, "skipped", "guard", "skipped")
+    browser.visit(f"{live.airflow.url}/dags/{DAG}/plugin/lakecommits-dag")
+    browser.wait_for("HEALTHY")
+    browser.evaluate("document.querySelector('iframe').contentDocument.querySelector('a.entry').click()")
+    browser.wait_for("Cycles")
+    browser.evaluate(
+        "[...document.querySelector('iframe').contentDocument.querySelectorAll('a')]"
+        f".find((a) => a.href.endsWith('/dags/{DAG}')).click()"
+    )
+    waiting.until(lambda: browser.evaluate("location.pathname") == f"{PATH}/dags/{DAG}", 60, "the DAG's own page")
+
+
+def test_nothing_hostile_runs_and_nothing_of_elsewhere_is_asked_for(live: Live, browser: Browser) -> None:
+    browser.visit(f"{live.airflow.url}/lakecommit/")
+    browser.wait_for("<script>")
+    assert browser.evaluate("window.hostile === undefined")
+    asked = browser.evaluate("performance.getEntriesByType('resource').map((r) => r.name).join('\\n')")
+    assert [a for a in asked.split("\n") if not a.startswith(live.airflow.url)] == []
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_axe_finds_no_serious_fault(live: Live, browser: Browser, dark: bool) -> None:
+    browser.resize(1280, 800, dark=dark)
+    browser.visit(f"{live.airflow.url}/lakecommit/")
+    browser.wait_for("HEALTHY")
+    axe = (page.SOURCE / "node_modules" / "axe-core" / "axe.min.js").read_text()
+    for step in ("", "document.querySelector('a.entry').click()"):
+        browser.evaluate(step or "0")
+        browser.wait_for("Cycles" if step else "rejected 24 h")
+        browser.evaluate(axe)
+        found = json.loads(browser.evaluate("axe.run().then((r) => JSON.stringify(r.violations))"))
+        serious = [(v["id"], v["nodes"][0]["html"]) for v in found if v["impact"] in ("serious", "critical")]
+        assert serious == []
