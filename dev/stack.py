@@ -24,7 +24,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from dev import example_data
+from dev import example_data, page
 from dev.airflow_stack import PARTS, USER, WITH_TRIGGERER, Airflow
 from dev.demo import flights as demo_flights
 from dev.interruptible import leave, run
@@ -270,6 +270,7 @@ def up() -> int:
             spark = beside.submit(stack.start_spark, _tell)
             stack.start_broker(_tell)
             spark.result()
+        _build_page()
         stack.start_airflow(_tell)
         if demo_flights.make_topic(stack.broker.bootstrap):
             _tell("filling the topic of the flights")
@@ -294,6 +295,15 @@ def down() -> int:
     return 0
 
 
+def _build_page() -> None:
+    """Where it can be built; the page itself says so where it was not."""
+    try:
+        _tell("building the page Lake commits")
+        page.build()
+    except page.PageError as error:
+        _say(f"not built: {error}")
+
+
 def _tell(text: str) -> None:
     _say(f"starting: {text}")
 
@@ -311,6 +321,7 @@ def _show(stack: Stack) -> None:
     _say(f"Airflow   {airflow.url}   user {USER}, password {airflow.password}")
     _say(f"          trigger the Dag {DAG}: it lands the topic {demo_flights.TOPIC} in {stack.namespace}.flights")
     _say("          the other example Dags have topics and tables too, but for those that guard a Kafka Connect sink")
+    _say(f"          the page Lake commits: {airflow.url}/plugin/lakecommits")
     _say(f"Kafka     {stack.broker.bootstrap}")
     _say(f"Spark     {stack.where_spark_is}")
     _say(f"Catalog   {f'as in {CATALOG_VARIABLE}' if stack.has_foreign_catalog else stack.catalog['uri']}")

@@ -11,6 +11,8 @@ export default defineConfig({
     emptyOutDir: true,
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
+    // The libraries within are under the MIT licence, which wants to be told.
+    license: { fileName: "licences.md" },
   },
   test: { environment: "jsdom", include: ["src/**/*.test.{ts,tsx}"] },
 });
