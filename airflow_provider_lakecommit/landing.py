@@ -90,6 +90,7 @@ class Landing:
     :param target_window: how long a window should take, written as `completion_timeout` is; its records, slices and
         groups follow from what the newest windows took
     :param target_file_size: bytes that a file of the data table should have; slices hold as many records as it takes
+    :param replicas: how many times each slice is done at once, by jobs of their own; the first report of it wins
     :param group_by: ``partition``: a group has the partitions of one number modulo `groups`; ``load``: slices are dealt
         out evenly, those of one partition too
     :param branch: branch that is written to; one other than ``main`` must exist
@@ -135,6 +136,7 @@ class Landing:
     target_window: timedelta | None = None
     target_file_size: int | None = None
     group_by: str = "partition"
+    replicas: int = 1
     branch: str = "main"
     on_spec_change: str = "finish"
     completion_timeout: timedelta = timedelta(hours=1)

@@ -101,6 +101,7 @@ class _Folding:
         self.events: set[UUID] = set()
         self.attempts: set[UUID] = set()
         self.planned: dict[UUID, dict[UUID, Slice]] = {}
+        self.told: dict[UUID, set[UUID]] = {}
         self.failing: dict[UUID, FailedCycle] = {}
         self.quarantined: deque[Quarantined] = deque(maxlen=MOST_QUARANTINED)
         self.quarantined_count = 0
@@ -239,11 +240,25 @@ class _Folding:
 
     def judge(self, e: SliceReported, report: SliceReport, files: list[SliceFiles]) -> None:
         self.acceptance.judge(self.whole(e, report, files))
-        if (c := self.cycles.get(e.commit_id)) is not None:
-            part = Coverage() if report.slice_id in self.planned[e.commit_id] else report.coverage
-            self.cycles[e.commit_id] = replace(
-                c, finished=c.finished | {report.slice_id}, in_parts=c.in_parts | part if part else c.in_parts
-            )
+        if (c := self.cycles.get(e.commit_id)) is None:
+            return
+        if self.is_redundant(c, report):
+            self.cycles[e.commit_id] = replace(c, redundant=c.redundant | {report.attempt})
+            return
+        self.told.setdefault(e.commit_id, set()).add(report.slice_id)
+        part = Coverage() if report.slice_id in self.planned[e.commit_id] else report.coverage
+        self.cycles[e.commit_id] = replace(
+            c, finished=c.finished | {report.slice_id}, in_parts=c.in_parts | part if part else c.in_parts
+        )
+
+    def is_redundant(self, c: CycleState, report: SliceReport) -> bool:
+        """Was some of it reported in this cycle before? Its files are not taken then, so it finishes nothing."""
+        told, slices = self.told.get(c.cycle.commit_id, set()), self.planned[c.cycle.commit_id]
+        if report.slice_id in told or c.in_parts.overlaps(report.coverage):
+            return True
+        if report.slice_id in slices:
+            return False
+        return any(s.slice_id in told and s.coverage.overlaps(report.coverage) for s in slices.values())
 
     def contradiction(self, e: SliceReported, report: SliceReport, wrong: str, files: list[SliceFiles]) -> None:
         """What it is about counts as not reported, so it is planned again."""

@@ -49,7 +49,8 @@ class TableLedger:
 class CycleState:
     """One cycle as the log tells it. ``claim`` is what its plan got after earlier live claims; ``closed_at`` is a log
     offset. ``since`` is the smallest log offset that decides the claim: whoever reads from there gets the same one.
-    ``in_parts`` is what was reported of slices that were not done as they were planned.
+    ``in_parts`` is what was reported of slices that were not done as they were planned; ``redundant`` are the attempts
+    that reported what another one had reported before.
     ``at`` is the time of its START by whoever sent it, ``seen`` the earliest time of a later record: by then the START
     was there, whatever its own time says. ``ended_early`` is why no attempt goes on with it, though it is not closed.
     """
@@ -65,6 +66,7 @@ class CycleState:
     failed: Mapping[str, str] = field(default_factory=dict)
     finished: frozenset[UUID] = frozenset()
     in_parts: Coverage = field(default_factory=Coverage)
+    redundant: frozenset[UUID] = frozenset()
     closed_at: int | None = None
     complete: bool = False
     released: bool = False

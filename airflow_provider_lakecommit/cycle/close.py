@@ -163,6 +163,7 @@ def _complete(commits: TableCommits, folded: FoldedLog) -> Closed:
         ignored_fields=summed(r.ignored_fields for r in _done(folded, ticket.commit_id)),
         rejects=summed(r.rejects for r in _done(folded, ticket.commit_id)),
         reject_reason=_reject_reason(_done(folded, ticket.commit_id)),
+        redundant=len(state.redundant) if state else 0,
         causes=causes_of(folded.entries, ticket.commit_id, _undone(state)),
     )
 
@@ -202,7 +203,10 @@ def _undone(state: CycleState | None) -> list[Slice]:
 def _done(folded: FoldedLog, commit_id: UUID) -> Iterable[SliceReport]:
     """The reports of this cycle by which slices are done, one for each slice."""
     reports = (e.report for e in folded.entries if isinstance(e, SliceReported) and e.commit_id == commit_id)
-    return {r.slice_id: r for r in reports if r.blocked is None and r.failed is None}.values()
+    again = cycle.redundant if (cycle := folded.state.cycles.get(commit_id)) else ()
+    return {
+        r.slice_id: r for r in reports if r.blocked is None and r.failed is None and r.attempt not in again
+    }.values()
 
 
 def _send_evidence(

@@ -210,7 +210,8 @@ class Closed:
     """How a cycle ended. ``missing`` are slices of this cycle that some table has not and that have to be read again;
     ``waiting`` say what they wait behind, ``causes`` why slices of it were not done. ``rejects`` counts the records
     that were rejected by kind and column, ``reject_reason`` is that of most of them; ``ignored_fields`` counts those
-    that had a field that the table lacks.
+    that had a field that the table lacks; ``redundant`` the reports of this cycle on what another one had reported
+    before, which count nowhere else.
     """
 
     commit_id: UUID
@@ -229,6 +230,7 @@ class Closed:
     rejects: Mapping[str, int] = field(default_factory=dict)
     reject_reason: str = ""
     causes: tuple[str, ...] = ()
+    redundant: int = 0
 
     @property
     def rows(self) -> int:
@@ -280,6 +282,7 @@ class Closed:
             "rejects": dict(self.rejects),
             "reject_reason": self.reject_reason,
             "causes": list(self.causes),
+            "redundant": self.redundant,
         }
 
 

@@ -93,7 +93,8 @@ class CycleOutcome:
         slices = ", ".join(f"{n} {status}" for status, n in sorted(self.written.slices.items())) or "none run"
         seconds = ", ".join(f"{step} {seconds:.1f} s" for step, seconds in self.seconds.items())
         published = "; ".join(f"{p.table}: {p.rows} rows in snapshot {p.snapshot_id}" for p in self.closed.published)
-        text = f"cycle {self.number}: slices: {slices}; {published or 'nothing published'} ({seconds})"
+        more = f"; reports that were redundant: {self.closed.redundant}" if self.closed.redundant else ""
+        text = f"cycle {self.number}: slices: {slices}; {published or 'nothing published'}{more} ({seconds})"
         return "".join([text, *(f"\n  {trouble}" for trouble in self.written.died)])
 
 

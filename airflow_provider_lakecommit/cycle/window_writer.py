@@ -24,6 +24,7 @@ from airflow_provider_lakecommit.cycle.results import GroupResult, GroupTicket, 
 from airflow_provider_lakecommit.cycle.run import Written
 from airflow_provider_lakecommit.cycle.write import JobOutcome, group_job, group_result, run_group
 from airflow_provider_lakecommit.engines.base import Engine
+from airflow_provider_lakecommit.engines.replicas import run_replicas
 from airflow_provider_lakecommit.exceptions import LakecommitError, SparkJobError
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 from airflow_provider_lakecommit.session.secrets import secrets_for
@@ -76,7 +77,8 @@ class WindowWriter:
             finally:
                 del self.jobs[job.job_id]
 
-        return run_group(job, run, lambda: None if self.stopping else self._job(ticket), self.session.log)
+        log, left = self.session.log, lambda: None if self.stopping else self._job(ticket)
+        return run_group(job, lambda job: run_replicas(job, run, log), left, log)
 
     def _secrets(self, job: WindowJob) -> Secrets:
         try:

@@ -75,6 +75,7 @@ def group_job(
         deployment=ticket.cycle.deployment,
         read_from=ticket.cycle.read_from,
         made_at=state.offset + 1,
+        replicas=landing.replicas,
         catalog=catalog_name,
         control_topic=control.name,
         control_partition=ticket.cycle.partition,

@@ -55,6 +55,9 @@ METADATA_TYPES = {
 ENCODINGS = ("base64", "base64url", "hex", "utf8")
 """How bytes may be written as text, the values of ``encodings``."""
 
+MOST_REPLICAS = 8
+"""More of them would only take processors from each other; each has transactional ids of its own."""
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _TABLE = re.compile(r"[^.\s]+(\.[^.\s]+)+")
@@ -144,6 +147,11 @@ def _text(v: Any) -> str | None:
     return None if isinstance(v, str) and v else f"{v!r} is not a name"
 
 
+def _replicas(v: Any) -> str | None:
+    good = isinstance(v, int) and not isinstance(v, bool) and 1 <= v <= MOST_REPLICAS
+    return None if good else f"{v!r} is not an integer from 1 to {MOST_REPLICAS}"
+
+
 CHECKS: Mapping[str, Check] = {
     "name": _matches(_NAME, "a name (letters, digits, '.', '_', '-', at most 100)"),
     "topics": _topics,
@@ -165,6 +173,7 @@ CHECKS: Mapping[str, Check] = {
     "target_window": _optional(_duration),
     "target_file_size": _integer(1, optional=True),
     "group_by": _one_of("partition", "load"),
+    "replicas": _replicas,
     "branch": _text,
     "on_spec_change": _one_of("finish", "void"),
     "completion_timeout": _duration,

@@ -152,7 +152,11 @@ class ConnectEngine:
         telling.join(STOP_SECONDS)
 
     def close(self) -> None:
-        """End the connection. The session stays on the server, with its workers, for the next run."""
+        """End the connection, and replicas that did not end when they were not needed any more. The session stays on the
+        server, with its workers, for the next run.
+        """
+        if self._running:
+            self.stop()
         if self._client is not None:
             self._client.close()
             self._client = None
@@ -299,12 +303,17 @@ class ConnectEngine:
 
 
 def _run(job: WindowJob, number: int) -> _Run:
-    operation = uuid5(job.commit_id, f"{job.group}/{number}")
+    operation = uuid5(job.commit_id, f"{_share(job)}/{number}")
     return _Run(operation=operation, key=_key(job), number=number, spec=job.landing.spec_version)
 
 
 def _key(job: WindowJob) -> str:
-    return f"lakecommit.{job.commit_id}.{job.group}"
+    return f"lakecommit.{job.commit_id}.{_share(job)}"
+
+
+def _share(job: WindowJob) -> str:
+    """A replica's operation is another one than the original's, and is adopted by attempts at that replica."""
+    return f"{job.group}-{job.replica}" if job.replica else str(job.group)
 
 
 def _tags(job: WindowJob) -> list[str]:

@@ -202,7 +202,9 @@ class SparkSubmit:
             submission.stop()
 
     def close(self) -> None:
-        """Nothing was taken."""
+        """End what still runs: replicas that did not end when they were not needed any more. Nothing else was taken."""
+        if self._running:
+            self.stop()
 
 
 class _Submission:

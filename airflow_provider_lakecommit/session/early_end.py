@@ -75,7 +75,7 @@ def _say(
 ) -> None:
     sender = Sender(landing=landing.name, lane=lane, role=ROLE, commit_id=whose.commit_id, form=landing.control_events)
     record = sender.end_asked(uuid4(), datetime.now(UTC), job=None if job is None else job.job_id, reason=reason)
-    role = ROLE if job is None else f"{ROLE}-{job.group}"
+    role = ROLE if job is None else f"{ROLE}-{job.group}{f'-{job.replica}' if job.replica else ''}"
     who = transactional_id(landing.name, lane, whose.deployment, whose.slot, role)
     with control.writer(who, partition) as writer:
         writer.send([(record.key, record.value, record.headers)])

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RESULT", "Secrets", "SliceResult", "SliceStatus", "WindowJob"]
 
-_OF_PLANS = ("target_window", "target_file_size", "group_by")
+_OF_PLANS = ("target_window", "target_file_size", "group_by", "replicas")
 """Fields of a landing that no task looks at: an executor of the release before this one does not know them."""
 
 
@@ -70,7 +70,8 @@ class SliceStatus(StrEnum):
 class WindowJob:
     """A group's share of a window. ``plan.slices`` are the ones to do, ``places`` their numbers in the group's whole
     share. The cycle is in the control log from ``read_from`` on, and what is said to this job from ``made_at`` on.
-    ``deaths`` counts the jobs before this one, for the same slices, whose processes died.
+    ``deaths`` counts the jobs before this one, for the same slices, whose processes died. Of ``replicas`` that do the
+    same slices this is number ``replica``; the first, number 0, is the original.
     """
 
     landing: Landing
@@ -87,14 +88,18 @@ class WindowJob:
     made_at: int = 0
     deaths: int = 0
     job_id: UUID = NO_JOB
+    replica: int = 0
+    replicas: int = 1
 
     def begun(self) -> WindowJob:
         """As one that is begun now, and no other one of the same group."""
         return replace(self, job_id=uuid4())
 
     def to_json(self) -> str:
+        copies = {"replica": self.replica, "replicas": self.replicas} if self.replicas > 1 else {}
         return json.dumps(
             {
+                **copies,
                 "landing": {k: v for k, v in self.landing.to_dict().items() if k not in _OF_PLANS},
                 "plan": plan_to_json(self.plan),
                 "group": self.group,
@@ -130,13 +135,15 @@ class WindowJob:
             made_at=v.get("made_at", 0),
             deaths=v.get("deaths", 0),
             job_id=UUID(v["job_id"]) if "job_id" in v else NO_JOB,
+            replica=v.get("replica", 0),
+            replicas=v.get("replicas", 1),
         )
 
     def transactional_id(self, index: int) -> str:
-        """Of a bounded pool: a new attempt of the same slice fences the old one and nobody else. A copy of a task that
-        Spark starts beside it (speculation) is such an attempt.
+        """Of a bounded pool: a new attempt of the same slice by the same replica fences the old one and nobody else. A
+        copy of a task that Spark starts beside it (speculation) is such an attempt; another replica is not.
         """
-        role = f"w-{self.group}-0-{self.places[index]}"
+        role = f"w-{self.group}-{self.replica}-{self.places[index]}"
         return transactional_id(self.plan.landing, self.plan.lane, self.deployment, self.slot, role)
 
 

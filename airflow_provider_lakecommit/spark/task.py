@@ -21,6 +21,7 @@ import os
 import sys
 import time
 import traceback
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -33,6 +34,7 @@ from airflow_provider_lakecommit.exceptions import CatalogError, FencedError, La
 from airflow_provider_lakecommit.spark.end_watch import EndWatch
 from airflow_provider_lakecommit.spark.fenced import send_report
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, SliceStatus, WindowJob
+from airflow_provider_lakecommit.spark.replica_watch import ReplicaReported, ReplicaWatch, delete_files
 from airflow_provider_lakecommit.spark.report import report_records
 from airflow_provider_lakecommit.wire.records import Sender
 
@@ -58,6 +60,7 @@ DEATHS_TO_TELL = 2
 """Processes that died at a slice in one cycle after which that counts as a failure of it, before anything else is
 tried: by then one died in spite of the process apart, perhaps with all that was around it.
 """
+BY_ANOTHER = "by another replica"
 MOST_REASON = 2000
 """Characters of a failure that the control log is told."""
 
@@ -102,8 +105,10 @@ def _run(job: WindowJob, secrets: Secrets, index: int, work: Slice, deaths: int)
     ):
         if (watch := EndWatch(job, control))():
             raise SliceStopped(f"slice {work} was not begun: {watch.asked}")
+        if not (others := ReplicaWatch(job, control, work)).left_of(work.spans):
+            return SliceResult(slice=str(work), status=SliceStatus.REPORTED, detail=BY_ANOTHER)
         writer.open()
-        doing = _Doing(job, secrets, work, control, writer, watch, apart=deaths > 0)
+        doing = _Doing(job, secrets, work, control, writer, watch, others, apart=deaths > 0)
         if deaths >= DEATHS_TO_TELL:
             doing.told_of(deaths)
         try:
@@ -130,13 +135,14 @@ class _Doing:
         control: ControlTopic,
         writer: ControlWriter,
         watch: EndWatch,
+        others: ReplicaWatch,
         *,
         apart: bool,
     ) -> None:
         self._apart = apart
         self._job, self._secrets, self._work = job, secrets, work
         self._control, self._writer = control, writer
-        self._watch = watch
+        self._watch, self._others = watch, others
         self._began = time.monotonic()
         self._ended: list[str] = []
         self._outcomes: list[SliceOutcome] = []
@@ -144,10 +150,17 @@ class _Doing:
         self._told: list[SliceResult] = []
 
     def attempt(self, spans: tuple[Span, ...]) -> None:
-        """Read, decode, write and report these ranges of the slice.
+        """Read, decode, write and report these ranges of the slice, as far as no other replica has reported them by then.
 
         :raises LakecommitError: nothing of them is reported
         """
+        while left := self._others.left_of(spans):
+            with suppress(ReplicaReported):
+                return self._attempt(left)
+        self._told.append(SliceResult(slice=str(self._work), status=SliceStatus.REPORTED, detail=BY_ANOTHER))
+        return None
+
+    def _attempt(self, spans: tuple[Span, ...]) -> None:
         from airflow_provider_lakecommit.spark.failures import passes
         from airflow_provider_lakecommit.spark.slices import SliceWork
 
@@ -163,6 +176,7 @@ class _Doing:
                     known=self._job.plan.positions,
                 )
             )
+            self._still_wanted(spans, outcome)
             part, whole = self._part(tuple(s.span for s in outcome.spans)), part
             records = _records(self._job, part, attempt, outcome, whole=whole)
         except Exception as e:
@@ -182,7 +196,34 @@ class _Doing:
             return run_apart(
                 replace(self._job, plan=replace(self._job.plan, slices=(work.slice,))), self._secrets, work
             )
-        return run_slice(work, self._secrets.kafka, self._secrets.io_of, progress=self._log, should_stop=self._watch)
+        return run_slice(
+            work,
+            self._secrets.kafka,
+            self._secrets.io_of,
+            progress=self._log,
+            should_stop=lambda: self._is_to_stop(work.slice.spans),
+        )
+
+    def _is_to_stop(self, spans: tuple[Span, ...]) -> bool:
+        """Is the end asked for behind the record in hand?
+
+        :raises ReplicaReported: nothing is to be kept, as another replica has reported these ranges
+        :raises SliceStopped: nothing is to be kept, as the original keeps what it has
+        """
+        from airflow_provider_lakecommit.spark.slices import SliceStopped
+
+        self._others.check(spans)
+        if (stop := self._watch()) and self._job.replica:
+            raise SliceStopped(f"replica {self._job.replica} of slice {self._work} is given up: {self._watch.asked}")
+        return stop
+
+    def _still_wanted(self, spans: tuple[Span, ...], outcome: SliceOutcome) -> None:
+        if self._job.replicas > 1:
+            try:
+                self._others.check(spans, at_once=True)
+            except ReplicaReported:
+                delete_files(self._job, self._secrets, outcome.files)
+                raise
 
     def told_of(self, deaths: int) -> None:
         """Tell the control log that processes die of the slice; when it is done after all, that counts no more."""
