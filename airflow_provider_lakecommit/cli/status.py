@@ -80,6 +80,8 @@ def _text(found: Status) -> Iterable[str]:
         yield f"  {found.shortest.partition}: {found.shortest}"
     yield from (_cycle(c, found.at) for c in found.cycles)
     yield from (f"  blocked {b}; `lakecommit unblock` says how to go on" for b in found.blocked)
+    if found.redundant:
+        yield f"  {found.redundant} reports in the control log were redundant: replicas, or attempts that were given up"
     if not found.signed:
         yield "  WARNING: control records are not signed; `lakecommit doctor` says what helps"
     if found.quarantined_count:

@@ -27,7 +27,7 @@ Verdict = Literal["success", "skipped", "failed"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
     """What the commit task reported before it ended. ``published`` names table and snapshot, ``causes`` say why slices
-    of the run were not done.
+    of the run were not done; ``redundant`` reports told what others had told, and count in nothing.
     """
 
     published: tuple[str, ...] = ()
@@ -38,6 +38,7 @@ class Commit:
     finished: bool = False
     note: str = ""
     causes: tuple[str, ...] = ()
+    redundant: int = 0
 
     @classmethod
     def from_dict(cls, v: Mapping[str, Any]) -> Commit:
@@ -51,6 +52,7 @@ class Commit:
             finished=v["finished"],
             note=v["note"],
             causes=tuple(v.get("causes", ())),
+            redundant=v.get("redundant", 0),
         )
 
 
@@ -193,7 +195,10 @@ TABLE = (
         "published",
         lambda _, commit: bool(commit.published),
         "success",
-        lambda _, commit: f"published {_named(commit.published)}{commit.note and f'; {commit.note}'}",
+        lambda _, commit: (
+            f"published {_named(commit.published)}{commit.note and f'; {commit.note}'}"
+            + (f"; {commit.redundant} reports were redundant" if commit.redundant else "")
+        ),
     ),
     OutcomeRule(
         "waiting",

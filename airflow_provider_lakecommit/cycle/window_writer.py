@@ -159,7 +159,7 @@ class WindowWrite:
         if job is None:
             return Written(slices=+before)
         if outcome and not isinstance(outcome, SparkJobError):
-            unfinished = tuple(str(r) for r in outcome if r.status is not SliceStatus.DONE)
+            unfinished = tuple(str(r) for r in outcome if not r.status.is_reported)
             return Written(slices=+before + Counter(r.status for r in outcome), unfinished=unfinished)
         died = (str(outcome),) if isinstance(outcome, SparkJobError) else ()
         result = self._writers.saved(ticket, told=bool(died))

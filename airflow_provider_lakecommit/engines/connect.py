@@ -152,7 +152,7 @@ class ConnectEngine:
         telling.join(STOP_SECONDS)
 
     def close(self) -> None:
-        """End the connection, and replicas that did not end when they were not needed any more. The session stays on the
+        """End the connection, and replicas that did not end when they were no more needed. The session stays on the
         server, with its workers, for the next run.
         """
         if self._running:

@@ -79,7 +79,8 @@ class PartitionStatus:
 class Status:
     """All of it. ``cycles`` have no COMMIT_COMPLETE yet, or others have overtaken them. ``quarantined`` are the newest
     of the control records that are passed over, each with its ``partition@offset``. ``stalled`` tells of commits that
-    failed in so many cycles in a row that no window is planned.
+    failed in so many cycles in a row that no window is planned. ``redundant`` counts the reports in the control log
+    that told what others had told: those of replicas, and of attempts that were given up.
     """
 
     landing: str
@@ -97,6 +98,7 @@ class Status:
     signed: bool = False
     crowded: tuple[str, ...] = ()
     stalled: str = ""
+    redundant: int = 0
 
     @property
     def lag(self) -> int:
@@ -158,6 +160,7 @@ def read_status(session: LandingSession, every: timedelta | None = None, *, coun
         signed=session.signed,
         crowded=tuple(f"{name}: {state.crowding}" for name, state in states if state and state.crowding),
         stalled=_stalled(landing_state, ledgers, session.landing.stalled_cycles),
+        redundant=sum(len(c.redundant) for c in landing_state.cycles.values()),
     )
 
 
@@ -298,6 +301,7 @@ def to_dict(status: Status) -> dict[str, Any]:
         "warnings": [*status.warnings, *status.crowded],
         "signed": status.signed,
         "stalled": status.stalled or None,
+        "redundant": status.redundant,
         "quarantined": {"count": status.quarantined_count, "newest": list(status.quarantined)},
     }
 

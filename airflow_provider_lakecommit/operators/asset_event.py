@@ -38,7 +38,8 @@ def event_extra(landing: Landing, closed: Closed) -> dict[str, Any]:
     """What an asset event says: the newest snapshot of the data table, and all that this commit published.
 
     ``rows``, ``offsets`` and ``counts`` are sums over the snapshots of the data table; ``snapshots`` lists every
-    table's. ``rejects`` (by kind and column) and ``ignored_fields`` count what is in no row.
+    table's. ``rejects`` (by kind and column) and ``ignored_fields`` count what is in no row, ``redundant`` the reports
+    that told what others had told.
     """
     from airflow_provider_lakecommit.cycle.results import merged_snapshots
 
@@ -58,6 +59,7 @@ def event_extra(landing: Landing, closed: Closed) -> dict[str, Any]:
         "snapshots": payload["published"],
         "ignored_fields": payload["ignored_fields"],
         "rejects": payload["rejects"],
+        "redundant": payload["redundant"],
     }
 
 

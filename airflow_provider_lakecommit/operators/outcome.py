@@ -36,6 +36,7 @@ class OutcomeOperator(BaseOperator):
 
     :param plan_task_id: full id of the plan task of the same run
     :param write_task_id: full id of the mapped write task
+    :param replica_task_ids: those of its replicas: a group has not failed where one of them, or it, has succeeded
     :param commit_task_id: full id of the commit task
     :param landing: whose run it is, where the commit task commits several landings
     :param trigger_rule: `all_done`: it runs in every run
@@ -54,6 +55,7 @@ class OutcomeOperator(BaseOperator):
         plan_task_id: str,
         write_task_id: str,
         commit_task_id: str,
+        replica_task_ids: Sequence[str] = (),
         landing: Landing | str | Path | None = None,
         trigger_rule: str = TriggerRule.ALL_DONE,
         **kwargs: Any,
@@ -64,6 +66,7 @@ class OutcomeOperator(BaseOperator):
         self.plan_task_id = plan_task_id
         self.write_task_id = write_task_id
         self.commit_task_id = commit_task_id
+        self.replica_task_ids = list(replica_task_ids)
         self.one_of_several = None if landing is None else landing_of(landing).name
         self.ended: dict[str, Any] | None = None
         self.outcome: str | None = None
@@ -97,7 +100,7 @@ class OutcomeOperator(BaseOperator):
 
     def _ended(self, context: Context) -> Ended:
         ti = context["ti"]
-        tasks = [self.plan_task_id, self.write_task_id, self.commit_task_id]
+        tasks = [self.plan_task_id, self.write_task_id, *self.replica_task_ids, self.commit_task_id]
         states = ti.get_task_states(dag_id=ti.dag_id, task_ids=tasks, run_ids=[ti.run_id]).get(ti.run_id, {})
         payload = ti.xcom_pull(task_ids=self.commit_task_id, key=CLOSED, map_indexes=-1) or {FAILURE: ""}
         commit = states.get(self.commit_task_id)
@@ -107,7 +110,7 @@ class OutcomeOperator(BaseOperator):
             commit = "success" if FAILURE not in payload else commit
         plan = states.get(self.plan_task_id)
         unplanned = ti.xcom_pull(task_ids=self.plan_task_id, key=FAILURE, map_indexes=-1) if plan == "failed" else None
-        groups = _groups(states, self.write_task_id)
+        groups = _best([_groups(states, task) for task in (self.write_task_id, *self.replica_task_ids)])
         return Ended(
             plan=plan,
             groups=groups,
@@ -124,6 +127,15 @@ class OutcomeOperator(BaseOperator):
         if failed is None:
             return ""
         return ti.xcom_pull(task_ids=self.write_task_id, key=FAILURE, map_indexes=failed) or ""
+
+
+def _best(replicas: Sequence[Mapping[int, str | None]]) -> dict[int, str | None]:
+    """States of the groups: a write task succeeds when all of its group is reported, whoever did it, so that one which
+    succeeded tells of the group, whatever became of the others; without one the original does.
+    """
+    original = replicas[0]
+    done = {group for states in replicas for group, state in states.items() if state == "success"}
+    return {group: "success" if group in done else state for group, state in original.items()}
 
 
 def _groups(states: Mapping[str, str | None], task_id: str) -> dict[int, str | None]:

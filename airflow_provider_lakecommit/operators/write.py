@@ -5,7 +5,8 @@ Contract: succeeds when everything of its group is reported, whoever did it; a s
 again, so a retry does what is left. On an engine whose jobs outlive their task, what an earlier attempt started is
 waited for first. The catalog is never asked, unless it handed out storage credentials with the tables when the window
 was planned: then fresh ones are taken for each job. A group whose cycle is closed does no work and ends skipped: what
-it lacks is planned by later runs.
+it lacks is planned by later runs. Where a landing has replicas, each is a task of its own, and all do the same
+slices; one that is not needed any more ends in success.
 
 Failure story: whatever ends the task early (a failed job, a timeout, a kill), the log says what is saved and what will
 be read again. Where there is time for it, tasks end behind the record in hand and report what they have. A window that
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -64,6 +66,7 @@ class WriteWindowOperator(LandingTask):
     :param spark_conn_id: connection of type `spark` (spark-submit) or `spark_connect` (a warm server): its type decides
         the engine (templated)
     :param spark_conf: Spark settings for this job; not for a server that runs already (templated)
+    :param replica: which of the landing's `replicas` it is; number 0 is the original
 
     .. seealso:: :ref:`howto/operator:WriteWindowOperator`
     """
@@ -80,10 +83,12 @@ class WriteWindowOperator(LandingTask):
         group: Mapping[str, Any],
         spark_conn_id: str = "spark_default",
         spark_conf: Mapping[str, Any] | None = None,
+        replica: int = 0,
         **kwargs: Any,
     ) -> None:
         super().__init__(landing=landing, **kwargs)
         self.group = group
+        self.replica = replica
         self.spark_conn_id = spark_conn_id
         self.spark_conf = spark_conf
         hide({"conf": spark_conf})
@@ -103,7 +108,6 @@ class WriteWindowOperator(LandingTask):
 
     def _execute(self) -> dict[str, Any]:
         from airflow_provider_lakecommit.cycle.results import GroupTicket
-        from airflow_provider_lakecommit.cycle.write import group_job
         from airflow_provider_lakecommit.hooks.connections import catalog_properties, kafka_settings
         from airflow_provider_lakecommit.hooks.engines import engine_of
         from airflow_provider_lakecommit.iceberg.catalog import Tables
@@ -125,7 +129,7 @@ class WriteWindowOperator(LandingTask):
             kafka = kafka_settings(landing.kafka_config_id)
             tables = Tables(catalog_properties(landing.iceberg_conn_id, reach=False))
             with ControlTopic(landing.control_topic_name, kafka) as control:
-                job = group_job(landing, control, ticket, tables.name, tables.load)
+                job = self._left(landing, control, ticket, tables)
                 if job is None:
                     return self._nothing_to_do(landing, control, ticket).to_dict()
                 self._early_end = end = EarlyEnd(lambda reason: self._end_job(control, reason), engine.stop)
@@ -141,6 +145,14 @@ class WriteWindowOperator(LandingTask):
                     end.close()
                     engine.close()
                     tables.close()
+
+    def _left(self, landing: Landing, control: ControlTopic, ticket: GroupTicket, tables: Tables) -> WindowJob | None:
+        """This replica's job for what nobody has reported."""
+        from airflow_provider_lakecommit.cycle.write import group_job
+
+        job = group_job(landing, control, ticket, tables.name, tables.load)
+        # One beside an original that knows of no replicas still has to look for it, and to shut nobody out.
+        return job and replace(job, replica=self.replica, replicas=max(job.replicas, self.replica + 1))
 
     def on_kill(self) -> None:
         """Have the tasks of the Spark job end behind the record in hand, and report what they have read."""
@@ -170,14 +182,14 @@ class WriteWindowOperator(LandingTask):
         tables: Tables,
     ) -> GroupResult:
         from airflow_provider_lakecommit.cycle.progress import progress_told
-        from airflow_provider_lakecommit.cycle.write import group_job, group_result, run_group
+        from airflow_provider_lakecommit.cycle.write import group_result, run_group
         from airflow_provider_lakecommit.spark.job import SliceStatus
 
         landing = job.landing
         done = ticket.slices - len(job.plan.slices)
         self.log.info("group %d: %d slices to do, %d are reported already", ticket.group, len(job.plan.slices), done)
         with self._interruption_logged(landing, control, ticket), progress_told(control, [job], self._tell_progress):
-            left = partial(group_job, landing, control, ticket, tables.name, tables.load)
+            left = partial(self._left, landing, control, ticket, tables)
             _, outcome = run_group(job, run, left, self.log.info)
         died = outcome if isinstance(outcome, SparkJobError) else None
         # Those that are done were told by their workers where these write to this log, and by the progress everywhere.

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether another replica has reported what a task is at: asked in the control log, which decides whose report counts.
 
-Contract: :class:`ReplicaWatch` believes what the fold believes: reports of slices of the cycle's own plan. A report that
-a slice is over its budget, or cannot be done, ends nobody's work at it. Where nobody else works at the slices of a job
-(``replicas`` is 1) it never looks, and costs nothing; else the first look is at once, so that a task that comes too late
-reads no record, and one more is right before a report would be sent.
+Contract: :class:`ReplicaWatch` believes what the fold believes: reports of slices of the cycle's own plan. A report
+that a slice is over its budget, or cannot be done, ends nobody's work at it. Where nobody else works at the slices of a
+job (``replicas`` is 1) it never looks, and costs nothing; else the first look is at once, so that a task that comes too
+late reads no record, and one more is right before a report would be sent.
 
 A replica is done whole, or not at all: only the original, number 0, reports what it has when it is asked to end early.
 So two of them hold different parts of a slice only where parts of it failed; then what is reported is not read again.

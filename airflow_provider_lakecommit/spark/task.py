@@ -86,7 +86,7 @@ def run_task(job: WindowJob, secrets: Secrets, index: int, *, deaths: int = 0) -
         if not isinstance(e, _Expired) and (expired := secrets.expired(work.tables, time.time())):
             detail = f"{detail}; {expired}: {FRESH_KEYS}"
         result = SliceResult(slice=str(work), status=SliceStatus.AGAIN, detail=detail)
-    if result.status is not SliceStatus.DONE or not os.environ.get(QUIET):
+    if not (result.status.is_reported and os.environ.get(QUIET)):
         _log(f"{result} in {time.monotonic() - began:.1f} s")
     return result
 
@@ -150,7 +150,7 @@ class _Doing:
         self._told: list[SliceResult] = []
 
     def attempt(self, spans: tuple[Span, ...]) -> None:
-        """Read, decode, write and report these ranges of the slice, as far as no other replica has reported them by then.
+        """Read, decode, write and report these ranges of the slice, as far as no other replica has reported them.
 
         :raises LakecommitError: nothing of them is reported
         """

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A landing as one group of tasks: plan, a mapped write task per partition group, commit, outcome.
+"""A landing as one group of tasks: plan, a mapped write task per partition group (and one more for each replica),
+commit, outcome.
 
 There is no stall sensor before the plan: a plan that must not add to a stall is empty by itself, and it mends what a
 commit fails of, like a table that is not there.
@@ -10,12 +11,13 @@ of the run is the landing's. Nothing is read or imported beyond Airflow when the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from airflow.sdk import TaskGroup, TriggerRule
 
+from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.operators.arguments import refuse_unknown
 from airflow_provider_lakecommit.operators.base import landing_of, task_doc
@@ -34,6 +36,8 @@ class KafkaToIcebergTaskGroup(TaskGroup):
     :param landing: the landing, or the path of its YAML spec
     :param spark_conn_id: connection of type `spark`
     :param spark_conf: Spark settings for the write jobs
+    :param replica_queues: Airflow queues of the landing's replicas, one for each beside the original, so that other
+        workers do them; by default all are in the queue of the original
     :param max_active_groups: how many write tasks of one run may run at a time; all by default
     :param hourly: send asset events with partition keys too, one for each hour that the tables have whole (asset
         ``hourly_asset_of(landing)``)
@@ -49,24 +53,35 @@ class KafkaToIcebergTaskGroup(TaskGroup):
         landing: Landing | str | Path,
         spark_conn_id: str = "spark_default",
         spark_conf: Mapping[str, Any] | None = None,
+        replica_queues: Sequence[str] = (),
         max_active_groups: int | None = None,
         hourly: bool = False,
         **kwargs: Any,
     ) -> None:
         refuse_unknown(KafkaToIcebergTaskGroup, kwargs, group_id)
         declared = landing_of(landing)
+        if replica_queues and len(replica_queues) != declared.replicas - 1:
+            raise SpecError(
+                f"landing {declared.name!r} has {declared.replicas} replicas, and replica_queues names "
+                f"{len(replica_queues)} queues: name one for each beside the original"
+            )
         super().__init__(group_id=group_id, **{"tooltip": _tooltip(declared), **kwargs})
         with self:
             plan = PlanWindowOperator(task_id="plan", landing=declared)
-            write = WriteWindowOperator.partial(
-                task_id="write",
-                landing=declared,
-                doc_md=task_doc(WriteWindowOperator, declared),
-                spark_conn_id=spark_conn_id,
-                spark_conf=dict(spark_conf) if spark_conf else None,
-                map_index_template=MAP_INDEX_TEMPLATE,
-                max_active_tis_per_dagrun=max_active_groups,
-            ).expand(group=plan.output)
+            write, *replicas = (
+                WriteWindowOperator.partial(
+                    task_id=f"write_replica_{number}" if number else "write",
+                    landing=declared,
+                    doc_md=task_doc(WriteWindowOperator, declared),
+                    spark_conn_id=spark_conn_id,
+                    spark_conf=dict(spark_conf) if spark_conf else None,
+                    map_index_template=MAP_INDEX_TEMPLATE,
+                    max_active_tis_per_dagrun=max_active_groups,
+                    **({"replica": number} if number else {}),
+                    **({"queue": replica_queues[number - 1]} if number and replica_queues else {}),
+                ).expand(group=plan.output)
+                for number in range(declared.replicas)
+            )
             # Said here, so that a trigger rule in `default_args` cannot keep a run from being closed and judged.
             commit = LakeCommitOperator(
                 task_id="commit",
@@ -80,9 +95,10 @@ class KafkaToIcebergTaskGroup(TaskGroup):
                 trigger_rule=TriggerRule.ALL_DONE,
                 plan_task_id=plan.task_id,
                 write_task_id=write.task_id,
+                replica_task_ids=[replica.task_id for replica in replicas],
                 commit_task_id=commit.task_id,
             )
-            write >> commit >> outcome
+            [write, *replicas] >> commit >> outcome
         self.landing = declared
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same slices done by several replicas: whoever is first, whoever dies and whoever is told to end, each record is in
-the table once, what is redundant is counted and in no table, and nobody shuts another one out.
+"""The same slices done by several replicas: whoever is first, whoever dies and whoever is told to end, each record is
+in the table once, what is redundant is counted and in no table, and nobody shuts another one out.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ from uuid import uuid4
 
 import pytest
 
+from airflow_provider_lakecommit.core.identity import slice_id
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.cycle.results import Opened
 from airflow_provider_lakecommit.cycle.write import group_job, group_result
+from airflow_provider_lakecommit.exceptions import FencedError
 from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
 from airflow_provider_lakecommit.session.early_end import end_cycle, end_job
-from airflow_provider_lakecommit.spark import end_watch, replica_watch, task
+from airflow_provider_lakecommit.spark import end_watch, replica_watch
 from airflow_provider_lakecommit.spark.end_watch import EndWatch
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, SliceStatus, WindowJob
 from airflow_provider_lakecommit.spark.read import SliceReader
@@ -129,14 +131,17 @@ class TestBothAtOnce:
         opened = world.open("a")
         original, replica = jobs_of(world, opened)
         assert original.transactional_id(0) != replica.transactional_id(0)
-        with ControlTopic(replica.control_topic, world.kafka) as control:
-            with control.writer(replica.transactional_id(0), replica.control_partition) as dead:
-                dead.open()
-                told: list[SliceStatus] = []
-                with hung(Step.UNREPORTED, lambda: told.append(do(world, replica.begun()).status)):
-                    assert do(world, original).status is SliceStatus.DONE
-                with pytest.raises(Exception, match="fenced|taken over"):
-                    dead.send([(b"", b"", [])])
+        told: list[SliceStatus] = []
+        with (
+            ControlTopic(replica.control_topic, world.kafka) as control,
+            control.writer(replica.transactional_id(0), replica.control_partition) as dead,
+        ):
+            dead.open()
+            with hung(Step.UNREPORTED, lambda: told.append(do(world, replica.begun()).status)):
+                assert do(world, original).status is SliceStatus.DONE
+            with pytest.raises(FencedError):
+                dead.send([(b"", b"", [])])
+        assert told == [SliceStatus.DONE]
         for index in (1, 2):
             do(world, replica, index)
         finish(world, opened, redundant=1)
@@ -148,7 +153,8 @@ class TestRejects:
         produce(world.landing.topics, [*records(0, 39), ("x", "no json")])
         opened = world.open("a")
         original, replica = jobs_of(world, opened)
-        with hung(Step.UNREPORTED, lambda: do(world, replica)):
+        told: list[SliceStatus] = []
+        with hung(Step.UNREPORTED, lambda: told.append(do(world, replica).status)):
             do(world, original)
         closed = world.close("a", opened)
         assert (sum(closed.rejects.values()), closed.redundant) == (1, 1)
@@ -164,8 +170,10 @@ class TestRejects:
         produce(world.landing.topics, [*records(0, 40), ("x", "no json"), *records(40, 9)])
         opened = world.open("a")
         original, replica = jobs_of(world, opened)
-        with hung(Step.UNREPORTED, lambda: do(world, replica, 1)):
+        told: list[SliceStatus] = []
+        with hung(Step.UNREPORTED, lambda: told.append(do(world, replica, 1).status)):
             assert do(world, original, 1).status is SliceStatus.BLOCKED
+        assert told == [SliceStatus.BLOCKED]
         do(world, original)
         closed = world.close("a", opened)
         assert len(closed.blocked) == 1
@@ -202,10 +210,9 @@ class TestEndingEarly:
         produce(made.landing.topics, records(0, 20_000))
         return made
 
-    def in_the_midst(self, monkeypatch: pytest.MonkeyPatch, act: Callable[[], object], after: int = 2_000) -> None:
-        """Act once, when so many records of the slice in hand were given."""
-        real, done = task.EndWatch.__call__, list[object]()
-        asked = [0]
+    def in_the_midst(self, monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+        """Act once, when some records of the slice in hand were given."""
+        real, done, asked = EndWatch.__call__, list[object](), [0]
 
         def watched(self: EndWatch) -> bool:
             asked[0] += 1
@@ -281,7 +288,7 @@ class TestEndingEarly:
             patch.setattr(ReplicaWatch, "_look", lambda _: None)
             for number, end in enumerate(parts):
                 span = replace(work.spans[0], range=replace(work.spans[0].range, end=end))
-                own = task.slice_id(original.plan.window_id, (span,), work.tables)
+                own = slice_id(original.plan.window_id, (span,), work.tables)
                 part = replace(work, spans=(span,), slice_id=own)
                 plan = replace(original.plan, slices=(part,))
                 assert do(big, replace(original, plan=plan, replica=number)).status is SliceStatus.DONE

@@ -167,6 +167,7 @@ def test_all_of_it_is_json_and_an_unknown_headroom_says_that_it_is(landing: Fake
         "quarantined",
         "signed",
         "stalled",
+        "redundant",
     }
     assert told["tables"][0]["pending"] == {"slices": 1, "files": 1, "bytes": 100}
     assert told["tables"][0]["ends"] == {"orders[0]": 0, "orders[1]": 0}

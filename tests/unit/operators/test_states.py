@@ -14,7 +14,7 @@ from airflow_provider_lakecommit.cycle.results import Closed, PublishedSnapshot
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.operators.asset_event import event_extra
 from airflow_provider_lakecommit.operators.commit import _line
-from airflow_provider_lakecommit.operators.outcome import _groups
+from airflow_provider_lakecommit.operators.outcome import _best, _groups
 
 CYCLE = UUID(int=1)
 ORDERS = Landing(name="orders", topics="orders", table="shop.orders", dead_letter_table="shop.orders_dead")
@@ -44,6 +44,22 @@ def snapshot(table: str, number: int, start: int, end: int, rows: int) -> Publis
 )
 def test_groups_are_found_by_their_map_index(states: dict[str, str | None], groups: dict[int, str]) -> None:
     assert _groups(states, "land.write") == groups
+
+
+STATES = {
+    "land.write_0": "failed",
+    "land.write_1": "success",
+    "land.write_2": "failed",
+    "land.write_replica_1_0": "success",
+    "land.write_replica_1_1": "failed",
+    "land.write_replica_1_2": "upstream_failed",
+}
+
+
+def test_a_group_is_done_where_one_of_its_replicas_is_and_has_failed_where_all_have() -> None:
+    groups = [_groups(STATES, task) for task in ("land.write", "land.write_replica_1")]
+    assert _best(groups) == {0: "success", 1: "success", 2: "failed"}
+    assert _best(groups[:1]) == groups[0]
 
 
 def test_the_last_line_tells_rows_ranges_snapshot_freshness_and_what_is_left() -> None:

@@ -8,9 +8,11 @@ from datetime import datetime, timedelta
 import pytest
 from airflow.sdk import DAG
 
+from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.task_groups import KafkaToIcebergTaskGroup
 
+TWICE = Landing(name="twice", topics="orders", table="shop.orders", replicas=2)
 ORDERS = Landing(name="orders", topics="orders", table="shop.orders")
 
 
@@ -31,3 +33,25 @@ def test_other_defaults_reach_every_task() -> None:
     for name in ("plan", "write", "commit", "outcome"):
         task = made.get_task(f"land.{name}")
         assert (task.retries, task.pool, task.execution_timeout) == (2, "landings", timedelta(minutes=5))
+
+
+def test_each_replica_is_a_task_beside_the_original_and_on_its_own_queue() -> None:
+    with DAG("made", schedule=None, start_date=datetime(2026, 1, 1)) as made:
+        KafkaToIcebergTaskGroup("land", landing=TWICE, replica_queues=["elsewhere"], default_args={"queue": "here"})
+    write, replica = made.get_task("land.write"), made.get_task("land.write_replica_1")
+    assert (write.queue, replica.queue) == ("here", "elsewhere")
+    assert replica.partial_kwargs["replica"] == 1  # type: ignore[union-attr]
+    assert made.get_task("land.commit").upstream_task_ids >= {"land.write", "land.write_replica_1"}
+    assert [task.task_id for task in made.leaves] == ["land.outcome"]
+
+
+def test_without_replicas_the_tasks_are_what_they_were() -> None:
+    with DAG("made", schedule=None, start_date=datetime(2026, 1, 1)) as made:
+        KafkaToIcebergTaskGroup("land", landing=ORDERS)
+    assert {task.task_id for task in made.tasks} == {"land.plan", "land.write", "land.commit", "land.outcome"}
+
+
+def test_queues_that_are_not_as_many_as_replicas_are_refused() -> None:
+    made = DAG("made", schedule=None, start_date=datetime(2026, 1, 1))
+    with made, pytest.raises(SpecError, match="2 replicas, and replica_queues names 2 queues"):
+        KafkaToIcebergTaskGroup("land", landing=TWICE, replica_queues=["a", "b"])
