@@ -312,3 +312,24 @@ def test_a_range_over_its_budget_needs_a_hand_and_stops_no_other_partition(
     assert second.state == "failed"
     assert lake.ids("shop.orders") == [2, 3]
     assert [event["rows"] for event in second.events] == [2]
+
+
+@pytest.mark.heavy
+def test_a_replica_that_fails_is_red_and_its_run_is_green_where_the_other_one_has_done_the_group(
+    runner: Runner, lake: Lake, produce: Produce
+) -> None:
+    broken = "task.replica in dag_run.conf.get('broken', [])"
+    python = f"{{{{ '/nowhere/python' if {broken} else '{sys.executable}' }}}}"
+    runner.declare({"spark_conf": {"spark.pyspark.driver.python": python}}, replicas=2)
+
+    for number, dead, state in ((0, [0], "success"), (1, [1], "success"), (2, [0, 1], "failed"), (3, [], "success")):
+        produce(runner.topic, orders(*range(number * 10, number * 10 + 10)), 0)
+        run = runner.run(broken=dead)
+        assert run.state == run.tasks["outcome"] == state, (dead, run)
+        # Tasks run one after the other here: a replica that comes after its original finds nothing to do.
+        failed = {name for name, each in run.tasks.items() if each == "failed"} - {"outcome"}
+        assert failed == (
+            {"write[0]"} if dead == [0] else {"write[0]", "write_replica_1[0]"} if len(dead) == 2 else set()
+        )
+        assert [event["rows"] for event in run.events] == {2: [], 3: [20]}.get(number, [10])
+    assert lake.ids("shop.orders") == list(range(40))

@@ -1,10 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakecommit land` with replicas on a real Spark: workers that die or hang while they have slices in hand."""
+"""`lakecommit land` with replicas on a real Spark: workers that die or hang while they have slices in hand, and
+processes of all kinds that die at any moment, while the numbers of replicas and groups change from run to run.
+
+What is in the table in the end is counted by a reader that shares nothing with the package: the offsets that the data
+files hold, against those that a plain consumer finds in the topic.
+"""
 
 from __future__ import annotations
 
 import json
+import random
 import signal
+import subprocess
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -12,16 +21,21 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pyarrow.parquet as pq
 import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 from pyiceberg.catalog import load_catalog
 
 from tests.fixtures.kafka import unique
-from tests.support.cli import Running, orders, run, write_spec
+from tests.support.cli import COMMAND, LAND_SECONDS, Running, orders, run, write_spec
 
 pytestmark = [pytest.mark.faults]
 
 MANY = 600_000
 """Orders that two workers need seconds for."""
+PARTITIONS = 2
+METADATA = [{"name": "kafka_partition", "type": "int"}, {"name": "kafka_offset", "type": "long"}]
+CREATE = {"schema": [{"name": "id", "type": "long", "required": True}, *METADATA]}
 
 
 @dataclass
@@ -35,12 +49,46 @@ class Lake:
         self.running.append(Running.land(self.spec, options=options))
         return self.running[-1]
 
-    def check(self, expected: int) -> None:
+    def restate(self, **fields: Any) -> None:
+        """Other fields of the landing, from the next run on."""
+        self.spec.write_text(json.dumps({**json.loads(self.spec.read_text()), **fields}))
+
+    def check(self, expected: int, story: object = None) -> None:
         values = json.loads(self.spec.read_text())
-        found = load_catalog(**values["catalog"]).load_table(values["table"]).scan(selected_fields=("id",))
-        assert sorted(found.to_arrow().column("id").to_pylist()) == list(range(expected))
+        found = self.in_files(values)
+        there = Counter(in_topic(values["kafka"]["bootstrap.servers"], values["topics"]))
+        assert there.total() == expected
+        assert (there - found, found - there) == (Counter(), Counter()), story
         verified = run("verify", str(self.spec), "--files", "--json")
-        assert verified.code == 0, verified.out
+        assert verified.code == 0, (verified.out, story)
+
+    def in_files(self, values: dict[str, Any]) -> Counter[tuple[int, int, int]]:
+        """Partition, offset and id of each row, as the data files at the table's head hold them."""
+        found: Counter[tuple[int, int, int]] = Counter()
+        for path in load_catalog(**values["catalog"]).load_table(values["table"]).inspect.files()["file_path"]:
+            rows = pq.read_table(path.as_py().removeprefix("file://"), partitioning=None)
+            columns = [rows.column(name).to_pylist() for name in ("kafka_partition", "kafka_offset", "id")]
+            found.update(zip(*columns, strict=True))
+        return found
+
+
+def in_topic(bootstrap: str, topic: str) -> Iterator[tuple[int, int, int]]:
+    """Partition, offset and id of each record."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": unique("reader"), "enable.partition.eof": True})
+    consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in range(PARTITIONS)])
+    ended = 0
+    try:
+        while ended < PARTITIONS:
+            for message in consumer.consume(10_000, 1.0):
+                if message.error() is not None:
+                    ended += 1
+                    continue
+                partition, offset = message.partition(), message.offset()
+                assert partition is not None
+                assert offset is not None
+                yield partition, offset, json.loads(message.value() or b"")["id"]
+    finally:
+        consumer.close()
 
 
 def workers(running: Running) -> list[psutil.Process]:
@@ -67,11 +115,11 @@ def make_lake(
             "uri": f"sqlite:///{tmp_path}/catalog.db",
             "warehouse": f"file://{tmp_path}/warehouse",
         }
-        topic = make_topic(2)
-        stated = {"slice_records": 50_000, "replicas": 2, **more}
+        topic = make_topic(PARTITIONS)
+        stated = {"slice_records": 50_000, "replicas": 2, "create": CREATE, "metadata_columns": True, **more}
         spec = write_spec(tmp_path, unique("replicas"), topic, f"{topic}-control", bootstrap, catalog, **stated)
-        for partition in range(2):
-            produce(topic, orders(count)[partition::2], partition)
+        for partition in range(PARTITIONS):
+            produce(topic, orders(count)[partition::PARTITIONS], partition)
         made.append(Lake(spec))
         return made[-1]
 
@@ -91,8 +139,73 @@ def test_a_worker_that_dies_and_one_that_hangs_hold_up_no_window(make_lake: Call
     with suppress(psutil.NoSuchProcess):
         hangs.kill()
     assert answer.code == 0, answer.err
-    print(answer.err)
-    print(answer.out)
     assert "does not end, and is left alone" in answer.err
     assert sum(line["rows"] for line in answer.lines) == MANY
     lake.check(MANY)
+
+
+TURNS = 8
+
+
+def _blow(process: subprocess.Popen[bytes], chance: random.Random) -> str:
+    """One process below a landing dies or hangs, or the landing is told to end."""
+    kind = chance.choice(["dies", "dies", "hangs", "ends"])
+    if kind == "ends":
+        process.send_signal(signal.SIGTERM)
+        return "told to end"
+    with suppress(psutil.NoSuchProcess):
+        family = psutil.Process(process.pid).children(recursive=True)
+        if family:
+            number = chance.randrange(len(family))
+            family[number].send_signal(signal.SIGKILL if kind == "dies" else signal.SIGSTOP)
+            return f"process {number} of {len(family)} {kind}"
+    return "nobody"
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """The landing and all that it has begun, at once."""
+    with suppress(psutil.NoSuchProcess):
+        for each in [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]:
+            with suppress(psutil.NoSuchProcess):
+                each.kill()
+    process.wait(LAND_SECONDS)
+
+
+LONG = [pytest.param(seed, marks=pytest.mark.campaign) for seed in (2, 3, 4)]
+
+
+@pytest.mark.parametrize("seed", [pytest.param(1, marks=pytest.mark.heavy), *LONG])
+@pytest.mark.timeout(3000)
+def test_random_deaths_with_replicas_and_changing_groups_lose_and_double_nothing(
+    make_lake: Callable[..., Lake], produce: Callable[..., Any], seed: int
+) -> None:
+    chance, lake, story = random.Random(seed), make_lake(0, slice_records=2_000), list[str]()
+    topic, produced = json.loads(lake.spec.read_text())["topics"], 0
+    for turn in range(TURNS):
+        replicas, groups = chance.choice([1, 2, 2, 3]), chance.choice([1, 2, 3])
+        lake.restate(replicas=replicas, groups=groups, group_by=chance.choice(["partition", "load"]))
+        with Path(f"{lake.spec}.{turn}.log").open("wb") as log:
+            process = subprocess.Popen(
+                [*COMMAND, "land", str(lake.spec), "--follow", "--window-age", "1s"],
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                start_new_session=True,
+            )
+        blows = []
+        until = time.monotonic() + chance.uniform(8, 20)
+        while time.monotonic() < until and process.poll() is None:
+            count = chance.randrange(1_000, 20_000)
+            for partition in range(PARTITIONS):
+                produce(topic, orders(count, produced)[partition::PARTITIONS], partition)
+            produced += count
+            time.sleep(chance.uniform(0.2, 2.0))
+            if chance.random() < 0.2:
+                blows.append(_blow(process, chance))
+        if process.poll() is None:
+            blows.append("everything dies")
+        _end(process)
+        story.append(f"{turn}: {replicas} replicas, {groups} groups: {', '.join(blows) or process.returncode}")
+    done = run("land", str(lake.spec), timeout=LAND_SECONDS)
+    assert done.code == 0, (story, done.err[-3000:])
+    print(json.dumps({"produced": produced, "story": story}, indent=1))
+    lake.check(produced, story)
