@@ -91,6 +91,8 @@ class Landing:
         groups follow from what the newest windows took
     :param target_file_size: bytes that a file of the data table should have; slices hold as many records as it takes
     :param replicas: how many times each slice is done at once, by jobs of their own; the first report of it wins
+    :param speculation: what is left of a group is done a second time, where nothing was reported for so many times what
+        the median slice of the window takes, and for 10 seconds; not with replicas
     :param group_by: ``partition``: a group has the partitions of one number modulo `groups`; ``load``: slices are dealt
         out evenly, those of one partition too
     :param branch: branch that is written to; one other than ``main`` must exist
@@ -137,6 +139,7 @@ class Landing:
     target_file_size: int | None = None
     group_by: str = "partition"
     replicas: int = 1
+    speculation: float | None = None
     branch: str = "main"
     on_spec_change: str = "finish"
     completion_timeout: timedelta = timedelta(hours=1)

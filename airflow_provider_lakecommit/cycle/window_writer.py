@@ -28,6 +28,7 @@ from airflow_provider_lakecommit.engines.replicas import run_replicas
 from airflow_provider_lakecommit.exceptions import LakecommitError, SparkJobError
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 from airflow_provider_lakecommit.session.secrets import secrets_for
+from airflow_provider_lakecommit.session.slow_slices import slow_slices_of
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, SliceStatus, WindowJob
 
 __all__ = ["WindowWrite", "WindowWriter"]
@@ -78,7 +79,8 @@ class WindowWriter:
                 del self.jobs[job.job_id]
 
         log, left = self.session.log, lambda: None if self.stopping else self._job(ticket)
-        return run_group(job, lambda job: run_replicas(job, run, log), left, log)
+        control = self.session.control
+        return run_group(job, lambda job: run_replicas(job, run, log, slow_slices_of(job, control)), left, log)
 
     def _secrets(self, job: WindowJob) -> Secrets:
         try:

@@ -75,7 +75,7 @@ def group_job(
         deployment=ticket.cycle.deployment,
         read_from=ticket.cycle.read_from,
         made_at=state.offset + 1,
-        replicas=landing.replicas,
+        replicas=landing.replicas if landing.speculation is None else 2,
         catalog=catalog_name,
         control_topic=control.name,
         control_partition=ticket.cycle.partition,

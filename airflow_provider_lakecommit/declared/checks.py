@@ -8,6 +8,7 @@ a check takes a value of any type, and returns what is wrong with it and what is
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
@@ -152,6 +153,11 @@ def _replicas(v: Any) -> str | None:
     return None if good else f"{v!r} is not an integer from 1 to {MOST_REPLICAS}"
 
 
+def _medians(v: Any) -> str | None:
+    good = isinstance(v, (int, float)) and not isinstance(v, bool) and 1 < v < math.inf
+    return None if good else f"{v!r} is not a number above 1"
+
+
 CHECKS: Mapping[str, Check] = {
     "name": _matches(_NAME, "a name (letters, digits, '.', '_', '-', at most 100)"),
     "topics": _topics,
@@ -174,6 +180,7 @@ CHECKS: Mapping[str, Check] = {
     "target_file_size": _integer(1, optional=True),
     "group_by": _one_of("partition", "load"),
     "replicas": _replicas,
+    "speculation": _optional(_medians),
     "branch": _text,
     "on_spec_change": _one_of("finish", "void"),
     "completion_timeout": _duration,
@@ -208,6 +215,8 @@ def wrong_values(values: Mapping[str, Any]) -> list[str]:
     wrong = [f"{key}: {text}" for key, value in values.items() if (text := CHECKS[key](value))]
     if values.get("table") is not None and values.get("dead_letter_table") == values["table"]:
         wrong.append("dead_letter_table: must be another table than `table`")
+    if values.get("speculation") is not None and values.get("replicas", 1) != 1:
+        wrong.append("speculation: with `replicas`, all slices are done more than once already")
     create = values.get("create")
     if isinstance(create, Mapping) and not CHECKS["create"](create):
         wrong += wrong_with_table(create, METADATA_TYPES if values.get("metadata_columns") is True else {})

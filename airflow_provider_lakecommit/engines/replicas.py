@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The replicas of a job, run side by side by one process: the same slices, several times, each as a job of its own.
+"""The replicas of a job, run side by side by one process: the same slices, several times, each as a job of its own; or
+a second time those that turn out to be slow.
 
 Contract: :func:`run_replicas` returns as soon as one replica has all slices behind it, or all replicas together have;
 its results have each slice once, by whoever came furthest with it. Tasks of the others see in the control log that they
@@ -16,6 +17,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from queue import Empty, SimpleQueue
+from typing import Protocol
 
 from airflow_provider_lakecommit.engines.base import EarlierWorkError
 from airflow_provider_lakecommit.exceptions import SparkJobError
@@ -25,6 +27,8 @@ __all__ = ["GOODBYE_SECONDS", "best_of", "run_replicas"]
 
 GOODBYE_SECONDS = 5.0
 """For which replicas that are not needed any more are waited for."""
+LOOK_SECONDS = 1.0
+"""Between two looks for slow slices."""
 _BEST_FIRST = (
     SliceStatus.DONE,
     SliceStatus.REPORTED,
@@ -39,38 +43,104 @@ _End = Sequence[SliceResult] | BaseException
 """Results; none of an engine that knows nothing of its slices. Or what ended it."""
 
 
-def run_replicas(job: WindowJob, run: Run, log: Callable[[str], None]) -> Sequence[SliceResult]:
+class SlowPort(Protocol):
+    """Who knows which slices of the job are slow, and which are reported."""
+
+    def found(self) -> WindowJob | None: ...
+    def all_reported(self) -> bool: ...
+
+
+def run_replicas(
+    job: WindowJob, run: Run, log: Callable[[str], None], slow: SlowPort | None = None
+) -> Sequence[SliceResult]:
     """Run a job as often at once as it says.
 
     :param run: runs one of them to its end; called in several threads
+    :param slow: begin with the original alone, and do what is slow a second time; the job says two replicas then
     :raises SparkJobError: all ended early
     """
     if job.replicas == 1:
         return run(job)
-    ended: SimpleQueue[tuple[int, _End]] = SimpleQueue()
+    race = _Race(job, run, log)
+    for _ in range(1 if slow else job.replicas):
+        race.begin(job)
+    while race.running:
+        done = race.is_whole or (slow is not None and bool(race.ends) and slow.all_reported())
+        looking = slow is not None and race.begun < job.replicas
+        if race.wait(GOODBYE_SECONDS if done else LOOK_SECONDS if looking else None):
+            continue
+        if done:
+            log(f"group {job.group}: all is reported; replica {race.running} does not end, and is left alone")
+            # The slices of a slow one are not known here: an empty answer has the log asked.
+            return race.results() if race.is_whole else []
+        if slow is not None and (rest := slow.found()) is not None:
+            log(f"group {job.group}: {len(rest.plan.slices)} slow slices are done a second time")
+            race.begin(rest)
+    return race.together()
 
-    def one(number: int) -> None:
-        try:
-            ended.put((number, run(replace(job, replica=number))))
-        except BaseException as e:
-            ended.put((number, e))
 
-    for number in range(job.replicas):
-        # No process waits for them at its end, should one never return.
+class _Race:
+    """The replicas of one job, and how they ended."""
+
+    def __init__(self, job: WindowJob, run: Run, log: Callable[[str], None]) -> None:
+        self._job, self._run, self._log = job, run, log
+        self._ended: SimpleQueue[tuple[int, _End]] = SimpleQueue()
+        self.begun = 0
+        self.ends: dict[int, _End] = {}
+
+    def begin(self, job: WindowJob) -> None:
+        """One more, in a thread. No process waits for it at its end, should it never return."""
+        number, self.begun = self.begun, self.begun + 1
         name = f"group-{job.group}-replica-{number}"
-        threading.Thread(target=one, args=(number,), name=name, daemon=True).start()
-    ends: dict[int, _End] = {}
-    while len(ends) < job.replicas:
+        threading.Thread(target=self._one, args=(replace(job, replica=number),), name=name, daemon=True).start()
+
+    def _one(self, job: WindowJob) -> None:
         try:
-            number, end = ended.get(timeout=GOODBYE_SECONDS if _whole(job, ends.values()) else None)
+            self._ended.put((job.replica, self._run(job)))
+        except BaseException as e:
+            self._ended.put((job.replica, e))
+
+    def wait(self, seconds: float | None) -> bool:
+        """For the end of one; did one end?"""
+        try:
+            number, end = self._ended.get(timeout=seconds)
         except Empty:
-            late = ", ".join(str(n) for n in range(job.replicas) if n not in ends)
-            log(f"group {job.group}: all is reported; replica {late} does not end, and is left alone")
-            break
-        ends[number] = end
+            return False
+        self.ends[number] = end
         if isinstance(end, SparkJobError):
-            log(f"replica {number} of group {job.group} ended early: {end}")
-    return _together(job, [ends[number] for number in sorted(ends)])
+            self._log(f"replica {number} of group {self._job.group} ended early: {end}")
+        return True
+
+    @property
+    def running(self) -> str:
+        """The numbers of those that do."""
+        return ", ".join(str(number) for number in range(self.begun) if number not in self.ends)
+
+    @property
+    def is_whole(self) -> bool:
+        """Is there nothing left to do? An engine that knows nothing of slices ends well only so, if it had them all."""
+        if any(not isinstance(end, BaseException) and not end for end in self.ends.values()):
+            return True
+        done = {r.slice for r in self.results() if r.status.is_reported}
+        return done.issuperset(map(str, self._job.plan.slices))
+
+    def results(self) -> list[SliceResult]:
+        """Each slice once."""
+        return best_of(r for end in self.ends.values() if not isinstance(end, BaseException) for r in end)
+
+    def together(self) -> Sequence[SliceResult]:
+        """What became of the job.
+
+        :raises BaseException: what ended a replica and is no end of a Spark job; else what ended all of them
+        """
+        errors = [end for _, end in sorted(self.ends.items()) if isinstance(end, BaseException)]
+        for error in errors:
+            if not isinstance(error, SparkJobError):
+                raise error
+        for error in () if self.is_whole else errors:
+            if isinstance(error, EarlierWorkError) or len(errors) == len(self.ends):
+                raise error
+        return self.results()
 
 
 def best_of(results: Iterable[SliceResult]) -> list[SliceResult]:
@@ -81,34 +151,3 @@ def best_of(results: Iterable[SliceResult]) -> list[SliceResult]:
         if known is None or _BEST_FIRST.index(r.status) < _BEST_FIRST.index(known.status):
             found[r.slice] = r
     return list(found.values())
-
-
-def _results(ends: Iterable[_End]) -> list[SliceResult]:
-    return best_of(r for end in ends if not isinstance(end, BaseException) for r in end)
-
-
-def _whole(job: WindowJob, ends: Iterable[_End]) -> bool:
-    """Is there nothing left for a replica that still runs? An engine that knows nothing of slices ends well only so."""
-    seen = list(ends)
-    if any(not isinstance(end, BaseException) and not end for end in seen):
-        return True
-    done = {r.slice for r in _results(seen) if r.status.is_reported}
-    return done.issuperset(map(str, job.plan.slices))
-
-
-def _together(job: WindowJob, ends: Sequence[_End]) -> Sequence[SliceResult]:
-    """What became of the job.
-
-    :raises BaseException: what ended a replica and is no end of a Spark job; else what ended all of them
-    """
-    errors = [end for end in ends if isinstance(end, BaseException)]
-    for error in errors:
-        if not isinstance(error, SparkJobError):
-            raise error
-    results = _results(ends)
-    if _whole(job, ends):
-        return results
-    for error in errors:
-        if isinstance(error, EarlierWorkError) or len(errors) == len(ends):
-            raise error
-    return results

@@ -94,7 +94,7 @@ class WriteWindowOperator(LandingTask):
         hide({"conf": spark_conf})
         self._engine: Engine | None = None
         self._early_end: EarlyEnd | None = None
-        self._job: WindowJob | None = None
+        self._jobs: dict[int, WindowJob] = {}
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Do what of the group is not reported yet."""
@@ -135,7 +135,7 @@ class WriteWindowOperator(LandingTask):
                 self._early_end = end = EarlyEnd(lambda reason: self._end_job(control, reason), engine.stop)
 
                 def run(job: WindowJob) -> list[SliceResult]:
-                    self._job = job = job.begun()
+                    self._jobs[job.replica] = job = job.begun()
                     return engine.run(job, self._secrets(tables, kafka, job))
 
                 try:
@@ -168,9 +168,9 @@ class WriteWindowOperator(LandingTask):
         """That of this attempt, and no other one; without one there is nothing to save."""
         from airflow_provider_lakecommit.session.early_end import end_job
 
-        if self._job is not None:
-            end_job(control, self._job, reason)
-        elif self._engine is not None:
+        for job in tuple(self._jobs.values()):
+            end_job(control, job, reason)
+        if not self._jobs and self._engine is not None:
             self._engine.stop()
 
     def _write(
@@ -183,14 +183,21 @@ class WriteWindowOperator(LandingTask):
     ) -> GroupResult:
         from airflow_provider_lakecommit.cycle.progress import progress_told
         from airflow_provider_lakecommit.cycle.write import group_result, run_group
+        from airflow_provider_lakecommit.engines.replicas import run_replicas
+        from airflow_provider_lakecommit.session.slow_slices import slow_slices_of
         from airflow_provider_lakecommit.spark.job import SliceStatus
+
+        def both(job: WindowJob) -> Sequence[SliceResult]:
+            return run_replicas(job, run, self.log.info, slow_slices_of(job, control))
 
         landing = job.landing
         done = ticket.slices - len(job.plan.slices)
         self.log.info("group %d: %d slices to do, %d are reported already", ticket.group, len(job.plan.slices), done)
         with self._interruption_logged(landing, control, ticket), progress_told(control, [job], self._tell_progress):
             left = partial(self._left, landing, control, ticket, tables)
-            _, outcome = run_group(job, run, left, self.log.info)
+            # The landing's replicas are tasks of their own; what turns out to be slow is done again by this one.
+            again = run if landing.speculation is None else both
+            _, outcome = run_group(job, again, left, self.log.info)
         died = outcome if isinstance(outcome, SparkJobError) else None
         # Those that are done were told by their workers where these write to this log, and by the progress everywhere.
         for each in () if isinstance(outcome, SparkJobError) else outcome:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RESULT", "Secrets", "SliceResult", "SliceStatus", "WindowJob"]
 
-_OF_PLANS = ("target_window", "target_file_size", "group_by", "replicas")
+_OF_PLANS = ("target_window", "target_file_size", "group_by", "replicas", "speculation")
 """Fields of a landing that no task looks at: an executor of the release before this one does not know them."""
 
 

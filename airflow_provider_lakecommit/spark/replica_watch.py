@@ -21,12 +21,10 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from airflow_provider_lakecommit.core.fold import fold
-from airflow_provider_lakecommit.core.log import Entry, SliceReported
 from airflow_provider_lakecommit.core.model import Slice, Span
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.exceptions import LakecommitError
-from airflow_provider_lakecommit.wire.quarantine import read_entries
+from airflow_provider_lakecommit.spark.cycle_reports import CycleReports
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
@@ -56,10 +54,8 @@ class ReplicaWatch:
     def __init__(
         self, job: WindowJob, control: LogReader, work: Slice, now: Callable[[], float] = time.monotonic
     ) -> None:
-        self._job, self._control, self._work, self._now = job, control, work, now
-        # The START of the cycle stands right before the place from which the job hears what is said to it.
-        self._read_from = max(0, job.made_at - 1)
-        self._log: list[Entry] = []
+        self._job, self._work, self._now = job, work, now
+        self._reports = CycleReports(job, control)
         self._look_at = now()
         self._left: Coverage = work.coverage
 
@@ -86,15 +82,7 @@ class ReplicaWatch:
             raise ReplicaReported(f"another replica has reported of slice {self._work}")
 
     def _look(self) -> None:
-        plan = self._job.plan
-        log = self._control.read(self._job.control_partition, self._read_from)
-        self._read_from = max(self._read_from, log.end)
-        new = read_entries(log.records, plan.landing, plan.lane)
-        self._log += new
-        if not any(isinstance(e, SliceReported) and e.commit_id == self._job.commit_id for e in new):
-            return
-        cycle = fold(self._log, (), self._job.landing.completion_timeout).cycles.get(self._job.commit_id)
-        if cycle is not None and cycle.plan.window_id == plan.window_id:
+        if self._reports.look() and (cycle := self._reports.cycle) is not None:
             left = cycle.left_of(self._work)
             self._left = Coverage() if left is None else left.coverage
 

@@ -144,6 +144,24 @@ def test_a_worker_that_dies_and_one_that_hangs_hold_up_no_window(make_lake: Call
     lake.check(MANY)
 
 
+@pytest.mark.heavy
+def test_slices_of_a_worker_that_hangs_are_done_a_second_time_and_no_others(make_lake: Callable[..., Lake]) -> None:
+    lake = make_lake(MANY, replicas=1, speculation=2)
+    running = lake.land()
+    running.wait_for(": done in", times=3)
+    hangs = workers(running)[0]
+    hangs.send_signal(signal.SIGSTOP)
+    answer = running.end(timeout=180)
+    with suppress(psutil.NoSuchProcess):
+        hangs.kill()
+    assert answer.code == 0, answer.err
+    assert "group 0: 1 slow slices are done a second time" in answer.err
+    assert "replica 0 does not end, and is left alone" in answer.err
+    (line,) = answer.lines
+    assert (line["rows"], line["redundant"], line["missing"]) == (MANY, 0, [])
+    lake.check(MANY)
+
+
 TURNS = 8
 
 

@@ -42,7 +42,7 @@ FULL: Mapping[str, Any] = {
     "target_window": 60.5,
     "target_file_size": 1000,
     "group_by": "load",
-    "replicas": 2,
+    "speculation": 3.0,
     "branch": "audit",
     "on_spec_change": "void",
     "completion_timeout": 90.5,
@@ -97,7 +97,13 @@ class TestLanding:
         assert Landing.from_dict(told) == Landing.from_dict(values)
 
     def test_every_field_is_in_the_full_example(self) -> None:
-        assert {f.name for f in fields(Landing)} - set(FULL) == {"format"}
+        # It has only one that is there, and replicas are not for where slow slices are done again.
+        assert {f.name for f in fields(Landing)} - set(FULL) == {"format", "replicas"}
+
+    def test_replicas_are_not_for_where_slow_slices_are_done_a_second_time(self) -> None:
+        assert Landing.from_dict({**LEAST, "replicas": 2}).to_dict()["replicas"] == 2
+        with pytest.raises(SpecError, match="all slices are done more than once already"):
+            Landing.from_dict({**FULL, "replicas": 2})
 
 
 class TestSpecVersion:
@@ -213,6 +219,7 @@ class TestMistakes:
             ("target_file_size", "128MB", "'128MB' is not a whole number of at least 1"),
             ("group_by", "topic", "'topic' is not one of partition, load"),
             ("replicas", 0, "0 is not an integer from 1 to 8"),
+            ("speculation", 1, "1 is not a number above 1"),
             ("branch", "", "is not a name"),
             ("on_spec_change", "keep", "is not one of finish, void"),
             ("completion_timeout", 0, "is not a positive duration"),

@@ -152,3 +152,73 @@ def test_a_job_knows_its_replica_on_the_other_side(job: WindowJob) -> None:
     assert (there.replica, there.replicas) == (1, 2)
     assert there.transactional_id(0) == second.transactional_id(0) != job.transactional_id(0)
     assert '"replica' not in replace(job, replicas=1).to_json(), "an executor of the release before knows none"
+
+
+class Slow:
+    """Says from the first look on that the last slice is slow, and at last that all is reported."""
+
+    def __init__(self, job: WindowJob, *, is_slow: bool = True) -> None:
+        rest = replace(job.plan, slices=job.plan.slices[-1:])
+        self.job = replace(job, plan=rest, places=job.places[-1:]) if is_slow else None
+        self.reported = False
+
+    def found(self) -> WindowJob | None:
+        return self.job
+
+    def all_reported(self) -> bool:
+        return self.reported
+
+
+@pytest.fixture
+def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replicas, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(replicas, "GOODBYE_SECONDS", 0.05)
+
+
+@pytest.mark.usefixtures("looks_often")
+class TestSlowSlices:
+    def test_they_are_done_a_second_time_and_a_task_that_hangs_is_left_alone(self, job: WindowJob, hangs: Act) -> None:
+        slow, said, begun = Slow(job), list[str](), list[WindowJob]()
+
+        def act(each: WindowJob) -> Sequence[SliceResult]:
+            begun.append(each)
+            if each.replica == 0:
+                return hangs(each)
+            slow.reported = True
+            return ends(S.DONE)(each)
+
+        # Of the others this process knows nothing: the log is asked.
+        assert run_replicas(job, act, said.append, slow) == []
+        assert [(each.replica, len(each.plan.slices)) for each in begun] == [(0, len(job.plan.slices)), (1, 1)]
+        assert said == [
+            "group 0: 1 slow slices are done a second time",
+            "group 0: all is reported; replica 0 does not end, and is left alone",
+        ]
+
+    def test_an_original_that_overtakes_what_was_begun_again_ends_the_job(self, job: WindowJob, hangs: Act) -> None:
+        again = threading.Event()
+
+        def act(each: WindowJob) -> Sequence[SliceResult]:
+            if each.replica:
+                again.set()
+                return hangs(each)
+            assert again.wait(10)
+            return ends(S.DONE)(each)
+
+        results = run_replicas(job, act, lambda _: None, Slow(job))
+        assert [r.status for r in results] == [S.DONE] * len(job.plan.slices)
+
+    def test_where_nothing_is_slow_there_is_no_second_job(self, job: WindowJob) -> None:
+        begun: list[int] = []
+
+        def act(each: WindowJob) -> Sequence[SliceResult]:
+            begun.append(each.replica)
+            threading.Event().wait(0.1)
+            return ends(S.DONE)(each)
+
+        run_replicas(job, act, pytest.fail, Slow(job, is_slow=False))
+        assert begun == [0]
+
+    def test_an_original_that_dies_is_no_slow_one(self, job: WindowJob) -> None:
+        with pytest.raises(SparkJobError):
+            run_replicas(job, dies(SparkJobError("gone")), lambda _: None, Slow(job, is_slow=False))
