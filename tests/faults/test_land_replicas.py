@@ -33,6 +33,7 @@ pytestmark = [pytest.mark.faults]
 
 MANY = 600_000
 """Orders that two workers need seconds for."""
+LARGE = 4_000_000
 PARTITIONS = 2
 METADATA = [{"name": "kafka_partition", "type": "int"}, {"name": "kafka_offset", "type": "long"}]
 CREATE = {"schema": [{"name": "id", "type": "long", "required": True}, *METADATA]}
@@ -160,6 +161,23 @@ def test_slices_of_a_worker_that_hangs_are_done_a_second_time_and_no_others(make
     (line,) = answer.lines
     assert (line["rows"], line["redundant"], line["missing"]) == (MANY, 0, [])
     lake.check(MANY)
+
+
+@pytest.mark.heavy
+def test_a_run_that_is_told_to_stop_publishes_what_its_originals_have_read(make_lake: Callable[..., Lake]) -> None:
+    """Each slice takes longer than the first look of its tasks."""
+    lake = make_lake(LARGE, slice_records=LARGE // 2)
+    running = lake.land()
+    running.wait_for("records read")
+    time.sleep(2.0)
+    running.kill(signal.SIGTERM)
+    answer = running.end()
+    assert answer.code == 128 + signal.SIGTERM, answer.err
+    assert "Traceback" not in answer.err
+    (line,) = answer.lines
+    assert 0 < line["rows"] < LARGE
+    assert run("land", str(lake.spec), timeout=LAND_SECONDS).code == 0
+    lake.check(LARGE)
 
 
 TURNS = 8
