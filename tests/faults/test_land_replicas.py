@@ -9,14 +9,16 @@ files hold, against those that a plain consumer finds in the topic.
 from __future__ import annotations
 
 import json
+import os
 import random
 import signal
 import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +28,15 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 from pyiceberg.catalog import load_catalog
 
+from airflow_provider_lakecommit.cycle.write import group_job
+from airflow_provider_lakecommit.spark import main as application
+from airflow_provider_lakecommit.spark.job import Secrets, WindowJob
+from dev.servers.connect import ConnectServer
 from tests.fixtures.kafka import unique
 from tests.support.cli import COMMAND, LAND_SECONDS, Running, orders, run, write_spec
+from tests.support.steps import check_verified
+from tests.support.waiting import until
+from tests.support.world import World, catalog_in, records
 
 pytestmark = [pytest.mark.faults]
 
@@ -35,6 +44,7 @@ MANY = 600_000
 """Orders that two workers need seconds for."""
 LARGE = 4_000_000
 PARTITIONS = 2
+APPLICATION = Path(application.__file__)
 METADATA = [{"name": "kafka_partition", "type": "int"}, {"name": "kafka_offset", "type": "long"}]
 CREATE = {"schema": [{"name": "id", "type": "long", "required": True}, *METADATA]}
 
@@ -92,6 +102,44 @@ def in_topic(bootstrap: str, topic: str) -> Iterator[tuple[int, int, int]]:
         consumer.close()
 
 
+class Driver:
+    """What spark-submit runs, in a session of processes of its own."""
+
+    def __init__(self, folder: Path, job: WindowJob, world: World) -> None:
+        folder.mkdir()
+        (folder / "job.json").write_text(job.to_json())
+        Secrets(kafka=world.kafka, io={}).save(folder / "secrets.json")
+        self._log = folder / "log"
+        with self._log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, str(APPLICATION), "--job", "job.json", "--secrets", "secrets.json"],
+                cwd=folder,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                env={
+                    **os.environ,
+                    "PYTHONPATH": str(APPLICATION.parents[2]),
+                    "PYSPARK_PYTHON": sys.executable,
+                    "PYSPARK_SUBMIT_ARGS": "--master local[1] --conf spark.ui.enabled=false pyspark-shell",
+                    "SPARK_LOCAL_IP": "127.0.0.1",
+                },
+            )
+
+    @property
+    def said(self) -> str:
+        return self._log.read_text(errors="replace")
+
+    @property
+    def at_work(self) -> bool:
+        """Has it reported a slice, or seen that one is reported?"""
+        return "slice " in self.said
+
+    def kill(self) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+
+
 def workers(running: Running) -> list[psutil.Process]:
     """Spark's Python workers that have slices in hand, the busiest first: forks of their daemon."""
     found: list[tuple[float, psutil.Process]] = []
@@ -109,14 +157,7 @@ def make_lake(
     made: list[Lake] = []
 
     def make(count: int, **more: Any) -> Lake:
-        (tmp_path / "warehouse").mkdir()
-        catalog = {
-            "name": "lake",
-            "type": "sql",
-            "uri": f"sqlite:///{tmp_path}/catalog.db",
-            "warehouse": f"file://{tmp_path}/warehouse",
-        }
-        topic = make_topic(PARTITIONS)
+        catalog, topic = catalog_in(tmp_path), make_topic(PARTITIONS)
         stated = {"slice_records": 50_000, "replicas": 2, "create": CREATE, "metadata_columns": True, **more}
         spec = write_spec(tmp_path, unique("replicas"), topic, f"{topic}-control", bootstrap, catalog, **stated)
         for partition in range(PARTITIONS):
@@ -129,6 +170,7 @@ def make_lake(
         each.close()
 
 
+@pytest.mark.heavy
 def test_a_worker_that_dies_and_one_that_hangs_hold_up_no_window(make_lake: Callable[..., Lake]) -> None:
     lake = make_lake(MANY)
     running = lake.land()
@@ -178,6 +220,47 @@ def test_a_run_that_is_told_to_stop_publishes_what_its_originals_have_read(make_
     assert 0 < line["rows"] < LARGE
     assert run("land", str(lake.spec), timeout=LAND_SECONDS).code == 0
     lake.check(LARGE)
+
+
+@pytest.mark.heavy
+def test_a_spark_connect_server_runs_each_replica_as_an_operation_of_its_own(
+    make_lake: Callable[..., Lake], connect_server: ConnectServer
+) -> None:
+    lake = make_lake(100_000, slice_records=10_000, groups=2, spark={"remote": connect_server.url})
+    for total in (100_000, 100_000):
+        answer = run("land", str(lake.spec), timeout=LAND_SECONDS)
+        assert answer.code == 0, answer.err
+        lake.check(total)
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("killed", [0, 1, None], ids=["the original dies", "the replica dies", "nobody dies"])
+def test_of_two_drivers_with_the_same_slices_one_dies(
+    make_world: Callable[..., World], produce: Callable[..., Any], tmp_path: Path, killed: int | None
+) -> None:
+    """Each is a process with a Java and workers of its own, as two Airflow workers have them."""
+    world = make_world(partitions=2, dead_letter_table=None, replicas=2, slice_records=50_000)
+    for partition in range(2):
+        produce(world.landing.topics, records(partition * 200_000, 200_000), partition)
+    opened = world.open("a")
+    with world.session() as session:
+        job = group_job(world.landing, session.control, opened.groups[0], "test")
+    assert job is not None
+    drivers = [Driver(tmp_path / str(n), replace(job, replica=n).begun(), world) for n in range(2)]
+    try:
+        until(lambda: all(driver.at_work for driver in drivers), timeout=120, what="slices in hand")
+        if killed is not None:
+            drivers[killed].kill()
+        codes = [driver.process.wait(300) for driver in drivers]
+    finally:
+        for driver in drivers:
+            driver.kill()
+    assert codes == [-signal.SIGKILL if n == killed else 0 for n in range(2)], [d.said for d in drivers]
+    closed = world.close("a", opened)
+    assert (closed.rows, closed.missing) == (400_000, ())
+    print("redundant reports:", closed.redundant, "; ".join(d.said.splitlines()[-1] for d in drivers if d.said))
+    world.check(Counter(range(400_000)))
+    check_verified(world)
 
 
 TURNS = 8
