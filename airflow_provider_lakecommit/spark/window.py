@@ -73,8 +73,10 @@ def _slices(job_text: str, read_secrets: Callable[[], Secrets]) -> Callable[[Ite
         from airflow_provider_lakecommit.spark import task
 
         work, secrets = WindowJob.from_json(job_text), read_secrets()
-        deaths = work.deaths + _attempts_before()
-        for index in numbers:
+        deaths, last = work.deaths + _attempts_before(), len(work.plan.slices) - 1
+        for number in numbers:
+            # Replicas that begin at the other end share the work until they meet.
+            index = last - number if work.replica % 2 else number
             yield task.run_task(work, secrets, index, deaths=deaths)
 
     return run
