@@ -3,7 +3,11 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -82,6 +86,29 @@ def test_the_death_of_an_executor_or_a_worker_costs_the_slice_in_its_hands(
     assert answer.code == 0, answer.err
     assert gate.again == dead
     assert max(gate.begun.values()) <= 2
+    backlog.check()
+
+
+@pytest.mark.parametrize("field", ["replicas", "speculation"])
+def test_a_task_that_hangs_holds_up_no_window_whose_slices_are_done_a_second_time(
+    cluster: StandaloneCluster, gate: ClusterGate, make_backlog: Make, field: str
+) -> None:
+    backlog = make_backlog({"master": cluster.url})
+    backlog.spec.write_text(json.dumps({**backlog.values, field: 2}))
+    with backlog.landing() as landing:
+        held = gate.hold_after_first()
+        hangs = next(note for note in gate.notes if note.first in held)
+        os.kill(hangs.pid, signal.SIGSTOP)
+        try:
+            gate.open()
+            answer = landing.end(timeout=180)
+        finally:
+            # Its executor may have ended it.
+            with suppress(ProcessLookupError):
+                os.kill(hangs.pid, signal.SIGKILL)
+    assert answer.code == 0, answer.err
+    assert "does not end, and is left alone" in answer.err
+    assert hangs.first in gate.again
     backlog.check()
 
 
