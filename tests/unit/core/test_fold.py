@@ -14,6 +14,7 @@ from airflow_provider_lakecommit.core.blocks import FAILURES_TO_BLOCK
 from airflow_provider_lakecommit.core.fold import fold
 from airflow_provider_lakecommit.core.log import Directives, Entry, Raised, SliceReported
 from airflow_provider_lakecommit.core.model import Budget, Counts, SpanReport
+from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.core.state import LandingState, TableLedger, granted
 from tests.support.story import (
     DEAD,
@@ -336,6 +337,58 @@ class TestAgain:
         story.closes("old")
         assert len(story.landing_state(since=1).failing) == 1
         assert story.landing_state().failing == ()
+
+
+class TestReportedTwice:
+    """By replicas, or by an attempt that was thought dead."""
+
+    @staticmethod
+    def check(story: Story, taken: list[UUID], redundant: set[UUID], left: Ranges) -> None:
+        cycle = story.landing_state().cycles[story.id("a")]
+        assert accepted(story.landing_state()) == taken
+        assert cycle.redundant == redundant
+        assert Coverage.union(s.coverage for s in map(cycle.left_of, cycle.unfinished) if s) == coverage(left)
+        # And when the table has what was taken, which every other report overlaps then.
+        assert story.landing_state(ledger(covered=A)).cycles[story.id("a")].redundant == redundant
+
+    def test_of_two_whole_reports_the_first_counts(self) -> None:
+        story = Story()
+        story.opens("a", [A])
+        first, second = story.reports("a", A), story.reports("a", A)
+        self.check(story, [first], {second}, [])
+
+    @pytest.mark.parametrize("longer", [4, 8])
+    def test_of_two_parts_that_overlap_the_first_counts_and_the_rest_is_left(self, longer: int) -> None:
+        story = Story()
+        story.opens("a", [A])
+        first, second = story.reports("a", [(P0, 0, 6)]), story.reports("a", [(P0, 0, longer)])
+        self.check(story, [first], {second}, [(P0, 6, 10)])
+
+    def test_all_of_a_slice_after_a_part_of_it_finishes_nothing(self) -> None:
+        story = Story()
+        story.opens("a", [A])
+        first, second = story.reports("a", [(P0, 0, 6)]), story.reports("a", A)
+        self.check(story, [first], {second}, [(P0, 6, 10)])
+        rest = story.reports("a", [(P0, 6, 10)])
+        self.check(story, [first, rest], {second}, [])
+
+    def test_a_part_of_a_slice_after_all_of_it_is_redundant(self) -> None:
+        story = Story()
+        story.opens("a", [A])
+        first, second = story.reports("a", A), story.reports("a", [(P0, 0, 6)])
+        self.check(story, [first], {second}, [])
+
+    def test_parts_that_do_not_overlap_all_count(self) -> None:
+        story = Story()
+        story.opens("a", [A])
+        first, second = story.reports("a", [(P0, 4, 10)]), story.reports("a", [(P0, 0, 4)])
+        self.check(story, [first, second], set(), [])
+
+    def test_what_was_not_done_is_no_report_before_it(self) -> None:
+        story = Story()
+        story.opens("a", [A])
+        story.reports("a", A, failed="boom")
+        self.check(story, [story.reports("a", A)], set(), [])
 
 
 class TestVoid:
