@@ -333,3 +333,18 @@ def test_a_replica_that_fails_is_red_and_its_run_is_green_where_the_other_one_ha
         )
         assert [event["rows"] for event in run.events] == {2: [], 3: [20]}.get(number, [10])
     assert lake.ids("shop.orders") == list(range(40))
+
+
+@pytest.mark.heavy
+def test_a_write_task_that_would_do_slow_slices_again_runs_its_job_and_ends_as_ever(
+    runner: Runner, lake: Lake, produce: Produce
+) -> None:
+    """Its Spark job is run beside the task's own thread."""
+    python = f"{{{{ '/nowhere/python' if dag_run.conf.get('broken') else '{sys.executable}' }}}}"
+    runner.declare({"spark_conf": {"spark.pyspark.driver.python": python}}, speculation=2)
+    produce(runner.topic, orders(*range(10)), 0)
+    broken = runner.run(broken=True)
+    assert (broken.tasks["write[0]"], broken.state) == ("failed", "failed")
+    mended = runner.run()
+    assert (mended.tasks["write[0]"], mended.state) == ("success", "success")
+    assert lake.ids("shop.orders") == list(range(10))
