@@ -2,13 +2,13 @@
 """The replicas of a job, run side by side by one process: the same slices, several times, each as a job of its own; or
 a second time those that turn out to be slow.
 
-Contract: :func:`run_replicas` returns as soon as one replica has all slices behind it, or all replicas together have;
-its results have each slice once, by whoever came furthest with it. Tasks of the others see in the control log that they
-are not needed, and end by themselves within two seconds. One job alone is run as it is, in the caller's thread.
+Contract: :func:`run_replicas` returns as soon as all slices are reported, by one replica or by all together; its
+results have each slice once, by whoever came furthest with it. Tasks that are not needed any more see that in the
+control log, and end by themselves within two seconds. One job alone is run as it is, in the caller's thread.
 
 Failure story: a replica that dies is told and costs nothing while another one lives. Only when none of them has done
-all, what became of them is what became of the job. A replica that does not end (its machine hangs) is left alone after
-:data:`GOODBYE_SECONDS`; it ends with its engine.
+all, what became of them is what became of the job. One that does not end (its machine hangs) is left alone after
+:data:`GOODBYE_SECONDS`, also where each of them hangs at what another one has done; it ends with its engine.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["GOODBYE_SECONDS", "best_of", "run_replicas"]
 GOODBYE_SECONDS = 5.0
 """For which replicas that are not needed any more are waited for."""
 LOOK_SECONDS = 1.0
-"""Between two looks for slow slices."""
+"""Between two looks at what is reported, and what is slow."""
 _BEST_FIRST = (
     SliceStatus.DONE,
     SliceStatus.REPORTED,
@@ -56,24 +56,23 @@ def run_replicas(
     """Run a job as often at once as it says.
 
     :param run: runs one of them to its end; called in several threads
-    :param slow: begin with the original alone, and do what is slow a second time; the job says two replicas then
+    :param slow: knows what is reported, and what is slow; with `speculation` the original begins alone
     :raises SparkJobError: all ended early
     """
     if job.replicas == 1:
         return run(job)
     race = _Race(job, run, log)
-    for _ in range(1 if slow else job.replicas):
+    for _ in range(job.replicas if job.landing.speculation is None else 1):
         race.begin(job)
     while race.running:
-        done = race.is_whole or (slow is not None and bool(race.ends) and slow.all_reported())
-        looking = slow is not None and race.begun < job.replicas
-        if race.wait(GOODBYE_SECONDS if done else LOOK_SECONDS if looking else None):
+        done = race.is_whole or (slow is not None and slow.all_reported())
+        if race.wait(GOODBYE_SECONDS if done else None if slow is None else LOOK_SECONDS):
             continue
         if done:
             log(f"group {job.group}: all is reported; replica {race.running} does not end, and is left alone")
-            # The slices of a slow one are not known here: an empty answer has the log asked.
+            # What those have done is not known here: an empty answer has the log asked.
             return race.results() if race.is_whole else []
-        if slow is not None and (rest := slow.found()) is not None:
+        if slow is not None and race.begun < job.replicas and (rest := slow.found()) is not None:
             log(f"group {job.group}: {len(rest.plan.slices)} slow slices are done a second time")
             race.begin(rest)
     return race.together()

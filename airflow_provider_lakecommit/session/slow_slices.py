@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which slices of a job are slow beside the others of their window, by what is reported.
+"""What is left of a job that is done more than once, and which slices of it are slow, by what is reported.
 
 Contract: nobody tells when a slice was begun, and nothing is written for it. A job is held up by slow slices when
 nothing new of its cycle was reported for longer than ``speculation`` times what the median of the reported slices took,
@@ -32,19 +32,19 @@ LEAST_SECONDS = 10.0
 
 
 def slow_slices_of(job: WindowJob, control: ControlPort) -> SlowSlices | None:
-    """Where the landing wants slow slices done a second time."""
-    return None if job.landing.speculation is None else SlowSlices(job, control, job.landing.speculation)
+    """Of a job whose slices are done more than once, or may be."""
+    return None if job.replicas == 1 else SlowSlices(job, control, job.landing.speculation)
 
 
 class SlowSlices:
     """Looks at one job from outside while it runs.
 
-    :param most: medians after which those slices are slow that are left
+    :param most: medians after which those slices are slow that are left; without, none is
     :param now: a clock in seconds
     """
 
     def __init__(
-        self, job: WindowJob, control: ControlPort, most: float, now: Callable[[], float] = time.monotonic
+        self, job: WindowJob, control: ControlPort, most: float | None, now: Callable[[], float] = time.monotonic
     ) -> None:
         self._job, self._most, self._now = job, most, now
         self._reports = CycleReports(job, control)
@@ -60,7 +60,7 @@ class SlowSlices:
     def found(self) -> WindowJob | None:
         """The job's slow slices as a job of their own, if there are some."""
         self._look()
-        if not self._seconds or not self._left.plan.slices:
+        if self._most is None or not self._seconds or not self._left.plan.slices:
             return None
         patience = max(LEAST_SECONDS, self._most * median(self._seconds))
         return self._left if self._now() - self._quiet_since > patience else None

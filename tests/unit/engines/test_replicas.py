@@ -175,8 +175,21 @@ def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replicas, "GOODBYE_SECONDS", 0.05)
 
 
+def test_two_that_hang_each_at_what_the_other_one_did_hold_nothing_up(
+    job: WindowJob, hangs: Act, looks_often: None
+) -> None:
+    slow, said = Slow(job, is_slow=False), list[str]()
+    threading.Timer(0.1, lambda: setattr(slow, "reported", True)).start()
+    assert run_replicas(job, hangs, said.append, slow) == []
+    assert said == ["group 0: all is reported; replica 0, 1 does not end, and is left alone"]
+
+
 @pytest.mark.usefixtures("looks_often")
 class TestSlowSlices:
+    @pytest.fixture
+    def job(self, job: WindowJob) -> WindowJob:
+        return replace(job, landing=replace(job.landing, speculation=2.0))
+
     def test_they_are_done_a_second_time_and_a_task_that_hangs_is_left_alone(self, job: WindowJob, hangs: Act) -> None:
         slow, said, begun = Slow(job), list[str](), list[WindowJob]()
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -131,6 +132,16 @@ def test_a_log_that_is_away_tells_nothing(
 
 def test_it_is_asked_for(landing: FakeLanding, job: WindowJob) -> None:
     assert slow_slices_of(job, landing.control) is not None
-    plain = landing.connect(speculation=None).landing
-    assert slow_slices_of(WindowJob.from_json(job.to_json()), landing.control) is None
-    assert plain.speculation is None
+    assert slow_slices_of(replace(job, replicas=1), landing.control) is None
+
+
+def test_of_replicas_it_tells_what_is_reported_and_nothing_is_slow(
+    landing: FakeLanding, opened: Opened, job: WindowJob, clock: Clock
+) -> None:
+    both = SlowSlices(job, landing.control, None, clock)
+    landing.report(opened, lambda s: s == opened.slices[0])
+    assert not both.all_reported()
+    clock.now += 10_000.0
+    assert both.found() is None
+    landing.report(opened, lambda s: s != opened.slices[0])
+    assert both.all_reported()
