@@ -285,11 +285,11 @@ def _blow(process: subprocess.Popen[bytes], chance: random.Random) -> str:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """The landing and all that it has begun, at once."""
-    with suppress(psutil.NoSuchProcess):
-        for each in [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]:
-            with suppress(psutil.NoSuchProcess):
-                each.kill()
+    """The landing and all that it has begun, at once: also what hangs, and what has no parent any more."""
+    for pid in psutil.pids():
+        with suppress(ProcessLookupError):
+            if os.getsid(pid) == process.pid:
+                os.kill(pid, signal.SIGKILL)
     process.wait(LAND_SECONDS)
 
 
