@@ -6,7 +6,7 @@ Contract: :func:`bar` is a function of its arguments.
 
 from __future__ import annotations
 
-from airflow_provider_lakecommit.cycle.progress import Progress
+from airflow_provider_lakecommit.session.progress import Progress
 from airflow_provider_lakecommit.shown import duration_text, short_number
 
 __all__ = ["BAR_SECONDS", "bar"]

@@ -28,7 +28,6 @@ from airflow_provider_lakecommit.cli.process import identity, is_dead
 from airflow_provider_lakecommit.cli.stop import Signals, Stopped
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.cycle.loop import LandingRunner
-from airflow_provider_lakecommit.cycle.progress import Progress
 from airflow_provider_lakecommit.cycle.run import CycleOutcome, RunOutcome
 from airflow_provider_lakecommit.engines.base import Engine
 from airflow_provider_lakecommit.engines.local import SparkSection, engine_of
@@ -40,6 +39,7 @@ from airflow_provider_lakecommit.follow.total import Total
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.landing import LandingSpec
 from airflow_provider_lakecommit.session.landing_session import LandingSession
+from airflow_provider_lakecommit.session.progress import Progress
 from airflow_provider_lakecommit.session.thread import in_thread
 from airflow_provider_lakecommit.spark.task import QUIET
 from airflow_provider_lakecommit.telemetry.metrics import closed_samples, opened_samples

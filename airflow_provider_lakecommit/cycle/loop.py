@@ -36,7 +36,6 @@ from airflow_provider_lakecommit.cycle.close import close_cycle
 from airflow_provider_lakecommit.cycle.drain import drained_after
 from airflow_provider_lakecommit.cycle.open import open_cycle
 from airflow_provider_lakecommit.cycle.pause_policy import PausePolicy
-from airflow_provider_lakecommit.cycle.progress import LOG_SECONDS, Progress
 from airflow_provider_lakecommit.cycle.results import Closed, Opened
 from airflow_provider_lakecommit.cycle.run import CycleOutcome, Written
 from airflow_provider_lakecommit.cycle.window_writer import WindowWrite, WindowWriter
@@ -48,6 +47,7 @@ from airflow_provider_lakecommit.exceptions import (
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.session.early_end import EarlyEnd, end_job
 from airflow_provider_lakecommit.session.landing_session import LandingSession, RunIdentity
+from airflow_provider_lakecommit.session.progress import LOG_SECONDS, Progress
 from airflow_provider_lakecommit.session.thread import in_thread
 
 __all__ = ["LandingRunner"]

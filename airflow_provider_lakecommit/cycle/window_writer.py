@@ -19,7 +19,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from uuid import UUID
 
-from airflow_provider_lakecommit.cycle.progress import Progress, progress_told
 from airflow_provider_lakecommit.cycle.results import GroupResult, GroupTicket, Opened
 from airflow_provider_lakecommit.cycle.run import Written
 from airflow_provider_lakecommit.cycle.write import JobOutcome, group_job, group_result, run_group
@@ -27,6 +26,7 @@ from airflow_provider_lakecommit.engines.base import Engine
 from airflow_provider_lakecommit.engines.replicas import run_replicas
 from airflow_provider_lakecommit.exceptions import LakecommitError, SparkJobError
 from airflow_provider_lakecommit.session.landing_session import LandingSession
+from airflow_provider_lakecommit.session.progress import Progress, progress_told
 from airflow_provider_lakecommit.session.secrets import secrets_for
 from airflow_provider_lakecommit.session.slow_slices import slow_slices_of
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, SliceStatus, WindowJob

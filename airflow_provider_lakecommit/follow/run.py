@@ -24,7 +24,6 @@ from typing import Any
 from airflow_provider_lakecommit.committer.executor import CommitterThread
 from airflow_provider_lakecommit.core.model import Cycle
 from airflow_provider_lakecommit.cycle.loop import LandingRunner
-from airflow_provider_lakecommit.cycle.progress import LOG_SECONDS, Progress
 from airflow_provider_lakecommit.cycle.run import CycleOutcome
 from airflow_provider_lakecommit.engines.base import Engine
 from airflow_provider_lakecommit.exceptions import LakecommitError
@@ -37,6 +36,7 @@ from airflow_provider_lakecommit.follow.upkeep import Upkeep
 from airflow_provider_lakecommit.follow.window import Ahead, Full, Pace, ahead_of
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.session.landing_session import LandingSession, RunIdentity
+from airflow_provider_lakecommit.session.progress import LOG_SECONDS, Progress
 
 __all__ = ["Follow", "runner_of"]
 

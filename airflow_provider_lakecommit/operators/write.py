@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
-    from airflow_provider_lakecommit.cycle.progress import Progress
     from airflow_provider_lakecommit.cycle.results import GroupResult, GroupTicket
     from airflow_provider_lakecommit.engines.base import Engine
     from airflow_provider_lakecommit.iceberg.catalog import Tables
     from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
     from airflow_provider_lakecommit.landing import Landing
     from airflow_provider_lakecommit.session.early_end import EarlyEnd
+    from airflow_provider_lakecommit.session.progress import Progress
     from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
 
 __all__ = ["MAP_INDEX_TEMPLATE", "WriteWindowOperator"]
@@ -181,9 +181,9 @@ class WriteWindowOperator(LandingTask):
         run: Callable[[WindowJob], list[SliceResult]],
         tables: Tables,
     ) -> GroupResult:
-        from airflow_provider_lakecommit.cycle.progress import progress_told
         from airflow_provider_lakecommit.cycle.write import group_result, run_group
         from airflow_provider_lakecommit.engines.replicas import run_replicas
+        from airflow_provider_lakecommit.session.progress import progress_told
         from airflow_provider_lakecommit.session.slow_slices import slow_slices_of
         from airflow_provider_lakecommit.spark.job import SliceStatus
 

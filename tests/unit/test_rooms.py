@@ -118,7 +118,7 @@ RULES = (
     *(rule(f"connector/{module}", only=NOTHING) for module in ("group_log", "judge")),
     rule(
         "session",
-        "redaction signing core wire landing kafka iceberg parquet spark committer",
+        "redaction signing core shown wire landing kafka iceberg parquet spark committer",
         nowhere=AIRFLOW | SPARK,
     ),
     rule(

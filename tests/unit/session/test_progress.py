@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_lakecommit.cycle.progress import Progress, progress_told
 from airflow_provider_lakecommit.cycle.results import Opened
 from airflow_provider_lakecommit.cycle.write import group_job
 from airflow_provider_lakecommit.exceptions import ControlTopicError
+from airflow_provider_lakecommit.session.progress import Progress, progress_told
 from airflow_provider_lakecommit.spark.job import WindowJob
 from tests.fakes.session import FakeLanding
 
