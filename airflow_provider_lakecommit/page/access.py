@@ -23,7 +23,7 @@ from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessE
 from airflow.api_fastapi.core_api.security import GetUserDep
 from fastapi import Depends, HTTPException, Request
 
-from airflow_provider_lakecommit.page.landings import LandingRow
+from airflow_provider_lakecommit.page.landings import Board, LandingRow, TopicReading
 
 __all__ = ["VIEW", "Viewer", "ViewerDep", "same_site", "viewer"]
 
@@ -45,6 +45,13 @@ class Viewer:
     def sees(self, row: LandingRow) -> bool:
         """May this row be shown?"""
         return any(dag in self.dags for dag in row.dags) if row.dags else self.views_all
+
+    def topics_of(self, board: Board) -> tuple[TopicReading, ...]:
+        """The topics of rows that may be shown; what is wrong with those of others names their brokers."""
+        if self.views_all:
+            return board.topics
+        places = {row.place for row in board.rows.values() if self.sees(row)}
+        return tuple(t for t in board.topics if t.place in places)
 
     def sees_tasks(self, dag: str) -> bool:
         """May task instances of this DAG be shown?"""

@@ -125,7 +125,7 @@ def _add_landings(app: FastAPI, reader: PageReader, look: Callable[[], tuple[Hel
         rows = [r for r in board.rows.values() if who.sees(r)]
         found, verdicts = search(rows, text=q, verdicts=verdict or (), dag=dag_id)
         shown = [written(r, held.of(r)) for r in found[offset : offset + limit]]
-        return _tagged(request, list_json(board.version, board.topics, verdicts, len(found), offset, shown))
+        return _tagged(request, list_json(board.version, who.topics_of(board), verdicts, len(found), offset, shown))
 
     @app.get("/api/v1/landings/{key}", response_model=LandingDetail)
     def landing(request: Request, who: ViewerDep, key: str) -> Response:
@@ -170,18 +170,18 @@ class _Held:
 
 def _add_changes(app: FastAPI, reader: PageReader) -> None:
     @app.get("/api/v1/changes", response_model=Change)
-    async def changes() -> StreamingResponse:
-        return StreamingResponse(_changes(reader), media_type="text/event-stream")
+    async def changes(who: ViewerDep) -> StreamingResponse:
+        return StreamingResponse(_changes(reader, who), media_type="text/event-stream")
 
 
-async def _changes(reader: PageReader) -> AsyncIterator[str]:
+async def _changes(reader: PageReader, who: Viewer) -> AsyncIterator[str]:
     begun = told = time.monotonic()
     version: int | None = None
     while time.monotonic() - begun < STREAM_SECONDS:
         board = reader.board()
         if board.version != version or time.monotonic() - told >= ALIVE_SECONDS:
             version, told = board.version, time.monotonic()
-            change = Change(version=board.version, topics=topics_of(board.topics))
+            change = Change(version=board.version, topics=topics_of(who.topics_of(board)))
             yield f"event: change\ndata: {change.model_dump_json()}\n\n"
         await asyncio.sleep(TICK_SECONDS)
 
