@@ -255,7 +255,7 @@ def _common(row: LandingRow, sensors: Sequence[HeldSensor], now: float) -> dict[
         "valid_through": _time(state.valid_through),
         "read_lag": row.read_lag,
         "commit_lag": row.commit_lag,
-        "pending_slices": sum(len(c.reported) for c in under_way),
+        "pending_slices": sum(c.done for c in under_way),
         "pending_files": files,
         "open_cycles": row.running,
         "blocked_ranges": sum(len(c.items()) for c, _ in state.blocked),
@@ -272,12 +272,12 @@ def _common(row: LandingRow, sensors: Sequence[HeldSensor], now: float) -> dict[
 
 
 def _mark(c: SeenCycle, outcome: CycleOutcome) -> CycleMark:
-    return CycleMark(commit_id=str(c.commit_id), at=_moment(c.began), outcome=outcome, records=c.landed, files=c.files)
+    return CycleMark(commit_id=c.commit_id, at=_moment(c.began), outcome=outcome, records=c.landed, files=c.files)
 
 
 def _cycle(c: SeenCycle, outcome: CycleOutcome) -> CycleAnswer:
     return CycleAnswer(
-        commit_id=str(c.commit_id),
+        commit_id=c.commit_id,
         at=_moment(c.began),
         outcome=outcome,
         records=c.landed,
@@ -290,8 +290,8 @@ def _cycle(c: SeenCycle, outcome: CycleOutcome) -> CycleAnswer:
         planned=c.planned,
         groups=c.groups,
         slices=c.slices,
-        slices_done=len(c.reported),
-        slices_troubled=len(c.troubled - c.reported),
+        slices_done=c.done,
+        slices_troubled=c.undone,
         rejected=c.rejected,
         bytes=c.bytes,
         left=c.left,

@@ -47,6 +47,7 @@ MOST_CYCLES = 100
 MOST_PARTITIONS = 1000
 MOST_TABLES = 100
 MOST_DAGS = 10
+NONE: frozenset[UUID] = frozenset()
 
 ENDED_EARLY = "it was ended early"
 
@@ -73,17 +74,17 @@ class CycleOutcome(StrEnum):
 class SeenCycle:
     """One cycle. Times are seconds of the epoch; ``planned`` counts offsets, the other counts are records and files.
 
-    ``reported`` are slices of this cycle's plan that were read whole or in part, ``troubled`` those that were not: over
-    their budget, or failed. ``published`` are its tables with their snapshot and when it was told. A cycle of a
-    connector has no plan that is known; its ``files`` are those that were announced for it.
+    ``done`` counts the slices of this cycle's plan that were read whole or in part, ``undone`` those that were only
+    over their budget, or failed; which ones they are is ``reported`` and ``troubled``, and is not kept when it has
+    ended: there are a hundred thousand cycles. ``published`` are its tables with their snapshot and when it was told. A
+    cycle of a connector has no plan that is known; its ``files`` are those that were announced for it.
     """
 
-    commit_id: UUID
+    commit_id: str
     began: float
     dag: str = ""
     run: str = ""
     deployment: str = ""
-    window: UUID | None = None
     tables: tuple[str, ...] = ()
     planned: int = 0
     groups: int = 0
@@ -92,6 +93,8 @@ class SeenCycle:
     reason: str = ""
     refused: bool = False
     connector: bool = False
+    done: int = 0
+    undone: int = 0
     reported: frozenset[UUID] = frozenset()
     troubled: frozenset[UUID] = frozenset()
     landed: int = 0
@@ -107,7 +110,7 @@ class SeenCycle:
     @property
     def outcome(self) -> CycleOutcome:
         """The first that applies, by what is known of this cycle alone."""
-        short = self.end_asked or self.troubled - self.reported or len(self.reported) < self.slices
+        short = self.end_asked or self.undone or self.done < self.slices
         rows = (
             (CycleOutcome.FAILED, self.ended is None and self.failed),
             (CycleOutcome.RUNNING, self.ended is None and (self.slices or self.connector)),
@@ -194,7 +197,7 @@ def cycles_after(known: LandingCycles, entry: Entry) -> LandingCycles:
         case EndAsked(job=None, reason=reason):
             return _changed(known, entry.commit_id, lambda c: replace(c, end_asked=reason))
         case CycleClosed():
-            return _changed(known, entry.commit_id, lambda c: replace(c, ended=at))
+            return _changed(known, entry.commit_id, lambda c: replace(c, ended=at, reported=NONE, troubled=NONE))
     return known
 
 
@@ -203,8 +206,8 @@ def connector_cycles_after(known: LandingCycles, seen: Seen) -> LandingCycles:
     commit = UUID(bytes=seen.commit)
     match seen.kind:
         case EventKind.START:
-            one = SeenCycle(commit_id=commit, began=seen.at, connector=True)
-            again = any(c.commit_id == commit for c in known.cycles)
+            one = SeenCycle(commit_id=str(commit), began=seen.at, connector=True)
+            again = _place(known, commit) is not None
             return known if again else replace(known, cycles=(*known.cycles, one)[-MOST_CYCLES:])
         case EventKind.WRITTEN:
             return _changed(known, commit, lambda c: replace(c, files=c.files + (seen.files or 0)))
@@ -220,16 +223,19 @@ def connector_cycles_after(known: LandingCycles, seen: Seen) -> LandingCycles:
 
 def _opened(known: LandingCycles, entry: CycleOpened, at: float) -> LandingCycles:
     plan, cycle = entry.plan, entry.cycle
-    if any(c.commit_id == entry.commit_id for c in known.cycles):
+    tables = tuple(t.table for t in plan.targets)
+    # One and the same for all its cycles.
+    tables = known.tables if tables in ((), known.tables) else tables
+    if _place(known, entry.commit_id) is not None:
         # Planned again by the same run, as after a Clear: what counts is the newest plan of it.
-        return _changed(known, entry.commit_id, lambda c: replace(c, **_planned(plan)))
-    one = SeenCycle(commit_id=entry.commit_id, began=at, **_run(cycle), **_planned(plan))
+        return _changed(known, entry.commit_id, lambda c: replace(c, **_planned(plan, tables)))
+    one = SeenCycle(commit_id=str(entry.commit_id), began=at, **_run(cycle), **_planned(plan, tables))
     dag = (cycle.deployment, cycle.dag)
     return replace(
         known,
         cycles=(*known.cycles, one)[-MOST_CYCLES:],
         dags=(dag, *(d for d in known.dags if d != dag))[:MOST_DAGS],
-        tables=tuple(t.table for t in plan.targets) or known.tables,
+        tables=tables,
         spec_version=plan.spec_version,
         planned=_furthest(known.planned, plan.coverage),
         ends={(p.topic, p.partition): end for p, end in plan.ends.items()} or known.ends,
@@ -240,11 +246,10 @@ def _run(cycle: Cycle) -> dict[str, Any]:
     return {"deployment": cycle.deployment, "dag": cycle.dag, "run": cycle.run}
 
 
-def _planned(plan: Plan) -> dict[str, Any]:
+def _planned(plan: Plan, tables: tuple[str, ...]) -> dict[str, Any]:
     """What a cycle has of its plan."""
     return {
-        "window": plan.window_id,
-        "tables": tuple(t.table for t in plan.targets),
+        "tables": tables,
         "planned": sum(len(span.range) for s in plan.slices for span in s.spans),
         "groups": len({s.group for s in plan.slices}),
         "slices": len(plan.slices),
@@ -257,13 +262,17 @@ def _planned(plan: Plan) -> dict[str, Any]:
 def _reported(cycle: SeenCycle, entry: SliceReported) -> SeenCycle:
     report = entry.report
     of = report.whole or report.slice_id
-    if report.blocked is not None or report.failed is not None:
-        return replace(cycle, troubled=cycle.troubled | {of})
-    if report.slice_id in cycle.reported or of in cycle.reported:
+    if cycle.ended is not None or report.slice_id in cycle.reported or of in cycle.reported:
         return cycle
+    if report.blocked is not None or report.failed is not None:
+        troubled = cycle.troubled | {of}
+        return replace(cycle, troubled=troubled, undone=len(troubled))
     return replace(
         cycle,
         reported=cycle.reported | {of},
+        done=cycle.done + 1,
+        troubled=cycle.troubled - {of},
+        undone=len(cycle.troubled - {of}),
         landed=cycle.landed + sum(s.counts.landed for s in report.spans),
         rejected=cycle.rejected + sum(s.counts.rejected for s in report.spans),
         files=cycle.files + sum(t.files for t in report.tables),
@@ -279,8 +288,14 @@ def _furthest(known: Mapping[Place, int], more: Coverage) -> Mapping[Place, int]
 
 
 def _changed(known: LandingCycles, commit_id: UUID, change: Callable[[SeenCycle], SeenCycle]) -> LandingCycles:
+    place = _place(known, commit_id)
+    if place is None:
+        return known
+    before = known.cycles
+    return replace(known, cycles=(*before[:place], change(before[place]), *before[place + 1 :]))
+
+
+def _place(known: LandingCycles, commit_id: UUID) -> int | None:
     """The newest cycles are at the end, and those that change are among them."""
-    for i in range(len(known.cycles) - 1, -1, -1):
-        if known.cycles[i].commit_id == commit_id:
-            return replace(known, cycles=(*known.cycles[:i], change(known.cycles[i]), *known.cycles[i + 1 :]))
-    return known
+    wanted = str(commit_id)
+    return next((i for i in range(len(known.cycles) - 1, -1, -1) if known.cycles[i].commit_id == wanted), None)

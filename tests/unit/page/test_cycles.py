@@ -57,7 +57,7 @@ def test_a_cycle_counts_what_its_slices_report_once() -> None:
     story.reports("a", [(P0, 0, 10)])
     story.reports("a", [(P0, 0, 10)])
     running = told(story.entries).cycles[-1]
-    assert (running.outcome, running.landed, len(running.reported), running.slices) == ("running", 10, 1, 2)
+    assert (running.outcome, running.landed, running.done, running.slices) == ("running", 10, 1, 2)
     story.reports("a", [(P1, 0, 5)])
     published(story, "a", [(P0, 0, 10), (P1, 0, 5)])
     story.closes("a")
