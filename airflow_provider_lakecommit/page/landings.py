@@ -78,12 +78,12 @@ class LandingRow:
     cycles: LandingCycles
     dags: tuple[str, ...] = ()
     partitions: tuple[PagePartition, ...] = ()
-    outcomes: tuple[CycleOutcome, ...] = field(init=False)
-    key: str = field(init=False)
+    key: str
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "outcomes", outcomes(self.cycles.cycles))
-        object.__setattr__(self, "key", key_of(self.place, self.group))
+    @property
+    def outcomes(self) -> tuple[CycleOutcome, ...]:
+        """How each of its cycles ended; reckoned when somebody looks."""
+        return outcomes(self.cycles.cycles)
 
     @property
     def name(self) -> str:

@@ -17,7 +17,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_provider_lakecommit.core.identity import group_id
@@ -61,6 +61,7 @@ class TopicReader:
         self.rows: Mapping[str, LandingRow] = {}
         self._place, self._settings, self._deployment = place, settings, deployment
         self._cycles: dict[str, LandingCycles] = {}
+        self._known: dict[str, _Known] = {}
         watched = WatchedTopic(topic=place.topic, completion_timeout=COMPLETION_SECONDS)
         self._watch = CommitWatch(watched, lambda: settings(place.connection), heard=self._heard)
         self._ends = SourceEnds(lambda: settings(place.connection))
@@ -77,11 +78,9 @@ class TopicReader:
         if commits.groups is None:
             return True
         ends = self._ends.look(p for c in self._cycles.values() for p in c.ends)
-        known = self.rows
-        rows = {key_of(self._place, group): (group, state) for group, state in commits.groups.items()}
-        made = {key: self._row(known.get(key), group, state, commits.at, ends) for key, (group, state) in rows.items()}
-        if made.keys() != known.keys() or any(made[key] is not known[key] for key in made):
-            self.rows = made
+        made = [self._row(group, state, commits.at, ends) for group, state in commits.groups.items()]
+        if len(made) != len(self.rows) or any(self.rows.get(row.key) is not row for row in made):
+            self.rows = {row.key: row for row in made}
         return True
 
     def close(self) -> None:
@@ -98,24 +97,35 @@ class TopicReader:
         if entry is not None:
             self._cycles[group] = cycles_after(known, entry)
 
-    def _row(
-        self, known: LandingRow | None, group: str, state: State, now: float, ends: Mapping[tuple[str, int], int]
-    ) -> LandingRow:
+    def _row(self, group: str, state: State, now: float, ends: Mapping[tuple[str, int], int]) -> LandingRow:
         """The row that is known, as long as nothing in it has changed."""
-        cycles = self._cycles.get(group) or LandingCycles()
-        found = judge(state, now, StallRules(landing=state.landing))
-        partitions = cycles.partitions(ends)
-        if known is not None and known.state is state and known.found == found and known.partitions == partitions:
-            return known
-        return LandingRow(
+        known, cycles = self._known.get(group), self._cycles.get(group) or LandingCycles()
+        same = known is not None and known.state is state and known.ends is ends and known.row.cycles is cycles
+        if known is not None and same and state.landing:
+            return known.row
+        made = LandingRow(
             place=self._place,
             group=group,
+            key=known.row.key if known else key_of(self._place, group),
             state=state,
-            found=found,
+            # Of a connector also that nothing is heard of it.
+            found=judge(state, now, StallRules(landing=state.landing)),
             cycles=cycles,
             dags=tuple(dag for deployment, dag in cycles.dags if deployment == self._deployment),
-            partitions=partitions,
+            partitions=cycles.partitions(ends),
         )
+        row = known.row if known is not None and known.row == made else made
+        self._known[group] = _Known(state=state, ends=ends, row=row)
+        return row
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
+    """A row, and what it was made of."""
+
+    state: State
+    ends: Mapping[tuple[str, int], int]
+    row: LandingRow
 
 
 class SourceEnds:

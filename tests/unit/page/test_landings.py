@@ -31,7 +31,8 @@ def row(
 ) -> LandingRow:
     return LandingRow(
         place=PLACE,
-        group=group_id(name) if state.landing else name,
+        group=(group := group_id(name) if state.landing else name),
+        key=key_of(PLACE, group),
         state=state,
         found=Diagnosis(verdict=verdict, reason="", since=since),
         cycles=LandingCycles(tables=(f"shop.{name}",)),
