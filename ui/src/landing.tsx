@@ -6,8 +6,8 @@ import { landing as fetchLanding, type Cycle, type Detail, type Partition } from
 import { Chart } from "./chart";
 import { bytes, count, duration, short } from "./format";
 import { useAnswer, useChanges, useNow } from "./live";
-import { AirflowLink, DagLinks, Failure, Freshness, Name, pending, SensorLinks, Time, Verdict } from "./parts";
-import { outcomeWords, Strip } from "./strip";
+import { AirflowLink, DagLinks, Failure, Freshness, Head, Name, pending, SensorLinks, Time } from "./parts";
+import { outcomeWords } from "./strip";
 
 const MOST_PARTITIONS = 100;
 
@@ -33,20 +33,9 @@ function Body({ landing, now }: { landing: Detail; now: number }) {
   return (
     <>
       <section class={`card ${landing.verdict}`}>
-        <div class="line">
-          <h1>
-            <Verdict verdict={landing.verdict} />{" "}
-            {landing.since !== null && (
-              <span class="since">
-                <Time at={landing.since} now={now} />
-              </span>
-            )}{" "}
-            <Name landing={landing} />
-          </h1>
-          <Strip cycles={landing.cycles} />
-        </div>
-        <p class="reason">{landing.reason}</p>
-        {landing.clears && <p class="dim">Ended by {landing.clears}.</p>}
+        <Head landing={landing} now={now} level="h1">
+          <Name landing={landing} />
+        </Head>
         <p class="dim">
           {landing.dags.length > 0 && (
             <>

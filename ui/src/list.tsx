@@ -4,7 +4,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { landings, PAGE_ROWS, type Landing, type Search } from "./api";
 import { count } from "./format";
 import { useAnswer, useChanges, useNow } from "./live";
-import { DagLinks, Failure, Freshness, Name, pending, SensorLinks, Time, troubled, Verdict, VERDICTS } from "./parts";
+import { DagLinks, Failure, Freshness, Head, Name, pending, SensorLinks, Time, troubled, Verdict, VERDICTS } from "./parts";
 import { Strip } from "./strip";
 
 export function List({ dag }: { dag: string }) {
@@ -90,22 +90,11 @@ function Card({ landing, now }: { landing: Landing; now: number }) {
   const { held } = landing;
   return (
     <section class={`card ${landing.verdict}`} aria-label={`${landing.name} is ${landing.verdict}`}>
-      <div class="line">
-        <h2>
-          <Verdict verdict={landing.verdict} />{" "}
-          {landing.since !== null && (
-            <span class="since">
-              <Time at={landing.since} now={now} />
-            </span>
-          )}{" "}
-          <a class="entry" href={`#/landing/${landing.id}`}>
-            <Name landing={landing} />
-          </a>
-        </h2>
-        <Strip cycles={landing.cycles} />
-      </div>
-      <p class="reason">{landing.reason}</p>
-      {landing.clears && <p class="dim">Ended by {landing.clears}.</p>}
+      <Head landing={landing} now={now} level="h2">
+        <a class="entry" href={`#/landing/${landing.id}`}>
+          <Name landing={landing} />
+        </a>
+      </Head>
       <dl class="facts">
         <Fact term="last commit">
           <Time at={landing.last_commit} now={now} />

@@ -4,6 +4,7 @@ import type { ComponentChildren } from "preact";
 import { dagUrl, follow, taskUrl } from "./airflow";
 import type { Landing, Sensor, Topic } from "./api";
 import { absolute, ago, count, short } from "./format";
+import { Strip } from "./strip";
 
 const SIGNS: Record<string, string> = {
   dead: "✖",
@@ -63,6 +64,38 @@ export function Name({ landing }: { landing: Landing }) {
       )}
       {landing.kind === "connector" && <span class="dim"> (Kafka Connect)</span>}
     </span>
+  );
+}
+
+/** The first lines of a card: the verdict, since when, whose it is, its last cycles, why, and what ends it. */
+export function Head({
+  landing,
+  now,
+  level: Level,
+  children,
+}: {
+  landing: Landing;
+  now: number;
+  level: "h1" | "h2";
+  children: ComponentChildren;
+}) {
+  return (
+    <>
+      <div class="line">
+        <Level>
+          <Verdict verdict={landing.verdict} />{" "}
+          {landing.since !== null && (
+            <span class="since">
+              <Time at={landing.since} now={now} />
+            </span>
+          )}{" "}
+          {children}
+        </Level>
+        <Strip cycles={landing.cycles} />
+      </div>
+      <p class="reason">{landing.reason}</p>
+      {landing.clears && <p class="dim">Ended by {landing.clears}.</p>}
+    </>
   );
 }
 
