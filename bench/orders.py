@@ -168,8 +168,13 @@ def expected(first: int, last: int, records: int) -> pa.Table:
     return pa.table({**head, **{c: tail[c] for c in tail.column_names}})
 
 
-def produce(bootstrap: str, topic: str, records: int, partitions: int, *, iso: bool = False) -> int:
-    """Make the topic and fill it; record ``i`` goes to partition ``i % partitions``. Returns the bytes of values."""
+def produce(
+    bootstrap: str, topic: str, records: int, partitions: int, *, iso: bool = False, hot: float | None = None
+) -> int:
+    """Make the topic and fill it; record ``i`` goes to partition ``i % partitions``. Returns the bytes of values.
+
+    :param hot: so large a share of the records, in their turn, goes to partition 0
+    """
     from confluent_kafka import Producer
     from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -191,12 +196,14 @@ def produce(bootstrap: str, topic: str, records: int, partitions: int, *, iso: b
         if error is not None:
             failed.append(str(error))
 
+    share = 0 if hot is None else round(hot * 1000)
     total = 0
     for i, value in enumerate(values(0, records, records, iso=iso)):
         total += len(value)
         while True:
             try:
-                producer.produce(topic, value, partition=i % partitions, on_delivery=delivered)
+                partition = 0 if i * 7919 % 1000 < share else i % partitions
+                producer.produce(topic, value, partition=partition, on_delivery=delivered)
                 break
             except BufferError:
                 producer.poll(0.5)

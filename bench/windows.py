@@ -17,6 +17,7 @@ from pathlib import Path
 
 from pyiceberg.catalog import load_catalog
 
+from airflow_provider_lakecommit.landing import Landing
 from bench.__main__ import Place
 from bench.measure import Cost, measured
 from bench.orders import produce
@@ -42,14 +43,15 @@ def main(arguments: list[str]) -> int:
         produce(broker.bootstrap, TOPIC, options.records, 8)
         shapes = {"one window": None, f"windows of {options.window}": options.window}
         costs: dict[str, list[Cost]] = {name: [] for name in shapes}
-        with Product(place.kafka, settings, _whisper if options.verbose else _silence) as product:
+        with Product(place.kafka, settings, _whisper if options.verbose else silence) as product:
             for turn in range(options.rounds + 1):
                 for name, limit in shapes.items():
-                    if (cost := _turn(place, product, limit)) is None:
+                    landing = replace(place.landing(TOPIC), max_records=limit)
+                    if (cost := turn_of(place, product, landing)) is None:
                         return 1
                     if turn:
                         costs[name].append(cost)
-                        _tell(name, cost, options.records)
+                        tell(name, cost, options.records)
     rates = {name: statistics.median(options.records / c.wall for c in some) for name, some in costs.items()}
     one, row = rates.values()
     print(f"in a row {row / 1000:.0f} krec/s, {row / one:.2f} x the rate of one window")
@@ -68,9 +70,9 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _turn(place: Place, product: Product, limit: int | None) -> Cost | None:
+def turn_of(place: Place, product: Product, landing: Landing) -> Cost | None:
     """What one landing of everything cost; ``None`` if the table is wrong, which is told."""
-    landing, broker = replace(place.landing(TOPIC), max_records=limit), place.broker.pid
+    broker = place.broker.pid
     with measured(without={broker} if broker else ()) as cost:
         product.run_landing(landing)
     found = verify(place.settings, landing.table, place.options.records)
@@ -80,7 +82,7 @@ def _turn(place: Place, product: Product, limit: int | None) -> Cost | None:
     return cost
 
 
-def _tell(name: str, cost: Cost, records: int) -> None:
+def tell(name: str, cost: Cost, records: int) -> None:
     rate = records / cost.wall / 1000
     print(
         f"{name:20}{cost.wall:>8.2f} s {rate:>6.0f} krec/s {cost.cpu:>7.2f} CPU s  load {cost.load:.1f}  "
@@ -89,7 +91,7 @@ def _tell(name: str, cost: Cost, records: int) -> None:
     )
 
 
-def _silence(_text: str) -> None:
+def silence(_text: str) -> None:
     """The figures are enough."""
 
 
