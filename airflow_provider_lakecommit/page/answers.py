@@ -47,8 +47,11 @@ class CycleMark(BaseModel):
 
 
 class CycleAnswer(CycleMark):
-    """A cycle, whole. ``run`` belongs to this Airflow where ``dag`` is one of the landing's ``dags``."""
+    """A cycle, whole. ``run`` belongs to this Airflow where ``dag`` is one of the landing's ``dags``; ``written`` is
+    when the last of its slices was reported.
+    """
 
+    written: datetime | None
     ended: datetime | None
     dag: str
     run: str
@@ -282,6 +285,7 @@ def _cycle(c: SeenCycle, outcome: CycleOutcome) -> CycleAnswer:
         outcome=outcome,
         records=c.landed,
         files=c.files,
+        written=_time(c.last_report),
         ended=_time(c.ended),
         dag=c.dag,
         run=c.run,

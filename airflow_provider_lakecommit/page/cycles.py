@@ -101,6 +101,7 @@ class SeenCycle:
     rejected: int = 0
     files: int = 0
     bytes: int = 0
+    last_report: float | None = None
     published: tuple[tuple[str, int, float], ...] = ()
     failures: int = 0
     failed: str = ""
@@ -186,7 +187,7 @@ def cycles_after(known: LandingCycles, entry: Entry) -> LandingCycles:
         case SliceReported(report=report):
             ok = report.blocked is None and report.failed is None
             known = replace(known, reported=_furthest(known.reported, report.coverage)) if ok else known
-            return _changed(known, entry.commit_id, lambda c: _reported(c, entry))
+            return _changed(known, entry.commit_id, lambda c: _reported(c, entry, at))
         case CommitFailed(reason=reason):
             return _changed(known, entry.commit_id, lambda c: replace(c, failed=reason, failures=c.failures + 1))
         case TablePublished(table=table, coverage=coverage, snapshot_id=snapshot):
@@ -259,18 +260,19 @@ def _planned(plan: Plan, tables: tuple[str, ...]) -> dict[str, Any]:
     }
 
 
-def _reported(cycle: SeenCycle, entry: SliceReported) -> SeenCycle:
+def _reported(cycle: SeenCycle, entry: SliceReported, at: float) -> SeenCycle:
     report = entry.report
     of = report.whole or report.slice_id
     if cycle.ended is not None or report.slice_id in cycle.reported or of in cycle.reported:
         return cycle
     if report.blocked is not None or report.failed is not None:
         troubled = cycle.troubled | {of}
-        return replace(cycle, troubled=troubled, undone=len(troubled))
+        return replace(cycle, troubled=troubled, undone=len(troubled), last_report=at)
     return replace(
         cycle,
         reported=cycle.reported | {of},
         done=cycle.done + 1,
+        last_report=at,
         troubled=cycle.troubled - {of},
         undone=len(cycle.troubled - {of}),
         landed=cycle.landed + sum(s.counts.landed for s in report.spans),

@@ -20,6 +20,7 @@ export interface CycleMark {
 }
 
 export interface Cycle extends CycleMark {
+  written: string | null;
   ended: string | null;
   dag: string;
   run: string;

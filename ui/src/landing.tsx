@@ -8,6 +8,7 @@ import { bytes, count, duration, short } from "./format";
 import { useAnswer, useChanges, useNow } from "./live";
 import { AirflowLink, DagLinks, Failure, Freshness, Head, Name, pending, SensorLinks, Time } from "./parts";
 import { outcomeWords } from "./strip";
+import { Timeline } from "./timeline";
 
 const MOST_PARTITIONS = 100;
 
@@ -54,6 +55,7 @@ function Body({ landing, now }: { landing: Detail; now: number }) {
         )}
       </section>
       <Remedies landing={landing} />
+      <Timeline cycles={landing.history} now={now} />
       <Charts history={landing.history} />
       <Partitions partitions={landing.partitions} />
       <History landing={landing} now={now} />
