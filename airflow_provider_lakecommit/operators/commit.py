@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from airflow.sdk import TriggerRule
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
@@ -46,8 +46,8 @@ from airflow_provider_lakecommit.operators.base import (
     landing_of,
     no_retry_in_vain,
 )
+from airflow_provider_lakecommit.operators.judge import ADVICE, is_judged, why_red
 from airflow_provider_lakecommit.operators.links import ErrorLink, SnapshotLink, TableLink
-from airflow_provider_lakecommit.operators.outcome import OutcomeOperator
 from airflow_provider_lakecommit.settings import Settings
 from airflow_provider_lakecommit.telemetry.lineage import Commit, catalog_namespace, kafka_namespace
 from airflow_provider_lakecommit.telemetry.metrics import COMMIT_FAILURES, Sample, closed_samples
@@ -73,6 +73,8 @@ class LakeCommitOperator(LandingTask):
     """Publish a landing's finished slices by one Iceberg commit per table, and close the run's commit cycle.
 
     Give `landing` and `plan_task_id`, or, for one task that commits several landings, `landings` and `plan_task_ids`.
+    Where no ``OutcomeOperator`` stands behind it, it fails when it published nothing and a task before it failed or its
+    window lacks something: Airflow would take the run for good.
 
     :param landing: the landing, or the path of its YAML spec
     :param plan_task_id: full id of the plan task of the same run
@@ -146,8 +148,12 @@ class LakeCommitOperator(LandingTask):
         context["ti"].xcom_push(CLOSED, result)
         context["ti"].xcom_push(LANDED, {self.landing.name: landed_line(closed)})
         self._log_closed(closed)
+        red = why_red(self, context["ti"], [closed])
         if not closed.published:
-            raise AirflowSkipException(f"nothing was published: {_why_nothing(closed)}")
+            _end_without_snapshot(_why_nothing(closed), red)
+        if red:
+            # Airflow takes no event from a task that fails, and the snapshot is there.
+            self.log.warning("this run is not whole, though nothing says so at its end (%s): %s", ADVICE, red)
         context["outlet_events"][self.asset].extra = event_extra(self.landing, closed)
         self.tell_hours(context, [(self.landing, closed)])
         return result
@@ -164,14 +170,10 @@ class LakeCommitOperator(LandingTask):
                     return close_cycle(session, self.identity(context), ticket, retry=retry, retell=retell)
             except Exception as e:
                 context["ti"].xcom_push(CLOSED, {FAILURE: told(e)})
-                if ticket is None and isinstance(e, _PLAN_MEETS_FIRST) and self._is_judged():
+                if ticket is None and isinstance(e, _PLAN_MEETS_FIRST) and is_judged(self):
                     # One mistake is one red task: that of the plan, which has told of it.
                     raise AirflowSkipException(f"nothing was planned, and nothing can be published: {told(e)}") from e
                 raise
-
-    def _is_judged(self) -> bool:
-        """Does an outcome task behind it keep the run from being green, where it ends skipped?"""
-        return self.get_dag() is not None and any(isinstance(task, OutcomeOperator) for task in self.downstream_list)
 
     def _ticket(self, context: Context, plan_task_id: str) -> CycleTicket | None:
         from airflow_provider_lakecommit.cycle.results import CycleTicket
@@ -207,7 +209,7 @@ class LakeCommitOperator(LandingTask):
         published = [landing for landing in self.landings if closed[landing.name].published]
         if not published:
             why = "; ".join(f"{name}: {_why_nothing(each)}" for name, each in closed.items())
-            raise AirflowSkipException(f"nothing was published: {why}")
+            _end_without_snapshot(why, why_red(self, context["ti"], list(closed.values())))
         for landing in published:
             context["outlet_events"][asset_of(landing)].extra = event_extra(landing, closed[landing.name])
         # No event without a snapshot: Airflow sends one for each asset that is an outlet when the task ends.
@@ -282,6 +284,13 @@ def _all_failures(failed: Mapping[str, BaseException], of: int) -> BaseException
     text = f"{len(failed)} of {of} landings failed: {whole}"
     final = all(isinstance(error, Terminal) for error in failed.values())
     return AirflowFailException(text) if final else LakecommitError(text)
+
+
+def _end_without_snapshot(why: str, red: str) -> NoReturn:
+    """Skipped, so that no event is sent; failed where nothing else would keep the run from being green."""
+    if red:
+        raise AirflowFailException(f"{red}; nothing was published ({ADVICE})")
+    raise AirflowSkipException(f"nothing was published: {why}")
 
 
 def _why_nothing(closed: Closed) -> str:

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a run must be red, where no outcome task stands behind its commit to say so.
+
+Contract: Airflow takes a run for good when its last tasks succeeded or were skipped, and a commit task that published
+nothing ends skipped. With an outcome task behind it, that is judged there and not here.
+
+Failure story: where Airflow does not tell the states of the tasks before the commit, what its cycle lacks still counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_lakecommit.core.outcome import FAILED
+from airflow_provider_lakecommit.operators.base import FAILURE
+from airflow_provider_lakecommit.operators.outcome import OutcomeOperator
+
+if TYPE_CHECKING:
+    from airflow.sdk import BaseOperator
+
+    from airflow_provider_lakecommit.cycle.results import Closed
+
+__all__ = ["ADVICE", "is_judged", "why_red"]
+
+ADVICE = "an OutcomeOperator behind the commit task would end the run as its window did"
+
+
+def is_judged(task: BaseOperator) -> bool:
+    """Does an outcome task behind a commit keep the run from being green, where the commit ends skipped?"""
+    dag = task.get_dag()
+    return dag is not None and any(
+        isinstance(dag.task_dict.get(name), OutcomeOperator) for name in task.get_flat_relative_ids(upstream=False)
+    )
+
+
+def why_red(task: BaseOperator, ti: Any, closed: Sequence[Closed]) -> str:
+    """What somebody should look at in a run whose commit nobody judges, the cause first; empty where all is well."""
+    if is_judged(task):
+        return ""
+    lacking = [*_lacking(closed), *_failed(task, ti)]
+    return "; ".join(dict.fromkeys(lacking))
+
+
+def _lacking(closed: Sequence[Closed]) -> list[str]:
+    """What the cycles lack. The causes are those of the slices that are missing and of the ranges that are blocked."""
+    from airflow_provider_lakecommit.cycle.run import first_of
+
+    told = [cause for each in closed for cause in each.causes]
+    told += [f"slices were not reported or not kept: {first_of(each.missing)}" for each in closed if each.missing]
+    return told + [f"{first_of(each.blocked)} blocked" for each in closed if each.blocked and not each.causes]
+
+
+def _failed(task: BaseOperator, ti: Any) -> list[str]:
+    """Tasks before the commit that failed, each with its error as far as it could tell."""
+    before = sorted(task.get_flat_relative_ids(upstream=True))
+    if not before:
+        return []
+    states = ti.get_task_states(dag_id=ti.dag_id, task_ids=before, run_ids=[ti.run_id]).get(ti.run_id, {})
+    return [f"{_error(ti, name, before)}task {name} ended {state}" for name, state in states.items() if state in FAILED]
+
+
+def _error(ti: Any, name: str, tasks: Sequence[str]) -> str:
+    """Airflow names a mapped task by its id and its map index."""
+    own, _, index = name.rpartition("_")
+    task, number = (own, int(index)) if own in tasks and index.isdigit() else (name, -1)
+    found = ti.xcom_pull(task_ids=task, key=FAILURE, map_indexes=number)
+    return f"{found}; " if found else ""
