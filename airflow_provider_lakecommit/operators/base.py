@@ -16,13 +16,13 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_lakecommit.assets import hourly_asset_of
-from airflow_provider_lakecommit.exceptions import LakecommitError, Terminal
+from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError, Terminal
 from airflow_provider_lakecommit.hooks.secrets import told
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.operators.arguments import refuse_unknown
@@ -34,6 +34,7 @@ from airflow_provider_lakecommit.telemetry.lineage import Commit, catalog_namesp
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Asset, BaseOperatorLink, Context
+    from airflow.sdk.definitions.mappedoperator import OperatorPartial
 
     from airflow_provider_lakecommit.core.model import Cycle
     from airflow_provider_lakecommit.cycle.results import Closed
@@ -79,7 +80,16 @@ def landing_of(landing: Landing | str | Path) -> Landing:
 
     :raises SpecError: what is wrong with the declaration
     """
-    return landing if isinstance(landing, Landing) else Landing.from_yaml(landing)
+    if isinstance(landing, Landing):
+        return landing
+    if not isinstance(landing, str | Path):
+        raise SpecError(f"`landing` is a Landing, or the path of its YAML spec, and not a {type(landing).__name__}")
+    if not Path(landing).exists():
+        raise SpecError(
+            f"cannot read spec {landing}: no such file in {Path.cwd()}. `landing` is a Landing, or the path of its "
+            "YAML spec, best an absolute one; no name, and no template"
+        )
+    return Landing.from_yaml(landing)
 
 
 def task_doc(kind: type, landing: Landing) -> str:
@@ -120,12 +130,35 @@ class LandingTask(BaseOperator):
     operator_extra_links: Collection[BaseOperatorLink] = (ErrorLink(),)
     hours: Sequence[Asset] = ()
     """Assets of its landings whose events have partition keys."""
+    opens_cycles: ClassVar[bool] = False
+    """Does it open commit cycles? One task of a DAG may for a landing: the identity of a cycle is that of the run."""
+
+    @classmethod
+    def partial(cls, **kwargs: Any) -> OperatorPartial:
+        """As every operator's, with what is wrong told by name.
+
+        :raises SpecError: an argument that is not known, or `landing` is left to ``expand``
+        """
+        whose = kwargs.get("task_id", "")
+        refuse_unknown(cls, kwargs, whose)
+        if not {"landing", "landings"} & kwargs.keys():
+            raise SpecError(
+                f"{cls.__name__} {whose!r}: `landing` belongs to partial(), and cannot be mapped: its asset, and its "
+                "name, are needed when the DAG is parsed. For several landings make a task for each, in a `for` loop"
+            )
+        return super().partial(**kwargs)
 
     def __init__(self, *, landing: Landing | str | Path, **kwargs: Any) -> None:
         refuse_unknown(type(self), kwargs, kwargs.get("task_id", ""))
         declared = landing_of(landing)
         super().__init__(**{"doc_md": task_doc(type(self), declared), **kwargs})
         self.landing = declared
+        if self.opens_cycles and (other := _other_of_its_dag(self)) is not None:
+            raise SpecError(
+                f"landing {declared.name!r} is planned twice in DAG {self.dag.dag_id!r}, by {other!r} and "
+                f"{self.task_id!r}, which would be in each other's commit cycles: give one of two landings another "
+                "name, or land it once"
+            )
         self.declared = Declared(declared)
         self.trouble: str | None = None
         self.commits: list[Commit] = []
@@ -226,6 +259,16 @@ class LandingTask(BaseOperator):
     def is_retry(context: Context) -> bool:
         """Whether an earlier attempt, or the run before it was cleared, may have done this task's work."""
         return bool(context["ti"].try_number > 1)
+
+
+def _other_of_its_dag(task: LandingTask) -> str | None:
+    """Another task of its DAG that opens cycles of a landing of that name."""
+    dag = task.get_dag()
+    for other in () if dag is None else dag.tasks:
+        twin = isinstance(other, LandingTask) and other.opens_cycles and other.landing.name == task.landing.name
+        if twin and other.task_id != task.task_id:
+            return str(other.task_id)
+    return None
 
 
 def is_cleared(ti: Any, retries: int) -> bool:

@@ -103,8 +103,8 @@ class LakeCommitOperator(LandingTask):
         plan_task_ids: Sequence[str] | None = None,
         trigger_rule: str = TriggerRule.ALL_DONE,
         hourly: bool = False,
-        outlets: Sequence[Asset] | None = None,
-        inlets: Sequence[Any] | None = None,
+        outlets: Sequence[Asset] = (),
+        inlets: Sequence[Any] = (),
         **kwargs: Any,
     ) -> None:
         self.several = landings is not None
@@ -121,8 +121,8 @@ class LakeCommitOperator(LandingTask):
         super().__init__(
             landing=self.landings[0],
             trigger_rule=trigger_rule,
-            outlets=[*(outlets or ()), *assets, *hours],
-            inlets=[*(inlets or ()), *hours],
+            outlets=[*outlets, *assets, *hours],
+            inlets=[*inlets, *hours],
             **kwargs,
         )
         self.hours = hours

@@ -94,6 +94,7 @@ class KafkaToIcebergOperator(LandingTask):
     .. seealso:: :ref:`howto/operator:KafkaToIcebergOperator`
     """
 
+    opens_cycles: ClassVar[bool] = True
     template_fields: Sequence[str] = ("spark_conn_id", "spark_conf", "declared", "result")
     template_fields_renderers: ClassVar[dict[str, str]] = dict.fromkeys(("spark_conf", "declared", "result"), "json")
     overwrite_rtif_after_execution = True
@@ -111,8 +112,8 @@ class KafkaToIcebergOperator(LandingTask):
         window_age: timedelta = timedelta(seconds=2),
         keep_snapshots: timedelta | None = timedelta(hours=1),
         hourly: bool = False,
-        outlets: Sequence[Asset] | None = None,
-        inlets: Sequence[Any] | None = None,
+        outlets: Sequence[Asset] = (),
+        inlets: Sequence[Any] = (),
         **kwargs: Any,
     ) -> None:
         declared = landing_of(landing)
@@ -120,8 +121,8 @@ class KafkaToIcebergOperator(LandingTask):
         hours = [hourly_asset_of(declared)] if hourly else []
         super().__init__(
             landing=declared,
-            outlets=[*(outlets or ()), self.asset, *hours],
-            inlets=[*(inlets or ()), *hours],
+            outlets=[*outlets, self.asset, *hours],
+            inlets=[*inlets, *hours],
             **kwargs,
         )
         self.hours = hours

@@ -46,6 +46,7 @@ class PlanWindowOperator(LandingTask):
     .. seealso:: :ref:`howto/operator:PlanWindowOperator`
     """
 
+    opens_cycles: ClassVar[bool] = True
     template_fields: Sequence[str] = ("declared", "window")
     template_fields_renderers: ClassVar[dict[str, str]] = {"declared": "json", "window": "json"}
     overwrite_rtif_after_execution = True

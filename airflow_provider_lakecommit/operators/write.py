@@ -21,13 +21,15 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from airflow.sdk import XComArg
 from airflow.sdk.exceptions import AirflowSkipException
 
-from airflow_provider_lakecommit.exceptions import BlockedRangeError, LakecommitError, SparkJobError
+from airflow_provider_lakecommit.exceptions import BlockedRangeError, LakecommitError, SparkJobError, SpecError
 from airflow_provider_lakecommit.hooks.secrets import hide, told
 from airflow_provider_lakecommit.operators.base import LandingTask, leave_failure, no_retry_in_vain
 from airflow_provider_lakecommit.operators.deadline import KILL_GRACE, before_deadline
 from airflow_provider_lakecommit.operators.links import ErrorLink, SparkLink
+from airflow_provider_lakecommit.operators.plan import PlanWindowOperator
 from airflow_provider_lakecommit.settings import Settings
 
 if TYPE_CHECKING:
@@ -87,6 +89,8 @@ class WriteWindowOperator(LandingTask):
         **kwargs: Any,
     ) -> None:
         super().__init__(landing=landing, **kwargs)
+        if isinstance(group, XComArg) and any(isinstance(o, PlanWindowOperator) for o, _ in group.iter_references()):
+            raise _no_group("the plan's whole list of them")
         self.group = group
         self.replica = replica
         self.spark_conn_id = spark_conn_id
@@ -114,8 +118,12 @@ class WriteWindowOperator(LandingTask):
         from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
         from airflow_provider_lakecommit.session.early_end import EarlyEnd
 
-        ticket, settings = GroupTicket.from_dict(self.group), Settings.read()
+        settings = Settings.read()
         landing = settings.complete(self.landing)
+        with no_retry_in_vain(self):
+            if not (isinstance(self.group, Mapping) and {"cycle", "group"} <= self.group.keys()):
+                raise _no_group(f"a {type(self.group).__name__}")
+            ticket = GroupTicket.from_dict(self.group)
         with no_retry_in_vain(self):
             # Before anything else, so that a kill finds it however early it comes.
             self._engine = engine = engine_of(
@@ -256,6 +264,13 @@ class WriteWindowOperator(LandingTask):
             )
         self.log.info("group %d is reported already: %s", ticket.group, result)
         return result
+
+
+def _no_group(what: str) -> SpecError:
+    return SpecError(
+        f"`group` is {what}, and not an entry of what the plan returned: map this task over them, by "
+        "WriteWindowOperator.partial(task_id=…, landing=…).expand(group=plan.output)"
+    )
 
 
 def _why(result: GroupResult, whose: str, died: SparkJobError | None = None) -> str:

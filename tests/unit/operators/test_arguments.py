@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from airflow.sdk import DAG
+from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import Landing
@@ -18,6 +19,7 @@ from airflow_provider_lakecommit.operators.land import KafkaToIcebergOperator
 from airflow_provider_lakecommit.operators.outcome import OutcomeOperator
 from airflow_provider_lakecommit.operators.plan import PlanWindowOperator
 from airflow_provider_lakecommit.operators.rescue import RescueOperator
+from airflow_provider_lakecommit.operators.write import WriteWindowOperator
 from airflow_provider_lakecommit.sensors.stalled_commits import StalledCommitSensor
 from airflow_provider_lakecommit.task_groups import KafkaToIcebergTaskGroup
 from airflow_provider_lakecommit.triggers.backlog import BacklogTrigger
@@ -71,6 +73,7 @@ def test_a_text_that_is_no_time_is_named() -> None:
 WRONG = """
 from datetime import datetime
 from airflow.sdk import DAG
+from airflow.sdk.exceptions import AirflowFailException
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.task_groups import KafkaToIcebergTaskGroup
 
@@ -87,3 +90,64 @@ def test_a_dag_with_a_wrong_landing_is_an_import_error_that_tells_all_of_it(tmp_
         exec(compile(file.read_text(), str(file), "exec"), {})
     for said in ("did you mean 'topics'?", "column id: 'bigint'", "did you mean 'long'?", "no column 'ts'"):
         assert said in str(refused.value)
+
+
+def in_a_dag() -> DAG:
+    return DAG("d", schedule=None, start_date=datetime(2026, 1, 1))
+
+
+def test_a_landing_is_planned_once_in_a_dag() -> None:
+    """A landing that was copied, and not its name changed."""
+    copied = Landing(name="orders", topics="clicks", table="web.clicks")
+    with (
+        in_a_dag(),
+        pytest.raises(SpecError, match=r"'orders' is planned twice in DAG 'd', by 'a\.plan' and 'b\.plan'"),
+    ):
+        KafkaToIcebergTaskGroup("a", landing=ORDERS)
+        KafkaToIcebergTaskGroup("b", landing=copied)
+    with in_a_dag(), pytest.raises(SpecError, match="by 'one' and 'land.plan'"):
+        KafkaToIcebergOperator(task_id="one", landing=ORDERS)
+        KafkaToIcebergTaskGroup("land", landing=ORDERS)
+    with in_a_dag():
+        KafkaToIcebergTaskGroup("a", landing=ORDERS)
+        KafkaToIcebergTaskGroup("b", landing=Landing(name="clicks", topics="clicks", table="web.clicks"))
+    with in_a_dag():
+        KafkaToIcebergTaskGroup("a", landing=ORDERS)
+
+
+def test_landings_are_not_mapped() -> None:
+    with in_a_dag(), pytest.raises(SpecError, match=r"'k': `landing` belongs to partial\(\), .* a task for each"):
+        KafkaToIcebergOperator.partial(task_id="k").expand(landing=[ORDERS])
+    with in_a_dag(), pytest.raises(SpecError, match=r"'spark_con_id' \(did you mean 'spark_conn_id'\?\)"):
+        WriteWindowOperator.partial(task_id="w", landing=ORDERS, spark_con_id="s")
+
+
+def test_a_mapped_task_has_the_lists_that_airflow_goes_through() -> None:
+    """Airflow reads them from the class's defaults, before there is a task."""
+    with in_a_dag():
+        mapped = KafkaToIcebergOperator.partial(task_id="k", landing=ORDERS).expand(spark_conf=[{"a": "1"}])
+    assert (list(mapped.inlets), list(mapped.outlets)) == ([], [])
+
+
+def test_a_write_task_is_mapped_over_its_plan() -> None:
+    with in_a_dag(), pytest.raises(SpecError, match=r"the plan's whole list of them, .*expand\(group=plan\.output\)"):
+        WriteWindowOperator(task_id="w", landing=ORDERS, group=PlanWindowOperator(task_id="p", landing=ORDERS).output)
+
+
+@pytest.mark.parametrize("group", [1, [{"cycle": {}, "group": 0}], {"group": 0}])
+def test_what_is_no_entry_of_a_plan_is_refused_by_the_task(group: Any) -> None:
+    task = WriteWindowOperator(task_id="w", landing=ORDERS, group=group)
+    with pytest.raises(AirflowFailException, match="and not an entry of what the plan returned"):
+        task._execute()
+
+
+@pytest.mark.parametrize("wrong", [{"name": "orders"}, [ORDERS], None])
+def test_what_is_no_landing_is_named(wrong: Any) -> None:
+    with pytest.raises(SpecError, match="`landing` is a Landing, or the path of its YAML spec, and not a"):
+        PlanWindowOperator(task_id="p", landing=wrong)
+
+
+@pytest.mark.parametrize("name", ["orders", "{{ params.landing }}"])
+def test_a_name_in_place_of_a_landing_is_told_as_that(name: str) -> None:
+    with pytest.raises(SpecError, match="no such file in .*; no name, and no template"):
+        PlanWindowOperator(task_id="p", landing=name)
