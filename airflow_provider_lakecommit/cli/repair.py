@@ -17,19 +17,11 @@ from airflow_provider_lakecommit.core.model import Budget
 from airflow_provider_lakecommit.core.retry import own_budget
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import LandingSpec
-from airflow_provider_lakecommit.repair.wording import (
-    attest_text,
-    attest_to_dict,
-    init_text,
-    init_to_dict,
-    parse_offsets,
-    parse_partition,
-    parse_ranges,
-    parse_start,
-)
+from airflow_provider_lakecommit.repair.stated import parse_offsets, parse_partition, parse_ranges, parse_start
+from airflow_provider_lakecommit.repair.wording import attest_text, attest_to_dict, init_text, init_to_dict
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 
-__all__ = ["ledger_attest", "ledger_init", "parse_offsets", "parse_ranges", "unblock"]
+__all__ = ["ledger_attest", "ledger_init", "unblock"]
 
 
 def ledger_init(

@@ -13,6 +13,7 @@ import logging
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from airflow_provider_lakecommit.declared.times import span_of
 from airflow_provider_lakecommit.exceptions import SpecError
 
 if TYPE_CHECKING:
@@ -29,9 +30,9 @@ log = logging.getLogger(__name__)
 
 
 def following(
-    lifetime: timedelta | None,
-    window_age: timedelta,
-    keep_snapshots: timedelta | None,
+    lifetime: timedelta | str | float | None,
+    window_age: timedelta | str | float,
+    keep_snapshots: timedelta | str | float | None,
     timeout: timedelta | None,
 ) -> FollowOptions | None:
     """How a task follows; ``None``: it does not.
@@ -42,10 +43,15 @@ def following(
         return None
     from airflow_provider_lakecommit.follow.options import FollowOptions
 
-    options = FollowOptions(lifetime=lifetime, window_age=window_age, keep_snapshots=keep_snapshots)
-    if timeout is not None and lifetime + SPARE > timeout:
+    span = span_of(lifetime, "follow_for")
+    options = FollowOptions(
+        lifetime=span,
+        window_age=span_of(window_age, "window_age"),
+        keep_snapshots=None if keep_snapshots is None else span_of(keep_snapshots, "keep_snapshots"),
+    )
+    if timeout is not None and span + SPARE > timeout:
         raise SpecError(
-            f"follow_for {lifetime} has to end a minute before execution_timeout {timeout}, so that what is under way "
+            f"follow_for {span} has to end a minute before execution_timeout {timeout}, so that what is under way "
             "is finished: make it shorter, or the timeout longer"
         )
     return options

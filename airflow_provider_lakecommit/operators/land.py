@@ -31,9 +31,10 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from airflow_provider_lakecommit.assets import asset_of, hourly_asset_of
 from airflow_provider_lakecommit.core.outcome import Commit, Ended, Outcome, decide
-from airflow_provider_lakecommit.exceptions import LakecommitError, SparkJobError
+from airflow_provider_lakecommit.exceptions import LakecommitError, SparkJobError, SpecError
 from airflow_provider_lakecommit.hooks.run_note import note_run
 from airflow_provider_lakecommit.hooks.secrets import hide, told
+from airflow_provider_lakecommit.operators.arguments import mapping_of
 from airflow_provider_lakecommit.operators.asset_event import event_extra, landed_line
 from airflow_provider_lakecommit.operators.base import (
     CLOSED,
@@ -86,7 +87,7 @@ class KafkaToIcebergOperator(LandingTask):
         the task ends. A DAG with ``schedule="@continuous"`` and ``max_active_runs=1`` goes on with the next run
     :param window_age: with ``follow_for``, how old a record may be before its window is opened
     :param keep_snapshots: with ``follow_for``, the age from which on snapshots of this landing are expired; ``None``:
-        none is
+        none is. Times are timedeltas, seconds, or texts as ``15m``
     :param hourly: send events with partition keys too, one for each hour that the tables have whole (asset
         ``hourly_asset_of(landing)``)
     :param outlets: assets beside that of the landing
@@ -108,9 +109,9 @@ class KafkaToIcebergOperator(LandingTask):
         spark_conn_id: str = "spark_default",
         spark_conf: Mapping[str, Any] | None = None,
         max_cycles: int | None = None,
-        follow_for: timedelta | None = None,
-        window_age: timedelta = timedelta(seconds=2),
-        keep_snapshots: timedelta | None = timedelta(hours=1),
+        follow_for: timedelta | str | float | None = None,
+        window_age: timedelta | str | float = timedelta(seconds=2),
+        keep_snapshots: timedelta | str | float | None = timedelta(hours=1),
         hourly: bool = False,
         outlets: Sequence[Asset] = (),
         inlets: Sequence[Any] = (),
@@ -126,16 +127,16 @@ class KafkaToIcebergOperator(LandingTask):
             **kwargs,
         )
         self.hours = hours
-        if max_cycles is not None and max_cycles < 1:
-            raise ValueError(f"max_cycles={max_cycles!r}: a number of at least 1, or None for as many as it takes")
+        if max_cycles is not None and not (isinstance(max_cycles, int) and max_cycles >= 1):
+            raise SpecError(f"max_cycles={max_cycles!r}: a number of at least 1, or None for as many as it takes")
         self.spark_conn_id = spark_conn_id
         self.spark_conf = spark_conf
-        hide({"conf": spark_conf})
+        hide({"conf": mapping_of(spark_conf)})
         self.max_cycles = max_cycles
         self.follow_for = follow_for
         self.follow = following(follow_for, window_age, keep_snapshots, self.execution_timeout)
         if follow_for is not None and max_cycles is not None:
-            raise ValueError("max_cycles goes without follow_for")
+            raise SpecError("max_cycles goes without follow_for")
         self.result: dict[str, Any] | None = None
         self._engine: Engine | None = None
         self._runner: LandingRunner | Follow | None = None

@@ -12,6 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_lakecommit.declared.times import span_of
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.operators.base import LandingTask, no_retry_in_vain
 
@@ -27,16 +28,19 @@ class PublishNowOperator(LandingTask):
     Returns what `lakecommit publish-now --json` prints.
 
     :param landing: the landing, or the path of its YAML spec
-    :param wait: for the runs to publish their windows; what they have not then is published by this task
+    :param wait: for the runs to publish their windows; what they have not then is published by this task. A timedelta,
+        seconds, or a text as ``1m30s``
 
     .. seealso:: :ref:`howto/operator:PublishNowOperator`
     """
 
     ui_color = "#e6edf0"
 
-    def __init__(self, *, landing: Landing | str | Path, wait: timedelta = timedelta(minutes=1), **kwargs: Any) -> None:
+    def __init__(
+        self, *, landing: Landing | str | Path, wait: timedelta | str | float = timedelta(minutes=1), **kwargs: Any
+    ) -> None:
         super().__init__(landing=landing, **kwargs)
-        self.wait = wait
+        self.wait = span_of(wait, "wait")
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Ask, wait, publish what is left."""

@@ -19,7 +19,9 @@ from airflow_provider_lakecommit.core.model import Budget
 from airflow_provider_lakecommit.core.offsets import RangeSet
 from airflow_provider_lakecommit.core.retry import own_budget
 from airflow_provider_lakecommit.exceptions import BlockedRangeError, SpecError
+from airflow_provider_lakecommit.operators.arguments import is_stated, texts_of
 from airflow_provider_lakecommit.operators.decision import DecisionTask, NothingToDoError, Shown, not_as_shown
+from airflow_provider_lakecommit.repair.stated import parse_offsets, parse_partition, parse_ranges, parse_start
 
 if TYPE_CHECKING:
     from airflow_provider_lakecommit.core.decisions import Decision
@@ -28,9 +30,11 @@ if TYPE_CHECKING:
     from airflow_provider_lakecommit.repair.unblock import BlockedPart
     from airflow_provider_lakecommit.session.landing_session import LandingSession
 
-__all__ = ["LedgerAttestOperator", "LedgerInitOperator", "UnblockOperator"]
+__all__ = ["OTHERS", "LedgerAttestOperator", "LedgerInitOperator", "UnblockOperator"]
 
 Named = dict[tuple[str, int], RangeSet]
+OTHERS = ("ask", "there", "gone")
+"""What can be said of them; by default nothing is, and where there are some it is refused."""
 _HOW = ("raise", "retry", "skip", "skip whole")
 
 
@@ -41,8 +45,8 @@ class UnblockOperator(DecisionTask):
         or spec were mended; `skip`: go on without their bad records, recorded as skipped; `skip whole`: also without
         the good records of these ranges (templated)
     :param budget: of `raise`: dead letters that a slice may have, and their share, as in `500` or `500:0.2` (templated)
-    :param partitions: only these, as `topic:3` (templated)
-    :param ranges: only these offsets, as `topic:3=15-20` (templated)
+    :param partitions: only these, as `topic:3`; several as a list, or with commas (templated)
+    :param ranges: only these offsets, as `topic:3=15-20`; several likewise (templated)
 
     .. seealso:: :ref:`howto/operator:UnblockOperator`
     """
@@ -55,8 +59,8 @@ class UnblockOperator(DecisionTask):
         *,
         how: str,
         budget: str | int | None = None,
-        partitions: Sequence[str] | None = None,
-        ranges: Sequence[str] | None = None,
+        partitions: str | Sequence[str] | None = None,
+        ranges: str | Sequence[str] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -64,16 +68,18 @@ class UnblockOperator(DecisionTask):
         self.budget = budget
         self.partitions = partitions
         self.ranges = ranges
+        if is_stated(how, budget):
+            self._asked()
+        if is_stated(partitions, ranges):
+            self._chosen()
 
     def show(self, session: LandingSession) -> Shown:
         """What is blocked, and what would become of it."""
         from airflow_provider_lakecommit.repair.unblock import blocked_parts
-        from airflow_provider_lakecommit.repair.wording import parse_partition, parse_ranges
 
         asked = self._asked()
-        chosen = {parse_partition(text) for text in self.partitions} if self.partitions else None
         try:
-            parts = blocked_parts(session, chosen, parse_ranges(self.ranges) if self.ranges else None)
+            parts = blocked_parts(session, *self._chosen())
         except BlockedRangeError as e:
             raise NothingToDoError(str(e)) from None
         values = {"landing": session.landing.name, **asked, "blocked": [str(p) for p in parts], "ranges": _plain(parts)}
@@ -110,6 +116,11 @@ class UnblockOperator(DecisionTask):
             raise SpecError(f"how={self.how!r}: say {', '.join(_HOW[:-1])} or {_HOW[-1]}")
         budget = self._budget() if how == "raise" else None
         return {"how": how, "budget": None if budget is None else [budget.max_records, budget.max_ratio]}
+
+    def _chosen(self) -> tuple[set[tuple[str, int]] | None, Named | None]:
+        """The partitions and the ranges that are meant; ``None``: all."""
+        partitions, ranges = texts_of(self.partitions), texts_of(self.ranges)
+        return {parse_partition(text) for text in partitions} or None, parse_ranges(ranges, "ranges:") or None
 
     def _budget(self) -> Budget | None:
         if " ".join(str(self.how).split()).lower() != "raise":
@@ -150,15 +161,17 @@ class LedgerInitOperator(DecisionTask):
     def __init__(self, *, start: str, others: str = "ask", give_up_reported: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.start = start
-        self.others = others
+        self.others = others_of(others)
         self.give_up_reported = give_up_reported
+        if is_stated(start):
+            parse_start(start, "start:")
 
     def show(self, session: LandingSession) -> Shown:
         """Where each table would go on, and what that gives up."""
         from airflow_provider_lakecommit.repair.init_preview import init_preview
-        from airflow_provider_lakecommit.repair.wording import init_text, parse_start
+        from airflow_provider_lakecommit.repair.wording import init_text
 
-        preview = init_preview(session, parse_start(self.start))
+        preview = init_preview(session, parse_start(self.start, "start:"))
         return Shown(values=self._values(session, preview), lines=list(init_text(preview)))
 
     def act(self, session: LandingSession, agreed: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
@@ -166,11 +179,10 @@ class LedgerInitOperator(DecisionTask):
         from airflow_provider_lakecommit.committer.ledger_by_hand import OtherSections
         from airflow_provider_lakecommit.repair.init_preview import init_preview
         from airflow_provider_lakecommit.repair.ledger_init import ledger_init
-        from airflow_provider_lakecommit.repair.wording import parse_offsets, parse_start
 
         if agreed.get("from") != self.start:
             raise not_as_shown(f"start={self.start!r}")
-        word = parse_start(self.start)
+        word = parse_start(self.start, "start:")
         if word == "latest":
             # Where the topic ended when it was shown: what came since was nobody's to give up.
             word = parse_offsets(",".join(f"{p}={o}" for p, o in agreed["tables"][0]["next"].items()), "")
@@ -216,7 +228,7 @@ class LedgerAttestOperator(DecisionTask):
         snapshot_id: str | int | None = None,
         from_log: bool = False,
         at: str | None = None,
-        tables: Sequence[str] | None = None,
+        tables: str | Sequence[str] | None = None,
         others: str = "ask",
         give_up_reported: bool = False,
         **kwargs: Any,
@@ -228,8 +240,10 @@ class LedgerAttestOperator(DecisionTask):
         self.from_log = from_log
         self.at = at
         self.tables = tables
-        self.others = others
+        self.others = others_of(others)
         self.give_up_reported = give_up_reported
+        if is_stated(snapshot_id, at, tables):
+            self._stated()
 
     def show(self, session: LandingSession) -> Shown:
         """What would be said of each table, what is read again then, and what never."""
@@ -252,17 +266,22 @@ class LedgerAttestOperator(DecisionTask):
 
     def _said(self, session: LandingSession) -> Attested:
         from airflow_provider_lakecommit.repair import attest as word
-        from airflow_provider_lakecommit.repair.wording import parse_offsets
 
-        if strange := [t for t in self.tables or () if t not in session.landing.tables]:
-            raise SpecError(f"tables: {strange[0]!r}: the landing has {', '.join(session.landing.tables)}")
+        tables, offsets = self._stated()
         if self.from_log:
-            return word.from_log(session, self.tables)
-        if self.at is not None:
-            return word.from_offsets(session, parse_offsets(self.at, _OFFSETS.format(self.at)), self.tables)
-        if not str(self.snapshot_id).isdecimal():
-            raise SpecError(f"snapshot_id={self.snapshot_id!r}: the number of a snapshot is needed")
+            return word.from_log(session, tables)
+        if offsets is not None:
+            return word.from_offsets(session, offsets, tables)
         return word.from_snapshot(session, int(str(self.snapshot_id)))
+
+    def _stated(self) -> tuple[list[str] | None, dict[tuple[str, int], int] | None]:
+        """The tables that are meant, and what all of them hold, if that is said."""
+        tables, known = texts_of(self.tables) or None, self.landing.tables
+        if strange := [t for t in tables or () if t not in known]:
+            raise SpecError(f"tables: {strange[0]!r}: the landing has {', '.join(known)}")
+        if self.snapshot_id is not None and not str(self.snapshot_id).isdecimal():
+            raise SpecError(f"snapshot_id={self.snapshot_id!r}: the number of a snapshot is needed")
+        return tables, None if self.at is None else parse_offsets(self.at, _OFFSETS.format(self.at))
 
     def _values(self, session: LandingSession, said: Attested) -> dict[str, Any]:
         from airflow_provider_lakecommit.repair.wording import attest_to_dict
@@ -270,6 +289,16 @@ class LedgerAttestOperator(DecisionTask):
         ids = {p.topic: p.topic_id for p in said.marks}
         tables = [attest_to_dict(t) for t in said.tables]
         return {"landing": session.landing.name, "topic_ids": ids, "tables": tables}
+
+
+def others_of(others: str) -> str:
+    """A word on the rows of other landings; wrong, it would be told after it was agreed to.
+
+    :raises SpecError: it is none
+    """
+    if others not in OTHERS:
+        raise SpecError(f"others={others!r}: say {', '.join(OTHERS[:-1])} or {OTHERS[-1]}")
+    return others
 
 
 def _without_rows(values: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -290,8 +319,6 @@ def _plain(parts: Sequence[BlockedPart]) -> dict[str, list[list[int]]]:
 
 
 def _ranges(plain: Mapping[str, Sequence[Sequence[int]]]) -> Named:
-    from airflow_provider_lakecommit.repair.wording import parse_partition
-
     return {parse_partition(p): RangeSet.of(*((int(a), int(b)) for a, b in ranges)) for p, ranges in plain.items()}
 
 

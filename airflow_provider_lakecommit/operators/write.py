@@ -26,6 +26,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 
 from airflow_provider_lakecommit.exceptions import BlockedRangeError, LakecommitError, SparkJobError, SpecError
 from airflow_provider_lakecommit.hooks.secrets import hide, told
+from airflow_provider_lakecommit.operators.arguments import mapping_of
 from airflow_provider_lakecommit.operators.base import LandingTask, leave_failure, no_retry_in_vain
 from airflow_provider_lakecommit.operators.deadline import KILL_GRACE, before_deadline
 from airflow_provider_lakecommit.operators.links import ErrorLink, SparkLink
@@ -95,7 +96,7 @@ class WriteWindowOperator(LandingTask):
         self.replica = replica
         self.spark_conn_id = spark_conn_id
         self.spark_conf = spark_conf
-        hide({"conf": spark_conf})
+        hide({"conf": mapping_of(spark_conf)})
         self._engine: Engine | None = None
         self._early_end: EarlyEnd | None = None
         self._jobs: dict[int, WindowJob] = {}

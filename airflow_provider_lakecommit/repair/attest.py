@@ -290,7 +290,7 @@ def _said(session: LandingSession, tables: Sequence[str] | None, word: Word) -> 
         if not known:
             raise LedgerError(
                 f"every table of landing {session.landing.name} has its ledger; to set one all the same, name it: "
-                f"`--table {session.landing.table}`"
+                f"`--table {session.landing.table}` (an operator: `tables`)"
             )
     return Attested(tables=tuple(_one(session, k, source, word) for k in known), marks=source.partitions)
 

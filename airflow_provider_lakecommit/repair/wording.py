@@ -1,22 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a person's decision is written, and how what it comes to is shown: offsets, ranges and budgets as texts, previews
-as lines and as plain values.
+"""How what a person's decision comes to is shown: previews as lines and as plain values.
 
-Contract: the command line and the operators read and show by these, so that what one prints the other takes. A preview
-as plain values goes through JSON unchanged, so that it can be agreed to elsewhere and later.
-
-Failure story: a text that is none of what is asked for is a :class:`SpecError` with an example of what is.
+Contract: the command line and the operators show by these. A preview as plain values goes through JSON unchanged, so
+that it can be agreed to elsewhere and later.
 """
 
 from __future__ import annotations
 
-import json
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet
-from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.repair.ledger_init import BEHIND
 
 if TYPE_CHECKING:
@@ -28,10 +22,6 @@ __all__ = [
     "attest_to_dict",
     "init_text",
     "init_to_dict",
-    "parse_offsets",
-    "parse_partition",
-    "parse_ranges",
-    "parse_start",
 ]
 
 
@@ -116,58 +106,3 @@ def attest_to_dict(t: AttestedTable) -> dict[str, Any]:
 
 def _counted(coverage: Coverage) -> str:
     return f"{coverage} ({len(coverage)} offsets)"
-
-
-def parse_offsets(text: str, hint: str) -> dict[tuple[str, int], int]:
-    """Offsets by (topic, partition), from ``topic:0=15,topic:1=9`` or a JSON object.
-
-    :raises SpecError: *text* is neither, or names a partition twice
-    """
-    pairs = [part.strip().partition("=")[::2] for part in text.split(",")]
-    if text.lstrip().startswith("{"):
-        try:
-            pairs = [(str(partition), str(offset)) for partition, offset in json.loads(text).items()]
-        except ValueError:
-            raise SpecError(hint) from None
-    if not all(offset.isdecimal() for _, offset in pairs):
-        raise SpecError(hint)
-    places = [parse_partition(partition) for partition, _ in pairs]
-    if twice := [f"{t}[{n}]" for (t, n), times in Counter(places).items() if times > 1]:
-        raise SpecError(f"{', '.join(twice)}: which of its offsets?")
-    return dict(zip(places, (int(offset) for _, offset in pairs), strict=True))
-
-
-def parse_partition(text: str) -> tuple[str, int]:
-    """``topic:3``, and ``topic[3]`` as messages have it.
-
-    :raises SpecError: it is neither
-    """
-    topic, _, number = text.removesuffix("]").replace("[", ":").rpartition(":")
-    if not topic or not number.isdecimal():
-        raise SpecError(f"{text!r} is not TOPIC:PARTITION, as in orders:3")
-    return topic, int(number)
-
-
-def parse_ranges(texts: Sequence[str]) -> dict[tuple[str, int], RangeSet]:
-    """Offsets by (topic, partition), from ``topic:0=15-20`` each, the end not included.
-
-    :raises SpecError: a text is not that
-    """
-    found: dict[tuple[str, int], RangeSet] = {}
-    for text in texts:
-        partition, _, ends = text.partition("=")
-        start, _, end = ends.partition("-")
-        if not (start.isdecimal() and end.isdecimal() and int(start) < int(end)):
-            raise SpecError(f"--range {text!r}: say TOPIC:PARTITION=FROM-TO as in orders:3=15-20, without offset 20")
-        place = parse_partition(partition)
-        found[place] = found.get(place, RangeSet()) | RangeSet.of((int(start), int(end)))
-    return found
-
-
-def parse_start(text: str) -> str | dict[tuple[str, int], int]:
-    """Where a ledger is to begin: ``earliest``, ``latest``, or offsets by (topic, partition).
-
-    :raises SpecError: *text* is none of these
-    """
-    hint = f"--from {text!r}: say earliest, latest or TOPIC:PARTITION=OFFSET,… as in orders:0=1500"
-    return text if text in ("earliest", "latest") else parse_offsets(text, hint)

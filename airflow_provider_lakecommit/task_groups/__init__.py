@@ -19,7 +19,7 @@ from airflow.sdk import TaskGroup, TriggerRule
 
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.operators.arguments import refuse_unknown
+from airflow_provider_lakecommit.operators.arguments import mapping_of, refuse_unknown
 from airflow_provider_lakecommit.operators.base import landing_of, task_doc
 from airflow_provider_lakecommit.operators.commit import LakeCommitOperator
 from airflow_provider_lakecommit.operators.outcome import OutcomeOperator
@@ -59,7 +59,9 @@ class KafkaToIcebergTaskGroup(TaskGroup):
         **kwargs: Any,
     ) -> None:
         refuse_unknown(KafkaToIcebergTaskGroup, kwargs, group_id)
-        declared = landing_of(landing)
+        declared, stated = landing_of(landing), mapping_of(spark_conf)
+        if max_active_groups is not None and not (isinstance(max_active_groups, int) and max_active_groups >= 1):
+            raise SpecError(f"max_active_groups={max_active_groups!r}: a number of at least 1, or None for all")
         if replica_queues and len(replica_queues) != declared.replicas - 1:
             raise SpecError(
                 f"landing {declared.name!r} has {declared.replicas} replicas, and replica_queues names "
@@ -74,7 +76,7 @@ class KafkaToIcebergTaskGroup(TaskGroup):
                     landing=declared,
                     doc_md=task_doc(WriteWindowOperator, declared),
                     spark_conn_id=spark_conn_id,
-                    spark_conf=dict(spark_conf) if spark_conf else None,
+                    spark_conf=dict(stated) if stated else spark_conf or None,
                     map_index_template=MAP_INDEX_TEMPLATE,
                     max_active_tis_per_dagrun=max_active_groups,
                     **({"replica": number} if number else {}),

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
+from airflow_provider_lakecommit.committer.ledger_by_hand import OtherSections
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.operators.commit import LakeCommitOperator
@@ -18,6 +20,13 @@ from airflow_provider_lakecommit.operators.kafka_connect import PauseConnectorOp
 from airflow_provider_lakecommit.operators.land import KafkaToIcebergOperator
 from airflow_provider_lakecommit.operators.outcome import OutcomeOperator
 from airflow_provider_lakecommit.operators.plan import PlanWindowOperator
+from airflow_provider_lakecommit.operators.publish_now import PublishNowOperator
+from airflow_provider_lakecommit.operators.repair import (
+    OTHERS,
+    LedgerAttestOperator,
+    LedgerInitOperator,
+    UnblockOperator,
+)
 from airflow_provider_lakecommit.operators.rescue import RescueOperator
 from airflow_provider_lakecommit.operators.write import WriteWindowOperator
 from airflow_provider_lakecommit.sensors.stalled_commits import StalledCommitSensor
@@ -61,6 +70,12 @@ def test_times_may_be_told_in_many_ways(told: Any) -> None:
     assert guard._target().guard.max_age == guard._target().guard.fail_after == 5400.0
     assert PauseConnectorOperator(task_id="a", connector="c", wait=told).wait == timedelta(minutes=90)
     assert BacklogTrigger(landing=ORDERS, age=told).limits.age == 5400.0
+    assert PublishNowOperator(task_id="a", landing=ORDERS, wait=told).wait == timedelta(minutes=90)
+    follow = KafkaToIcebergOperator(
+        task_id="a", landing=ORDERS, follow_for=told, window_age=told, keep_snapshots=told
+    ).follow
+    assert follow is not None
+    assert {follow.lifetime, follow.window_age, follow.keep_snapshots} == {timedelta(minutes=90)}
 
 
 def test_a_text_that_is_no_time_is_named() -> None:
@@ -68,6 +83,10 @@ def test_a_text_that_is_no_time_is_named() -> None:
         StalledCommitSensor(task_id="a", landing="orders", max_valid_through_age="soon")
     with pytest.raises(SpecError, match="wait='soon' is not a duration"):
         PauseConnectorOperator(task_id="a", connector="c", wait="soon")
+    with pytest.raises(SpecError, match="wait='soon' is not a duration"):
+        PublishNowOperator(task_id="a", landing=ORDERS, wait="soon")
+    with pytest.raises(SpecError, match="window_age='soon' is not a duration"):
+        KafkaToIcebergOperator(task_id="a", landing=ORDERS, follow_for="15m", window_age="soon")
 
 
 WRONG = """
@@ -99,18 +118,13 @@ def in_a_dag() -> DAG:
 def test_a_landing_is_planned_once_in_a_dag() -> None:
     """A landing that was copied, and not its name changed."""
     copied = Landing(name="orders", topics="clicks", table="web.clicks")
-    with (
-        in_a_dag(),
-        pytest.raises(SpecError, match=r"'orders' is planned twice in DAG 'd', by 'a\.plan' and 'b\.plan'"),
-    ):
-        KafkaToIcebergTaskGroup("a", landing=ORDERS)
-        KafkaToIcebergTaskGroup("b", landing=copied)
-    with in_a_dag(), pytest.raises(SpecError, match="by 'one' and 'land.plan'"):
-        KafkaToIcebergOperator(task_id="one", landing=ORDERS)
-        KafkaToIcebergTaskGroup("land", landing=ORDERS)
     with in_a_dag():
         KafkaToIcebergTaskGroup("a", landing=ORDERS)
-        KafkaToIcebergTaskGroup("b", landing=Landing(name="clicks", topics="clicks", table="web.clicks"))
+        KafkaToIcebergTaskGroup("c", landing=Landing(name="clicks", topics="clicks", table="web.clicks"))
+        with pytest.raises(SpecError, match=r"'orders' is planned twice in DAG 'd', by 'a\.plan' and 'b\.plan'"):
+            KafkaToIcebergTaskGroup("b", landing=copied)
+        with pytest.raises(SpecError, match=r"by 'a\.plan' and 'one'"):
+            KafkaToIcebergOperator(task_id="one", landing=ORDERS)
     with in_a_dag():
         KafkaToIcebergTaskGroup("a", landing=ORDERS)
 
@@ -149,5 +163,54 @@ def test_what_is_no_landing_is_named(wrong: Any) -> None:
 
 @pytest.mark.parametrize("name", ["orders", "{{ params.landing }}"])
 def test_a_name_in_place_of_a_landing_is_told_as_that(name: str) -> None:
-    with pytest.raises(SpecError, match="no such file in .*; no name, and no template"):
+    with pytest.raises(SpecError, match=r"no such file in .*; no name, and no template"):
         PlanWindowOperator(task_id="p", landing=name)
+
+
+@pytest.mark.parametrize(
+    ("kind", "wrong", "told"),
+    [
+        (KafkaToIcebergOperator, {"max_cycles": "a"}, "max_cycles='a': a number"),
+        (KafkaToIcebergOperator, {"spark_conf": "x=y"}, "spark_conf='x=y': a mapping"),
+        (UnblockOperator, {"how": "skipp"}, "how='skipp': say raise"),
+        (UnblockOperator, {"how": "raise"}, "needs a budget"),
+        (UnblockOperator, {"how": "raise", "budget": "lots"}, "'lots' is not N"),
+        (UnblockOperator, {"how": "skip", "partitions": "orders"}, "'orders' is not TOPIC:PARTITION"),
+        (UnblockOperator, {"how": "skip", "ranges": ["orders:0=5"]}, "ranges: 'orders:0=5': say"),
+        (LedgerInitOperator, {"start": "begin"}, "start: 'begin': say earliest"),
+        (LedgerInitOperator, {"start": "latest", "others": "maybe"}, "others='maybe': say ask, there or gone"),
+        (LedgerAttestOperator, {"at": "orders:0"}, "at='orders:0': say"),
+        (LedgerAttestOperator, {"snapshot_id": "abc"}, "snapshot_id='abc': the number"),
+        (LedgerAttestOperator, {"from_log": True, "tables": "shop.order"}, "the landing has shop.orders"),
+        (LedgerAttestOperator, {"from_log": True, "others": "maybe"}, "others='maybe'"),
+    ],
+)
+def test_a_wrong_value_is_told_before_anybody_runs_or_approves_it(kind: Any, wrong: dict[str, Any], told: str) -> None:
+    with pytest.raises(SpecError, match=re.escape(told)):
+        kind(task_id="a", landing=ORDERS, **wrong)
+
+
+def test_what_is_only_known_in_the_run_is_left_to_it() -> None:
+    UnblockOperator(task_id="a", landing=ORDERS, how="{{ params.how }}", budget="{{ params.budget }}")
+    UnblockOperator(task_id="a", landing=ORDERS, how="skip", partitions=["{{ params.partition }}"])
+    LedgerInitOperator(task_id="a", landing=ORDERS, start="{% if true %}latest{% endif %}")
+    KafkaToIcebergOperator(task_id="a", landing=ORDERS, spark_conf="{{ params.conf }}")
+
+
+@pytest.mark.parametrize("told", ["orders:0, orders[1]", ["orders:0", "orders:1"]])
+def test_one_text_may_name_several_partitions(told: Any) -> None:
+    task = UnblockOperator(task_id="a", landing=ORDERS, how="skip", partitions=told)
+    assert task._chosen() == ({("orders", 0), ("orders", 1)}, None)
+
+
+def test_the_words_on_other_landings_are_those_of_the_ledger() -> None:
+    assert tuple(OtherSections) == OTHERS
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [({"spark_conf": "x=y"}, "spark_conf="), ({"max_active_groups": "two"}, "max_active_groups='two'")],
+)
+def test_a_wrong_value_of_a_group_is_named(wrong: dict[str, Any], told: str) -> None:
+    with in_a_dag(), pytest.raises(SpecError, match=told):
+        KafkaToIcebergTaskGroup("land", landing=ORDERS, **wrong)

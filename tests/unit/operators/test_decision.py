@@ -42,7 +42,10 @@ def landing(tmp_path: Path) -> Iterator[FakeLanding]:
 
 @pytest.fixture
 def run(landing: FakeLanding, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """`run(Operator, **arguments)`: its result as another task gets it, through JSON."""
+    """`run(Operator, **arguments)`: its result as another task gets it, through JSON.
+
+    ``rendered`` are arguments that are templates when the DAG is parsed.
+    """
 
     @contextmanager
     def session(_: DecisionTask) -> Iterator[object]:
@@ -51,8 +54,11 @@ def run(landing: FakeLanding, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setattr(DecisionTask, "session", session)
 
     def once(kind: type[DecisionTask], **arguments: Any) -> dict[str, Any]:
-        missing = arguments.pop("missing", False)
-        operator = kind(task_id="t", landing=landing.session.landing, **arguments)
+        missing, rendered = arguments.pop("missing", False), arguments.pop("rendered", {})
+        templates = dict.fromkeys(rendered, "{{ params.told }}")
+        operator = kind(task_id="t", landing=landing.session.landing, **arguments, **templates)
+        for name, value in rendered.items():
+            setattr(operator, name, value)
         if missing:
             operator.agreed = None
         found: dict[str, Any] = json.loads(json.dumps(operator.execute(CONTEXT)))
@@ -218,7 +224,7 @@ class TestUnblock:
     ) -> None:
         blocked(landing)
         with pytest.raises(AirflowFailException, match=told):
-            run(UnblockOperator, **asked)
+            run(UnblockOperator, rendered=asked)
 
 
 class TestLedgerInit:
@@ -302,5 +308,6 @@ class TestLedgerAttest:
         self, run: Run, landing: FakeLanding, asked: dict[str, Any], told: str
     ) -> None:
         landing.cycle()
+        known = {name: value for name, value in asked.items() if name == "from_log"}
         with pytest.raises(AirflowFailException, match=told):
-            run(LedgerAttestOperator, **asked)
+            run(LedgerAttestOperator, **known, rendered={k: v for k, v in asked.items() if k not in known})

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a person's decision is written: partitions, offsets and ranges as texts.
+
+Contract: pure, and light, so that a DAG is parsed with it. The command line and the operators read by these, so that
+what one prints the other takes.
+
+Failure story: a text that is none of what is asked for is a :class:`SpecError` with an example of what is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+
+from airflow_provider_lakecommit.core.offsets import RangeSet
+from airflow_provider_lakecommit.exceptions import SpecError
+
+__all__ = ["parse_offsets", "parse_partition", "parse_ranges", "parse_start"]
+
+
+def parse_offsets(text: str, hint: str) -> dict[tuple[str, int], int]:
+    """Offsets by (topic, partition), from ``topic:0=15,topic:1=9`` or a JSON object.
+
+    :raises SpecError: *text* is neither, or names a partition twice
+    """
+    pairs = [part.strip().partition("=")[::2] for part in text.split(",")]
+    if text.lstrip().startswith("{"):
+        try:
+            pairs = [(str(partition), str(offset)) for partition, offset in json.loads(text).items()]
+        except ValueError:
+            raise SpecError(hint) from None
+    if not all(offset.isdecimal() for _, offset in pairs):
+        raise SpecError(hint)
+    places = [parse_partition(partition) for partition, _ in pairs]
+    if twice := [f"{t}[{n}]" for (t, n), times in Counter(places).items() if times > 1]:
+        raise SpecError(f"{', '.join(twice)}: which of its offsets?")
+    return dict(zip(places, (int(offset) for _, offset in pairs), strict=True))
+
+
+def parse_partition(text: str) -> tuple[str, int]:
+    """``topic:3``, and ``topic[3]`` as messages have it.
+
+    :raises SpecError: it is neither
+    """
+    topic, _, number = text.removesuffix("]").replace("[", ":").rpartition(":")
+    if not topic or not number.isdecimal():
+        raise SpecError(f"{text!r} is not TOPIC:PARTITION, as in orders:3")
+    return topic, int(number)
+
+
+def parse_ranges(texts: Sequence[str], asked: str = "--range") -> dict[tuple[str, int], RangeSet]:
+    """Offsets by (topic, partition), from ``topic:0=15-20`` each, the end not included.
+
+    :param asked: by what the user said it
+    :raises SpecError: a text is not that
+    """
+    found: dict[tuple[str, int], RangeSet] = {}
+    for text in texts:
+        partition, _, ends = text.partition("=")
+        start, _, end = ends.partition("-")
+        if not (start.isdecimal() and end.isdecimal() and int(start) < int(end)):
+            raise SpecError(f"{asked} {text!r}: say TOPIC:PARTITION=FROM-TO as in orders:3=15-20, without offset 20")
+        place = parse_partition(partition)
+        found[place] = found.get(place, RangeSet()) | RangeSet.of((int(start), int(end)))
+    return found
+
+
+def parse_start(text: str, asked: str = "--from") -> str | dict[tuple[str, int], int]:
+    """Where a ledger is to begin: ``earliest``, ``latest``, or offsets by (topic, partition).
+
+    :param asked: by what the user said it
+    :raises SpecError: *text* is none of these
+    """
+    hint = f"{asked} {text!r}: say earliest, latest or TOPIC:PARTITION=OFFSET,… as in orders:0=1500"
+    return text if text in ("earliest", "latest") else parse_offsets(text, hint)
