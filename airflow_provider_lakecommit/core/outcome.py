@@ -124,7 +124,7 @@ def _led(commit: Commit, text: str, unwritten: str = "") -> str:
 
 _HELPS = (
     "needs a hand: after a changed spec or table (`create` changes none that is there) it is tried again by itself, "
-    "else `lakecommit unblock` (--retry, --raise or --skip); other partitions go on"
+    "else `lakecommit unblock` (--retry, --raise or --skip) or an UnblockOperator; other partitions go on"
 )
 
 _TWINS = " (*inactive assets* there mean that two landings have one name: give one of them another)"

@@ -14,6 +14,7 @@ from airflow.sdk import BaseOperator, TriggerRule
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from airflow_provider_lakecommit.core.outcome import Commit, Ended, Outcome, decide
+from airflow_provider_lakecommit.declared.names import meant
 from airflow_provider_lakecommit.hooks.run_note import note_run
 from airflow_provider_lakecommit.operators.arguments import refuse_unknown
 from airflow_provider_lakecommit.operators.base import CLOSED, FAILURE, LANDED, WINDOW, landing_of
@@ -73,6 +74,10 @@ class OutcomeOperator(BaseOperator):
 
     def execute(self, context: Context) -> str:
         """Decide and end so."""
+        if wrong := self._strange_tasks():
+            raise AirflowFailException(
+                f"this task reads how others ended, and {wrong}: it cannot say how the run ended"
+            )
         ended = self._ended(context)
         outcome = decide(ended)
         self.ended = {
@@ -97,6 +102,13 @@ class OutcomeOperator(BaseOperator):
         name = self.one_of_several or window.get("landing") or self.plan_task_id
         note_run(ti, name, outcome.line(landed.get(name, "")))
         send([Sample(RUNS, 1, (name, outcome.verdict))])
+
+    def _strange_tasks(self) -> str:
+        """What of the task ids is in no DAG of this task's; Airflow gives no state for these, as for tasks to come."""
+        dag, asked = self.get_dag(), ("plan_task_id", "write_task_id", "commit_task_id")
+        known = () if dag is None else dag.task_ids
+        strange = [(name, getattr(self, name)) for name in asked if getattr(self, name) not in known]
+        return "; ".join(f"{name}={value!r} is no task of its DAG{meant(value, known)}" for name, value in strange)
 
     def _ended(self, context: Context) -> Ended:
         ti = context["ti"]

@@ -53,7 +53,7 @@ __all__ = ["MAP_INDEX_TEMPLATE", "WriteWindowOperator"]
 MEND = (
     "mend the spec, the table (`create` changes none that is there) or the records: after a changed spec or table the "
     "range is tried again by itself, else "
-    "`lakecommit unblock` (--retry, --raise or --skip)"
+    "`lakecommit unblock` (--retry, --raise or --skip) or an UnblockOperator"
 )
 """What helps against a range that is not published because of its records."""
 MAP_INDEX_TEMPLATE = "{{ task.group.label or 'group %s' % task.group.group }}"

@@ -19,16 +19,18 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from airflow.sdk import BaseSensorOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout, AirflowSkipException
 
 from airflow_provider_lakecommit.core.identity import group_id
+from airflow_provider_lakecommit.declared.checks import CHECKS
 from airflow_provider_lakecommit.declared.times import EXAMPLES, duration_of
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.operators.arguments import refuse_unknown
-from airflow_provider_lakecommit.operators.base import no_retry_in_vain
+from airflow_provider_lakecommit.operators.base import landing_of, no_retry_in_vain
 from airflow_provider_lakecommit.settings import Settings
 from airflow_provider_lakecommit.stall.guard import CALM, HELD, MOST_CYCLES, Guard, GuardAnswer, Ruling
 from airflow_provider_lakecommit.stall.verdict import StallRules, Verdict
@@ -49,6 +51,7 @@ BACKSTOP = timedelta(minutes=2)
 """How long after its deadline the scheduler ends a wait, should no triggerer be there to do so."""
 ON_STALL = ("skip", "wait", "fail")
 ON_UNKNOWN = ("pass", "stall")
+SPECS = (".yaml", ".yml")
 SPANS = ("max_valid_through_age", "fail_after", "look_back")
 
 
@@ -68,7 +71,7 @@ class StalledCommitSensor(BaseSensorOperator):
     Say what is guarded in one of three ways: ``landing``, ``connector``, or ``control_topic`` with
     ``control_group_id``.
 
-    :param landing: a landing, or the name of one
+    :param landing: a landing, the name of one, or the path of a YAML spec, which ends in `.yaml` or `.yml`
     :param connector: name of an Iceberg sink in Kafka Connect; its control topic and commit interval are asked for
     :param control_topic: topic of the commit protocol; for a landing by name the one of `[lakecommit]` by default
         (templated)
@@ -100,7 +103,7 @@ class StalledCommitSensor(BaseSensorOperator):
     def __init__(
         self,
         *,
-        landing: Landing | str | None = None,
+        landing: Landing | str | Path | None = None,
         connector: str | None = None,
         control_topic: str | None = None,
         control_group_id: str | None = None,
@@ -121,7 +124,7 @@ class StalledCommitSensor(BaseSensorOperator):
     ) -> None:
         refuse_unknown(type(self), kwargs, kwargs.get("task_id", ""))
         super().__init__(**kwargs)
-        self.landing = landing
+        self.landing = _landing_or_name(landing)
         self.connector = connector
         self.control_topic = control_topic
         self.control_group_id = control_group_id
@@ -196,8 +199,9 @@ class StalledCommitSensor(BaseSensorOperator):
         if ruling.answer is GuardAnswer.FAIL:
             raise AirflowFailException(text)
         if ruling.answer is GuardAnswer.GO:
-            # What does not hold may need a person all the same.
-            self.log.log(logging.INFO if ruling.verdict in CALM else logging.WARNING, "%s", text)
+            # What does not hold may need a person all the same, and so may a name of which nothing was ever seen.
+            calm = ruling.verdict in CALM and ruling.verdict != Verdict.UNKNOWN
+            self.log.log(logging.INFO if calm else logging.WARNING, "%s", text)
         return ruling.answer is GuardAnswer.GO
 
     def _began(self, context: Context) -> float | None:
@@ -301,11 +305,23 @@ def _seconds(span: object) -> float | None:
     return span.total_seconds() if isinstance(span, timedelta) else None
 
 
+def _landing_or_name(landing: Landing | str | Path | None) -> Landing | str | None:
+    """As the operators take it, and by its name alone, since only the control topic is read.
+
+    :raises SpecError: the spec cannot be read
+    """
+    if isinstance(landing, Path) or (isinstance(landing, str) and landing.endswith(SPECS)):
+        return landing_of(landing)
+    return landing
+
+
 def _wrong_target(sensor: StalledCommitSensor) -> Iterator[str]:
     """One text for each mistake."""
     given = [name for name in ("landing", "connector", "control_group_id") if getattr(sensor, name) is not None]
     if len(given) != 1:
         yield f"one of landing, connector and control_group_id is needed, not {' and '.join(given) or 'none'}"
+    if not isinstance(sensor.landing, Landing | None) and (wrong := CHECKS["name"](sensor.landing)):
+        yield f"landing={wrong}"
     if sensor.control_group_id is not None and sensor.control_topic is None:
         yield "control_group_id needs its control_topic"
     if sensor.control_topic is not None and (sensor.connector is not None or isinstance(sensor.landing, Landing)):

@@ -27,6 +27,7 @@ from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.operators.base import CLOSED, FAILURE
 from airflow_provider_lakecommit.operators.commit import LakeCommitOperator
 from airflow_provider_lakecommit.operators.outcome import OutcomeOperator
+from airflow_provider_lakecommit.operators.plan import PlanWindowOperator
 
 A, B = (Landing(name=name, topics=name, table=f"shop.{name}") for name in "ab")
 
@@ -111,6 +112,22 @@ def test_a_commit_that_fails_of_what_the_plan_failed_of_is_skipped_and_another_e
     raised[0] = CatalogError("away")
     with pytest.raises(CatalogError):
         task._close({"ti": ti})  # type: ignore[typeddict-item]
+
+
+def test_an_outcome_of_tasks_that_are_not_there_names_them() -> None:
+    """Before, it said for ever that the commit task *ended None*."""
+    with DAG("d"):
+        plan = PlanWindowOperator(task_id="plan", landing=A)
+        commit = LakeCommitOperator(task_id="commit", landing=A, plan_task_id="plan")
+        task = OutcomeOperator(
+            task_id="outcome", plan_task_id="plan", write_task_id="land.write", commit_task_id="comit"
+        )
+        plan >> commit >> task
+    with pytest.raises(AirflowFailException) as told:
+        OutcomeOperator.execute.__wrapped__(task, {})  # type: ignore[attr-defined]
+    assert "commit_task_id='comit' is no task of its DAG (did you mean 'commit'?)" in str(told.value)
+    assert "write_task_id='land.write' is no task of its DAG" in str(told.value)
+    assert "plan_task_id" not in str(told.value)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -44,6 +47,8 @@ def sensor(**options: Any) -> StalledCommitSensor:
         ({"control_group_id": "connect-orders"}, "needs its control_topic"),
         ({"landing": ORDERS, "control_topic": "control"}, "leave it out"),
         ({"connector": "orders", "control_topic": "control"}, "leave it out"),
+        ({"landing": "my orders!"}, "landing='my orders!' is not a name"),
+        ({"landing": ["orders"]}, "landing=['orders'] is not a name"),
         ({"landing": "orders", "on_stall": "retry"}, "on_stall='retry' is not one of skip, wait, fail"),
         ({"landing": "orders", "on_unknown": "skip"}, "on_unknown='skip' is not one of pass, stall"),
         ({"landing": "orders", "stalled_cycles": 0}, "stalled_cycles=0"),
@@ -67,6 +72,30 @@ def test_a_landing_brings_its_place() -> None:
     assert (target.place.topic, target.place.completion_timeout, target.place.since) == ("control-orders", 10800, 86400)
     assert target.guard.rules.landing
     assert target.guard.hold == HELD
+
+
+def test_a_spec_brings_its_landing_as_with_the_operators(tmp_path: Path) -> None:
+    spec = tmp_path / "orders.yaml"
+    spec.write_text("{name: orders, topics: orders, table: shop.orders, control_topic: control-orders}")
+    for told in (spec, str(spec)):
+        target = sensor(landing=told)._target()
+        assert (target.group, target.place.topic) == ("lakecommit-orders", "control-orders")
+    with pytest.raises(SpecError, match=r"nowhere\.yaml: no such file"):
+        sensor(landing="nowhere.yaml")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "level"), [("unknown", logging.WARNING), ("healthy", logging.INFO), ("slowing", logging.INFO)]
+)
+def test_a_name_of_which_nothing_was_seen_is_let_go_with_a_warning(
+    monkeypatch: pytest.MonkeyPatch, verdict: str, level: int
+) -> None:
+    told: list[int] = []
+    made = sensor(landing="ordrs")
+    monkeypatch.setattr(type(made), "log", SimpleNamespace(log=lambda level, *_: told.append(level)))
+    context = cast("Any", {})
+    assert made._goes(context, Ruling(answer=GuardAnswer.GO, verdict=verdict, reason="told"), made._target())
+    assert told == [level]
 
 
 def test_a_landing_by_name_is_on_the_control_topic_of_the_deployment() -> None:
