@@ -9,11 +9,11 @@ What is planned, and whether anything is, is the decision of :mod:`~airflow_prov
 read what it depends on, and sent what it says. A cycle whose window is refused opens with an empty plan, so that its
 commit can drain what is pending.
 
-Failure story: with the catalog away the cycle still opens, with an empty plan, so that the failure is counted; a source
-that is away or has lost offsets, and a storage that is not to be written, raise and open nothing. A planner that is
-fenced (another one took the same slot) looks again and takes the next slot. Two that have sent their STARTs one after
-the other, each without seeing the other one's, have wished for one slot: the log's order decides, and the later one is
-granted the next.
+Failure story: with the catalog away the cycle still opens, with an empty plan, so that the failure is counted. Where the
+landing has never read its tables it raises and opens nothing, as most likely the address is wrong; so do a source that
+is away or has lost offsets, and a storage that is not to be written. A planner that is fenced (another one took
+the same slot) looks again and takes the next slot. Two that have sent their STARTs one after the other, each without
+seeing the other one's, have wished for one slot: the log's order decides, and the later one is granted the next.
 """
 
 from __future__ import annotations
@@ -79,6 +79,7 @@ def open_cycle(
     :raises SourceUnavailableError: the source brokers do not answer
     :raises TableError: a table is missing or cannot take the rows
     :raises StorageError: a table could not be made, or its ledger not be written
+    :raises CatalogError: it does not answer, and the landing has never read its tables
     :raises LedgerError: a ledger needs a person, or a range cannot be read for one table alone
     :raises ControlTopicError: the control topic cannot be read or written
     """
@@ -95,6 +96,9 @@ def open_cycle(
             # The catalog is not away, so that its commit would end well, with nothing: it is for the plan to fail.
             raise
         except (CatalogError, CommitUnknownError, SpecWaits) as e:
+            if isinstance(e, CatalogError) and past is None and not _was_reached(session):
+                # Most likely it is not away: its address is wrong, and the plan is who can say so first.
+                raise
             return _opened_without_tables(session, run, e, past, release)
         folded = session.read_state(prepared.ledgers)
         if (before := seen(session, folded, commit_id) or past) is not None:
@@ -194,6 +198,11 @@ def _opened_without_tables(
     session.log(f"{'' if waits else 'WARNING: the catalog is away, '}the cycle opens with an empty plan: {error}")
     why = spec_waits(error.table, str(error)) if isinstance(error, SpecWaits) else catalog_away(error)
     return start_without_tables(session, run, why, release)
+
+
+def _was_reached(session: LandingSession) -> bool:
+    """Has the landing ever read its tables, as far back as the control log goes?"""
+    return any(c.complete or c.plan.ends for c in session.read_state(()).state.cycles.values())
 
 
 def _warnings(session: LandingSession, prepared: Prepared) -> tuple[str, ...]:

@@ -170,10 +170,17 @@ class LakeCommitOperator(LandingTask):
                     return close_cycle(session, self.identity(context), ticket, retry=retry, retell=retell)
             except Exception as e:
                 context["ti"].xcom_push(CLOSED, {FAILURE: told(e)})
-                if ticket is None and isinstance(e, _PLAN_MEETS_FIRST) and is_judged(self):
+                if ticket is None and self._plan_met(context, e) and is_judged(self):
                     # One mistake is one red task: that of the plan, which has told of it.
                     raise AirflowSkipException(f"nothing was planned, and nothing can be published: {told(e)}") from e
                 raise
+
+    def _plan_met(self, context: Context, error: Exception) -> bool:
+        """Has the plan task, which planned nothing, failed of the same?"""
+        if isinstance(error, _PLAN_MEETS_FIRST):
+            return True
+        left = context["ti"].xcom_pull(task_ids=self.plan_task_id, key=FAILURE, map_indexes=-1) or ""
+        return str(left).startswith(f"{type(error).__name__}:")
 
     def _ticket(self, context: Context, plan_task_id: str) -> CycleTicket | None:
         from airflow_provider_lakecommit.cycle.results import CycleTicket

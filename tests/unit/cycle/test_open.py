@@ -14,7 +14,14 @@ from airflow_provider_lakecommit.core.model import Cycle
 from airflow_provider_lakecommit.cycle.close import close_cycle
 from airflow_provider_lakecommit.cycle.open import MAX_RACES, open_cycle, preview
 from airflow_provider_lakecommit.cycle.results import CycleTicket, Opened
-from airflow_provider_lakecommit.exceptions import ControlTopicError, LedgerError, SourceError, StorageError, TableError
+from airflow_provider_lakecommit.exceptions import (
+    CatalogError,
+    ControlTopicError,
+    LedgerError,
+    SourceError,
+    StorageError,
+    TableError,
+)
 from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec
 from tests.fakes.kafka import FakeControl
 from tests.fakes.session import CREATE, DATA, P0, P1, FakeLanding
@@ -165,10 +172,23 @@ def test_a_table_that_is_dropped_between_plan_and_commit_is_told_as_that(landing
 
 class TestCatalogAway:
     def test_the_cycle_opens_with_an_empty_plan(self, landing: FakeLanding) -> None:
+        landing.open("before")
         landing.catalog.away = True
         opened = landing.open()
         assert (opened.slices, opened.plan.refused) == ((), "catalog away")
-        assert landing.kinds() == ["CycleOpened"]
+        assert landing.kinds() == ["CycleOpened", "CycleOpened"]
+
+    def test_a_landing_that_never_reached_it_fails_at_its_plan(self, landing: FakeLanding) -> None:
+        """A wrong address: its first plan was green, with a warning, and its commit was red."""
+        landing.catalog.away = True
+        for run in ("a", "b"):
+            with pytest.raises(CatalogError, match="connection refused"):
+                landing.open(run)
+            # The commit of that run opens its cycle, so that the failure is counted, and learns no more.
+            with pytest.raises(CatalogError):
+                landing.close(run, None)
+        landing.catalog.away = False
+        assert len(landing.open("c").slices) == 3
 
     def test_a_cycle_that_was_opened_before_is_all_that_is_known(self, landing: FakeLanding) -> None:
         first = landing.open()

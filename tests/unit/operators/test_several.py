@@ -112,6 +112,13 @@ def test_a_commit_that_fails_of_what_the_plan_failed_of_is_skipped_and_another_e
     raised[0] = CatalogError("away")
     with pytest.raises(CatalogError):
         task._close({"ti": ti})  # type: ignore[typeddict-item]
+    # Of a landing that never reached its catalog the plan fails, too.
+    ti.xcom_pull = lambda *, key, **_: "CatalogError: away" if key == FAILURE else None
+    with pytest.raises(AirflowSkipException, match="nothing was planned"):
+        task._close({"ti": ti})  # type: ignore[typeddict-item]
+    ti.xcom_pull = lambda *, key, **_: "SourceError: no such topic" if key == FAILURE else None
+    with pytest.raises(CatalogError):
+        task._close({"ti": ti})  # type: ignore[typeddict-item]
 
 
 def test_an_outcome_of_tasks_that_are_not_there_names_them() -> None:
