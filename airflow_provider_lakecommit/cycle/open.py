@@ -9,7 +9,7 @@ What is planned, and whether anything is, is the decision of :mod:`~airflow_prov
 read what it depends on, and sent what it says. A cycle whose window is refused opens with an empty plan, so that its
 commit can drain what is pending.
 
-Failure story: with the catalog away the cycle still opens, with an empty plan, so that the failure is counted. Where the
+Failure story: with the catalog away the cycle still opens, with an empty plan, so that the failure is counted. Where a
 landing has never read its tables it raises and opens nothing, as most likely the address is wrong; so do a source that
 is away or has lost offsets, and a storage that is not to be written. A planner that is fenced (another one took
 the same slot) looks again and takes the next slot. Two that have sent their STARTs one after the other, each without
