@@ -19,6 +19,7 @@ import pytest
 from airflow_provider_lakecommit.core.model import LIVE
 from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
 from airflow_provider_lakecommit.wire.records import read_entry
+from dev.servers.server import free_port
 from tests.fixtures.kafka import unique
 from tests.support.airflow_dags import CREATE, Lake, bundles, connections, write_dag
 
@@ -283,9 +284,9 @@ def test_a_plan_that_fails_fails_the_run_and_the_commit_task_still_tells_the_con
 
 @pytest.mark.heavy
 def test_a_catalog_that_is_away_fails_the_commit_and_the_run(
-    runner: Runner, lake: Lake, bootstrap: str, produce: Produce, tmp_path: Path
+    runner: Runner, lake: Lake, bootstrap: str, produce: Produce
 ) -> None:
-    away = Lake(properties={**lake.properties, "uri": f"sqlite:///{tmp_path}/no/such/folder/catalog.db"})
+    away = Lake(properties={"name": "lake", "type": "rest", "uri": f"http://127.0.0.1:{free_port()}"})
     runner.connect(connections(bootstrap, away))
     runner.declare()
     produce(runner.topic, orders(1), 0)
