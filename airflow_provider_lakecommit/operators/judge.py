@@ -38,16 +38,17 @@ def why_red(task: BaseOperator, ti: Any, closed: Sequence[Closed]) -> str:
     """What somebody should look at in a run whose commit nobody judges, the cause first; empty where all is well."""
     if is_judged(task):
         return ""
-    lacking = [*_lacking(closed), *_failed(task, ti)]
-    return "; ".join(dict.fromkeys(lacking))
+    causes = [cause for each in closed for cause in each.causes]
+    return "; ".join(dict.fromkeys([*causes, *_failed(task, ti), *_lacking(closed)]))
 
 
 def _lacking(closed: Sequence[Closed]) -> list[str]:
-    """What the cycles lack. The causes are those of the slices that are missing and of the ranges that are blocked."""
+    """What the cycles lack; a range that was blocked in this run is told by its cause."""
     from airflow_provider_lakecommit.cycle.run import first_of
 
-    told = [cause for each in closed for cause in each.causes]
-    told += [f"slices were not reported or not kept: {first_of(each.missing)}" for each in closed if each.missing]
+    told = [
+        f"{len(each.missing)} slices are read again, the first {each.missing[0]}" for each in closed if each.missing
+    ]
     return told + [f"{first_of(each.blocked)} blocked" for each in closed if each.blocked and not each.causes]
 
 

@@ -75,9 +75,7 @@ class OutcomeOperator(BaseOperator):
     def execute(self, context: Context) -> str:
         """Decide and end so."""
         if wrong := self._strange_tasks():
-            raise AirflowFailException(
-                f"this task reads how others ended, and {wrong}: it cannot say how the run ended"
-            )
+            raise AirflowFailException(f"{wrong}: how the run ended cannot be said without it")
         ended = self._ended(context)
         outcome = decide(ended)
         self.ended = {

@@ -61,10 +61,13 @@ def ended(
     return found.value
 
 
-def test_a_failed_write_makes_the_run_red_with_its_cause_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = ended(monkeypatch, WELL | {"write_1": "failed"}, NOTHING_NEW)
+@pytest.mark.parametrize("missing", [(), ("orders[0][0, 20)",)])
+def test_a_failed_write_makes_the_run_red_with_its_cause_first(
+    monkeypatch: pytest.MonkeyPatch, missing: tuple[str, ...]
+) -> None:
+    found = ended(monkeypatch, WELL | {"write_1": "failed"}, Closed(commit_id=UUID(int=1), missing=missing))
     assert isinstance(found, AirflowFailException)
-    assert str(found).startswith("SpecError: no such connection; task write_1 ended failed; nothing was published")
+    assert str(found).startswith("SpecError: no such connection; task write_1 ended failed; ")
     assert "OutcomeOperator" in str(found)
 
 
