@@ -105,7 +105,9 @@ class OutcomeOperator(BaseOperator):
         """What of the task ids is in no DAG of this task's; Airflow gives no state for these, as for tasks to come."""
         dag, asked = self.get_dag(), ("plan_task_id", "write_task_id", "commit_task_id")
         known = () if dag is None else dag.task_ids
-        strange = [(name, getattr(self, name)) for name in asked if getattr(self, name) not in known]
+        told = [(name, getattr(self, name)) for name in asked]
+        told += [("replica_task_ids", name) for name in self.replica_task_ids]
+        strange = [(name, value) for name, value in told if value not in known]
         return "; ".join(f"{name}={value!r} is no task of its DAG{meant(value, known)}" for name, value in strange)
 
     def _ended(self, context: Context) -> Ended:
