@@ -148,8 +148,8 @@ class PagePartition:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LandingCycles:
     """``cycles`` are the oldest first; ``dags`` are those that ran them, with their deployment, the last one first.
-    ``published`` holds, per table, the end of each partition; a partition is
-    published as far as the table has it that is the furthest behind.
+    ``published`` holds, per table, the end of each partition. A partition is published as far as the first table has
+    it, which is that of the data: one of dead letters gets a snapshot only where there are some.
     """
 
     cycles: tuple[SeenCycle, ...] = ()
@@ -163,7 +163,7 @@ class LandingCycles:
 
     def partitions(self, ends: Mapping[Place, int]) -> tuple[PagePartition, ...]:
         """:param ends: of the topics, as they are now; those of the newest plan where that is not known"""
-        behind = [self.published[t] for t in self.tables if t in self.published] or [*self.published.values()]
+        data = next((self.published[t] for t in self.tables if t in self.published), {})
         places = sorted({*self.ends, *self.planned})
         return tuple(
             PagePartition(
@@ -171,7 +171,7 @@ class LandingCycles:
                 partition=partition,
                 planned=self.planned.get((topic, partition)),
                 reported=self.reported.get((topic, partition)),
-                published=min((t[topic, partition] for t in behind if (topic, partition) in t), default=None),
+                published=data.get((topic, partition)),
                 end=ends.get((topic, partition), self.ends.get((topic, partition))),
             )
             for topic, partition in places[:MOST_PARTITIONS]

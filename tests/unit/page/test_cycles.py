@@ -121,12 +121,13 @@ def test_one_that_was_asked_to_end_is_partial_and_says_by_whom() -> None:
     assert (ended(story), told(story.entries).cycles[-1].end_asked) == (["partial"], "ann wants it now")
 
 
-def test_a_partition_is_published_as_far_as_the_table_that_is_the_furthest_behind() -> None:
+def test_a_partition_is_published_as_far_as_the_data_table_has_it() -> None:
     story = Story()
     story.opens("a", [[(P0, 0, 10)]], tables=(ORDERS, DEAD), ends={P0: 10})
-    published(story, "a", [(P0, 0, 10)], ORDERS)
     published(story, "a", [(P0, 0, 4)], DEAD)
-    assert [p.published for p in told(story.entries).partitions({})] == [4]
+    assert [p.published for p in told(story.entries).partitions({})] == [4], "until the data table is seen"
+    published(story, "a", [(P0, 0, 10)], ORDERS)
+    assert [p.published for p in told(story.entries).partitions({})] == [10]
 
 
 def test_the_history_is_bounded_and_late_events_of_old_cycles_change_none() -> None:
