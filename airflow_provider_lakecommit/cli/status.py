@@ -13,8 +13,8 @@ from datetime import datetime, timedelta
 from airflow_provider_lakecommit.cli.output import Exit, Output
 from airflow_provider_lakecommit.cli.process import is_dead
 from airflow_provider_lakecommit.core.state import CycleState
+from airflow_provider_lakecommit.inspect.partition_status import PartitionStatus
 from airflow_provider_lakecommit.inspect.status import (
-    PartitionStatus,
     Status,
     TableStatus,
     read_status,

@@ -18,16 +18,16 @@ from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState
 from airflow_provider_lakecommit.core.fold import fold
 from airflow_provider_lakecommit.core.headroom import Headroom, threshold_of
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
-from airflow_provider_lakecommit.core.planning import Watermark
 from airflow_provider_lakecommit.core.settle import passed_ends, settle, valid_through
 from airflow_provider_lakecommit.core.state import AcceptedSlice, CycleState, LandingState, TableLedger
 from airflow_provider_lakecommit.cycle.headroom import looked_at, plan_threshold, warnings
 from airflow_provider_lakecommit.cycle.prepare import ledger_state, remembered, table_ledger
 from airflow_provider_lakecommit.exceptions import ControlTopicError
+from airflow_provider_lakecommit.inspect.partition_status import PartitionStatus, partition_status, stale_transactions
 from airflow_provider_lakecommit.inspect.small_files import TableFiles, table_files
 from airflow_provider_lakecommit.session.landing_session import FoldedLog, LandingSession
 
-__all__ = ["PartitionStatus", "Status", "TableStatus", "read_status", "to_dict"]
+__all__ = ["Status", "TableStatus", "read_status", "to_dict"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,33 +46,6 @@ class TableStatus:
     pending_bytes: int = 0
     waiting: tuple[str, ...] = ()
     files: TableFiles | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionStatus:
-    """One source partition. ``lag`` is what the slowest table lacks of what can be read, ``kept`` how many landed
-    offsets the source still holds before it would remove one that is not landed. Up to ``safe`` all is landed or
-    reported; ``removed`` is how many offsets are neither, and gone. ``headroom`` is there if something is unread.
-    """
-
-    partition: SourcePartition
-    start: int
-    stable: int
-    high: int
-    landed: int | None
-    lag: int
-    held_up: int
-    headroom: Headroom | None = None
-    safe: int | None = None
-
-    @property
-    def kept(self) -> int | None:
-        return None if self.landed is None else self.landed - self.start
-
-    @property
-    def removed(self) -> int:
-        safe = self.landed if self.safe is None else self.safe
-        return 0 if safe is None else max(0, self.start - safe)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +108,7 @@ def read_status(session: LandingSession, every: timedelta | None = None, *, coun
         threshold = threshold_of(session.landing.completion_timeout, every)
     headroom = looked_at(session, landing_state, source, threshold, HEADROOM_SECONDS)
     left = {h.partition: h for h in headroom}
+    stale = stale_transactions(session, source.partitions, at, HEADROOM_SECONDS)
     by_name = {t.table: t for t in ledgers}
     reached = [passed_ends(t, landing_state.accepted[t.table], source.partitions) for t in ledgers]
     safe = [_safe_ends(t, landing_state.accepted[t.table], source.partitions) for t in ledgers]
@@ -148,7 +122,9 @@ def read_status(session: LandingSession, every: timedelta | None = None, *, coun
             )
             for name, state in states
         ),
-        partitions=tuple(_partition(p, w, reached, safe, left.get(p)) for p, w in sorted(source.partitions.items())),
+        partitions=tuple(
+            partition_status(p, w, reached, safe, left.get(p), p in stale) for p, w in sorted(source.partitions.items())
+        ),
         cycles=tuple(landing_state.open_cycles()),
         blocked=tuple(map(str, landing_state.blocked)),
         valid_through=_valid_through(landing_state, reached) if len(ledgers) == len(states) else None,
@@ -246,27 +222,6 @@ def _safe_ends(
     return {p: (section.covered[p] | through[p]).reach(section.end(p)) for p in partitions}
 
 
-def _partition(
-    p: SourcePartition,
-    mark: Watermark,
-    reached: Iterable[Mapping[SourcePartition, int]],
-    safe: Iterable[Mapping[SourcePartition, int]],
-    headroom: Headroom | None,
-) -> PartitionStatus:
-    landed = min((ends[p] for ends in reached), default=None)
-    return PartitionStatus(
-        partition=p,
-        start=mark.start,
-        stable=mark.stable,
-        high=mark.high,
-        landed=landed,
-        lag=max(0, mark.stable - (mark.start if landed is None else landed)),
-        held_up=mark.high - mark.stable,
-        headroom=headroom,
-        safe=min((ends[p] for ends in safe), default=None),
-    )
-
-
 def _valid_through(landing_state: LandingState, reached: Sequence[Mapping[SourcePartition, int]]) -> datetime | None:
     partitions = reached[0] if reached else {}
     return valid_through(landing_state.cycles.values(), {p: min(ends[p] for ends in reached) for p in partitions})
@@ -290,6 +245,7 @@ def to_dict(status: Status) -> dict[str, Any]:
                 "landed": p.landed,
                 "lag": p.lag,
                 "held_up": p.held_up,
+                "stale_transaction": p.stale_transaction,
                 "kept": p.kept,
                 "headroom": None if p.headroom is None else _headroom_to_dict(p.headroom),
             }

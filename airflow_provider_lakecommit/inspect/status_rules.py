@@ -14,6 +14,7 @@ from enum import StrEnum
 
 from airflow_provider_lakecommit.committer.ledger import Condition
 from airflow_provider_lakecommit.cycle.run import first_of
+from airflow_provider_lakecommit.inspect.partition_status import OPEN_FOR
 from airflow_provider_lakecommit.inspect.status import Status
 
 __all__ = ["TABLE", "StatusLimits", "StatusRule", "StatusVerdict", "status_verdict"]
@@ -70,6 +71,18 @@ def _unknown(found: Status, _: StatusLimits) -> str | None:
     return f"nothing was landed in {nothing[0]} yet" if nothing else None
 
 
+def _held_up(found: Status, _: StatusLimits) -> str | None:
+    stale = [p for p in found.partitions if p.stale_transaction]
+    if not stale:
+        return None
+    first, more = stale[0], f", and in {len(stale) - 1} more partitions" if len(stale) > 1 else ""
+    return (
+        f"a transaction holds up {first.held_up} offsets of {first.partition} from {first.stable} on for more than "
+        f"{OPEN_FOR.total_seconds() / 60:.0f} minutes{more}: nothing behind it is landed until it ends; "
+        "`kafka-transactions.sh find-hanging` finds it and `abort` ends it"
+    )
+
+
 def _late(found: Status, allowed: StatusLimits) -> str | None:
     if allowed.lag is None and allowed.age is not None:
         return None
@@ -93,6 +106,7 @@ TABLE = (
     StatusRule(StatusVerdict.STALLED, _stalled),
     StatusRule(StatusVerdict.BLOCKED, _needs_a_person),
     StatusRule(StatusVerdict.BEHIND, _unknown),
+    StatusRule(StatusVerdict.BEHIND, _held_up),
     StatusRule(StatusVerdict.BEHIND, _late),
     StatusRule(StatusVerdict.BEHIND, _old),
 )

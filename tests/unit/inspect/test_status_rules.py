@@ -11,7 +11,8 @@ import pytest
 
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.exceptions import CatalogError
-from airflow_provider_lakecommit.inspect.status import PartitionStatus, Status, TableStatus, read_status
+from airflow_provider_lakecommit.inspect.partition_status import PartitionStatus
+from airflow_provider_lakecommit.inspect.status import Status, TableStatus, read_status
 from airflow_provider_lakecommit.inspect.status_rules import StatusLimits, StatusVerdict, status_verdict
 from airflow_provider_lakecommit.repair.ledger_init import ledger_init
 from tests.fakes.kafka import NOON
@@ -87,6 +88,16 @@ def found(**changes: Any) -> Status:
             StatusVerdict.BEHIND,
             "topic orders is not",
             id="no topic",
+        ),
+        pytest.param(
+            found(partitions=(replace(at(), held_up=5, stale_transaction=True),)),
+            StatusLimits(lag=99),
+            StatusVerdict.BEHIND,
+            "a transaction holds up 5 offsets of orders[0] from 10 on",
+            id="a transaction that does not end",
+        ),
+        pytest.param(
+            found(partitions=(replace(at(), held_up=5),)), StatusLimits(), StatusVerdict.WELL, "", id="one that may"
         ),
         pytest.param(
             found(blocked=("orders[0] [3, 9): bad", "x")),
