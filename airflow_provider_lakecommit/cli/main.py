@@ -24,6 +24,7 @@ from airflow_provider_lakecommit.cli.arguments import Command
 from airflow_provider_lakecommit.cli.commands import COMMANDS
 from airflow_provider_lakecommit.cli.from_airflow import add_airflow
 from airflow_provider_lakecommit.cli.output import Exit, Output, start_logging
+from airflow_provider_lakecommit.declared.names import meant
 from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError
 
 __all__ = ["main"]
@@ -91,14 +92,18 @@ def _complete(parser: argparse.ArgumentParser) -> None:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Who says nothing yet gets the help, not a complaint."""
+    """Who says nothing yet gets the help, not a complaint; who mistypes an option, the usage of that command."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         given = sys.argv[1:] if args is None else list(args)
         if not given and self._subparsers is not None:
             self.print_help(sys.stderr)
             self.exit(Exit.USAGE)
-        return super().parse_known_args(given, namespace)
+        found, left = super().parse_known_args(given, namespace)
+        if left and self._subparsers is None:
+            near = meant(left[0].partition("=")[0], self._option_string_actions)
+            self.error(f"unrecognized arguments: {' '.join(left)}{near}")
+        return found, left
 
 
 def _parser() -> argparse.ArgumentParser:

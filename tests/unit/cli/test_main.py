@@ -83,6 +83,18 @@ def test_a_bad_spec_is_2_and_says_what_is_wrong(
     assert told in error["message"]
 
 
+def test_a_misspelt_option_is_told_with_the_one_that_was_meant(
+    spec_file: Callable[..., str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        face.main(["status", "--max-lagg", "3", spec_file()])
+    assert ended.value.code == Exit.USAGE
+    said = capsys.readouterr().err
+    assert "usage: lakecommit status" in said
+    assert "unrecognized arguments: --max-lagg" in said
+    assert "did you mean '--max-lag'?" in said
+
+
 def test_a_spec_that_is_not_there_is_2(capsys: pytest.CaptureFixture[str]) -> None:
     assert face.main(["status", "/nowhere/spec.yaml"]) == Exit.USAGE
     assert "/nowhere/spec.yaml" in capsys.readouterr().err
