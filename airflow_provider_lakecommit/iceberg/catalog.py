@@ -46,7 +46,7 @@ from airflow_provider_lakecommit.iceberg.deadline import within
 from airflow_provider_lakecommit.iceberg.file_io import with_light_io
 from airflow_provider_lakecommit.iceberg.rest_answers import denies, is_no_answer
 from airflow_provider_lakecommit.iceberg.settings import as_text, for_client
-from airflow_provider_lakecommit.iceberg.settings_refusal import mistake_in
+from airflow_provider_lakecommit.iceberg.settings_refusal import missing_folder, mistake_in
 from airflow_provider_lakecommit.iceberg.sql_catalog import catalog_name
 from airflow_provider_lakecommit.iceberg.storage import OF_STORAGE, TableStorage, note_credentials, storage_of
 from airflow_provider_lakecommit.redaction import redacted
@@ -252,7 +252,8 @@ class Tables:
 
     def _away(self, doing: str, error: Exception, kind: type[CatalogError] = CatalogError) -> CatalogError:
         what = "refused the credentials" if isinstance(error, _NO_RIGHT) else "failed"
-        return kind(f"catalog {self.name} {what} while {doing} ({self.describe(error)}): {_remedy(error)}")
+        remedy = self.without_secrets(missing_folder(self._properties)) or _remedy(error)
+        return kind(f"catalog {self.name} {what} while {doing} ({self.describe(error)}): {remedy}")
 
     def describe(self, error: BaseException) -> str:
         """What an exception of the catalog says, without secrets."""

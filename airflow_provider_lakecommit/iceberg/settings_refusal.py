@@ -17,7 +17,7 @@ from pyiceberg.exceptions import NotInstalledError
 
 from airflow_provider_lakecommit.declared.names import meant
 
-__all__ = ["mistake_in"]
+__all__ = ["missing_folder", "mistake_in"]
 
 POSTGRES = "postgresql+psycopg2"
 _EXTRAS = {"glue": "glue", "hive": "hive", "sql": "sql-sqlite"}
@@ -31,7 +31,6 @@ _BY_NAME: Mapping[str, Callable[[Mapping[str, str]], str | None]] = {
         f"`uri` is no address of a database, as {POSTGRES}://host/database or "
         "sqlite:////folder/catalog.db (four slashes before an absolute path)"
     ),
-    "OperationalError": lambda properties: _of_sqlite(properties),
     "InvalidSchema": lambda properties: _of_rest(properties),
     "MissingSchema": lambda properties: _of_rest(properties),
 }
@@ -52,14 +51,16 @@ def mistake_in(properties: Mapping[str, str], error: Exception) -> str | None:
     return "" if isinstance(error, (ValueError, KeyError, TypeError)) else None
 
 
-def _of_sqlite(properties: Mapping[str, str]) -> str | None:
-    """A database cannot be made in a folder that is not there; any other one may be away."""
+def missing_folder(properties: Mapping[str, str]) -> str:
+    """What to say of a catalog that is away, where its database would be in a folder that is not there: a wrong path,
+    or a disk that is not mounted now. Empty where it is not so.
+    """
     scheme, _, path = properties.get("uri", "").partition(":///")
     folder = Path(path).parent
     if not scheme.startswith("sqlite") or not path or folder.exists():
-        return None
+        return ""
     here = "" if Path(path).is_absolute() else f" below {Path.cwd()} (an absolute path has four slashes before it)"
-    return f"`uri` names the database {path}, and there is no folder {folder}{here}: make it, or correct the path"
+    return f"`uri` names the database {path}, and there is no folder {folder}{here}: bring it back, or correct the path"
 
 
 def _not_installed(properties: Mapping[str, str], error: Exception) -> str:

@@ -104,9 +104,8 @@ def test_a_run_takes_as_many_cycles_as_it_needs_and_one_event_tells_of_all(world
     assert event["counts"] == {"landed": 24, "rejected": 0, "filtered": 1, "gaps": 0, "skipped": 0}
     assert event["offsets"] == {f"{world.topic}[0]": [[0, 20]], f"{world.topic}[1]": [[0, 5]]}
     assert event["snapshot_id"] == world.lake.head("shop.orders")
-    assert len(event["snapshots"]) == len({s["commit_id"] for s in event["snapshots"]}) in (1, 2, 3), (
-        "windows ahead may share one"
-    )
+    # Windows ahead may share a snapshot, and a commit that meets one that is done only now makes a second one.
+    assert 1 <= len(event["snapshots"]) <= 3
     assert event["commit_id"] == event["snapshots"][-1]["commit_id"]
     assert event["valid_through"] is not None
 

@@ -10,7 +10,7 @@ from pyiceberg.exceptions import NotInstalledError
 
 from airflow_provider_lakecommit.exceptions import CatalogError, SpecError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
-from airflow_provider_lakecommit.iceberg.settings_refusal import mistake_in
+from airflow_provider_lakecommit.iceberg.settings_refusal import missing_folder, mistake_in
 
 
 @pytest.mark.parametrize(
@@ -81,19 +81,15 @@ def test_a_catalog_that_is_away_is_no_mistake() -> None:
         Tables({"type": "rest", "uri": "http://127.0.0.1:1"}, "lake").find("shop.orders")
 
 
-class OperationalError(Exception):
-    """As SQLAlchemy's, which is told by its name."""
-
-
-def test_a_database_in_a_folder_that_is_not_there_is_a_mistake_and_any_other_may_be_away(tmp_path: Path) -> None:
-    error = OperationalError("unable to open database file")
-    told = mistake_in({"type": "sql", "uri": f"sqlite:///{tmp_path}/lake/catalog.db"}, error)
+def test_a_database_in_a_folder_that_is_not_there_is_away_and_says_so(tmp_path: Path) -> None:
+    told = missing_folder({"type": "sql", "uri": f"sqlite:///{tmp_path}/lake/catalog.db"})
     assert told == (
-        f"`uri` names the database {tmp_path}/lake/catalog.db, and there is no folder {tmp_path}/lake: make it, or "
-        "correct the path"
+        f"`uri` names the database {tmp_path}/lake/catalog.db, and there is no folder {tmp_path}/lake: bring it back, "
+        "or correct the path"
     )
-    told = mistake_in({"type": "sql", "uri": "sqlite:///no_such_folder/catalog.db"}, error)
-    assert told is not None
-    assert "(an absolute path has four slashes before it)" in told
+    relative = missing_folder({"type": "sql", "uri": "sqlite:///no_such_folder/catalog.db"})
+    assert "(an absolute path has four slashes before it)" in relative
     for uri in (f"sqlite:///{tmp_path}/catalog.db", "sqlite:///:memory:", "sqlite://", "postgresql+psycopg2://h/d"):
-        assert mistake_in({"type": "sql", "uri": uri}, error) is None
+        assert missing_folder({"type": "sql", "uri": uri}) == ""
+    with pytest.raises(CatalogError, match="bring it back, or correct the path"):
+        Tables({"type": "sql", "uri": f"sqlite:///{tmp_path}/lake/catalog.db"}, "lake").find("shop.orders")
