@@ -127,7 +127,7 @@ def test_one_table_takes_no_more_than_its_share() -> None:
         pool = BlockingPool(threads=4, most=4, per_table=2, slow_after=NEVER)
         looks = [Call(n) for n in range(5)]
         waiting = [asyncio.create_task(pool.run("stuck", look)) for look in looks]
-        await until(looks[1].begun.is_set)
+        await until(lambda: looks[0].begun.is_set() and looks[1].begun.is_set())
         for table in range(10):
             assert await pool.run(table, lambda: "done") == "done"
         assert [look.begun.is_set() for look in looks] == [True, True, False, False, False]
