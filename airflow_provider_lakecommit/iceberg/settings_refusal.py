@@ -22,7 +22,7 @@ __all__ = ["missing_folder", "mistake_in"]
 POSTGRES = "postgresql+psycopg2"
 _EXTRAS = {"glue": "glue", "hive": "hive", "sql": "sql-sqlite"}
 """By the catalog's type: what brings its client; for PostgreSQL it is `postgres`."""
-_BY_NAME: Mapping[str, Callable[[Mapping[str, str]], str | None]] = {
+_BY_NAME: Mapping[str, Callable[[Mapping[str, str]], str]] = {
     "NoSuchModuleError": lambda properties: (
         f"`uri` begins with {_scheme(properties)!r}, which is no database that SQLAlchemy knows here: PostgreSQL's "
         f"begins with {POSTGRES}://"

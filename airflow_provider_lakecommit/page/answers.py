@@ -239,7 +239,8 @@ def list_json(
 
 def _common(row: LandingRow, sensors: Sequence[HeldSensor], now: float) -> dict[str, Any]:
     state, cycles = row.state, row.cycles
-    newest = list(zip(cycles.cycles, row.outcomes, strict=True))[-STRIP:]
+    outcomes = row.outcomes
+    newest = list(zip(cycles.cycles, outcomes, strict=True))[-STRIP:]
     under_way = [c for c, o in newest if o is CycleOutcome.RUNNING or (o is CycleOutcome.FAILED and c.ended is None)]
     waits = sum(1 for s in sensors if s.waits)
     files = sum(c.files for c in under_way) if state.landing else sum(w.files for w in waiting(state))
@@ -260,7 +261,7 @@ def _common(row: LandingRow, sensors: Sequence[HeldSensor], now: float) -> dict[
         "commit_lag": row.commit_lag,
         "pending_slices": sum(c.done for c in under_way),
         "pending_files": files,
-        "open_cycles": row.running,
+        "open_cycles": outcomes.count(CycleOutcome.RUNNING),
         "blocked_ranges": sum(len(c.items()) for c, _ in state.blocked),
         "blocked": sum(len(c) for c, _ in state.blocked),
         "rejected_24h": row.rejected_since(now - DAY),

@@ -158,14 +158,20 @@ class _Held:
     """The sensors that a user may see, by what they guard."""
 
     def __init__(self, sensors: Sequence[HeldSensor], who: Viewer) -> None:
-        allowed = {dag: who.sees_tasks(dag) for dag in {s.dag for s in sensors}}
+        self._who = who
+        self._allowed: dict[str, bool] = {}
         self._by_place: dict[tuple[str, str], list[HeldSensor]] = {}
         for s in sensors:
-            if allowed[s.dag]:
-                self._by_place.setdefault((s.control_topic, s.group), []).append(s)
+            self._by_place.setdefault((s.control_topic, s.group), []).append(s)
 
     def of(self, row: LandingRow) -> list[HeldSensor]:
-        return self._by_place.get((row.place.topic, row.group), [])
+        return [s for s in self._by_place.get((row.place.topic, row.group), []) if self._may_see(s.dag)]
+
+    def _may_see(self, dag: str) -> bool:
+        """Asked once for a DAG, and only for those of rows that are shown."""
+        if dag not in self._allowed:
+            self._allowed[dag] = self._who.sees_tasks(dag)
+        return self._allowed[dag]
 
 
 def _add_changes(app: FastAPI, reader: PageReader) -> None:
