@@ -11,18 +11,11 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
-import tempfile
-from pathlib import Path
 
-from pyiceberg.catalog import load_catalog
-
-from bench.__main__ import Place
 from bench.measure import Cost
 from bench.orders import produce
 from bench.product import Product
-from bench.windows import silence, tell, turn_of
-from dev.paths import run_dir
-from dev.servers.kafka import Broker
+from bench.windows import place_of, silence, tell, turn_of
 
 EVEN, HOT = "even", "hot"
 
@@ -30,18 +23,11 @@ EVEN, HOT = "even", "hot"
 def main(arguments: list[str]) -> int:
     """Run and print; 1 when a table is not what was produced."""
     options = _options(arguments)
-    with (
-        tempfile.TemporaryDirectory(prefix="bench-", dir=run_dir()) as folder,
-        Broker(Path(folder) / "kafka") as broker,
-    ):
-        settings = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/warehouse"}
-        catalog = load_catalog("lakecommit", **settings)
-        catalog.create_namespace("bench")
-        place = Place(broker=broker, catalog=catalog, settings=settings, folder=Path(folder), options=options)
-        produce(broker.bootstrap, EVEN, options.records, options.partitions)
-        produce(broker.bootstrap, HOT, options.records, options.partitions, hot=options.share)
+    with place_of(options) as place:
+        produce(place.broker.bootstrap, EVEN, options.records, options.partitions)
+        produce(place.broker.bootstrap, HOT, options.records, options.partitions, hot=options.share)
         costs: dict[str, list[Cost]] = {EVEN: [], HOT: []}
-        with Product(place.kafka, settings, silence) as product:
+        with Product(place.kafka, place.settings, silence) as product:
             for turn in range(options.rounds + 1):
                 for topic in (EVEN, HOT):
                     if (cost := turn_of(place, product, place.landing(topic))) is None:

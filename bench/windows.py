@@ -12,6 +12,8 @@ import argparse
 import statistics
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,18 +34,11 @@ TOPIC = "orders"
 def main(arguments: list[str]) -> int:
     """Run and print; 1 when a table is not what was produced."""
     options = _options(arguments)
-    with (
-        tempfile.TemporaryDirectory(prefix="bench-", dir=run_dir()) as folder,
-        Broker(Path(folder) / "kafka") as broker,
-    ):
-        settings = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/warehouse"}
-        catalog = load_catalog("lakecommit", **settings)
-        catalog.create_namespace("bench")
-        place = Place(broker=broker, catalog=catalog, settings=settings, folder=Path(folder), options=options)
-        produce(broker.bootstrap, TOPIC, options.records, 8)
+    with place_of(options) as place:
+        produce(place.broker.bootstrap, TOPIC, options.records, 8)
         shapes = {"one window": None, f"windows of {options.window}": options.window}
         costs: dict[str, list[Cost]] = {name: [] for name in shapes}
-        with Product(place.kafka, settings, _whisper if options.verbose else silence) as product:
+        with Product(place.kafka, place.settings, _whisper if options.verbose else silence) as product:
             for turn in range(options.rounds + 1):
                 for name, limit in shapes.items():
                     landing = replace(place.landing(TOPIC), max_records=limit)
@@ -56,6 +51,20 @@ def main(arguments: list[str]) -> int:
     one, row = rates.values()
     print(f"in a row {row / 1000:.0f} krec/s, {row / one:.2f} x the rate of one window")
     return 0
+
+
+@contextmanager
+def place_of(options: argparse.Namespace) -> Iterator[Place]:
+    """A broker and a catalog of a folder of their own."""
+    with (
+        tempfile.TemporaryDirectory(prefix="bench-", dir=run_dir()) as folder,
+        Broker(Path(folder) / "kafka") as broker,
+    ):
+        settings = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/warehouse"}
+        catalog = load_catalog("lakecommit", **settings)
+        catalog.create_namespace("bench")
+        place = Place(broker=broker, catalog=catalog, settings=settings, folder=Path(folder), options=options)
+        yield place
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:
