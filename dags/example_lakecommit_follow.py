@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A topic that is landed as records come: one task after the other follows it, each for a quarter of an hour.
 
-Airflow starts the next run when the one before it has ended. A deployment that is restarted, a pause or a new release
-takes effect at the end of a window at the latest, and no task lives long enough to be forgotten. Needs the connections
+The next run begins while the one before it still follows, and takes over from it without a pause. A deployment that is
+restarted, a pause or a new release takes effect at the end of a window at the latest, and no task lives long enough to
+be forgotten. When a run begins late, the one before it follows for ten minutes more. Needs the connections
 `kafka_default`, `iceberg_default` and `spark_connect_default`.
 """
 
@@ -25,10 +26,10 @@ PAYMENTS = Landing(
 
 with DAG(
     "example_lakecommit_follow",
-    schedule="@continuous",
+    schedule=timedelta(minutes=15),
     start_date=datetime(2026, 1, 1),
     catchup=False,
-    max_active_runs=1,
+    max_active_runs=2,
     doc_md=__doc__,
     tags=["example", "lakecommit"],
 ):
@@ -37,7 +38,7 @@ with DAG(
         task_id="follow",
         landing=PAYMENTS,
         spark_conn_id="spark_connect_default",
-        follow_for=timedelta(minutes=15),
+        follow_for=timedelta(minutes=25),
         window_age=timedelta(seconds=2),
         execution_timeout=timedelta(minutes=30),
         retries=2,

@@ -154,7 +154,7 @@ class Plan:
 class Cycle:
     """Who runs a commit cycle. ``number`` counts the cycles of one run, ``slot`` bounds the pool of transactional
     ids: wished for in its START, granted by the fold. ``deployment`` is part of those ids; cycles that earlier releases
-    opened have none.
+    opened have none. ``turn`` tells which of several runs of a DAG follows; 0: they take no turns.
     """
 
     commit_id: UUID
@@ -163,6 +163,7 @@ class Cycle:
     number: int
     slot: int
     deployment: str = ""
+    turn: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -313,6 +313,7 @@ def new_cycle(
         number=run.number,
         slot=free_slot(landing_state, released),
         deployment=run.deployment,
+        turn=run.turn,
     )
 
 

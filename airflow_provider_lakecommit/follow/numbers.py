@@ -22,6 +22,7 @@ class CycleNumbers:
 
     :param identify: the identity of the run's n-th cycle
     :param release: tells which other open cycles are of dead processes
+    :param in_turn: the identity of a cycle that is opened now
     """
 
     def __init__(
@@ -29,10 +30,12 @@ class CycleNumbers:
         session: LandingSession,
         identify: Callable[[int], RunIdentity],
         release: Callable[[Cycle], bool],
+        in_turn: Callable[[RunIdentity], RunIdentity],
     ) -> None:
         self._session = session
         self._identify = identify
         self._release = release
+        self._in_turn = in_turn
         self._newest = -1
         self._given_up: set[UUID] = set()
         self.next = 0
@@ -40,7 +43,7 @@ class CycleNumbers:
     def identify(self, number: int) -> RunIdentity:
         """For the loop, which asks when it opens a cycle."""
         self._newest = max(self._newest, number)
-        return self._identify(number)
+        return self._in_turn(self._identify(number))
 
     def release(self, cycle: Cycle) -> bool:
         """For the loop: are the claims of an open cycle to end?"""

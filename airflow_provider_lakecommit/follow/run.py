@@ -6,7 +6,8 @@ LandingRunner`): cycles come out as soon as they are closed. Between them it ask
 while nothing comes, and opens the next window when :mod:`~airflow_provider_lakecommit.follow.window` says so. No cycle
 is opened while there is nothing to be landed, but for one every few minutes. While it is behind, windows follow each
 other at once, each as large as what is there or the landing's limits allow. It ends when it is told to stop, when its
-time is over or ``over`` says so: then no window is opened, and those under way are finished.
+time is over, ``over`` says so, or a later run of its DAG has taken over (:mod:`~airflow_provider_lakecommit.session.
+turns`): then no window is opened, and those under way are finished.
 
 Failure story: errors that may pass are waited out (:mod:`~airflow_provider_lakecommit.follow.trouble`); those that need
 a person end it, as they end any run. A follow that is killed leaves what any killed run leaves, and any next run goes
@@ -31,6 +32,7 @@ from airflow_provider_lakecommit.follow.interval import Interval, WindowLog, had
 from airflow_provider_lakecommit.follow.memory import bound_arenas
 from airflow_provider_lakecommit.follow.numbers import CycleNumbers
 from airflow_provider_lakecommit.follow.options import FollowOptions
+from airflow_provider_lakecommit.follow.successor import Successor
 from airflow_provider_lakecommit.follow.trouble import Troubles
 from airflow_provider_lakecommit.follow.upkeep import Upkeep
 from airflow_provider_lakecommit.follow.window import Ahead, Full, Pace, ahead_of
@@ -58,6 +60,7 @@ class Follow:
     :param early: have the engine start while the first cycle is opened
     :param progress: is told how far the writing is, every so many seconds; by default the log is
     :param over: is the run to end though its time is not over?
+    :param turns: the run takes over from those of its DAG that follow already, and ends when a later one does
     """
 
     def __init__(
@@ -73,9 +76,11 @@ class Follow:
         early: bool = False,
         progress: tuple[Callable[[Progress], None], float] | None = None,
         over: Callable[[], bool] = lambda: False,
+        turns: bool = False,
     ) -> None:
         self._session, self._options, self._log = session, options, log
-        self._numbers = CycleNumbers(session, identify, release)
+        self._successor = Successor(session, log.say, turns=turns)
+        self._numbers = CycleNumbers(session, identify, release, self._successor.in_turn)
         self._closing = ExitStack()
         self._executor = self._closing.enter_context(CommitterThread()) if executor is None else executor
         self._runner = LandingRunner(
@@ -163,6 +168,7 @@ class Follow:
     def _closed(self, outcome: CycleOutcome) -> None:
         """Take note of a closed cycle."""
         self._numbers.closed(outcome.number)
+        self._ended = self._ended or self._successor.ask()
         if outcome.progress or (outcome.whole and not outcome.deferred):
             self._troubles.passed()
         now, since = time.monotonic(), (self._session.now() - outcome.opened.plan.asked_at).total_seconds()
@@ -208,7 +214,7 @@ class Follow:
         now = time.monotonic()
         if now - self._asked_at >= ASK_SECONDS:
             self._asked_at = now
-            self._ended = self._ended or self._ask_over()
+            self._ended = self._ended or self._ask_over() or self._successor.ask()
         return self._ended or self._runner.stopping or (self._until is not None and now >= self._until)
 
     def _rest(self, seconds: float) -> None:

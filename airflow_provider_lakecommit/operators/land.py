@@ -9,7 +9,7 @@ to do, *failed* when something is missing or needs a hand. One asset event tells
 earlier attempts too. A finished run that is cleared does no work and says where its windows are.
 
 With ``follow_for`` the task does not end when it is caught up, but lands as records come until its time is over or the
-DAG is paused (:mod:`~airflow_provider_lakecommit.follow`).
+DAG is paused (:mod:`~airflow_provider_lakecommit.follow`), or a later run of the DAG has begun to follow.
 
 Failure story: a task that is killed, or whose ``execution_timeout`` is near, has its Spark tasks end behind the record
 in hand and publishes what they have read, as far as Airflow leaves it the time; whatever ends it, the log says what is
@@ -84,7 +84,8 @@ class KafkaToIcebergOperator(LandingTask):
     :param max_cycles: most cycles of one attempt; the rest, which the log names, is the next run's. By default until
         everything up to the last stable offset of the newest plan is in the tables
     :param follow_for: land as records come, for so long; then no window is opened, what is under way is finished, and
-        the task ends. A DAG with ``schedule="@continuous"`` and ``max_active_runs=1`` goes on with the next run
+        the task ends. It ends sooner when the next run of the DAG has begun to follow: with a schedule that is
+        shorter, and ``max_active_runs=2``, one run takes over from the other without a pause
     :param window_age: with ``follow_for``, how old a record may be before its window is opened
     :param keep_snapshots: with ``follow_for``, the age from which on snapshots of this landing are expired; ``None``:
         none is. Times are timedeltas, seconds, or texts as ``15m``
@@ -203,7 +204,7 @@ class KafkaToIcebergOperator(LandingTask):
             log,
             release=lambda cycle: is_over(cycle, identity, session, context["ti"]),
             early=True,
-            **({} if self.follow is None else {"over": partial(is_paused, context)}),
+            **({} if self.follow is None else {"over": partial(is_paused, context), "turns": True}),
         )
         outcomes, total = [], Total(landing=self.landing.name)
         total.publish(before)

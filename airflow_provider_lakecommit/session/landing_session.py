@@ -54,7 +54,7 @@ def _utc_now() -> datetime:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunIdentity:
     """Whose cycle it is. ``number`` counts the cycles of one run; ``attempt`` tells task attempts apart, it is part of
-    no identity.
+    no identity; ``turn`` tells which of several runs follows (:mod:`~airflow_provider_lakecommit.session.turns`).
     """
 
     deployment: str
@@ -62,6 +62,7 @@ class RunIdentity:
     run_id: str
     number: int = 0
     attempt: str = "1"
+    turn: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

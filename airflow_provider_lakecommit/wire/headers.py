@@ -79,7 +79,8 @@ def find(headers: Iterable[tuple[str, bytes]]) -> dict[str, Any] | None:
 
 def cycle_to_json(c: Cycle) -> dict[str, Any]:
     out = {"commit_id": str(c.commit_id), "dag": c.dag, "run": c.run, "n": c.number, "slot": c.slot}
-    return {**out, "deployment": c.deployment} if c.deployment else out
+    known = {"deployment": c.deployment, "turn": c.turn}
+    return {**out, **{name: value for name, value in known.items() if value}}
 
 
 def cycle_from_json(v: Mapping[str, Any]) -> Cycle:
@@ -90,6 +91,7 @@ def cycle_from_json(v: Mapping[str, Any]) -> Cycle:
         number=count(v["n"]),
         slot=count(v["slot"]),
         deployment=text(v.get("deployment", "")),
+        turn=count(v.get("turn", 0)),
     )
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -187,6 +188,43 @@ def test_a_task_follows_for_its_time_and_one_event_tells_of_all_its_windows(worl
     assert event["offsets"] == {f"{world.topic}[0]": [[1, 4]]}
     assert len(event["snapshots"]) == 1, "the newest stands for all"
     assert attempt(world.asked("next")).state == "skipped", "nothing is left, and no slot is taken"
+
+
+def test_the_next_run_takes_over_from_the_one_that_follows_and_each_row_lands_once(
+    world: World, produce: Produce
+) -> None:
+    produce(world.topic, orders(0), 0)
+    assert attempt(world.asked("before")).state == "success"
+    over, coming = threading.Event(), threading.Thread(target=lambda: keep_coming(world, produce, over), daemon=True)
+    lasting, alive = {"window_age": timedelta(seconds=1)}, {"first": "running", "second": "running"}
+    with ThreadPoolExecutor(1) as beside:
+        earlier = world.asked("first", options={**lasting, "follow_for": timedelta(seconds=90)}, states=alive)
+        lines: list[str] = []
+        first = beside.submit(attempt, earlier, lambda _, log: lines.append(log))
+        coming.start()
+        until(lambda: len(world.ids) > 1, what="the first window")
+        second = attempt(world.asked("second", options={**lasting, "follow_for": timedelta(seconds=15)}, states=alive))
+        print("\n".join(lines[0]), "SECOND", "\n".join(second.log))
+        ended = first.result(timeout=60)
+    over.set()
+    coming.join()
+    assert (ended.state, second.state) == ("success", "success"), (ended, second)
+    assert ended.said("run second follows from here on")
+    assert not second.said("follows from here on")
+    assert attempt(world.asked("third")).state in {"success", "skipped"}
+    assert world.ids == list(range(len(world.ids)))
+    runs = [run for run, _ in world.cycles() if run not in {"before", "third"}]
+    # Windows of both may alternate while one takes over; then only the second one's are left.
+    assert runs[0] == "first"
+    assert runs[-3:] == ["second"] * 3
+
+
+def keep_coming(world: World, produce: Produce, over: threading.Event) -> None:
+    """Some records in a second."""
+    for number in range(1, 10_000):
+        if over.wait(0.3):
+            return
+        produce(world.topic, orders(number), 0)
 
 
 @pytest.fixture

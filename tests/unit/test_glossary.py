@@ -46,13 +46,13 @@ PLAIN = """
     reject rejected relabel repair report reported request rescue rescued rest restart result resume retry rewriter
     rights role routing rows rule ruling run runner sample sampled secrets seen sender server set settings settle
     settlement severity shape show signals source span stale stall stalled start stated status stop stopped summary swap
-    swapped tail tally target terminal terms text thread ticket times to totals transient trim type unavailable unblock
-    unknown updates url values verify voiding waiting waits watch wire work write writer written believed body bounds
-    destination gone measure place planned prunable prune pruned quarantine quarantined signature signing unbelieved
-    unreadable acceptance block carry hand slicing bar deployment do from link nothing progress shown variables wording
-    hours send telemetry alike back brought collector holder named ahead following full interval merge merging next pace
-    small trouble upkeep env pack packed page access viewer mark detail list remedy remedies app board look memory
-    slow
+    successor swapped tail tally target terminal terms text thread ticket times to totals transient trim turns type
+    unblock unavailable unknown updates url values verify voiding waiting waits watch wire work write writer written
+    believed body bounds destination gone measure place planned prunable prune pruned quarantine quarantined signature
+    signing unbelieved unreadable acceptance block carry hand slicing bar deployment do from link nothing progress shown
+    variables wording hours send telemetry alike back brought collector holder named ahead following full interval merge
+    merging next pace small trouble upkeep env pack packed page access viewer mark detail list remedy remedies app board
+    look memory slow
 """
 
 

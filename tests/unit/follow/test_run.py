@@ -12,14 +12,23 @@ import pytest
 
 from airflow_provider_lakecommit.core.log import CycleOpened
 from airflow_provider_lakecommit.cycle import loop, pause_policy
+from airflow_provider_lakecommit.cycle.open import open_cycle
 from airflow_provider_lakecommit.cycle.run import CycleOutcome
-from airflow_provider_lakecommit.exceptions import CatalogError, SourceError, SourceUnavailableError, SparkJobError
+from airflow_provider_lakecommit.exceptions import (
+    CatalogError,
+    ControlTopicError,
+    SourceError,
+    SourceUnavailableError,
+    SparkJobError,
+)
 from airflow_provider_lakecommit.follow import run as follow_run
+from airflow_provider_lakecommit.follow import successor
 from airflow_provider_lakecommit.follow.interval import WindowLog
 from airflow_provider_lakecommit.follow.options import FollowOptions
 from airflow_provider_lakecommit.follow.run import Follow
 from airflow_provider_lakecommit.follow.total import Total
 from airflow_provider_lakecommit.kafka.source_topic import SourceState
+from airflow_provider_lakecommit.session.landing_session import RunIdentity
 from airflow_provider_lakecommit.spark.job import SliceResult, WindowJob
 from tests.fakes.engine import FakeEngine
 from tests.fakes.session import DATA, P0, FakeLanding
@@ -67,13 +76,15 @@ class Followed:
 
         self.plans.append((at, act))
 
-    def follow(self, **options: Any) -> Follow:
+    def follow(self, *, turns: bool = False, **options: Any) -> Follow:
         lasting = {"lifetime": timedelta(seconds=60), "keep_snapshots": None}
         log = WindowLog(self.landing.lines.append)
         self.landing.session.log = log
         identity = self.landing.run_identity()
         chosen = FollowOptions(**{**lasting, **options})
-        return Follow(self.landing.session, self.engine, lambda n: replace(identity, number=n), chosen, log)
+        return Follow(
+            self.landing.session, self.engine, lambda n: replace(identity, number=n), chosen, log, turns=turns
+        )
 
     def opened(self) -> list[float]:
         """When windows were opened."""
@@ -319,3 +330,62 @@ def test_its_own_old_snapshots_go_while_it_follows_and_no_row_with_them(followed
     assert len(kept) <= windows / 3
     assert kept[-1]["total-records"] == "85"
     assert landing.open("next").plan.left == 0, "the ledger is there"
+
+
+def beside(followed: Followed, identity: RunIdentity) -> None:
+    """Another run opens a cycle, and leaves it to others."""
+    open_cycle(followed.landing.connect(), identity)
+
+
+def test_a_run_ends_behind_its_window_once_a_later_run_of_its_dag_follows(followed: Followed) -> None:
+    for second in range(1, 60):
+        followed.come(second, 5)
+    later = replace(followed.landing.run_identity("later"), turn=1000)
+    followed.plans.append((20.2, lambda: beside(followed, later)))
+    followed.plans.sort(key=lambda plan: plan[0])
+    outcomes = list(followed.follow(turns=True).cycles())
+    assert 20.0 <= followed.seconds <= 24.0
+    assert all(o.whole for o in outcomes)
+    assert [line for line in followed.landing.lines if "run later follows from here on" in line]
+
+
+def test_an_idle_run_sees_the_later_one_within_some_seconds(followed: Followed) -> None:
+    later = replace(followed.landing.run_identity("later"), turn=1000)
+    followed.plans.append((20.0, lambda: beside(followed, later)))
+    list(followed.follow(turns=True).cycles())
+    assert 20.0 <= followed.seconds <= 20.0 + 2 * follow_run.ASK_SECONDS
+
+
+@pytest.mark.parametrize(
+    "other", [{"turn": 0}, {"turn": 1000, "dag_id": "other"}, {"turn": 1000, "deployment": "other"}]
+)
+def test_what_is_no_later_follow_of_its_dag_ends_no_run(followed: Followed, other: dict[str, Any]) -> None:
+    for second in range(1, 60):
+        followed.come(second, 5)
+    run = replace(followed.landing.run_identity("later"), **other)
+    followed.plans.append((20.2, lambda: beside(followed, run)))
+    followed.plans.sort(key=lambda plan: plan[0])
+    list(followed.follow(turns=True).cycles())
+    assert followed.seconds >= 60.0
+
+
+def test_a_run_goes_on_where_the_log_does_not_say_who_follows(
+    followed: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise ControlTopicError("the brokers are away")
+
+    followed.plans.append((5.0, lambda: monkeypatch.setattr(successor, "cycles_since", fail)))
+    list(followed.follow(turns=True).cycles())
+    assert followed.seconds >= 60.0
+
+
+def test_a_run_takes_over_from_all_that_began_before_it(followed: Followed) -> None:
+    for second in range(1, 60):
+        followed.come(second, 5)
+    beside(followed, replace(followed.landing.run_identity("z"), turn=1))
+    followed.plans.append((20.2, lambda: beside(followed, replace(followed.landing.run_identity("z", 1), turn=1))))
+    followed.plans.sort(key=lambda plan: plan[0])
+    list(followed.follow(turns=True).cycles())
+    assert followed.seconds >= 60.0
+    assert not followed.landing.said("follows from here on")
