@@ -9,16 +9,28 @@ from Airflow's database, so whatever they hold, they are text: who shows them mu
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from pydantic import BaseModel
 
-from airflow_provider_lakecommit.page.cycles import CycleOutcome, SeenCycle
+from airflow_provider_lakecommit.page.connector_tasks import ConnectorTask
+from airflow_provider_lakecommit.page.cycle_answers import (
+    CycleAnswer,
+    CycleMark,
+    WindowAnswer,
+    cycle_of,
+    mark_of,
+    moment,
+    time_or_none,
+    windows_of,
+)
 from airflow_provider_lakecommit.page.landings import DAY, LandingRow, TopicReading
+from airflow_provider_lakecommit.page.partitions import hot
 from airflow_provider_lakecommit.page.remedies import Remedy, remedies
+from airflow_provider_lakecommit.page.seen_cycle import CycleOutcome
 from airflow_provider_lakecommit.page.sensors import HeldSensor
-from airflow_provider_lakecommit.stall.state import waiting
+from airflow_provider_lakecommit.stall.state import State, waiting
 
 __all__ = ["Change", "LandingAnswer", "LandingDetail", "LandingList", "detail_of", "landing_of", "list_json"]
 
@@ -34,43 +46,6 @@ class TopicAnswer(BaseModel):
     as_of: datetime | None
     trouble: str
     overlooked: int
-
-
-class CycleMark(BaseModel):
-    """A cycle as the strip draws it."""
-
-    commit_id: str
-    at: datetime
-    outcome: CycleOutcome
-    records: int
-    files: int
-
-
-class CycleAnswer(CycleMark):
-    """A cycle, whole. ``run`` belongs to this Airflow where ``dag`` is one of the landing's ``dags``; ``written`` is
-    when the last of its slices was reported.
-    """
-
-    written: datetime | None
-    ended: datetime | None
-    dag: str
-    run: str
-    deployment: str
-    tables: list[str]
-    planned: int
-    groups: int
-    slices: int
-    slices_done: int
-    slices_troubled: int
-    rejected: int
-    bytes: int
-    left: int
-    reason: str
-    failures: int
-    failed: str
-    end_asked: str
-    snapshots: dict[str, int]
-    published: datetime | None
 
 
 class SensorAnswer(BaseModel):
@@ -140,6 +115,31 @@ class PartitionAnswer(BaseModel):
     reported: int | None
     published: int | None
     end: int | None
+    hot: bool
+
+
+class ConnectorTaskAnswer(BaseModel):
+    """A task of a connector that answers its coordinator: since when, when last, and for which partitions. ``silent``
+    is whether the coordinator has heard of every other one since then.
+    """
+
+    id: str
+    since: datetime
+    at: datetime
+    answers: int
+    partitions: list[str]
+    silent: bool
+
+
+class AnnouncedAnswer(BaseModel):
+    """Files of a connector that no commit has taken: since when they wait. ``passed_over`` is whether a cycle completed
+    without them.
+    """
+
+    table: str
+    files: int
+    since: datetime
+    passed_over: bool
 
 
 class BlockedAnswer(BaseModel):
@@ -154,6 +154,9 @@ class LandingDetail(LandingAnswer):
 
     spec_version: str
     partitions: list[PartitionAnswer]
+    windows: list[WindowAnswer]
+    tasks: list[ConnectorTaskAnswer]
+    announced: list[AnnouncedAnswer]
     blocked_for: list[BlockedAnswer]
     remedies: list[RemedyAnswer]
     history: list[CycleAnswer]
@@ -185,7 +188,7 @@ def topics_of(topics: Iterable[TopicReading]) -> list[TopicAnswer]:
         TopicAnswer(
             connection=t.place.connection,
             topic=t.place.topic,
-            as_of=_time(t.as_of),
+            as_of=time_or_none(t.as_of),
             trouble=t.trouble,
             overlooked=t.overlooked,
         )
@@ -201,6 +204,7 @@ def landing_of(row: LandingRow, sensors: Sequence[HeldSensor], now: float) -> La
 def detail_of(row: LandingRow, sensors: Sequence[HeldSensor], now: float) -> LandingDetail:
     """:param sensors: those of it that the user may see"""
     pairs = list(zip(row.cycles.cycles, row.outcomes, strict=True))
+    hottest = hot(row.partitions)
     partitions = [
         PartitionAnswer(
             topic=p.topic,
@@ -209,6 +213,7 @@ def detail_of(row: LandingRow, sensors: Sequence[HeldSensor], now: float) -> Lan
             reported=p.reported,
             published=p.published,
             end=p.end,
+            hot=(p.topic, p.partition) in hottest,
         )
         for p in row.partitions
     ]
@@ -216,9 +221,12 @@ def detail_of(row: LandingRow, sensors: Sequence[HeldSensor], now: float) -> Lan
         **_common(row, sensors, now),
         spec_version=row.cycles.spec_version,
         partitions=partitions,
+        windows=windows_of(pairs),
+        tasks=[_task(t, row.cycles.tasks) for t in row.cycles.tasks],
+        announced=_announced(row.state),
         blocked_for=[BlockedAnswer(ranges=c.to_dict(), reason=reason) for c, reason in row.state.blocked],
         remedies=[_remedy(r) for r in remedies(row)],
-        history=[_cycle(c, o) for c, o in reversed(pairs)],
+        history=[cycle_of(c, o) for c, o in reversed(pairs)],
     )
 
 
@@ -253,10 +261,10 @@ def _common(row: LandingRow, sensors: Sequence[HeldSensor], now: float) -> dict[
         "verdict": row.found.verdict.value,
         "reason": row.found.reason,
         "clears": row.found.clears,
-        "since": _time(row.since),
+        "since": time_or_none(row.since),
         "failed_cycles": int(str(row.found.evidence.get("cycles", 0))),
-        "last_commit": _time(state.completed_at),
-        "valid_through": _time(state.valid_through),
+        "last_commit": time_or_none(state.completed_at),
+        "valid_through": time_or_none(state.valid_through),
         "read_lag": row.read_lag,
         "commit_lag": row.commit_lag,
         "pending_slices": sum(c.done for c in under_way),
@@ -271,42 +279,28 @@ def _common(row: LandingRow, sensors: Sequence[HeldSensor], now: float) -> dict[
         "held": HeldAnswer(
             waiting=waits, ended=len(sensors) - waits, sensors=[_sensor(s) for s in sensors[:MOST_SENSORS]]
         ),
-        "cycles": [_mark(c, o) for c, o in newest],
+        "cycles": [mark_of(c, o) for c, o in newest],
     }
 
 
-def _mark(c: SeenCycle, outcome: CycleOutcome) -> CycleMark:
-    return CycleMark(commit_id=c.commit_id, at=_moment(c.began), outcome=outcome, records=c.landed, files=c.files)
-
-
-def _cycle(c: SeenCycle, outcome: CycleOutcome) -> CycleAnswer:
-    return CycleAnswer(
-        commit_id=c.commit_id,
-        at=_moment(c.began),
-        outcome=outcome,
-        records=c.landed,
-        files=c.files,
-        written=_time(c.last_report),
-        ended=_time(c.ended),
-        dag=c.dag,
-        run=c.run,
-        deployment=c.deployment,
-        tables=list(c.tables),
-        planned=c.planned,
-        groups=c.groups,
-        slices=c.slices,
-        slices_done=c.done,
-        slices_troubled=c.undone,
-        rejected=c.rejected,
-        bytes=c.bytes,
-        left=c.left,
-        reason=c.reason,
-        failures=c.failures,
-        failed=c.failed,
-        end_asked=c.end_asked,
-        snapshots={table: snapshot for table, snapshot, _ in c.published},
-        published=_time(max((at for _, _, at in c.published), default=None)),
+def _task(t: ConnectorTask, tasks: Sequence[ConnectorTask]) -> ConnectorTaskAnswer:
+    return ConnectorTaskAnswer(
+        id=t.id,
+        since=moment(t.since),
+        at=moment(t.at),
+        answers=t.answers,
+        partitions=[f"{topic}[{n}]" for topic, n in t.partitions],
+        silent=t.missed >= 2 * len(tasks),
     )
+
+
+def _announced(state: State) -> list[AnnouncedAnswer]:
+    """Of a connector; files of landings are their slices'."""
+    if state.landing:
+        return []
+    over = [(table, p.files, p.at, True) for (table, _), p in state.over.items()]
+    waits = [(w.table[0], w.files, w.at, False) for w in waiting(state)]
+    return [AnnouncedAnswer(table=t, files=n, since=moment(at), passed_over=o) for t, n, at, o in (*over, *waits) if n]
 
 
 def _sensor(s: HeldSensor) -> SensorAnswer:
@@ -324,11 +318,3 @@ def _sensor(s: HeldSensor) -> SensorAnswer:
 
 def _remedy(r: Remedy) -> RemedyAnswer:
     return RemedyAnswer(command=r.command, does=r.does)
-
-
-def _time(seconds: float | None) -> datetime | None:
-    return None if seconds is None else _moment(seconds)
-
-
-def _moment(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds, UTC)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The newest cycles of one landing or connector, and how far its partitions are, as its control records tell it.
 
-Contract: pure and frozen, so what a reader thread has made may be shown by others while it goes on. A cycle counts each
-slice once, whoever reports it again. What is kept is bounded: :data:`MOST_CYCLES` cycles and :data:`MOST_PARTITIONS`
+Contract: pure and frozen, so what a reader thread has made may be shown by others while it goes on. What is kept is
+bounded: :data:`MOST_CYCLES` cycles, of these :data:`MOST_OPEN` with their slices, and :data:`MOST_PARTITIONS`
 partitions, however long the log is.
 
 Failure story: an event of a cycle whose beginning was not read, or is not kept any more, changes the partitions and no
@@ -12,11 +12,8 @@ cycle. So what is shown of the oldest cycle may be less than what it did.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
-from itertools import accumulate
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from airflow_provider_lakecommit.core.log import (
@@ -30,152 +27,67 @@ from airflow_provider_lakecommit.core.log import (
 )
 from airflow_provider_lakecommit.core.model import Cycle, Plan
 from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.page.connector_tasks import ConnectorTask, tasks_after
+from airflow_provider_lakecommit.page.partitions import Ends, PagePartition, shown_partitions
+from airflow_provider_lakecommit.page.seen_cycle import SeenCycle, SliceWork, with_report
 from airflow_provider_lakecommit.stall.verdict import EventKind, Seen
 
-__all__ = [
-    "MOST_CYCLES",
-    "CycleOutcome",
-    "LandingCycles",
-    "PagePartition",
-    "SeenCycle",
-    "connector_cycles_after",
-    "cycles_after",
-    "outcomes",
-]
+__all__ = ["MOST_CYCLES", "MOST_OPEN", "LandingCycles", "Totals", "connector_cycles_after", "cycles_after"]
 
 MOST_CYCLES = 100
-MOST_PARTITIONS = 1000
+MOST_OPEN = 20
 MOST_TABLES = 100
 MOST_DAGS = 10
-NONE: frozenset[UUID] = frozenset()
-
-ENDED_EARLY = "it was ended early"
-
-Place = tuple[str, int]
+NO_WORK: Mapping[UUID, SliceWork] = MappingProxyType({})
+NO_ENDS: Ends = MappingProxyType({})
 
 
-class CycleOutcome(StrEnum):
-    """How a cycle ended, or that it has not."""
-
-    RUNNING = "running"
-    LEFT = "left"
-    """It did not complete, and a later one did: what it left was planned again."""
-    COMPLETE = "complete"
-    PARTIAL = "partial"
-    """Complete, without all that was planned: ranges are blocked, failed or left to a later cycle."""
-    FAILED = "failed"
-    EMPTY = "empty"
-    """Nothing was there to be planned."""
-    REFUSED = "refused"
-    """There was, and the plan says why none of it was planned."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeenCycle:
-    """One cycle. Times are seconds of the epoch; ``planned`` counts offsets, the other counts are records and files.
-
-    ``done`` counts the slices of this cycle's plan that were read whole or in part, ``undone`` those that were only
-    over their budget, or failed; which ones they are is ``reported`` and ``troubled``, and is not kept when it has
-    ended: there are a hundred thousand cycles. ``published`` are its tables with their snapshot and when it was told. A
-    cycle of a connector has no plan that is known; its ``files`` are those that were announced for it.
+class Totals(NamedTuple):
+    """What was counted since the log was first read: offsets that were reported and that were published, records that
+    were rejected, bytes and files of reports, commits, and commit attempts that failed. A connector's are the records
+    and files that it announced.
     """
 
-    commit_id: str
-    began: float
-    dag: str = ""
-    run: str = ""
-    deployment: str = ""
-    tables: tuple[str, ...] = ()
-    planned: int = 0
-    groups: int = 0
-    slices: int = 0
-    left: int = 0
-    reason: str = ""
-    refused: bool = False
-    connector: bool = False
-    done: int = 0
-    undone: int = 0
-    reported: frozenset[UUID] = frozenset()
-    troubled: frozenset[UUID] = frozenset()
-    landed: int = 0
+    read: int = 0
+    committed: int = 0
     rejected: int = 0
-    files: int = 0
     bytes: int = 0
-    last_report: float | None = None
-    published: tuple[tuple[str, int, float], ...] = ()
+    files: int = 0
+    commits: int = 0
     failures: int = 0
-    failed: str = ""
-    end_asked: str = ""
-    ended: float | None = None
-
-    @property
-    def outcome(self) -> CycleOutcome:
-        """The first that applies, by what is known of this cycle alone."""
-        short = self.end_asked or self.undone or self.done < self.slices
-        rows = (
-            (CycleOutcome.FAILED, self.ended is None and self.failed),
-            (CycleOutcome.RUNNING, self.ended is None and (self.slices or self.connector)),
-            (CycleOutcome.COMPLETE, self.connector and self.published),
-            (CycleOutcome.REFUSED, not self.slices and self.refused),
-            (CycleOutcome.EMPTY, not self.slices),
-            (CycleOutcome.PARTIAL, short),
-        )
-        return next((outcome for outcome, applies in rows if applies), CycleOutcome.COMPLETE)
 
 
-def outcomes(cycles: tuple[SeenCycle, ...]) -> tuple[CycleOutcome, ...]:
-    """How each of these ended, the oldest first."""
-    later = list(accumulate((c.ended is not None for c in reversed(cycles)), lambda a, b: a or b, initial=False))[::-1]
-    alone = (c.outcome for c in cycles)
-    return tuple(
-        CycleOutcome.LEFT if o is CycleOutcome.RUNNING and passed else o
-        for o, passed in zip(alone, later[1:], strict=True)
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PagePartition:
-    """How far one partition is: ends of what was planned, reported, published, and of the log when it was looked at."""
-
-    topic: str
-    partition: int
-    planned: int | None = None
-    reported: int | None = None
-    published: int | None = None
-    end: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LandingCycles:
+class LandingCycles(NamedTuple):
     """``cycles`` are the oldest first; ``dags`` are those that ran them, with their deployment, the last one first.
     ``published`` holds, per table, the end of each partition. A partition is published as far as the first table has
-    it, which is that of the data: one of dead letters gets a snapshot only where there are some.
+    it, which is that of the data: one of dead letters gets a snapshot only where there are some. ``took`` is how many
+    seconds the last commit took, from the last report to its COMPLETE. ``tasks`` are those of a connector.
     """
 
     cycles: tuple[SeenCycle, ...] = ()
     dags: tuple[tuple[str, str], ...] = ()
     tables: tuple[str, ...] = ()
     spec_version: str = ""
-    planned: Mapping[Place, int] = field(default_factory=lambda: MappingProxyType({}))
-    reported: Mapping[Place, int] = field(default_factory=lambda: MappingProxyType({}))
-    published: Mapping[str, Mapping[Place, int]] = field(default_factory=lambda: MappingProxyType({}))
-    ends: Mapping[Place, int] = field(default_factory=lambda: MappingProxyType({}))
+    planned: Ends = NO_ENDS
+    reported: Ends = NO_ENDS
+    published: Mapping[str, Ends] = MappingProxyType({})
+    ends: Ends = NO_ENDS
+    totals: Totals = Totals()
+    took: float | None = None
+    tasks: tuple[ConnectorTask, ...] = ()
 
-    def partitions(self, ends: Mapping[Place, int]) -> tuple[PagePartition, ...]:
+    @property
+    def in_table(self) -> Ends:
+        """How far the table of the data is."""
+        return next((self.published[t] for t in self.tables if t in self.published), NO_ENDS)
+
+    def partitions(self, ends: Ends) -> tuple[PagePartition, ...]:
         """:param ends: of the topics, as they are now; those of the newest plan where that is not known"""
-        data = next((self.published[t] for t in self.tables if t in self.published), {})
-        places = sorted({*self.ends, *self.planned})
-        return tuple(
-            PagePartition(
-                topic=topic,
-                partition=partition,
-                planned=self.planned.get((topic, partition)),
-                reported=self.reported.get((topic, partition)),
-                published=data.get((topic, partition)),
-                end=ends.get((topic, partition), self.ends.get((topic, partition))),
-            )
-            for topic, partition in places[:MOST_PARTITIONS]
-        )
+        return shown_partitions(self.planned, self.reported, self.in_table, {**self.ends, **_known(ends, self.ends)})
+
+
+def _known(ends: Ends, of: Ends) -> Ends:
+    return {place: ends[place] for place in of if place in ends}
 
 
 def cycles_after(known: LandingCycles, entry: Entry) -> LandingCycles:
@@ -184,21 +96,17 @@ def cycles_after(known: LandingCycles, entry: Entry) -> LandingCycles:
     match entry:
         case CycleOpened():
             return _opened(known, entry, at)
-        case SliceReported(report=report):
-            ok = report.blocked is None and report.failed is None
-            known = replace(known, reported=_furthest(known.reported, report.coverage)) if ok else known
-            return _changed(known, entry.commit_id, lambda c: _reported(c, entry, at))
+        case SliceReported():
+            return _reported(known, entry, at)
         case CommitFailed(reason=reason):
-            return _changed(known, entry.commit_id, lambda c: replace(c, failed=reason, failures=c.failures + 1))
-        case TablePublished(table=table, coverage=coverage, snapshot_id=snapshot):
-            ends = {**known.published, table: _furthest(known.published.get(table, {}), coverage)}
-            known = replace(known, published=ends)
-            told = (table, snapshot, at)
-            return _changed(known, entry.commit_id, lambda c: replace(c, published=(*c.published, told)))
+            known = _counted(known, failures=1)
+            return _changed(known, entry.commit_id, lambda c: c._replace(failed=reason, failures=c.failures + 1))
+        case TablePublished():
+            return _published(known, entry, at)
         case EndAsked(job=None, reason=reason):
-            return _changed(known, entry.commit_id, lambda c: replace(c, end_asked=reason))
+            return _changed(known, entry.commit_id, lambda c: c._replace(end_asked=reason))
         case CycleClosed():
-            return _changed(known, entry.commit_id, lambda c: replace(c, ended=at, reported=NONE, troubled=NONE))
+            return _closed(known, entry.commit_id, at)
     return known
 
 
@@ -209,16 +117,21 @@ def connector_cycles_after(known: LandingCycles, seen: Seen) -> LandingCycles:
         case EventKind.START:
             one = SeenCycle(commit_id=str(commit), began=seen.at, connector=True)
             again = _place(known, commit) is not None
-            return known if again else replace(known, cycles=(*known.cycles, one)[-MOST_CYCLES:])
+            return known if again else known._replace(cycles=(*known.cycles, one)[-MOST_CYCLES:])
         case EventKind.WRITTEN:
-            return _changed(known, commit, lambda c: replace(c, files=c.files + (seen.files or 0)))
+            files, records = seen.files or 0, seen.records or 0
+            known = _counted(known, files=files, read=records)
+            return _changed(known, commit, lambda c: c._replace(files=c.files + files, recorded=c.recorded + records))
+        case EventKind.ANSWERED:
+            known = known._replace(tasks=tasks_after(known.tasks, seen))
+            return _changed(known, commit, lambda c: c._replace(last_report=seen.at))
         case EventKind.PUBLISHED if seen.table is not None:
             told = (seen.table, 0, seen.at)
             tables = known.tables if seen.table in known.tables else (*known.tables, seen.table)[-MOST_TABLES:]
-            known = replace(known, tables=tables)
-            return _changed(known, commit, lambda c: replace(c, published=(*c.published, told)))
+            known = known._replace(tables=tables)
+            return _changed(known, commit, lambda c: c._replace(published=(*c.published, told)))
         case EventKind.COMPLETED:
-            return _changed(known, commit, lambda c: replace(c, ended=seen.at))
+            return _closed(known, commit, seen.at)
     return known
 
 
@@ -229,13 +142,17 @@ def _opened(known: LandingCycles, entry: CycleOpened, at: float) -> LandingCycle
     tables = known.tables if tables in ((), known.tables) else tables
     if _place(known, entry.commit_id) is not None:
         # Planned again by the same run, as after a Clear: what counts is the newest plan of it.
-        return _changed(known, entry.commit_id, lambda c: replace(c, **_planned(plan, tables)))
-    one = SeenCycle(commit_id=str(entry.commit_id), began=at, **_run(cycle), **_planned(plan, tables))
+        return _changed(known, entry.commit_id, lambda c: c._replace(**_planned(plan, tables, c.work)))
+    one = SeenCycle(commit_id=str(entry.commit_id), began=at, **_run(cycle), **_planned(plan, tables, NO_WORK))
+    cycles = (*known.cycles, one)[-MOST_CYCLES:]
+    if len(cycles) > MOST_OPEN and cycles[-MOST_OPEN - 1].work:
+        place = len(cycles) - MOST_OPEN - 1
+        cycles = (*cycles[:place], cycles[place]._replace(work=NO_WORK), *cycles[place + 1 :])
     dag = (cycle.deployment, cycle.dag)
-    return replace(
-        known,
-        cycles=(*known.cycles, one)[-MOST_CYCLES:],
-        dags=(dag, *(d for d in known.dags if d != dag))[:MOST_DAGS],
+    dags = known.dags if known.dags[:1] == (dag,) else (dag, *(d for d in known.dags if d != dag))[:MOST_DAGS]
+    return known._replace(
+        cycles=cycles,
+        dags=dags,
         tables=tables,
         spec_version=plan.spec_version,
         planned=_furthest(known.planned, plan.coverage),
@@ -247,8 +164,12 @@ def _run(cycle: Cycle) -> dict[str, Any]:
     return {"deployment": cycle.deployment, "dag": cycle.dag, "run": cycle.run}
 
 
-def _planned(plan: Plan, tables: tuple[str, ...]) -> dict[str, Any]:
-    """What a cycle has of its plan."""
+def _planned(plan: Plan, tables: tuple[str, ...], done: Mapping[UUID, SliceWork]) -> dict[str, Any]:
+    """What a cycle has of its plan.
+
+    :param done: what was reported of an earlier one of the same cycle
+    """
+    told = {i: w for i, w in done.items() if w.reports}
     return {
         "tables": tables,
         "planned": sum(len(span.range) for s in plan.slices for span in s.spans),
@@ -257,36 +178,60 @@ def _planned(plan: Plan, tables: tuple[str, ...]) -> dict[str, Any]:
         "left": plan.left,
         "reason": plan.reason or "",
         "refused": plan.refused is not None,
+        "work": {s.slice_id: SliceWork(s.slice_id, s.group, s.spans) for s in plan.slices} | told,
     }
 
 
-def _reported(cycle: SeenCycle, entry: SliceReported, at: float) -> SeenCycle:
-    report = entry.report
-    of = report.whole or report.slice_id
-    if cycle.ended is not None or report.slice_id in cycle.reported or of in cycle.reported:
-        return cycle
-    if report.blocked is not None or report.failed is not None:
-        troubled = cycle.troubled | {of}
-        return replace(cycle, troubled=troubled, undone=len(troubled), last_report=at)
-    return replace(
-        cycle,
-        reported=cycle.reported | {of},
-        done=cycle.done + 1,
-        last_report=at,
-        troubled=cycle.troubled - {of},
-        undone=len(cycle.troubled - {of}),
-        landed=cycle.landed + sum(s.counts.landed for s in report.spans),
-        rejected=cycle.rejected + sum(s.counts.rejected for s in report.spans),
-        files=cycle.files + sum(t.files for t in report.tables),
-        bytes=cycle.bytes + report.bytes,
-        end_asked=cycle.end_asked or (ENDED_EARLY if report.whole else ""),
-    )
+def _reported(known: LandingCycles, entry: SliceReported, at: float) -> LandingCycles:
+    report, place = entry.report, _place(known, entry.commit_id)
+    if report.blocked is None and report.failed is None:
+        known = known._replace(reported=_furthest(known.reported, report.coverage))
+    if place is None:
+        return known
+    before = known.cycles[place]
+    after = with_report(before, entry, at)
+    if after.done > before.done:
+        known = _counted(
+            known,
+            read=after.counts.total - before.counts.total,
+            rejected=after.counts.rejected - before.counts.rejected,
+            bytes=after.bytes - before.bytes,
+            files=after.files - before.files,
+        )
+    return known._replace(cycles=(*known.cycles[:place], after, *known.cycles[place + 1 :]))
 
 
-def _furthest(known: Mapping[Place, int], more: Coverage) -> Mapping[Place, int]:
+def _published(known: LandingCycles, entry: TablePublished, at: float) -> LandingCycles:
+    table, told = entry.table, (entry.table, entry.snapshot_id, at)
+    ends = {**known.published, table: _furthest(known.published.get(table, {}), entry.coverage)}
+    # Of each of its tables the same ranges are told; those of the data count.
+    known = known._replace(published=ends)
+    if table == next(iter(known.tables), table):
+        known = _counted(known, committed=len(entry.coverage))
+    return _changed(known, entry.commit_id, lambda c: c._replace(published=(*c.published, told)))
+
+
+def _closed(known: LandingCycles, commit: UUID, at: float) -> LandingCycles:
+    place = _place(known, commit)
+    cycle = None if place is None else known.cycles[place]
+    if cycle is not None and cycle.published and cycle.ended is None:
+        took = at - (cycle.last_report or cycle.began)
+        known = _counted(known, commits=1, committed=cycle.recorded)._replace(took=max(0.0, took))
+    return _changed(known, commit, lambda c: c._replace(ended=at, work=NO_WORK))
+
+
+def _counted(known: LandingCycles, **more: int) -> LandingCycles:
+    totals = known.totals
+    return known._replace(totals=totals._replace(**{k: getattr(totals, k) + n for k, n in more.items() if n}))
+
+
+def _furthest(known: Ends, more: Coverage) -> Ends:
     """The highest end of each partition."""
-    ends = {(p.topic, p.partition): r.end for p, r in more.items()}
-    return {**known, **{place: max(end, known.get(place, 0)) for place, end in ends.items()}}
+    out = dict(known)
+    for p, ranges in more.parts.items():
+        place = (p.topic, p.partition)
+        out[place] = max(ranges.ranges[-1].end, out.get(place, 0))
+    return out
 
 
 def _changed(known: LandingCycles, commit_id: UUID, change: Callable[[SeenCycle], SeenCycle]) -> LandingCycles:
@@ -294,7 +239,7 @@ def _changed(known: LandingCycles, commit_id: UUID, change: Callable[[SeenCycle]
     if place is None:
         return known
     before = known.cycles
-    return replace(known, cycles=(*before[:place], change(before[place]), *before[place + 1 :]))
+    return known._replace(cycles=(*before[:place], change(before[place]), *before[place + 1 :]))
 
 
 def _place(known: LandingCycles, commit_id: UUID) -> int | None:

@@ -14,7 +14,9 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 
 from airflow_provider_lakecommit.core.identity import group_id
-from airflow_provider_lakecommit.page.cycles import CycleOutcome, LandingCycles, PagePartition, outcomes
+from airflow_provider_lakecommit.page.cycles import LandingCycles
+from airflow_provider_lakecommit.page.partitions import PagePartition
+from airflow_provider_lakecommit.page.seen_cycle import CycleOutcome, outcomes
 from airflow_provider_lakecommit.stall.verdict import Diagnosis, State, Verdict
 
 __all__ = [
@@ -115,7 +117,7 @@ class LandingRow:
 
     def rejected_since(self, moment: float) -> int:
         """Records that were rejected in the cycles that are known since then."""
-        return sum(c.rejected for c in self.cycles.cycles if c.began >= moment)
+        return sum(c.counts.rejected for c in self.cycles.cycles if c.began >= moment)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,17 +19,19 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+from uuid import UUID
 
-from airflow_provider_lakecommit.core.identity import group_id
 from airflow_provider_lakecommit.core.model import LIVE
 from airflow_provider_lakecommit.exceptions import LakecommitError, SourceUnavailableError
 from airflow_provider_lakecommit.kafka.admin import ClusterAdmin
 from airflow_provider_lakecommit.kafka.control_watch import ControlRecord
 from airflow_provider_lakecommit.page.cycles import LandingCycles, connector_cycles_after, cycles_after
 from airflow_provider_lakecommit.page.landings import Board, LandingRow, PageTopic, TopicReading, key_of, ranked
-from airflow_provider_lakecommit.stall.verdict import Seen, StallRules, State, judge
+from airflow_provider_lakecommit.stall.events import SeenRecord
+from airflow_provider_lakecommit.stall.verdict import EventKind, StallRules, State, judge
 from airflow_provider_lakecommit.stall.watch import Commits, CommitWatch, WatchedTopic
-from airflow_provider_lakecommit.wire.quarantine import entry_of
+from airflow_provider_lakecommit.wire.events import PayloadType
+from airflow_provider_lakecommit.wire.records import entry_told
 
 __all__ = ["PageReader", "TopicReader"]
 
@@ -45,6 +47,8 @@ ENDS_AT_ONCE = 1000
 ANSWER_SECONDS = 2.0
 COMPLETION_SECONDS = 3600.0
 """Seconds after which an open cycle of a landing has failed: the default of landings, whose own is not in the log."""
+
+PAYLOADS = {kind: PayloadType[kind.value] for kind in EventKind}
 
 Settings = Callable[[str], Mapping[str, Any]]
 
@@ -88,14 +92,16 @@ class TopicReader:
         self._watch.close()
         self._ends.close()
 
-    def _heard(self, group: str, seen: Seen, record: ControlRecord, landing: bool) -> None:
+    def _heard(self, told: SeenRecord, record: ControlRecord, landing: bool) -> None:
+        group, seen, header = told
         known = self._cycles.get(group) or LandingCycles()
         if not landing:
             self._cycles[group] = connector_cycles_after(known, seen)
-            return
-        entry = entry_of(record, group.removeprefix(group_id("")), LIVE)
-        if entry is not None:
-            self._cycles[group] = cycles_after(known, entry)
+        elif header is not None and header.get("lane") == LIVE and seen.kind is not EventKind.WRITTEN:
+            # Files are told again by the report on their slice.
+            entry = entry_told(record, PAYLOADS[seen.kind], UUID(bytes=seen.commit), header)
+            if entry is not None:
+                self._cycles[group] = cycles_after(known, entry)
 
     def _row(self, group: str, state: State, now: float, ends: Mapping[tuple[str, int], int]) -> LandingRow:
         """The row that is known, as long as nothing in it has changed."""

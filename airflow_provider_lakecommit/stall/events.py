@@ -8,10 +8,10 @@ cannot be read, is nothing that an observer may stumble over: it is ``None``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple
 
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.exceptions import WireError
@@ -31,7 +31,7 @@ from airflow_provider_lakecommit.wire.events import (
 )
 from airflow_provider_lakecommit.wire.plan import YEARS, refusal_from_json, time_from_json
 
-__all__ = ["group_of", "seen_of"]
+__all__ = ["SeenRecord", "group_of", "seen_of", "told_of"]
 
 GROUP_LENGTH = 1000
 """A group with a longer name is nobody's; what is remembered of each group is bounded."""
@@ -49,7 +49,27 @@ _KINDS = {
 }
 
 
+class SeenRecord(NamedTuple):
+    """What a control record tells: of which group, what is seen of it, and our header, if it bears one."""
+
+    group: str
+    seen: Seen
+    header: Mapping[str, Any] | None
+
+
 def seen_of(
+    value: bytes | None,
+    *,
+    key: bytes | None,
+    headers: Sequence[tuple[str, bytes]],
+    **how: Any,
+) -> tuple[str, Seen] | None:
+    """The first two of :func:`told_of`, which has the same parameters."""
+    told = told_of(value, key=key, headers=headers, **how)
+    return None if told is None else told[:2]
+
+
+def told_of(
     value: bytes | None,
     *,
     key: bytes | None,
@@ -58,8 +78,8 @@ def seen_of(
     at: float | None = None,
     bodies: bool = True,
     completion_timeout: float | None = None,
-) -> tuple[str, Seen] | None:
-    """The group of a control record, and what is seen of it.
+) -> SeenRecord | None:
+    """What a control record tells.
 
     :param group: pass over records of other groups
     :param at: seconds of the epoch at which it counts as seen; by default the time that its sender gave it
@@ -85,7 +105,7 @@ def seen_of(
             seen = _body(seen, value)
     except (WireError, *DAMAGE):
         return None
-    return name, seen
+    return SeenRecord(name, seen, header)
 
 
 def group_of(value: bytes | None) -> str | None:
@@ -104,7 +124,8 @@ def _body(seen: Seen, value: bytes) -> Seen:
         case DataWritten(table=table, data_files=files, delete_files=deletes):
             # The connector commits no file without rows.
             number = sum(1 for f in (*(files or ()), *(deletes or ())) if f.record_count)
-            return seen._replace(table=_name(table), table_id=_id(table), files=number)
+            records = sum(f.record_count for f in files or ())
+            return seen._replace(table=_name(table), table_id=_id(table), files=number, records=records)
         case DataComplete(assignments=assignments):
             parts = assignments or ()
             answered = frozenset((a.topic, a.partition) for a in parts)

@@ -64,10 +64,10 @@ class Seen(NamedTuple):
     """One event of one group, as far as it was read. Cheap to make: there is one of it for each event.
 
     ``at`` is in seconds of the epoch. What only a body tells is ``None`` where only the head was read; ``timed`` is
-    whether an answer tells a time for each of its partitions. For landings: ``failed`` is the evidence of a commit
-    attempt, ``beside`` the tables that failed where the data table is none of them, ``full`` whether a budget of
-    pending work kept the cycle from planning, ``deadline`` the end of the claim, ``blocked`` what the range ``covers``
-    could not be done for; any other event that ``covers`` a range settles it.
+    whether an answer tells a time for each of its partitions, ``records`` are those of the ``files``. For landings:
+    ``failed`` is the evidence of a commit attempt, ``beside`` the tables that failed where the data table is none of
+    them, ``full`` whether a budget of pending work kept the cycle from planning, ``deadline`` the end of the claim,
+    ``blocked`` what the range ``covers`` could not be done for; any other event that ``covers`` a range settles it.
     """
 
     kind: EventKind
@@ -86,6 +86,7 @@ class Seen(NamedTuple):
     deadline: float | None = None
     blocked: str | None = None
     covers: Coverage | None = None
+    records: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

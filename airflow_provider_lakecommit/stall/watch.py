@@ -26,9 +26,9 @@ from airflow_provider_lakecommit.exceptions import LakecommitError, Terminal
 from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
 from airflow_provider_lakecommit.kafka.control_watch import ControlRecord, ControlWatch
 from airflow_provider_lakecommit.stall.believed import TELLING, Believed, is_ours
-from airflow_provider_lakecommit.stall.events import group_of, seen_of
+from airflow_provider_lakecommit.stall.events import SeenRecord, group_of, told_of
 from airflow_provider_lakecommit.stall.guard import MOST_CYCLES, Guard, GuardAnswer, Ruling, rule
-from airflow_provider_lakecommit.stall.verdict import Seen, StallRules, State, Verdict, observe
+from airflow_provider_lakecommit.stall.verdict import StallRules, State, Verdict, observe
 
 __all__ = ["CommitWatch", "Commits", "Heard", "WatchedTopic", "commits_of"]
 
@@ -46,8 +46,8 @@ MOST_OTHERS = 1_000
 SETTLE_SECONDS = 5.0
 """After brokers were away: what was sent meanwhile comes first, so that nobody is taken for silent."""
 
-Heard = Callable[[str, Seen, ControlRecord, bool], None]
-"""Told of a group, what was seen of it, by which record, and whether it is a landing."""
+Heard = Callable[[SeenRecord, ControlRecord, bool], None]
+"""Told what a record tells, that record, and whether its group is a landing."""
 
 # One state serves guards with different rules, so it remembers enough for any.
 _CONNECTORS = StallRules(stalled_cycles=MOST_CYCLES)
@@ -135,7 +135,7 @@ class _Fold:
 
     def take(self, record: ControlRecord) -> bool:
         """Is it worth telling at once?"""
-        found = seen_of(
+        found = told_of(
             record.value,
             key=record.key,
             headers=record.headers,
@@ -146,7 +146,7 @@ class _Fold:
         if found is None:
             self._note_other(record)
             return False
-        name, seen = found
+        name, seen, _ = found
         if name not in self._groups and len(self._groups) >= MOST_GROUPS:
             if not self.overlooked:
                 _LOG.warning(
@@ -165,7 +165,7 @@ class _Fold:
             state = state._replace(landing=True)
         self._groups[name] = observe(state, seen, _LANDINGS if state.landing else _CONNECTORS)
         if self._heard is not None:
-            self._heard(name, seen, record, state.landing)
+            self._heard(found, record, state.landing)
         return seen.kind in TELLING
 
     def _note_other(self, record: ControlRecord) -> None:

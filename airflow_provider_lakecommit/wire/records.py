@@ -13,7 +13,7 @@ that is already done.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Protocol
@@ -44,7 +44,6 @@ from airflow_provider_lakecommit.wire.events import (
     DataComplete,
     DataWritten,
     Event,
-    EventHead,
     Payload,
     PayloadType,
     StartCommit,
@@ -56,7 +55,7 @@ from airflow_provider_lakecommit.wire.events import (
 )
 from airflow_provider_lakecommit.wire.plan import plan_from_json, plan_to_json, time_from_json, time_to_json
 
-__all__ = ["LogRecord", "Outgoing", "Sender", "read_entry", "table_reference"]
+__all__ = ["LogRecord", "Outgoing", "Sender", "entry_told", "read_entry", "table_reference"]
 
 _KEYS = UUID("0d7a7a52-6a0e-5b63-8f5e-3a50a3f8a7f1")
 
@@ -218,12 +217,22 @@ def read_entry(record: LogRecord, landing: str, lane: str) -> Entry | None:
     if (doubt := getattr(record, "doubt", None)) is not None:
         raise UnbelievedError(f"{doubt}; nothing is taken from it")
     try:
-        entry = _entry(record, about, values)
+        entry = _entry(record, about.type, about.commit_id, values)
         return None if entry is None else replace(entry, event=about.id)
     except DAMAGE as e:
         raise WireError(
             f"control record at offset {record.offset} of landing {landing} is damaged: {type(e).__name__} {e}"
         ) from e
+
+
+def entry_told(record: LogRecord, kind: PayloadType, commit_id: UUID, values: Mapping[str, Any]) -> Entry | None:
+    """The entry of a record whose head and header an observer has read already, for those who read very many; ``None``
+    where it is damaged.
+    """
+    try:
+        return _entry(record, kind, commit_id, values)
+    except (WireError, *DAMAGE):
+        return None
 
 
 def _table_uuid(value: bytes) -> UUID | None:
@@ -232,9 +241,9 @@ def _table_uuid(value: bytes) -> UUID | None:
     return payload.table.table_uuid if isinstance(payload, CommitToTable) else None
 
 
-def _entry(record: LogRecord, about: EventHead, v: dict[str, Any]) -> Entry | None:
-    at, offset, commit_id = record.timestamp, record.offset, about.commit_id
-    match (about.type, v.get("kind")):
+def _entry(record: LogRecord, kind: PayloadType, commit_id: UUID, v: Mapping[str, Any]) -> Entry | None:
+    at, offset = record.timestamp, record.offset
+    match (kind, v.get("kind")):
         case (PayloadType.START_COMMIT, "open"):
             cycle, plan = h.cycle_from_json(v["cycle"]), plan_from_json(v["plan"])
             directives = h.directives_from_json(v)
@@ -276,4 +285,4 @@ def _entry(record: LogRecord, about: EventHead, v: dict[str, Any]) -> Entry | No
             through = None if v["valid_through"] is None else time_from_json(v["valid_through"])
             return CycleClosed(offset=offset, at=at, commit_id=commit_id, valid_through=through, directives=directives)
         case _:
-            raise ValueError(f"{about.type.name} with header kind {v.get('kind')!r}")
+            raise ValueError(f"{kind.name} with header kind {v.get('kind')!r}")

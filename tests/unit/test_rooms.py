@@ -140,7 +140,17 @@ RULES = (
     rule("page", "core wire kafka stall", nowhere=SPARK | LAKE),
     *(
         rule(f"page/{module}", "core stall", only=NOTHING)
-        for module in ("cycles", "landings", "remedies", "watched", "files")
+        for module in (
+            "connector_tasks",
+            "cycles",
+            "files",
+            "landings",
+            "partitions",
+            "remedies",
+            "seen_cycle",
+            "trend",
+            "watched",
+        )
     ),
     rule("notifications", only=AIRFLOW),
     rule("hooks", "redaction signing iceberg engines connector", nowhere=HEAVY, lazily=SPARK),

@@ -19,6 +19,16 @@ export interface CycleMark {
   files: number;
 }
 
+/** What was read, in source offsets, and what became of it: the sum of all the others. */
+export interface Account {
+  read: number;
+  landed: number;
+  rejected: number;
+  filtered: number;
+  gaps: number;
+  skipped: number;
+}
+
 export interface Cycle extends CycleMark {
   written: string | null;
   ended: string | null;
@@ -30,7 +40,9 @@ export interface Cycle extends CycleMark {
   slices: number;
   slices_done: number;
   slices_troubled: number;
-  rejected: number;
+  redundant: number;
+  account: Account;
+  rows: Record<string, number>;
   bytes: number;
   left: number;
   reason: string;
@@ -86,11 +98,101 @@ export interface Partition {
   reported: number | null;
   published: number | null;
   end: number | null;
+  hot: boolean;
+}
+
+export type SliceOutcome = "waiting" | "done" | "part" | "blocked" | "failed";
+
+export interface Slice {
+  slice_id: string;
+  group: number;
+  outcome: SliceOutcome;
+  ranges: string[];
+  offsets: number;
+  reports: number;
+  attempt: string;
+  reported: string | null;
+  account: Account;
+  rows: number;
+  files: number;
+  bytes: number;
+  seconds: number | null;
+  reason: string;
+}
+
+export interface Group {
+  group: number;
+  slices: number;
+  slices_done: number;
+  slices_troubled: number;
+  offsets: number;
+  read: number;
+  bytes: number;
+  redundant: number;
+  reported: string | null;
+}
+
+/** A window under way. */
+export interface Window {
+  commit_id: string;
+  began: string;
+  dag: string;
+  run: string;
+  planned: number;
+  slices_total: number;
+  slices_done: number;
+  redundant: number;
+  account: Account;
+  rows: Record<string, number>;
+  bytes: number;
+  failed: string;
+  end_asked: string;
+  groups: Group[];
+  slices: Slice[];
+}
+
+export interface ConnectorTask {
+  id: string;
+  since: string;
+  at: string;
+  answers: number;
+  partitions: string[];
+  silent: boolean;
+}
+
+export interface Announced {
+  table: string;
+  files: number;
+  since: string;
+  passed_over: boolean;
+}
+
+/** A ring of buckets of the same length; of what is not known there is no value. */
+export interface Steps {
+  step_seconds: number;
+  begin: string;
+  read: number[];
+  committed: number[];
+  rejected: number[];
+  bytes: number[];
+  files: number[];
+  commits: number[];
+  failures: number[];
+  read_lag: (number | null)[];
+  commit_lag: (number | null)[];
+  commit_seconds: (number | null)[];
+}
+
+export interface Trend {
+  steps: Steps[];
 }
 
 export interface Detail extends Landing {
   spec_version: string;
   partitions: Partition[];
+  windows: Window[];
+  tasks: ConnectorTask[];
+  announced: Announced[];
   blocked_for: { ranges: Record<string, [number, number][]>; reason: string }[];
   remedies: { command: string; does: string }[];
   history: Cycle[];
@@ -156,4 +258,8 @@ export function landings(search: Search, signal: AbortSignal): Promise<List> {
 
 export function landing(id: string, signal: AbortSignal): Promise<Detail> {
   return get<Detail>(`api/v1/landings/${encodeURIComponent(id)}`, signal);
+}
+
+export function trend(id: string, signal: AbortSignal): Promise<Trend> {
+  return get<Trend>(`api/v1/landings/${encodeURIComponent(id)}/trend`, signal);
 }

@@ -55,6 +55,7 @@ export function Chart({
             label: s.label,
             stroke: token(s.colour),
             width: 2,
+            spanGaps: true,
             points: { show: times.length < 60 },
           })),
         ],

@@ -2,13 +2,17 @@
 /** One landing or connector: how it stands, what helps, how far its partitions are, and its cycles. */
 import { useMemo, useState } from "preact/hooks";
 import { runUrl } from "./airflow";
+import { Accounting } from "./account";
 import { landing as fetchLanding, type Cycle, type Detail, type Partition } from "./api";
 import { Chart } from "./chart";
+import { ConnectorParts } from "./connector";
 import { bytes, count, duration, short } from "./format";
 import { useAnswer, useChanges, useNow } from "./live";
 import { AirflowLink, DagLinks, Failure, Freshness, Head, Name, pending, SensorLinks, Time } from "./parts";
 import { outcomeWords } from "./strip";
 import { Timeline } from "./timeline";
+import { Trends } from "./trends";
+import { Windows } from "./windows";
 
 const MOST_PARTITIONS = 100;
 
@@ -25,12 +29,12 @@ export function LandingPage({ id }: { id: string }) {
       <Failure error={error} />
       {value === null && !error && <p class="dim">Asking the API server …</p>}
       {own && <Freshness topics={own} now={now} />}
-      {value !== null && <Body landing={value} now={now} />}
+      {value !== null && <Body landing={value} now={now} version={version} />}
     </main>
   );
 }
 
-function Body({ landing, now }: { landing: Detail; now: number }) {
+function Body({ landing, now, version }: { landing: Detail; now: number; version: number }) {
   return (
     <>
       <section class={`card ${landing.verdict}`}>
@@ -56,7 +60,10 @@ function Body({ landing, now }: { landing: Detail; now: number }) {
       </section>
       <Remedies landing={landing} />
       <Timeline cycles={landing.history} now={now} />
+      <Windows landing={landing} now={now} />
+      <Trends id={landing.id} kind={landing.kind} version={version} />
       <Charts history={landing.history} />
+      <ConnectorParts landing={landing} now={now} />
       <Partitions partitions={landing.partitions} />
       <History landing={landing} now={now} />
     </>
@@ -128,9 +135,15 @@ function Partitions({ partitions }: { partitions: Partition[] }) {
   if (partitions.length === 0) return null;
   const hottest = [...partitions].sort((a, b) => lag(b) - lag(a)).slice(0, MOST_PARTITIONS);
   const most = Math.max(1, ...hottest.map(lag));
+  const hot = partitions.filter((p) => p.hot).length;
   return (
     <section>
       <h2>Partitions</h2>
+      {hot > 0 && (
+        <p>
+          {hot === 1 ? "One partition is" : `${hot} partitions are`} hot: behind by several times what the others are.
+        </p>
+      )}
       <div class="scroll" tabIndex={0} role="region" aria-label="Partitions, the furthest behind first">
         <table>
           <thead>
@@ -145,9 +158,9 @@ function Partitions({ partitions }: { partitions: Partition[] }) {
           </thead>
           <tbody>
             {hottest.map((p) => (
-              <tr key={`${p.topic}/${p.partition}`}>
+              <tr key={`${p.topic}/${p.partition}`} class={p.hot ? "hot" : ""}>
                 <td>
-                  <bdi>{short(p.topic, 40)}</bdi>[{p.partition}]
+                  <bdi>{short(p.topic, 40)}</bdi>[{p.partition}]{p.hot && <strong> hot</strong>}
                 </td>
                 <td>
                   <meter min={0} max={most} value={lag(p)} aria-label={`${lag(p)} records behind`} />
@@ -178,9 +191,10 @@ function Partitions({ partitions }: { partitions: Partition[] }) {
 export function remark(c: Cycle): string {
   const slices = c.slices ? `${c.slices_done} of ${c.slices} slices` : "";
   const trouble = c.slices_troubled ? `${c.slices_troubled} slices over budget or failed` : "";
+  const redundant = c.redundant ? `${c.redundant} redundant reports` : "";
   const again = c.failures > 1 ? `${c.failures} attempts failed` : "";
   const left = c.left ? `${count(c.left)} left to the next` : "";
-  return [c.failed, trouble, again, c.reason, c.end_asked, slices, left].filter(Boolean).join(" · ");
+  return [c.failed, trouble, again, c.reason, c.end_asked, slices, redundant, left].filter(Boolean).join(" · ");
 }
 
 function History({ landing, now }: { landing: Detail; now: number }) {
@@ -211,7 +225,7 @@ function History({ landing, now }: { landing: Detail; now: number }) {
                 </td>
                 <td class={`outcome ${c.outcome}`}>{outcomeWords(c.outcome)}</td>
                 <td class="number">{count(c.records)}</td>
-                <td class="number">{count(c.rejected)}</td>
+                <td class="number">{count(c.account.rejected)}</td>
                 <td class="number">{count(c.files)}</td>
                 <td class="number">{c.bytes ? bytes(c.bytes) : "–"}</td>
                 <td class="number">
@@ -228,7 +242,15 @@ function History({ landing, now }: { landing: Detail; now: number }) {
                     </bdi>
                   )}
                 </td>
-                <td class="remark">{remark(c)}</td>
+                <td class="remark">
+                  {remark(c)}
+                  {c.account.read > 0 && (
+                    <details>
+                      <summary>accounting</summary>
+                      <Accounting account={c.account} rows={c.rows} planned={c.planned} />
+                    </details>
+                  )}
+                </td>
               </tr>
             ))}
           </tbody>

@@ -13,12 +13,13 @@ from airflow_provider_lakecommit.core.log import EndAsked, Entry, TablePublished
 from airflow_provider_lakecommit.core.refusal import RefusalState
 from airflow_provider_lakecommit.page.cycles import (
     MOST_CYCLES,
-    CycleOutcome,
+    MOST_OPEN,
     LandingCycles,
+    Totals,
     connector_cycles_after,
     cycles_after,
-    outcomes,
 )
+from airflow_provider_lakecommit.page.seen_cycle import CycleOutcome, outcomes
 from airflow_provider_lakecommit.stall.verdict import EventKind, Seen
 from tests.support.story import DEAD, ORDERS, P0, P1, Story, coverage, plan
 
@@ -57,13 +58,13 @@ def test_a_cycle_counts_what_its_slices_report_once() -> None:
     story.reports("a", [(P0, 0, 10)])
     story.reports("a", [(P0, 0, 10)])
     running = told(story.entries).cycles[-1]
-    assert (running.outcome, running.landed, running.done, running.slices) == ("running", 10, 1, 2)
+    assert (running.outcome, running.records, running.done, running.slices) == ("running", 10, 1, 2)
     story.reports("a", [(P1, 0, 5)])
     published(story, "a", [(P0, 0, 10), (P1, 0, 5)])
     story.closes("a")
     known = told(story.entries)
     done = known.cycles[-1]
-    assert (done.outcome, done.landed, done.files, done.planned) == ("complete", 15, 2, 15)
+    assert (done.outcome, done.records, done.files, done.planned) == ("complete", 15, 2, 15)
     assert [(p.planned, p.reported, p.published, p.end) for p in known.partitions({})] == [
         (10, 10, 10, 30),
         (5, 5, 5, 5),
@@ -158,3 +159,79 @@ def test_a_connectors_cycles_have_files_and_no_records() -> None:
     sees(EventKind.START, third)
     assert outcomes(known.cycles) == (CycleOutcome.COMPLETE, CycleOutcome.EMPTY, CycleOutcome.RUNNING)
     assert (known.cycles[0].files, known.tables) == (3, ("shop.orders",))
+
+
+def test_slices_of_a_window_are_told_one_by_one_until_it_ends() -> None:
+    story = Story()
+    story.opens("a", [[(P0, 0, 10)], [(P1, 0, 5)], [(P1, 5, 9)]])
+    assert [w.outcome for w in told(story.entries).cycles[-1].work.values()] == ["waiting"] * 3
+    story.reports("a", [(P0, 0, 10)])
+    story.reports("a", [(P0, 0, 10)])
+    story.reports("a", [(P1, 0, 5)], blocked="too many rejects")
+    running = told(story.entries).cycles[-1]
+    first, second, third = running.work.values()
+    assert (first.outcome, first.reports, first.counts.total, first.rows) == ("done", 2, 10, 10)
+    assert (second.outcome, second.reason, third.outcome) == ("blocked", "too many rejects", "waiting")
+    assert (running.redundant, running.done, running.undone, running.rows) == (1, 1, 1, ((ORDERS, 10),))
+    story.reports("a", [(P1, 0, 5)])
+    running = told(story.entries).cycles[-1]
+    assert (running.done, running.undone, running.counts.total) == (2, 0, 15)
+    story.closes("a")
+    assert told(story.entries).cycles[-1].work == {}
+
+
+def test_what_is_planned_again_by_the_same_run_keeps_what_was_reported() -> None:
+    story = Story()
+    story.opens("a", [[(P0, 0, 10)], [(P1, 0, 5)]])
+    story.reports("a", [(P0, 0, 10)])
+    story.opens("a", [[(P0, 0, 10)], [(P1, 0, 5)]])
+    assert [w.outcome for w in told(story.entries).cycles[-1].work.values()] == ["done", "waiting"]
+
+
+def test_slices_are_kept_of_the_newest_open_windows_only() -> None:
+    story = Story()
+    for n in range(MOST_OPEN + 1):
+        story.opens(f"r{n}", [[(P0, n, n + 1)]])
+    story.reports("r0", [(P0, 0, 1)])
+    cycles = told(story.entries).cycles
+    assert [bool(c.work) for c in cycles] == [False] + [True] * MOST_OPEN
+    assert cycles[0].done == 0, "which slices of it were reported is not known any more"
+
+
+def test_totals_count_each_slice_once_and_commits_with_their_seconds() -> None:
+    story = Story()
+    story.opens("a", [[(P0, 0, 10)]])
+    story.reports("a", [(P0, 0, 10)])
+    story.reports("a", [(P0, 0, 10)])
+    story.fails_to_commit("a")
+    story.passes(timedelta(seconds=7))
+    published(story, "a", [(P0, 0, 10)])
+    published(story, "a", [(P0, 0, 10)], DEAD)
+    story.closes("a")
+    known = told(story.entries)
+    assert known.totals._replace(bytes=0) == Totals(read=10, committed=10, files=1, commits=1, failures=1)
+    done = known.cycles[-1]
+    assert known.took == (done.ended or 0) - (done.last_report or 0) > 7
+
+
+def test_tasks_of_a_connector_that_answer_are_told_and_those_that_ended_are_left_out() -> None:
+    known, commit = LandingCycles(), uuid4()
+
+    def answers(task: str, at: float) -> None:
+        nonlocal known
+        seen = Seen(EventKind.ANSWERED, at, commit.bytes, task.encode(), partitions=frozenset({("orders", len(task))}))
+        known = connector_cycles_after(known, seen)
+
+    for n in range(3):
+        answers("a", 10.0 * n)
+        answers("bb", 10.0 * n + 1)
+    assert [(t.id, t.since, t.at, t.answers, t.partitions) for t in known.tasks] == [
+        ("a", 0.0, 20.0, 3, (("orders", 1),)),
+        ("bb", 1.0, 21.0, 3, (("orders", 2),)),
+    ]
+    for n in range(100):
+        answers("bb", 30.0 + n)
+    assert [t.id for t in known.tasks] == ["bb"]
+    for n in range(1000):
+        answers(f"made up {n}", 200.0)
+    assert len(known.tasks) <= 200

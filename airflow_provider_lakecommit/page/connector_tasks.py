@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which tasks of a Kafka Connect sink answer its coordinator, by its control topic alone.
+
+Contract: pure. A task answers each START_COMMIT with a DATA_COMPLETE under an id of its own, which it has from its
+start to its end: one that was started again is another one. At most :data:`MOST_TASKS` are kept, those heard last.
+
+Failure story: a task that ended is told by its silence only. It is left out when it has not answered for
+:data:`GONE_ANSWERS` times as many answers as there are tasks.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from airflow_provider_lakecommit.stall.verdict import Seen
+
+__all__ = ["ConnectorTask", "tasks_after"]
+
+MOST_TASKS = 200
+MOST_PARTITIONS = 100
+GONE_ANSWERS = 10
+NAME_LENGTH = 64
+
+
+class ConnectorTask(NamedTuple):
+    """A task: its ``id`` on the topic, since when it answers, its last answer, and the partitions that this was for.
+    ``missed`` counts the answers of others since then.
+    """
+
+    id: str
+    since: float
+    at: float
+    answers: int = 1
+    partitions: tuple[tuple[str, int], ...] = ()
+    missed: int = 0
+
+
+def tasks_after(known: tuple[ConnectorTask, ...], seen: Seen) -> tuple[ConnectorTask, ...]:
+    """The tasks after one more answer, the one that was heard last at the end."""
+    name = (seen.sender or b"").decode("utf-8", "replace")[:NAME_LENGTH]
+    partitions = tuple(sorted(seen.partitions or ()))[:MOST_PARTITIONS]
+    before = next((t for t in known if t.id == name), ConnectorTask(name, seen.at, seen.at, 0))
+    one = before._replace(at=seen.at, answers=before.answers + 1, partitions=partitions, missed=0)
+    most = GONE_ANSWERS * max(1, len(known))
+    others = (t._replace(missed=t.missed + 1) for t in known if t.id != name)
+    return (*(t for t in others if t.missed <= most), one)[-MOST_TASKS:]

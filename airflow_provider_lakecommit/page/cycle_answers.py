@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the status API answers of cycles, and of windows under way: group by group, slice by slice.
+
+Contract: that of :mod:`~airflow_provider_lakecommit.page.answers`. The accounting of a cycle adds up: ``read`` is
+``records`` + ``rejected`` + ``filtered`` + ``gaps`` + ``skipped``, all of them source offsets; ``rows`` are those
+written, per table, and a sum of their own. Names are those of `lakecommit status --json` and `history --json`
+(:mod:`~airflow_provider_lakecommit.shown.fields`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from pydantic import BaseModel
+
+from airflow_provider_lakecommit.core.model import Counts
+from airflow_provider_lakecommit.page.seen_cycle import (
+    FINISHED,
+    CycleOutcome,
+    SeenCycle,
+    SliceOutcome,
+    SliceWork,
+)
+
+__all__ = ["CycleAnswer", "CycleMark", "WindowAnswer", "cycle_of", "mark_of", "moment", "time_or_none", "windows_of"]
+
+MOST_WINDOWS = 10
+MOST_SLICES = 500
+MOST_SPANS = 20
+SIGNS = 8
+
+
+class CycleMark(BaseModel):
+    """A cycle as the strip draws it."""
+
+    commit_id: str
+    at: datetime
+    outcome: CycleOutcome
+    records: int
+    files: int
+
+
+class AccountAnswer(BaseModel):
+    """Source offsets that were read, and what became of them. ``landed`` gave rows."""
+
+    read: int
+    landed: int
+    rejected: int
+    filtered: int
+    gaps: int
+    skipped: int
+
+
+class CycleAnswer(CycleMark):
+    """A cycle, whole. ``run`` belongs to this Airflow where ``dag`` is one of the landing's ``dags``; ``written`` is
+    when the last of its slices was reported.
+    """
+
+    written: datetime | None
+    ended: datetime | None
+    dag: str
+    run: str
+    deployment: str
+    tables: list[str]
+    planned: int
+    groups: int
+    slices: int
+    slices_done: int
+    slices_troubled: int
+    redundant: int
+    account: AccountAnswer
+    rows: dict[str, int]
+    bytes: int
+    left: int
+    reason: str
+    failures: int
+    failed: str
+    end_asked: str
+    snapshots: dict[str, int]
+    published: datetime | None
+
+
+class SliceAnswer(BaseModel):
+    """A slice of a window under way. ``attempt`` is who made the report that counts, by the first letters of its id;
+    ``reports`` are those of all, replicas among them; ``seconds`` are those of its work.
+    """
+
+    slice_id: str
+    group: int
+    outcome: SliceOutcome
+    ranges: list[str]
+    offsets: int
+    reports: int
+    attempt: str
+    reported: datetime | None
+    account: AccountAnswer
+    rows: int
+    files: int
+    bytes: int
+    seconds: float | None
+    reason: str
+
+
+class GroupAnswer(BaseModel):
+    """A partition group of a window: what one mapped task works on. A negative ``group`` holds slices that were cut
+    again.
+    """
+
+    group: int
+    slices: int
+    slices_done: int
+    slices_troubled: int
+    offsets: int
+    read: int
+    bytes: int
+    redundant: int
+    reported: datetime | None
+
+
+class WindowAnswer(BaseModel):
+    """A window under way. Of very many slices the first are told, those in trouble before all; the groups count all."""
+
+    commit_id: str
+    began: datetime
+    dag: str
+    run: str
+    deployment: str
+    planned: int
+    slices_total: int
+    slices_done: int
+    redundant: int
+    account: AccountAnswer
+    rows: dict[str, int]
+    bytes: int
+    failed: str
+    end_asked: str
+    groups: list[GroupAnswer]
+    slices: list[SliceAnswer]
+
+
+def mark_of(c: SeenCycle, outcome: CycleOutcome) -> CycleMark:
+    """As the strip draws it."""
+    return CycleMark(commit_id=c.commit_id, at=moment(c.began), outcome=outcome, records=c.records, files=c.files)
+
+
+def cycle_of(c: SeenCycle, outcome: CycleOutcome) -> CycleAnswer:
+    """All that is known of it."""
+    return CycleAnswer(
+        commit_id=c.commit_id,
+        at=moment(c.began),
+        outcome=outcome,
+        records=c.records,
+        files=c.files,
+        written=time_or_none(c.last_report),
+        ended=time_or_none(c.ended),
+        dag=c.dag,
+        run=c.run,
+        deployment=c.deployment,
+        tables=list(c.tables),
+        planned=c.planned,
+        groups=c.groups,
+        slices=c.slices,
+        slices_done=c.done,
+        slices_troubled=c.undone,
+        redundant=c.redundant,
+        account=_account(c.counts),
+        rows=dict(c.rows),
+        bytes=c.bytes,
+        left=c.left,
+        reason=c.reason,
+        failures=c.failures,
+        failed=c.failed,
+        end_asked=c.end_asked,
+        snapshots={table: snapshot for table, snapshot, _ in c.published},
+        published=time_or_none(max((at for _, _, at in c.published), default=None)),
+    )
+
+
+def windows_of(pairs: Sequence[tuple[SeenCycle, CycleOutcome]]) -> list[WindowAnswer]:
+    """Those whose slices are told, the newest first."""
+    under_way = (CycleOutcome.RUNNING, CycleOutcome.FAILED)
+    found = [c for c, outcome in reversed(pairs) if outcome in under_way and c.work]
+    return [_window(c) for c in found[:MOST_WINDOWS]]
+
+
+def _window(c: SeenCycle) -> WindowAnswer:
+    work = list(c.work.values())
+    by_need = sorted(work, key=lambda w: (not w.reason, w.group, w.spans[:1]))
+    return WindowAnswer(
+        commit_id=c.commit_id,
+        began=moment(c.began),
+        dag=c.dag,
+        run=c.run,
+        deployment=c.deployment,
+        planned=c.planned,
+        slices_total=c.slices,
+        slices_done=c.done,
+        redundant=c.redundant,
+        account=_account(c.counts),
+        rows=dict(c.rows),
+        bytes=c.bytes,
+        failed=c.failed,
+        end_asked=c.end_asked,
+        groups=[_group(n, [w for w in work if w.group == n]) for n in sorted({w.group for w in work})],
+        slices=[_slice(w) for w in by_need[:MOST_SLICES]],
+    )
+
+
+def _group(number: int, work: Sequence[SliceWork]) -> GroupAnswer:
+    reported = [w.at for w in work if w.at is not None]
+    return GroupAnswer(
+        group=number,
+        slices=len(work),
+        slices_done=sum(1 for w in work if w.outcome in FINISHED),
+        slices_troubled=sum(1 for w in work if w.reason),
+        offsets=sum(len(s) for w in work for s in w.spans),
+        read=sum(w.counts.total for w in work if w.outcome in FINISHED),
+        bytes=sum(w.bytes for w in work),
+        redundant=sum(max(0, w.reports - 1) for w in work),
+        reported=time_or_none(max(reported, default=None)),
+    )
+
+
+def _slice(w: SliceWork) -> SliceAnswer:
+    return SliceAnswer(
+        slice_id=str(w.slice_id),
+        group=w.group,
+        outcome=w.outcome,
+        ranges=[str(s) for s in w.spans[:MOST_SPANS]],
+        offsets=sum(len(s) for s in w.spans),
+        reports=w.reports,
+        attempt=w.attempt.hex[:SIGNS] if w.attempt else "",
+        reported=time_or_none(w.at),
+        account=_account(w.counts),
+        rows=w.rows,
+        files=w.files,
+        bytes=w.bytes,
+        seconds=w.seconds,
+        reason=w.reason,
+    )
+
+
+def _account(c: Counts) -> AccountAnswer:
+    return AccountAnswer(
+        read=c.total,
+        landed=c.landed,
+        rejected=c.rejected,
+        filtered=c.filtered,
+        gaps=c.gaps,
+        skipped=c.skipped,
+    )
+
+
+def time_or_none(seconds: float | None) -> datetime | None:
+    """A time, where it is known."""
+    return None if seconds is None else moment(seconds)
+
+
+def moment(seconds: float) -> datetime:
+    """A time in UTC."""
+    return datetime.fromtimestamp(seconds, UTC)

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a landing did over hours and days: by minute for two hours, by quarter of an hour for two days.
+
+Contract: of bounded size, however much happens: :data:`STEPS` rings of buckets for each landing, each measure four
+bytes a bucket, and none where nothing of that measure was ever told. Amounts are summed; lags and seconds of a commit
+are the most that was seen in a bucket. Written by one thread and read by others, under a lock.
+
+Failure story: what is told for a time before the oldest bucket is left out. Times come from records, and whoever wrote
+one may have said anything: what is said to be later than now is taken for now.
+"""
+
+from __future__ import annotations
+
+import threading
+from array import array
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import isnan, nan
+from typing import Any
+
+__all__ = ["MEASURES", "PEAKS", "STEPS", "Steps", "Trend"]
+
+STEPS = ((60, 120), (900, 192))
+"""Seconds of a bucket, and how many there are."""
+AMOUNTS = ("read", "committed", "rejected", "bytes", "files", "commits", "failures")
+PEAKS = ("read_lag", "commit_lag", "commit_seconds")
+MEASURES = AMOUNTS + PEAKS
+EMPTY = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steps:
+    """One ring as it is at a time: buckets of ``step`` seconds, the first of which begins at ``begin``, up to that
+    time. An amount is 0 where nothing was told after the first bucket, a peak ``None``.
+    """
+
+    step: int
+    begin: float
+    values: Mapping[str, list[float | None]]
+
+
+class _Ring:
+    """Buckets of one size; each knows which one it is, as the place of one that has passed is used again."""
+
+    def __init__(self, step: int, size: int) -> None:
+        self.step, self.size = step, size
+        self.numbers = array("q", [EMPTY]) * size
+        self.values: dict[str, array[float]] = {}
+
+    def add(self, at: float, name: str, value: float) -> None:
+        number = int(at // self.step)
+        place = number % self.size
+        if self.numbers[place] > number:
+            return
+        if self.numbers[place] < number:
+            self.numbers[place] = number
+            for known in self.values.values():
+                known[place] = nan
+        values = self.values.get(name)
+        if values is None:
+            values = self.values[name] = array("f", [nan]) * self.size
+        before = values[place]
+        if isnan(before):
+            values[place] = value
+        else:
+            values[place] = max(before, value) if name in PEAKS else before + value
+
+    def buckets(self, now: float) -> range:
+        """The numbers of those that are shown: from the oldest that holds something to that of now."""
+        last = int(now // self.step)
+        held = [n for n in self.numbers if last - self.size < n <= last]
+        return range(min(held), last + 1) if held else range(0)
+
+    def shown(self, now: float) -> Steps:
+        numbers = self.buckets(now)
+        values = {name: list(self._values(name, numbers)) for name in MEASURES}
+        return Steps(step=self.step, begin=float(numbers.start * self.step), values=values)
+
+    def _values(self, name: str, numbers: range) -> Iterator[float | None]:
+        values, nothing = self.values.get(name), None if name in PEAKS else 0.0
+        for number in numbers:
+            place = number % self.size
+            held = values is not None and self.numbers[place] == number and not isnan(values[place])
+            yield round(values[place], 3) if held and values is not None else nothing
+
+
+class Trend:
+    """The rings of one landing."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._rings = tuple(_Ring(step, size) for step, size in STEPS)
+
+    def add(self, at: float, now: float, amounts: Mapping[str, float | None]) -> None:
+        """Tell what happened, in seconds of the epoch; what is not known is not told."""
+        told = [(name, value) for name, value in amounts.items() if value is not None]
+        with self._lock:
+            for ring in self._rings:
+                for name, value in told:
+                    ring.add(min(at, now), name, value)
+
+    def shown(self, now: float) -> tuple[Steps, ...]:
+        """All rings, the finest first."""
+        with self._lock:
+            return tuple(ring.shown(now) for ring in self._rings)
+
+    def to_json(self) -> list[Any]:
+        """Per ring the numbers of its buckets and the values of each measure, by bucket; those that hold something."""
+        with self._lock:
+            return [
+                {
+                    "step": ring.step,
+                    "numbers": [n for n in ring.numbers if n != EMPTY],
+                    **{
+                        name: [None if isnan(v) else v for v, n in zip(values, ring.numbers, strict=True) if n != EMPTY]
+                        for name, values in ring.values.items()
+                    },
+                }
+                for ring in self._rings
+            ]
+
+    @classmethod
+    def from_json(cls, told: Any) -> Trend:
+        """:raises ValueError: it is none, or was made with other buckets"""
+        made = cls()
+        for ring, values in zip(made._rings, told, strict=True):
+            if values["step"] != ring.step or len(values["numbers"]) > ring.size:
+                raise ValueError("it was made with other buckets")
+            for name in MEASURES:
+                for number, value in zip(values["numbers"], values.get(name, ()), strict=name in values):
+                    if value is not None:
+                        ring.add(float(number) * ring.step, name, float(value))
+        return made

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+/** What a landing did over hours and days: what was read and committed, how far behind it was, what commits took. */
+import { useMemo, useState } from "preact/hooks";
+import { trend as fetchTrend, type Steps } from "./api";
+import { Chart, type Series } from "./chart";
+import { count, duration, span } from "./format";
+import { useAnswer } from "./live";
+
+export interface Curves {
+  times: number[];
+  rates: Series[];
+  lags: Series[];
+  commits: Series[];
+}
+
+/** Per second, what was summed in each bucket: buckets of every length are then drawn alike. */
+export function curves(steps: Steps, connector: boolean): Curves {
+  const begin = Date.parse(steps.begin) / 1000;
+  const rate = (values: number[]) => values.map((v) => v / steps.step_seconds);
+  const known = (values: (number | null)[]) => values.some((v) => v !== null);
+  const lags = [
+    { label: "not read", colour: "--warn", values: steps.read_lag },
+    { label: "not committed", colour: "--bad", values: steps.commit_lag },
+  ];
+  return {
+    times: steps.read.map((_, i) => begin + i * steps.step_seconds),
+    rates: [
+      { label: connector ? "announced" : "read", colour: "--calm", values: rate(steps.read) },
+      { label: "committed", colour: "--good", values: rate(steps.committed) },
+    ],
+    lags: lags.filter((s) => known(s.values)),
+    commits: known(steps.commit_seconds) ? [{ label: "seconds", colour: "--calm", values: steps.commit_seconds }] : [],
+  };
+}
+
+/** How often it is asked for at most: the buckets are minutes. */
+const EVERY = 10;
+
+export function Trends({ id, kind, version }: { id: string; kind: string; version: number }) {
+  const [chosen, setChosen] = useState(0);
+  const { value } = useAnswer(`trend/${id}`, Math.floor(version / EVERY), (signal) => fetchTrend(id, signal));
+  const steps = value?.steps.filter((s) => s.read.length > 1) ?? [];
+  const shown = steps[Math.min(chosen, steps.length - 1)];
+  const drawn = useMemo(() => (shown === undefined ? null : curves(shown, kind === "connector")), [shown, kind]);
+  if (drawn === null) return null;
+  return (
+    <section>
+      <h2>
+        Over time{" "}
+        <span class="filters inline" role="group" aria-label="Time that the curves show">
+          {steps.map((s, i) => (
+            <button
+              key={s.step_seconds}
+              type="button"
+              aria-pressed={s === shown}
+              onClick={() => {
+                setChosen(i);
+              }}
+            >
+              {span(s.step_seconds * s.read.length)} by {span(s.step_seconds)}
+            </button>
+          ))}
+        </span>
+      </h2>
+      <div class="charts">
+        <Chart title="Records a second" times={drawn.times} series={drawn.rates} show={count} />
+        {drawn.lags.length > 0 && (
+          <Chart title="Records behind, the most of each" times={drawn.times} series={drawn.lags} show={count} />
+        )}
+        {drawn.commits.length > 0 && (
+          <Chart
+            title="From the last report to COMPLETE, the longest of each"
+            times={drawn.times}
+            series={drawn.commits}
+            show={duration}
+          />
+        )}
+      </div>
+    </section>
+  );
+}

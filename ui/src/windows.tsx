@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+/** Windows under way: their groups with a cell for each slice, how fast they go, and how long it may take. */
+import { runUrl } from "./airflow";
+import { Accounting } from "./account";
+import type { Detail, Group, Slice, SliceOutcome, Window } from "./api";
+import { bytes, count, duration, short, span } from "./format";
+import { AirflowLink, Time } from "./parts";
+
+const WORDS: Record<SliceOutcome, string> = {
+  waiting: "not reported yet",
+  done: "reported",
+  part: "reported in part",
+  blocked: "over its budget",
+  failed: "failed",
+};
+const SIGNS: Record<SliceOutcome, string> = { waiting: "", done: "✓", part: "½", blocked: "!", failed: "✖" };
+const MOST_ROWS = 100;
+
+/** Offsets a second since it began, and the seconds that are left at that; none, while nothing tells. */
+export function pace(w: Window, now: number): { rate: number; left: number } | null {
+  const took = now - Date.parse(w.began) / 1000;
+  if (w.account.read === 0 || took <= 0) return null;
+  const rate = w.account.read / took;
+  return { rate, left: Math.max(0, w.planned - w.account.read) / rate };
+}
+
+export function Windows({ landing, now }: { landing: Detail; now: number }) {
+  if (landing.windows.length === 0) return null;
+  return (
+    <section>
+      <h2>Windows under way</h2>
+      {landing.windows.map((w) => (
+        <WindowCard key={w.commit_id} window={w} own={landing.dags.includes(w.dag)} now={now} />
+      ))}
+    </section>
+  );
+}
+
+function WindowCard({ window: w, own, now }: { window: Window; own: boolean; now: number }) {
+  const going = pace(w, now);
+  const run = <bdi title={w.run}>{short(w.run, 40)}</bdi>;
+  return (
+    <article class="window">
+      <p>
+        <strong>
+          {w.slices_done} of {w.slices_total} slices
+        </strong>{" "}
+        · {own ? <AirflowLink href={runUrl(w.dag, w.run)}>{run}</AirflowLink> : run} · began <Time at={w.began} now={now} />{" "}
+        ago
+        {going !== null && ` · ${count(going.rate)} offsets/s`}
+        {going !== null && going.left > 0 && ` · about ${span(going.left)} left`}
+        {w.bytes > 0 && ` · ${bytes(w.bytes)}`}
+        {w.redundant > 0 && ` · ${w.redundant} redundant reports`}
+      </p>
+      {w.failed && <p class="reason">{w.failed}</p>}
+      {w.end_asked && <p class="dim">It was asked to end: {w.end_asked}.</p>}
+      <Accounting account={w.account} rows={w.rows} planned={w.planned} />
+      <ul class="groups">
+        {w.groups.map((g) => (
+          <GroupRow key={g.group} group={g} slices={w.slices.filter((s) => s.group === g.group)} now={now} />
+        ))}
+      </ul>
+      <details>
+        <summary>Slice by slice</summary>
+        <Slices slices={w.slices} now={now} />
+      </details>
+    </article>
+  );
+}
+
+function GroupRow({ group: g, slices, now }: { group: Group; slices: Slice[]; now: number }) {
+  const name = g.group < 0 ? "cut again" : `group ${g.group}`;
+  return (
+    <li>
+      <span class="group">{name}</span>
+      <span class="cells" role="img" aria-label={`${g.slices_done} of ${g.slices} slices of ${name} are reported`}>
+        {slices.map((s) => (
+          <span key={s.slice_id} class={`cell ${s.outcome}`} title={`${s.ranges.join(" ")}: ${WORDS[s.outcome]}`}>
+            {SIGNS[s.outcome]}
+          </span>
+        ))}
+      </span>
+      <span class="dim">
+        {g.slices_done} of {g.slices} · {count(g.read)} of {count(g.offsets)} offsets
+        {g.bytes > 0 && ` · ${bytes(g.bytes)}`}
+        {g.redundant > 0 && ` · ${g.redundant} redundant`} ·{" "}
+        {g.reported === null ? (
+          "nothing reported yet"
+        ) : (
+          <>
+            last report <Time at={g.reported} now={now} /> ago
+          </>
+        )}
+      </span>
+    </li>
+  );
+}
+
+function Slices({ slices, now }: { slices: Slice[]; now: number }) {
+  return (
+    <div class="scroll" tabIndex={0} role="region" aria-label="Slices, those in trouble first">
+      <table>
+        <thead>
+          <tr>
+            <th>group</th>
+            <th>ranges</th>
+            <th>state</th>
+            <th class="number">offsets</th>
+            <th class="number">rows</th>
+            <th class="number">rejected</th>
+            <th class="number">bytes</th>
+            <th class="number">work</th>
+            <th class="number">reported</th>
+            <th>by attempt</th>
+          </tr>
+        </thead>
+        <tbody>
+          {slices.slice(0, MOST_ROWS).map((s) => (
+            <tr key={s.slice_id}>
+              <td>{s.group < 0 ? "–" : s.group}</td>
+              <td class="ranges">
+                <bdi>{short(s.ranges.join(" "), 80)}</bdi>
+              </td>
+              <td>
+                {WORDS[s.outcome]}
+                {s.reason && `: ${s.reason}`}
+              </td>
+              <td class="number">{count(s.offsets)}</td>
+              <td class="number">{s.reports ? count(s.rows) : "–"}</td>
+              <td class="number">{s.reports ? count(s.account.rejected) : "–"}</td>
+              <td class="number">{s.bytes ? bytes(s.bytes) : "–"}</td>
+              <td class="number">{s.seconds === null ? "–" : duration(s.seconds)}</td>
+              <td class="number">
+                {s.reported === null ? "–" : <Time at={s.reported} now={now} />}
+              </td>
+              <td>
+                {s.attempt}
+                {s.reports > 1 && ` (${s.reports} reports)`}
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      {slices.length > MOST_ROWS && <p class="dim">{`${MOST_ROWS} of ${slices.length} are shown.`}</p>}
+    </div>
+  );
+}
