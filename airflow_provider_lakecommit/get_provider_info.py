@@ -108,6 +108,17 @@ _INFO: dict[str, Any] = {
                     "example": "kafka_default/control-orders, kafka_eu",
                     "default": "",
                 },
+                "page_history": {
+                    "description": (
+                        "Folder in which API servers keep what the page Lake commits has read, so that a restart goes "
+                        "on from there; of this user alone, relative to Airflow's home. `none` keeps nothing: topics "
+                        "are then read from their beginning after each restart. By default `lakecommit-page`."
+                    ),
+                    "version_added": "0.1.0",
+                    "type": "string",
+                    "example": "/var/lib/airflow/lakecommit-page",
+                    "default": "",
+                },
                 "location_providers": {
                     "description": (
                         "Classes (module.Class, with blanks or commas between them) that tables may name in "

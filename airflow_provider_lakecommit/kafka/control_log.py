@@ -28,7 +28,9 @@ __all__ = ["ControlLog", "ControlRecord", "ControlTopicInfo", "checked", "contro
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlRecord:
-    """One record of the control topic, not decoded. ``doubt`` says why one with our header is not believed."""
+    """One record of the control topic, not decoded. ``doubt`` says why one with our header is not believed;
+    ``leader_epoch`` is that of the leader that wrote it, where the broker says so.
+    """
 
     partition: int
     offset: int
@@ -37,6 +39,7 @@ class ControlRecord:
     value: bytes | None
     headers: tuple[tuple[str, bytes], ...]
     doubt: str | None = None
+    leader_epoch: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +80,7 @@ def control_record(message: Message) -> ControlRecord:
         key=message.key(),
         value=message.value(),
         headers=_headers(message),
+        leader_epoch=message.leader_epoch(),
     )
 
 

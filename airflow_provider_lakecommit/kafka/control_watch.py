@@ -53,6 +53,7 @@ class ControlWatch:
     """A watch on one control topic, for one thread at a time. Usable as a context manager.
 
     :param since: begin with records of that age, in seconds; by default at the beginning of the log
+    :param starts: offsets to begin at, instead; partitions without one begin at their beginning
     :param timeout: seconds for the brokers to answer the first questions
     :param gather: let the brokers gather what comes for up to a quarter of a second, which halves what a watch costs
     :raises ControlTopicError: the topic does not exist or cannot be described
@@ -64,6 +65,7 @@ class ControlWatch:
         config: Mapping[str, Any],
         *,
         since: float | None = None,
+        starts: Mapping[int, int] | None = None,
         timeout: float = 30.0,
         gather: bool = False,
     ) -> None:
@@ -76,7 +78,7 @@ class ControlWatch:
         self._heard = LastError(config.get("error_cb"))
         self._consumer = made(Consumer, config, self._heard, **_SETTINGS, **(_GATHER if gather else {}))
         try:
-            self._consumer.assign(self._places(since, timeout))
+            self._consumer.assign(self._places(since, starts or {}, timeout))
         except KafkaException as e:
             self._consumer.close()
             raise ControlTopicError(f"reading control topic {topic!r}: {redacted(str(e), config)}") from None
@@ -131,9 +133,9 @@ class ControlWatch:
 
     # -- how ----------------------------------------------------------------------------------------------------------
 
-    def _places(self, since: float | None, timeout: float) -> list[TopicPartition]:
-        if since is None:
-            return [TopicPartition(self.topic, p, OFFSET_BEGINNING) for p in self._partitions]
+    def _places(self, since: float | None, starts: Mapping[int, int], timeout: float) -> list[TopicPartition]:
+        if since is None or starts:
+            return [TopicPartition(self.topic, p, starts.get(p, OFFSET_BEGINNING)) for p in self._partitions]
         moment = int((time.time() - since) * 1000)
         asked = [TopicPartition(self.topic, p, moment) for p in self._partitions]
         return list(self._consumer.offsets_for_times(asked, timeout))

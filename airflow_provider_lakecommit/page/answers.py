@@ -32,7 +32,16 @@ from airflow_provider_lakecommit.page.seen_cycle import CycleOutcome
 from airflow_provider_lakecommit.page.sensors import HeldSensor
 from airflow_provider_lakecommit.stall.state import State, waiting
 
-__all__ = ["Change", "LandingAnswer", "LandingDetail", "LandingList", "detail_of", "landing_of", "list_json"]
+__all__ = [
+    "Change",
+    "LandingAnswer",
+    "LandingDetail",
+    "LandingList",
+    "detail_of",
+    "landing_of",
+    "list_json",
+    "topics_of",
+]
 
 STRIP = 50
 MOST_SENSORS = 20

@@ -11,6 +11,7 @@ route                               answer
 ``/``, ``/assets/…``                the page
 ``/api/v1/landings``                rows, the worst first, paged and searched; with an ETag
 ``/api/v1/landings/{id}``           one of them, with partitions, cycles and remedies; with an ETag
+``/api/v1/landings/{id}/trend``     what it did over hours and days, by minute and by quarter of an hour
 ``/api/v1/changes``                 server-sent events: rows have changed
 ``/api/v1/openapi.json``            this interface
 ==================================  ===================================================================================
@@ -42,6 +43,7 @@ from airflow_provider_lakecommit.page.files import ASSETS, HEADERS, INDEX, built
 from airflow_provider_lakecommit.page.landings import LandingRow, search
 from airflow_provider_lakecommit.page.reader import PageReader
 from airflow_provider_lakecommit.page.sensors import HeldSensor, SensorLook
+from airflow_provider_lakecommit.page.trend_answers import TrendAnswer, trend_of
 
 __all__ = ["create_app"]
 
@@ -55,6 +57,8 @@ ROW_SECONDS = 300.0
 MOST_WRITTEN = 2000
 STREAM_SECONDS = 120.0
 """After which a stream ends: who comes again is asked for his rights again."""
+
+UNSEEN = "no landing of this id is known, or it is not yours to see"
 
 Guards = [Depends(same_site), Depends(viewer)]
 
@@ -131,9 +135,16 @@ def _add_landings(app: FastAPI, reader: PageReader, look: Callable[[], tuple[Hel
     def landing(request: Request, who: ViewerDep, key: str) -> Response:
         row = reader.board().rows.get(key)
         if row is None or not who.sees(row):
-            raise HTTPException(404, "no landing of this id is known, or it is not yours to see")
+            raise HTTPException(404, UNSEEN)
         found = detail_of(row, _Held(look(), who).of(row), time.time())
         return _tagged(request, found.model_dump_json().encode())
+
+    @app.get("/api/v1/landings/{key}/trend", response_model=TrendAnswer)
+    def trend(request: Request, who: ViewerDep, key: str) -> Response:
+        row = reader.board().rows.get(key)
+        if row is None or not who.sees(row):
+            raise HTTPException(404, UNSEEN)
+        return _tagged(request, trend_of(row, time.time()).model_dump_json().encode())
 
 
 class _Written:

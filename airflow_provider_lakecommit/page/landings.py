@@ -17,6 +17,7 @@ from airflow_provider_lakecommit.core.identity import group_id
 from airflow_provider_lakecommit.page.cycles import LandingCycles
 from airflow_provider_lakecommit.page.partitions import PagePartition
 from airflow_provider_lakecommit.page.seen_cycle import CycleOutcome, outcomes
+from airflow_provider_lakecommit.page.trend import Trend
 from airflow_provider_lakecommit.stall.verdict import Diagnosis, State, Verdict
 
 __all__ = [
@@ -80,6 +81,7 @@ class LandingRow:
     cycles: LandingCycles
     dags: tuple[str, ...] = ()
     partitions: tuple[PagePartition, ...] = ()
+    trend: Trend | None = field(default=None, compare=False)
     key: str
 
     @property

@@ -1,18 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which control topics the page reads: what `[lakecommit] page_topics` says.
+"""Which control topics the page reads, and where it keeps their history: what options of `[lakecommit]` say.
 
 Contract: each is `CONNECTION/TOPIC`, or `CONNECTION` for the deployment's own control topic there, with commas between
-them. Nothing said means `kafka_default` and that topic.
+them. Nothing said means `kafka_default` and that topic. `page_history` is a folder, by default one in Airflow's home;
+`none` keeps no history.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.page.landings import PageTopic
 
-__all__ = ["DEFAULT_CONNECTION", "page_topics"]
+__all__ = ["DEFAULT_CONNECTION", "history_folder", "page_topics"]
 
 DEFAULT_CONNECTION = "kafka_default"
+FOLDER = "lakecommit-page"
+NO_HISTORY = "none"
 
 
 def page_topics(stated: str, control_topic: str) -> tuple[PageTopic, ...]:
@@ -29,3 +34,12 @@ def page_topics(stated: str, control_topic: str) -> tuple[PageTopic, ...]:
         if each:
             found[PageTopic(connection.strip(), topic.strip() or control_topic)] = None
     return tuple(found) or (PageTopic(DEFAULT_CONNECTION, control_topic),)
+
+
+def history_folder(stated: str, home: str) -> Path | None:
+    """Where the history is kept, if it is.
+
+    :param home: Airflow's own folder, in which a relative one is meant
+    """
+    wanted = stated.strip()
+    return None if wanted.casefold() == NO_HISTORY else Path(home, Path(wanted or FOLDER).expanduser())

@@ -11,6 +11,7 @@ Failure story: closed. If the app cannot be made, for what reason ever, this is 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
@@ -65,15 +66,18 @@ async def _closed(
 
 
 def _page() -> App:
-    from airflow.configuration import conf
+    from airflow.configuration import AIRFLOW_HOME, conf
 
     from airflow_provider_lakecommit.hooks.connections import kafka_settings
     from airflow_provider_lakecommit.page.app import create_app
     from airflow_provider_lakecommit.page.reader import PageReader
-    from airflow_provider_lakecommit.page.watched import page_topics
+    from airflow_provider_lakecommit.page.watched import history_folder, page_topics
     from airflow_provider_lakecommit.settings import Settings
 
     settings = Settings.read()
     places = page_topics(conf.get("lakecommit", "page_topics"), settings.control_topic)
-    reader = PageReader(lambda: places, kafka_settings, settings.deployment_id)
+    folder = history_folder(conf.get("lakecommit", "page_history"), AIRFLOW_HOME)
+    reader = PageReader(lambda: places, kafka_settings, settings.deployment_id, folder)
+    # Its threads would else be gone before they have kept what they know.
+    atexit.register(reader.close)
     return create_app(reader)

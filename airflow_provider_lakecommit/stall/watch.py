@@ -124,11 +124,17 @@ def _overlooked(records: int) -> Ruling:
 class _Fold:
     """The groups of a topic, from record to record."""
 
-    def __init__(self, place: WatchedTopic, only: str | None = None, heard: Heard | None = None) -> None:
+    def __init__(
+        self,
+        place: WatchedTopic,
+        only: str | None = None,
+        heard: Heard | None = None,
+        groups: Mapping[str, State] | None = None,
+    ) -> None:
         self._place = place
         self._only = only
         self._heard = heard
-        self._groups: dict[str, State] = {}
+        self._groups: dict[str, State] = dict(groups or {})
         self._others: set[str] = set()
         self._believed = Believed()
         self.overlooked = 0
@@ -221,6 +227,8 @@ class CommitWatch:
     :param settings: librdkafka settings, asked for at the first look
     :param interval: seconds in which changes are gathered
     :param heard: told of each record that is believed, in its turn
+    :param groups: states that are known from before
+    :param starts: offsets behind the records that these states have in them
     """
 
     def __init__(
@@ -229,12 +237,15 @@ class CommitWatch:
         settings: Callable[[], Mapping[str, Any]],
         interval: float = 1.0,
         heard: Heard | None = None,
+        groups: Mapping[str, State] | None = None,
+        starts: Mapping[int, int] | None = None,
     ) -> None:
         self._place = place
         self._settings = settings
+        self._starts = starts
         self._interval = interval
         self._watch: ControlWatch | None = None
-        self._fold = _Fold(place, heard=heard)
+        self._fold = _Fold(place, heard=heard, groups=groups)
         self._reported = float("-inf")
         self._away: tuple[float, str] | None = None
         self._caught_up = False
@@ -273,6 +284,10 @@ class CommitWatch:
         trouble = None if self._away is None else self._away[1]
         return Commits(groups=groups, trouble=trouble, overlooked=self._fold.overlooked)
 
+    def groups(self) -> Mapping[str, State]:
+        """How all groups stand, read to the end or not."""
+        return self._fold.groups()
+
     def close(self) -> None:
         """Let go of the consumer."""
         if self._watch is not None:
@@ -281,5 +296,6 @@ class CommitWatch:
 
     def _connected(self) -> ControlWatch:
         if self._watch is None:
-            self._watch = ControlWatch(self._place.topic, self._settings(), since=self._place.since, gather=True)
+            place, starts = self._place, self._starts
+            self._watch = ControlWatch(place.topic, self._settings(), since=place.since, starts=starts, gather=True)
         return self._watch

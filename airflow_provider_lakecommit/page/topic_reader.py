@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One control topic read for the page: its records folded to rows, beginning where the page's history ends.
+
+Contract: for one thread at a time, by the same :class:`CommitWatch` that serves the triggers. What was kept of the
+topic is taken if it is of this very topic and its log still holds what was read of it, by the leader epochs; else all
+is read anew. It is kept every :data:`SAVE_SECONDS`, and at the end.
+
+Failure story: brokers that do not answer raise, and who calls begins anew.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from airflow_provider_lakecommit.core.offsets import SourcePartition
+from airflow_provider_lakecommit.exceptions import SourceUnavailableError
+from airflow_provider_lakecommit.kafka.admin import ClusterAdmin
+from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
+from airflow_provider_lakecommit.kafka.truncation import diverged
+from airflow_provider_lakecommit.page.cycles import LandingCycles
+from airflow_provider_lakecommit.page.history import PageHistory
+from airflow_provider_lakecommit.page.landings import LandingRow, PageTopic, TopicReading, key_of
+from airflow_provider_lakecommit.page.memory import TopicMemory
+from airflow_provider_lakecommit.page.partitions import Ends
+from airflow_provider_lakecommit.stall.verdict import StallRules, State, judge
+from airflow_provider_lakecommit.stall.watch import Commits, CommitWatch, WatchedTopic
+
+__all__ = ["Settings", "TopicReader"]
+
+ENDS_SECONDS = 10.0
+"""Between two looks at the ends of the source topics; longer where there are more than :data:`ENDS_AT_ONCE` partitions,
+each of which costs some 80 microseconds.
+"""
+ENDS_AT_ONCE = 1000
+ANSWER_SECONDS = 2.0
+COMPLETION_SECONDS = 3600.0
+"""Seconds after which an open cycle of a landing has failed: the default of landings, whose own is not in the log."""
+SAVE_SECONDS = 300.0
+DESCRIBE_SECONDS = 10.0
+
+Settings = Callable[[str], Mapping[str, Any]]
+
+
+class TopicReader:
+    """One control topic, for one thread at a time.
+
+    :param settings: librdkafka settings of a connection
+    :param deployment: of this Airflow: DAGs of others are not its own
+    :param folder: where its history is kept; ``None``: nowhere
+    """
+
+    def __init__(self, place: PageTopic, settings: Settings, deployment: str, folder: Path | None = None) -> None:
+        self.reading = TopicReading(place=place)
+        self.rows: Mapping[str, LandingRow] = {}
+        self._place, self._settings, self._deployment = place, settings, deployment
+        self._known: dict[str, _Known] = {}
+        self._history = PageHistory(folder, place)
+        self._saved = time.monotonic()
+        with ControlTopic(place.topic, settings(place.connection), DESCRIBE_SECONDS) as topic:
+            self._info = topic.describe()
+        self.memory, states = self._remembered()
+        watched = WatchedTopic(topic=place.topic, completion_timeout=COMPLETION_SECONDS)
+        self._watch = CommitWatch(
+            watched,
+            lambda: settings(place.connection),
+            heard=self.memory.heard,
+            groups=states,
+            starts={p: at.offset for p, at in self.memory.positions.items()},
+        )
+        self._ends = SourceEnds(lambda: settings(place.connection))
+
+    def look(self) -> bool:
+        """Read on for about a second: has anything changed?
+
+        :raises LakecommitError: what trying again at once cannot mend
+        """
+        commits = self._watch.look()
+        if commits is None:
+            return False
+        self.reading = _reading(self.reading, commits)
+        if commits.groups is None:
+            return True
+        known = self._ends.known
+        ends = self._ends.look(p for c in self.memory.cycles.values() for p in c.ends)
+        if ends is not known:
+            self.memory.lagging(ends)
+        made = [self._row(group, state, commits.at, ends) for group, state in commits.groups.items()]
+        if len(made) != len(self.rows) or any(self.rows.get(row.key) is not row for row in made):
+            self.rows = {row.key: row for row in made}
+        if time.monotonic() - self._saved > SAVE_SECONDS:
+            self._save()
+        return True
+
+    def close(self) -> None:
+        """Keep what is known, and let go of the clients."""
+        self._save()
+        self._history.close()
+        self._watch.close()
+        self._ends.close()
+
+    def _save(self) -> None:
+        self._saved = time.monotonic()
+        if self.memory.positions:
+            self._history.write(self._info, self.memory, self._watch.groups())
+
+    def _remembered(self) -> tuple[TopicMemory, dict[str, State]]:
+        """What was kept, as far as the log is still the one that was read."""
+        found = self._history.read(self._info)
+        if found is None:
+            return TopicMemory(), {}
+        places = [
+            (SourcePartition(self._place.topic, n, self._info.topic_id), at) for n, at in found[0].positions.items()
+        ]
+        lost = diverged(self._settings(self._place.connection), places, DESCRIBE_SECONDS)
+        if lost or any(n >= self._info.partitions for n in found[0].positions):
+            self._history.put_aside("the topic does not hold what was read of it any more")
+            return TopicMemory(), {}
+        return found
+
+    def _row(self, group: str, state: State, now: float, ends: Ends) -> LandingRow:
+        """The row that is known, as long as nothing in it has changed."""
+        known, cycles = self._known.get(group), self.memory.cycles.get(group) or LandingCycles()
+        same = known is not None and known.state is state and known.ends is ends and known.row.cycles is cycles
+        if known is not None and same and state.landing:
+            return known.row
+        made = LandingRow(
+            place=self._place,
+            group=group,
+            key=known.row.key if known else key_of(self._place, group),
+            state=state,
+            # Of a connector also that nothing is heard of it.
+            found=judge(state, now, StallRules(landing=state.landing)),
+            cycles=cycles,
+            dags=tuple(dag for deployment, dag in cycles.dags if deployment == self._deployment),
+            partitions=cycles.partitions(ends),
+            trend=self.memory.trends.get(group),
+        )
+        row = known.row if known is not None and known.row == made else made
+        self._known[group] = _Known(state=state, ends=ends, row=row)
+        return row
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
+    """A row, and what it was made of."""
+
+    state: State
+    ends: Ends
+    row: LandingRow
+
+
+class SourceEnds:
+    """Ends of source topics, looked at now and then. What is not answered in time stays as it was."""
+
+    def __init__(self, settings: Callable[[], Mapping[str, Any]]) -> None:
+        self._settings = settings
+        self._admin: ClusterAdmin | None = None
+        self._next = float("-inf")
+        self.known: dict[tuple[str, int], int] = {}
+
+    def look(self, places: Any) -> Ends:
+        """The last stable offsets that are known of these partitions."""
+        if time.monotonic() >= self._next:
+            asked = tuple(places)
+            self._next = time.monotonic() + ENDS_SECONDS * max(1.0, len(asked) / ENDS_AT_ONCE)
+            found = self._client().ask_stable_ends(asked).within(ANSWER_SECONDS)
+            self.known = {p: end for p in asked if (end := found.get(p, self.known.get(p))) is not None}
+        return self.known
+
+    def close(self) -> None:
+        """Let go of the client."""
+        if self._admin is not None:
+            self._admin.close()
+
+    def _client(self) -> ClusterAdmin:
+        if self._admin is None:
+            away = SourceUnavailableError
+            self._admin = ClusterAdmin(
+                self._settings(), timeout=ANSWER_SECONDS, away=away, refused=away, remedy=lambda: "grant DESCRIBE"
+            )
+        return self._admin
+
+
+def _reading(known: TopicReading, commits: Commits) -> TopicReading:
+    trouble = commits.trouble or ""
+    current = commits.groups is not None and not trouble
+    return replace(known, as_of=commits.at if current else known.as_of, trouble=trouble, overlooked=commits.overlooked)

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the status API answers of the trend of a landing.
+
+Contract: that of :mod:`~airflow_provider_lakecommit.page.answers`.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pydantic import BaseModel
+
+from airflow_provider_lakecommit.page.cycle_answers import moment
+from airflow_provider_lakecommit.page.landings import LandingRow
+from airflow_provider_lakecommit.page.trend import Steps
+
+__all__ = ["TrendAnswer", "trend_of"]
+
+
+class StepsAnswer(BaseModel):
+    """Buckets of ``step_seconds``, the first of which begins at ``begin``. Offsets that were read and committed, bytes
+    and files are summed in each; lags and seconds of commits are the most of each.
+    """
+
+    step_seconds: int
+    begin: datetime
+    read: list[float]
+    committed: list[float]
+    rejected: list[float]
+    bytes: list[float]
+    files: list[float]
+    commits: list[float]
+    failures: list[float]
+    read_lag: list[float | None]
+    commit_lag: list[float | None]
+    commit_seconds: list[float | None]
+
+
+class TrendAnswer(BaseModel):
+    """What a landing did, the finest buckets first; nothing of one whose trend is not kept."""
+
+    steps: list[StepsAnswer]
+
+
+def trend_of(row: LandingRow, now: float) -> TrendAnswer:
+    """What it did, up to now."""
+    rings = row.trend.shown(now) if row.trend is not None else ()
+    return TrendAnswer(steps=[_steps(ring) for ring in rings])
+
+
+def _steps(ring: Steps) -> StepsAnswer:
+    return StepsAnswer.model_validate({"step_seconds": ring.step, "begin": moment(ring.begin), **ring.values})

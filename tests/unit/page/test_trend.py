@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a landing did over hours and days: bounded, summed by minute and by quarter of an hour."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_provider_lakecommit.page.trend import MEASURES, STEPS, Trend
+
+NOON = 1_800_000_000.0 - 1_800_000_000 % 900
+
+
+def test_amounts_are_summed_and_the_most_of_a_peak_is_kept() -> None:
+    trend = Trend()
+    trend.add(NOON + 5, NOON + 5, {"read": 10, "read_lag": 7, "commit_lag": None})
+    trend.add(NOON + 50, NOON + 50, {"read": 5, "read_lag": 3})
+    trend.add(NOON + 130, NOON + 130, {"read": 1})
+    minutes, quarters = trend.shown(NOON + 190)
+    assert (minutes.step, minutes.begin) == (60, NOON)
+    assert minutes.values["read"] == [15, 0, 1, 0]
+    assert minutes.values["read_lag"] == [7, None, None, None]
+    assert minutes.values["commit_lag"] == [None] * 4
+    assert (quarters.begin, quarters.values["read"]) == (NOON, [16])
+    assert set(minutes.values) == set(MEASURES)
+
+
+def test_it_is_bounded_and_what_is_too_old_or_of_the_future_spoils_nothing() -> None:
+    trend = Trend()
+    (step, size), _ = STEPS
+    for n in range(3 * size):
+        trend.add(NOON + n * step, NOON + n * step, {"read": n})
+    now = NOON + (3 * size - 1) * step
+    assert trend.shown(now)[0].values["read"] == list(range(2 * size, 3 * size))
+    trend.add(NOON, now, {"read": 1e9})
+    assert trend.shown(now)[0].values["read"][0] == 2 * size
+    trend.add(now + 1e12, now, {"read": 1000})
+    assert trend.shown(now)[0].values["read"][-1] == 3 * size - 1 + 1000, "said to be later than now, so it is now's"
+    assert trend.shown(now + 10 * size * step)[0].values["read"] == []
+
+
+def test_it_goes_through_json() -> None:
+    trend = Trend()
+    for n in range(500):
+        trend.add(NOON + 61 * n, NOON + 61 * n, {"read": n, "commit_seconds": n / 8})
+    again = Trend.from_json(trend.to_json())
+    assert again.shown(NOON + 61 * 500) == trend.shown(NOON + 61 * 500)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        [],
+        [{"step": 60, "numbers": []}],
+        [{"step": 61, "numbers": []}, {"step": 900, "numbers": []}],
+        [{"step": 60, "numbers": [1, 2], "read": [1]}, {"step": 900, "numbers": []}],
+        [{"step": 60, "numbers": [1] * 121}, {"step": 900, "numbers": []}],
+    ],
+)
+def test_a_damaged_one_is_refused(told: object) -> None:
+    with pytest.raises((ValueError, KeyError)):
+        Trend.from_json(told)
