@@ -86,7 +86,9 @@ class RemedyAnswer(BaseModel):
 
 
 class LandingAnswer(BaseModel):
-    """A landing or a connector's group. ``kind`` is `landing` or `connector`."""
+    """A landing or a connector's group. ``kind`` is `landing` or `connector`. One that only a parsed DAG tells of has
+    no connection and no control topic; ``never_ran`` says that its DAG has no run.
+    """
 
     id: str
     kind: str
@@ -97,6 +99,7 @@ class LandingAnswer(BaseModel):
     reason: str
     clears: str
     since: datetime | None
+    never_ran: bool
     failed_cycles: int
     last_commit: datetime | None
     valid_through: datetime | None
@@ -271,6 +274,7 @@ def _common(row: LandingRow, sensors: Sequence[HeldSensor], now: float) -> dict[
         "reason": row.found.reason,
         "clears": row.found.clears,
         "since": time_or_none(row.since),
+        "never_ran": row.never_ran,
         "failed_cycles": int(str(row.found.evidence.get("cycles", 0))),
         "last_commit": time_or_none(state.completed_at),
         "valid_through": time_or_none(state.valid_through),

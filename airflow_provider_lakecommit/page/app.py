@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from hashlib import sha256
 from typing import Annotated, Any
 
@@ -39,6 +39,7 @@ from airflow_provider_lakecommit.page.answers import (
     list_json,
     topics_of,
 )
+from airflow_provider_lakecommit.page.declared_landings import DeclaredLook, WithDeclared
 from airflow_provider_lakecommit.page.files import ASSETS, HEADERS, INDEX, built
 from airflow_provider_lakecommit.page.landings import LandingRow, search
 from airflow_provider_lakecommit.page.reader import PageReader
@@ -63,18 +64,14 @@ UNSEEN = "no landing of this id is known, or it is not yours to see"
 Guards = [Depends(same_site), Depends(viewer)]
 
 
-def create_app(reader: PageReader, sensors: Callable[[], tuple[HeldSensor, ...]] | None = None) -> FastAPI:
-    """The app that Airflow mounts.
-
-    :param sensors: those that hold now; by default by Airflow's database
-    """
+def create_app(reader: PageReader) -> FastAPI:
+    """The app that Airflow mounts."""
     app = FastAPI(
         title="Lake commits", version=VERSION, docs_url=None, redoc_url=None, openapi_url=None, dependencies=Guards
     )
-    look = sensors or SensorLook()
     _add_headers(app)
     _add_files(app)
-    _add_landings(app, reader, look)
+    _add_landings(app, reader)
     _add_changes(app, reader)
 
     @app.get("/api/v1/openapi.json", include_in_schema=False)
@@ -112,8 +109,14 @@ def _add_files(app: FastAPI) -> None:
         return served(f"{ASSETS}/{name}")
 
 
-def _add_landings(app: FastAPI, reader: PageReader, look: Callable[[], tuple[HeldSensor, ...]]) -> None:
-    written = _Written()
+def _add_landings(app: FastAPI, reader: PageReader) -> None:
+    written, look, rows_of = _Written(), SensorLook(), WithDeclared(DeclaredLook())
+
+    def seen(who: Viewer, key: str) -> LandingRow:
+        row = rows_of(reader.board()).get(key)
+        if row is None or not who.sees(row):
+            raise HTTPException(404, UNSEEN)
+        return row
 
     @app.get("/api/v1/landings", response_model=LandingList)
     def landings(
@@ -126,24 +129,20 @@ def _add_landings(app: FastAPI, reader: PageReader, look: Callable[[], tuple[Hel
         offset: Annotated[int, Query(ge=0)] = 0,
     ) -> Response:
         board, held = reader.board(), _Held(look(), who)
-        rows = [r for r in board.rows.values() if who.sees(r)]
+        rows = [r for r in rows_of(board).values() if who.sees(r)]
         found, verdicts = search(rows, text=q, verdicts=verdict or (), dag=dag_id)
         shown = [written(r, held.of(r)) for r in found[offset : offset + limit]]
         return _tagged(request, list_json(board.version, who.topics_of(board), verdicts, len(found), offset, shown))
 
     @app.get("/api/v1/landings/{key}", response_model=LandingDetail)
     def landing(request: Request, who: ViewerDep, key: str) -> Response:
-        row = reader.board().rows.get(key)
-        if row is None or not who.sees(row):
-            raise HTTPException(404, UNSEEN)
+        row = seen(who, key)
         found = detail_of(row, _Held(look(), who).of(row), time.time())
         return _tagged(request, found.model_dump_json().encode())
 
     @app.get("/api/v1/landings/{key}/trend", response_model=TrendAnswer)
     def trend(request: Request, who: ViewerDep, key: str) -> Response:
-        row = reader.board().rows.get(key)
-        if row is None or not who.sees(row):
-            raise HTTPException(404, UNSEEN)
+        row = seen(who, key)
         return _tagged(request, trend_of(row, time.time()).model_dump_json().encode())
 
 

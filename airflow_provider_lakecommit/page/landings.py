@@ -71,7 +71,7 @@ class TopicReading:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LandingRow:
     """A landing or a connector's group, as it was at ``place`` when that was last read. ``dags`` are those of this
-    deployment that run it.
+    deployment that run it; ``never_ran`` is one that a DAG declares which has not run yet.
     """
 
     place: PageTopic
@@ -81,6 +81,7 @@ class LandingRow:
     cycles: LandingCycles
     dags: tuple[str, ...] = ()
     partitions: tuple[PagePartition, ...] = ()
+    never_ran: bool = False
     trend: Trend | None = field(default=None, compare=False)
     key: str
 

@@ -73,6 +73,7 @@ export interface Landing {
   reason: string;
   clears: string;
   since: string | null;
+  never_ran: boolean;
   failed_cycles: number;
   last_commit: string | null;
   valid_through: string | null;

@@ -47,8 +47,8 @@ function Body({ landing, now, version }: { landing: Detail; now: number; version
               run by <DagLinks dags={landing.dags} /> ·{" "}
             </>
           )}
-          from {landing.topics.join(", ") || "topics that are not known"} · control topic {landing.control_topic} ·
-          pending: {pending(landing)}
+          from {landing.topics.join(", ") || "topics that are not known"}
+          {landing.control_topic && ` · control topic ${landing.control_topic} · pending: ${pending(landing)}`}
           {landing.spec_version && ` · spec ${landing.spec_version.slice(0, 12)}`}
         </p>
         {landing.held.sensors.length > 0 && (

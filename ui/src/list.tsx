@@ -158,7 +158,8 @@ function Table({ rows, now }: { rows: Landing[]; now: number }) {
                 </a>
               </td>
               <td>
-                <Verdict verdict={l.verdict} />
+                <Verdict verdict={l.verdict} neverRan={l.never_ran} />
+                {l.verdict === "unknown" && !l.never_ran && <div class="dim why">{l.reason}</div>}
               </td>
               <td>
                 <Strip cycles={l.cycles} />
@@ -180,11 +181,11 @@ function Table({ rows, now }: { rows: Landing[]; now: number }) {
 
 function Empty({ search }: { search: Search }) {
   if (search.q || search.verdicts.length) return <p>No landing fits the search.</p>;
-  if (search.dag) return <p>No landing of this DAG has been seen yet. Its first run shows it here.</p>;
+  if (search.dag) return <p>No landing of this DAG is known: it declares none, or is not parsed yet.</p>;
   return (
     <p>
-      Nothing was seen on these control topics that you may see. A landing shows here with its first run; other control
-      topics are named by the option <code>page_topics</code> of <code>[lakecommit]</code>.
+      Nothing was seen on these control topics that you may see. A landing shows here when its DAG is parsed; other
+      control topics are named by the option <code>page_topics</code> of <code>[lakecommit]</code>.
     </p>
   );
 }

@@ -24,10 +24,11 @@ export function troubled(verdict: string): boolean {
   return !["healthy", "unknown"].includes(verdict);
 }
 
-export function Verdict({ verdict }: { verdict: string }) {
+export function Verdict({ verdict, neverRan = false }: { verdict: string; neverRan?: boolean }) {
   return (
     <span class={`verdict ${verdict}`}>
-      <span aria-hidden="true">{SIGNS[verdict] ?? "?"}</span> {verdict.toUpperCase()}
+      <span aria-hidden="true">{neverRan ? "○" : (SIGNS[verdict] ?? "?")}</span>{" "}
+      {neverRan ? "NEVER RAN" : verdict.toUpperCase()}
     </span>
   );
 }
@@ -83,7 +84,7 @@ export function Head({
     <>
       <div class="line">
         <Level>
-          <Verdict verdict={landing.verdict} />{" "}
+          <Verdict verdict={landing.verdict} neverRan={landing.never_ran} />{" "}
           {landing.since !== null && (
             <span class="since">
               <Time at={landing.since} now={now} />

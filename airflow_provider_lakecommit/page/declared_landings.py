@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Landings that parsed DAGs declare and that no control topic tells of: they never ran, or are not watched.
+
+Contract: reads only, from Airflow's database, where the DAG processor keeps the assets that tasks of serialized DAGs
+send events of; a landing's asset says its name and its table (:mod:`~airflow_provider_lakecommit.assets`). At most
+:data:`MOST`. DAGs that are not parsed any more declare nothing. A declared landing is a row of its DAG alone, so who
+sees it is who may read that DAG.
+
+Failure story: while a control topic has not been read yet nobody knows what is on it, and that is what is said.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow.models.asset import AssetModel, TaskOutletAssetReference
+from airflow.models.dag import DagModel
+from airflow.models.dagrun import DagRun
+from airflow.utils.session import create_session
+from sqlalchemy import select
+
+from airflow_provider_lakecommit.core.identity import group_id
+from airflow_provider_lakecommit.page.cycles import LandingCycles
+from airflow_provider_lakecommit.page.landings import Board, LandingRow, PageTopic, key_of, ranked
+from airflow_provider_lakecommit.stall.verdict import Diagnosis, State, Verdict
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
+__all__ = ["DeclaredLanding", "DeclaredLook", "WithDeclared", "declared_landings"]
+
+MOST = 10_000
+LOOK_SECONDS = 15.0
+SCHEME = "lakecommit://"
+UNREAD = "nothing of it was seen so far, and not all control topics have been read yet"
+NEVER = "it never ran: its DAG has no run yet"
+UNSEEN = (
+    "its DAG has run, and nothing of it is on the control topics that are read: it opened no cycle, or its control "
+    "topic is none of [lakecommit] page_topics"
+)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class DeclaredLanding:
+    """A landing of one DAG. ``ran``: that DAG has runs."""
+
+    name: str
+    table: str
+    dag: str
+    ran: bool
+
+
+def declared_landings(session: Session) -> tuple[DeclaredLanding, ...]:
+    """Those of all DAGs that are parsed."""
+    sent, asset, dag = TaskOutletAssetReference, AssetModel, DagModel
+    has_run = select(DagRun.id).where(DagRun.dag_id == dag.dag_id).exists()
+    query = (
+        select(asset.extra, sent.dag_id, has_run)
+        .join(sent, sent.asset_id == asset.id)
+        .join(dag, dag.dag_id == sent.dag_id)
+        .where(asset.uri.startswith(SCHEME), dag.is_stale.is_(False))
+        .distinct()
+        .limit(MOST)
+    )
+    found = (_declared(*row) for row in session.execute(query))
+    return tuple(sorted({each for each in found if each is not None}))
+
+
+def _declared(extra: Any, dag: str, ran: bool) -> DeclaredLanding | None:
+    """``None`` for an asset that somebody else made up."""
+    told = extra if isinstance(extra, Mapping) else {}
+    name, table = told.get("landing"), told.get("table")
+    return DeclaredLanding(name, table, dag, ran) if isinstance(name, str) and isinstance(table, str) else None
+
+
+class DeclaredLook:
+    """The declared landings as they were at most :data:`LOOK_SECONDS` ago, whoever asks; the same ones, if they are."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._looked = float("-inf")
+        self._found: tuple[DeclaredLanding, ...] = ()
+
+    def __call__(self) -> tuple[DeclaredLanding, ...]:
+        with self._lock:
+            if time.monotonic() - self._looked >= LOOK_SECONDS:
+                with create_session() as session:
+                    found = declared_landings(session)
+                self._found = self._found if found == self._found else found
+                self._looked = time.monotonic()
+            return self._found
+
+
+class WithDeclared:
+    """The rows of a board, and those of declared landings that nothing was seen of, the worst first.
+
+    :param look: what is declared
+    """
+
+    def __init__(self, look: Callable[[], tuple[DeclaredLanding, ...]]) -> None:
+        self._look = look
+        self._known: tuple[Mapping[str, LandingRow], tuple[DeclaredLanding, ...], bool, Mapping[str, LandingRow]] = (
+            {},
+            (),
+            False,
+            {},
+        )
+        self._rows: dict[tuple[DeclaredLanding, bool], LandingRow] = {}
+
+    def __call__(self, board: Board) -> Mapping[str, LandingRow]:
+        """By their key."""
+        declared, unread = self._look(), any(t.as_of is None for t in board.topics)
+        if not declared:
+            return board.rows
+        seen, known, was_unread, rows = self._known
+        if seen is not board.rows or known is not declared or was_unread is not unread:
+            rows = self._merged(board.rows, declared, unread=unread)
+            self._known = (board.rows, declared, unread, rows)
+        return rows
+
+    def _merged(
+        self, rows: Mapping[str, LandingRow], declared: tuple[DeclaredLanding, ...], *, unread: bool
+    ) -> Mapping[str, LandingRow]:
+        landings = [r for r in rows.values() if r.state.landing]
+        # Of the command line there is no DAG to compare.
+        seen = {(r.name, dag) for r in landings for dag in r.dags or ("",)}
+        missing = [d for d in declared if not {(d.name, d.dag), (d.name, "")} & seen]
+        made = {(d, unread): self._rows.get((d, unread)) or _row(d, unread=unread) for d in missing}
+        self._rows = made
+        return ranked([*rows.values(), *made.values()]) if made else rows
+
+
+def _row(d: DeclaredLanding, *, unread: bool) -> LandingRow:
+    place, group = PageTopic("", ""), group_id(d.name)
+    reason = UNREAD if unread else UNSEEN if d.ran else NEVER
+    clears = "its first run" if not d.ran else "a run that opens a cycle on a control topic that is read"
+    return LandingRow(
+        place=place,
+        group=group,
+        key=key_of(PageTopic("", d.dag), group),
+        state=State(landing=True),
+        found=Diagnosis(verdict=Verdict.UNKNOWN, reason=reason, clears=clears),
+        cycles=LandingCycles(tables=(d.table,)),
+        dags=(d.dag,),
+        never_ran=not d.ran and not unread,
+    )
