@@ -28,6 +28,7 @@ from airflow_provider_lakecommit.core.model import Cycle
 from airflow_provider_lakecommit.exceptions import WireError
 from airflow_provider_lakecommit.goals.measure import MEASURED, newest
 from airflow_provider_lakecommit.inspect.verify import LandingSnapshot
+from airflow_provider_lakecommit.status_fields import account_fields, cycle_fields
 
 __all__ = ["MOST", "MOST_SNAPSHOTS", "table_history"]
 
@@ -88,12 +89,12 @@ def _window(s: LandingSnapshot, runs: Mapping[UUID, Cycle]) -> dict[str, Any]:
     return {
         **_head(s),
         "lane": record.lane,
-        "commit_id": str(record.commit_id),
-        "dag": cycle.dag if cycle else None,
-        "run": cycle.run if cycle else None,
+        **cycle_fields(
+            commit_id=str(record.commit_id), dag=cycle.dag if cycle else None, run=cycle.run if cycle else None
+        ),
         "window_ids": [str(w) for w in record.windows],
         "offsets": record.ranges.to_dict(),
-        **asdict(record.accounting.total),
+        **account_fields(record.accounting.total),
         "rows": record.rows,
         "files": int(record.extra.get("files", 0)),
         "slices": record.slices,

@@ -51,6 +51,11 @@ class PartitionStatus:
         return None if self.landed is None else self.landed - self.start
 
     @property
+    def read_lag(self) -> int:
+        """What of the lag nobody has read, or reported."""
+        return min(self.lag, max(0, self.stable - max(self.start, self.safe or 0)))
+
+    @property
     def removed(self) -> int:
         safe = self.landed if self.safe is None else self.safe
         return 0 if safe is None else max(0, self.start - safe)

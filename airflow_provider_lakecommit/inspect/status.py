@@ -26,6 +26,7 @@ from airflow_provider_lakecommit.exceptions import ControlTopicError
 from airflow_provider_lakecommit.inspect.partition_status import PartitionStatus, partition_status, stale_transactions
 from airflow_provider_lakecommit.inspect.small_files import TableFiles, table_files
 from airflow_provider_lakecommit.session.landing_session import FoldedLog, LandingSession
+from airflow_provider_lakecommit.status_fields import cycle_fields, lag_fields, partition_fields, pending_fields
 
 __all__ = ["Status", "TableStatus", "read_status", "to_dict"]
 
@@ -233,17 +234,20 @@ def to_dict(status: Status) -> dict[str, Any]:
         "landing": status.landing,
         "at": status.at.isoformat(),
         "lag": status.lag,
-        "valid_through": None if status.valid_through is None else status.valid_through.isoformat(),
+        **lag_fields(
+            read_lag=sum(p.read_lag for p in status.partitions),
+            commit_lag=sum(p.lag - p.read_lag for p in status.partitions),
+            valid_through=None if status.valid_through is None else status.valid_through.isoformat(),
+        ),
         "tables": [_table_to_dict(t) for t in status.tables],
         "partitions": [
             {
-                "partition": str(p.partition),
+                **partition_fields(
+                    partition=str(p.partition), landed=p.landed, reported=p.safe, stable=p.stable, lag=p.lag
+                ),
                 "topic_id": p.partition.topic_id,
                 "start": p.start,
-                "stable": p.stable,
                 "high": p.high,
-                "landed": p.landed,
-                "lag": p.lag,
                 "held_up": p.held_up,
                 "stale_transaction": p.stale_transaction,
                 "kept": p.kept,
@@ -285,17 +289,15 @@ def _table_to_dict(t: TableStatus) -> dict[str, Any]:
         "foreign_since": t.foreign_since,
         "ends": {str(p): end for p, end in t.ends.items()},
         "files": None if t.files is None else asdict(t.files),
-        "pending": {"slices": t.pending_slices, "files": t.pending_files, "bytes": t.pending_bytes},
+        "pending": pending_fields(slices=t.pending_slices, files=t.pending_files, bytes=t.pending_bytes),
         "waiting": list(t.waiting),
     }
 
 
 def _cycle_to_dict(state: CycleState, now: datetime) -> dict[str, Any]:
     return {
-        "commit_id": str(state.cycle.commit_id),
-        "dag": state.cycle.dag,
-        "run": state.cycle.run,
-        "opened_at": state.at.isoformat(),
+        **cycle_fields(commit_id=str(state.cycle.commit_id), dag=state.cycle.dag, run=state.cycle.run),
+        "began": state.at.isoformat(),
         "deadline": state.ends(now).isoformat(),
         "live": state.live(now),
         "released": state.released,

@@ -31,6 +31,7 @@ from airflow_provider_lakecommit.page.remedies import Remedy, remedies
 from airflow_provider_lakecommit.page.seen_cycle import CycleOutcome
 from airflow_provider_lakecommit.page.sensors import HeldSensor
 from airflow_provider_lakecommit.stall.state import State, waiting
+from airflow_provider_lakecommit.status_fields import lag_fields, partition_fields, pending_fields
 
 __all__ = [
     "Change",
@@ -85,6 +86,14 @@ class RemedyAnswer(BaseModel):
     does: str
 
 
+class PendingAnswer(BaseModel):
+    """What was reported and waits for its commit."""
+
+    slices: int
+    files: int
+    bytes: int
+
+
 class LandingAnswer(BaseModel):
     """A landing or a connector's group. ``kind`` is `landing` or `connector`. One that only a parsed DAG tells of has
     no connection and no control topic; ``never_ran`` says that its DAG has no run.
@@ -102,11 +111,10 @@ class LandingAnswer(BaseModel):
     never_ran: bool
     failed_cycles: int
     last_commit: datetime | None
-    valid_through: datetime | None
     read_lag: int | None
     commit_lag: int | None
-    pending_slices: int
-    pending_files: int
+    valid_through: datetime | None
+    pending: PendingAnswer
     open_cycles: int
     blocked_ranges: int
     blocked: int
@@ -119,14 +127,16 @@ class LandingAnswer(BaseModel):
 
 
 class PartitionAnswer(BaseModel):
-    """Offsets, each one past the last: ``end`` of the log, and how far plans, reports and snapshots are."""
+    """How far a partition is: in the table of the data, by reports, and at the end of its log, by plans; ``hot`` is one
+    that is behind by several times what the others are.
+    """
 
-    topic: str
-    partition: int
-    planned: int | None
+    partition: str
+    landed: int | None
     reported: int | None
-    published: int | None
-    end: int | None
+    stable: int | None
+    lag: int | None
+    planned: int | None
     hot: bool
 
 
@@ -219,12 +229,14 @@ def detail_of(row: LandingRow, sensors: Sequence[HeldSensor], now: float) -> Lan
     hottest = hot(row.partitions)
     partitions = [
         PartitionAnswer(
-            topic=p.topic,
-            partition=p.partition,
+            **partition_fields(
+                partition=f"{p.topic}[{p.partition}]",
+                landed=p.published,
+                reported=p.reported,
+                stable=p.end,
+                lag=p.lag,
+            ),
             planned=p.planned,
-            reported=p.reported,
-            published=p.published,
-            end=p.end,
             hot=(p.topic, p.partition) in hottest,
         )
         for p in row.partitions
@@ -277,11 +289,10 @@ def _common(row: LandingRow, sensors: Sequence[HeldSensor], now: float) -> dict[
         "never_ran": row.never_ran,
         "failed_cycles": int(str(row.found.evidence.get("cycles", 0))),
         "last_commit": time_or_none(state.completed_at),
-        "valid_through": time_or_none(state.valid_through),
-        "read_lag": row.read_lag,
-        "commit_lag": row.commit_lag,
-        "pending_slices": sum(c.done for c in under_way),
-        "pending_files": files,
+        **lag_fields(read_lag=row.read_lag, commit_lag=row.commit_lag, valid_through=time_or_none(state.valid_through)),
+        "pending": pending_fields(
+            slices=sum(c.done for c in under_way), files=files, bytes=sum(c.bytes for c in under_way)
+        ),
         "open_cycles": outcomes.count(CycleOutcome.RUNNING),
         "blocked_ranges": sum(len(c.items()) for c, _ in state.blocked),
         "blocked": sum(len(c) for c, _ in state.blocked),

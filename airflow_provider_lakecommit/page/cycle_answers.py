@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the status API answers of cycles, and of windows under way: group by group, slice by slice.
 
-Contract: that of :mod:`~airflow_provider_lakecommit.page.answers`. The accounting of a cycle adds up: ``read`` is
-``records`` + ``rejected`` + ``filtered`` + ``gaps`` + ``skipped``, all of them source offsets; ``rows`` are those
+Contract: that of :mod:`~airflow_provider_lakecommit.page.answers`. The accounting of a landing's cycle adds up:
+``read`` is ``landed`` + ``rejected`` + ``filtered`` + ``gaps`` + ``skipped``, all of them source offsets; ``rows`` are those
 written, per table, and a sum of their own. Names are those of `lakecommit status --json` and `history --json`
-(:mod:`~airflow_provider_lakecommit.shown.fields`).
+(:mod:`~airflow_provider_lakecommit.status_fields`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 
 from pydantic import BaseModel
 
-from airflow_provider_lakecommit.core.model import Counts
 from airflow_provider_lakecommit.page.seen_cycle import (
     FINISHED,
     CycleOutcome,
@@ -22,6 +21,7 @@ from airflow_provider_lakecommit.page.seen_cycle import (
     SliceOutcome,
     SliceWork,
 )
+from airflow_provider_lakecommit.status_fields import account_fields, cycle_fields
 
 __all__ = ["CycleAnswer", "CycleMark", "WindowAnswer", "cycle_of", "mark_of", "moment", "time_or_none", "windows_of"]
 
@@ -32,12 +32,12 @@ SIGNS = 8
 
 
 class CycleMark(BaseModel):
-    """A cycle as the strip draws it."""
+    """A cycle as the strip draws it. Of a connector's ``landed`` are the records in the files that it announced."""
 
     commit_id: str
-    at: datetime
+    began: datetime
     outcome: CycleOutcome
-    records: int
+    landed: int
     files: int
 
 
@@ -52,7 +52,7 @@ class AccountAnswer(BaseModel):
     skipped: int
 
 
-class CycleAnswer(CycleMark):
+class CycleAnswer(AccountAnswer, CycleMark):
     """A cycle, whole. ``run`` belongs to this Airflow where ``dag`` is one of the landing's ``dags``; ``written`` is
     when the last of its slices was reported.
     """
@@ -69,7 +69,6 @@ class CycleAnswer(CycleMark):
     slices_done: int
     slices_troubled: int
     redundant: int
-    account: AccountAnswer
     rows: dict[str, int]
     bytes: int
     left: int
@@ -81,7 +80,7 @@ class CycleAnswer(CycleMark):
     published: datetime | None
 
 
-class SliceAnswer(BaseModel):
+class SliceAnswer(AccountAnswer):
     """A slice of a window under way. ``attempt`` is who made the report that counts, by the first letters of its id;
     ``reports`` are those of all, replicas among them; ``seconds`` are those of its work.
     """
@@ -94,7 +93,6 @@ class SliceAnswer(BaseModel):
     reports: int
     attempt: str
     reported: datetime | None
-    account: AccountAnswer
     rows: int
     files: int
     bytes: int
@@ -118,7 +116,7 @@ class GroupAnswer(BaseModel):
     reported: datetime | None
 
 
-class WindowAnswer(BaseModel):
+class WindowAnswer(AccountAnswer):
     """A window under way. Of very many slices the first are told, those in trouble before all; the groups count all."""
 
     commit_id: str
@@ -130,7 +128,6 @@ class WindowAnswer(BaseModel):
     slices_total: int
     slices_done: int
     redundant: int
-    account: AccountAnswer
     rows: dict[str, int]
     bytes: int
     failed: str
@@ -141,21 +138,19 @@ class WindowAnswer(BaseModel):
 
 def mark_of(c: SeenCycle, outcome: CycleOutcome) -> CycleMark:
     """As the strip draws it."""
-    return CycleMark(commit_id=c.commit_id, at=moment(c.began), outcome=outcome, records=c.records, files=c.files)
+    return CycleMark(commit_id=c.commit_id, began=moment(c.began), outcome=outcome, landed=c.records, files=c.files)
 
 
 def cycle_of(c: SeenCycle, outcome: CycleOutcome) -> CycleAnswer:
     """All that is known of it."""
     return CycleAnswer(
-        commit_id=c.commit_id,
-        at=moment(c.began),
+        **cycle_fields(commit_id=c.commit_id, dag=c.dag, run=c.run),
+        **{**account_fields(c.counts), "landed": c.records},
+        began=moment(c.began),
         outcome=outcome,
-        records=c.records,
         files=c.files,
         written=time_or_none(c.last_report),
         ended=time_or_none(c.ended),
-        dag=c.dag,
-        run=c.run,
         deployment=c.deployment,
         tables=list(c.tables),
         planned=c.planned,
@@ -164,7 +159,6 @@ def cycle_of(c: SeenCycle, outcome: CycleOutcome) -> CycleAnswer:
         slices_done=c.done,
         slices_troubled=c.undone,
         redundant=c.redundant,
-        account=_account(c.counts),
         rows=dict(c.rows),
         bytes=c.bytes,
         left=c.left,
@@ -188,16 +182,14 @@ def _window(c: SeenCycle) -> WindowAnswer:
     work = list(c.work.values())
     by_need = sorted(work, key=lambda w: (not w.reason, w.group, w.spans[:1]))
     return WindowAnswer(
-        commit_id=c.commit_id,
+        **cycle_fields(commit_id=c.commit_id, dag=c.dag, run=c.run),
+        **account_fields(c.counts),
         began=moment(c.began),
-        dag=c.dag,
-        run=c.run,
         deployment=c.deployment,
         planned=c.planned,
         slices_total=c.slices,
         slices_done=c.done,
         redundant=c.redundant,
-        account=_account(c.counts),
         rows=dict(c.rows),
         bytes=c.bytes,
         failed=c.failed,
@@ -224,6 +216,7 @@ def _group(number: int, work: Sequence[SliceWork]) -> GroupAnswer:
 
 def _slice(w: SliceWork) -> SliceAnswer:
     return SliceAnswer(
+        **account_fields(w.counts),
         slice_id=str(w.slice_id),
         group=w.group,
         outcome=w.outcome,
@@ -232,23 +225,11 @@ def _slice(w: SliceWork) -> SliceAnswer:
         reports=w.reports,
         attempt=w.attempt.hex[:SIGNS] if w.attempt else "",
         reported=time_or_none(w.at),
-        account=_account(w.counts),
         rows=w.rows,
         files=w.files,
         bytes=w.bytes,
         seconds=w.seconds,
         reason=w.reason,
-    )
-
-
-def _account(c: Counts) -> AccountAnswer:
-    return AccountAnswer(
-        read=c.total,
-        landed=c.landed,
-        rejected=c.rejected,
-        filtered=c.filtered,
-        gaps=c.gaps,
-        skipped=c.skipped,
     )
 
 

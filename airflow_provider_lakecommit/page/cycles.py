@@ -11,7 +11,8 @@ cycle. So what is shown of the oldest cycle may be less than what it did.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from itertools import starmap
 from types import MappingProxyType
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -25,8 +26,7 @@ from airflow_provider_lakecommit.core.log import (
     SliceReported,
     TablePublished,
 )
-from airflow_provider_lakecommit.core.model import Cycle, Plan
-from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.core.model import Cycle, Plan, Span
 from airflow_provider_lakecommit.page.connector_tasks import ConnectorTask, tasks_after
 from airflow_provider_lakecommit.page.partitions import Ends, PagePartition, shown_partitions
 from airflow_provider_lakecommit.page.seen_cycle import SeenCycle, SliceWork, with_report
@@ -155,7 +155,7 @@ def _opened(known: LandingCycles, entry: CycleOpened, at: float) -> LandingCycle
         dags=dags,
         tables=tables,
         spec_version=plan.spec_version,
-        planned=_furthest(known.planned, plan.coverage),
+        planned=_furthest(known.planned, (span for s in plan.slices for span in s.spans)),
         ends={(p.topic, p.partition): end for p, end in plan.ends.items()} or known.ends,
     )
 
@@ -185,7 +185,7 @@ def _planned(plan: Plan, tables: tuple[str, ...], done: Mapping[UUID, SliceWork]
 def _reported(known: LandingCycles, entry: SliceReported, at: float) -> LandingCycles:
     report, place = entry.report, _place(known, entry.commit_id)
     if report.blocked is None and report.failed is None:
-        known = known._replace(reported=_furthest(known.reported, report.coverage))
+        known = known._replace(reported=_furthest(known.reported, (s.span for s in report.spans)))
     if place is None:
         return known
     before = known.cycles[place]
@@ -203,7 +203,7 @@ def _reported(known: LandingCycles, entry: SliceReported, at: float) -> LandingC
 
 def _published(known: LandingCycles, entry: TablePublished, at: float) -> LandingCycles:
     table, told = entry.table, (entry.table, entry.snapshot_id, at)
-    ends = {**known.published, table: _furthest(known.published.get(table, {}), entry.coverage)}
+    ends = {**known.published, table: _furthest(known.published.get(table, {}), starmap(Span, entry.coverage.items()))}
     # Of each of its tables the same ranges are told; those of the data count.
     known = known._replace(published=ends)
     if table == next(iter(known.tables), table):
@@ -225,12 +225,13 @@ def _counted(known: LandingCycles, **more: int) -> LandingCycles:
     return known._replace(totals=totals._replace(**{k: getattr(totals, k) + n for k, n in more.items() if n}))
 
 
-def _furthest(known: Ends, more: Coverage) -> Ends:
+def _furthest(known: Ends, more: Iterable[Span]) -> Ends:
     """The highest end of each partition."""
     out = dict(known)
-    for p, ranges in more.parts.items():
-        place = (p.topic, p.partition)
-        out[place] = max(ranges.ranges[-1].end, out.get(place, 0))
+    for span in more:
+        place, end = (span.partition.topic, span.partition.partition), span.range.end
+        if end > out.get(place, 0):
+            out[place] = end
     return out
 
 

@@ -39,8 +39,8 @@ MOST_TRENDS = 5000
 """Groups whose trend is kept; of those that come later none is shown."""
 MOST_SAVED = 200_000
 LEAST_SAVED = 5
-TURNS = frozenset({EventKind.START, EventKind.PUBLISHED, EventKind.COMPLETED})
-"""Events at which the lags of a landing are known by its log."""
+TURNS = frozenset({EventKind.START, EventKind.PUBLISHED})
+"""Events at which the lags of a landing are known by its log, and are the most."""
 
 _PAYLOADS = {kind: PayloadType[kind.value] for kind in EventKind}
 
@@ -66,7 +66,8 @@ class TopicMemory:
             # Files are told again by the report on their slice.
             return
         else:
-            entry = entry_told(record, _PAYLOADS[seen.kind], UUID(bytes=seen.commit), header)
+            covers = seen.covers if seen.kind is EventKind.PUBLISHED else None
+            entry = entry_told(record, _PAYLOADS[seen.kind], UUID(bytes=seen.commit), header, covers)
             after = known if entry is None else cycles_after(known, entry)
         if after is not known:
             self.cycles[group] = after

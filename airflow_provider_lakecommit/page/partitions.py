@@ -32,9 +32,14 @@ class PagePartition:
     end: int | None = None
 
     @property
+    def lag(self) -> int | None:
+        """Offsets that no snapshot holds."""
+        return None if self.end is None else max(0, self.end - (self.published or 0))
+
+    @property
     def behind(self) -> int:
-        """Records that no snapshot holds; 0 where the end is not known."""
-        return 0 if self.end is None else max(0, self.end - (self.published or 0))
+        """The same, and 0 where the end is not known."""
+        return self.lag or 0
 
 
 def shown_partitions(planned: Ends, reported: Ends, published: Ends, ends: Ends) -> tuple[PagePartition, ...]:

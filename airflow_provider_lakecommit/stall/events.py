@@ -171,8 +171,10 @@ def _ours(seen: Seen, header: dict[str, Any], completion_timeout: float | None) 
 
 def _reported(seen: Seen, report: dict[str, Any]) -> Seen:
     """A range that is over its budget waits for a person; several are tried again one by one before."""
+    if report["blocked"] is None:
+        return seen
     spans = spans_from_json(report["spans"])
-    if report["blocked"] is None or len(spans) > 1:
+    if len(spans) > 1:
         return seen
     return seen._replace(blocked=str(report["blocked"]), covers=Coverage.of((s.partition, s.range) for s in spans))
 

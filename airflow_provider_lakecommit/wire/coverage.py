@@ -42,7 +42,7 @@ def _partitions(values: Any) -> list[tuple[SourcePartition, Any]]:
             for topic, topic_id, parts in values
             for p, v in parts.items()
         ]
-        if len({p for p, _ in found}) != len(found):
+        if len(found) > 1 and len({p for p, _ in found}) != len(found):
             raise ValueError("a partition is told twice")
     except DAMAGE as e:
         raise WireError(f"offset ranges are damaged: {e}") from e
@@ -60,6 +60,8 @@ def _ranges(flat: Any) -> list[OffsetRange]:
     try:
         if len(flat) % 2:
             raise ValueError("odd number of bounds")
+        if len(flat) == 2:
+            return [OffsetRange(count(flat[0]), count(flat[1]))]
         return [OffsetRange(count(a), count(b)) for a, b in zip(flat[::2], flat[1::2], strict=True)]
     except DAMAGE as e:
         raise WireError(f"offset ranges are damaged: {e}") from e

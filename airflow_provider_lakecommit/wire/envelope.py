@@ -91,6 +91,9 @@ def count(value: Any) -> int:
 
     :raises ValueError: below 0
     """
+    # There are dozens in each record, and nearly all are this.
+    if type(value) is int and 0 <= value < _LONG:
+        return value
     if (found := number(value)) < 0:
         raise ValueError(f"{found} is below 0")
     return found

@@ -108,7 +108,13 @@ def directives_to_json(d: Directives) -> dict[str, Any]:
     return out
 
 
+_DIRECTIVES = frozenset(f.name for f in fields(Directives))
+_NONE = Directives()
+
+
 def directives_from_json(v: Mapping[str, Any]) -> Directives:
+    if _DIRECTIVES.isdisjoint(v):
+        return _NONE
     return Directives(
         released=tuple(UUID(u) for u in v.get("released", ())),
         voided=tuple(UUID(u) for u in v.get("voided", ())),

@@ -225,12 +225,16 @@ def read_entry(record: LogRecord, landing: str, lane: str) -> Entry | None:
         ) from e
 
 
-def entry_told(record: LogRecord, kind: PayloadType, commit_id: UUID, values: Mapping[str, Any]) -> Entry | None:
+def entry_told(
+    record: LogRecord, kind: PayloadType, commit_id: UUID, values: Mapping[str, Any], published: Coverage | None = None
+) -> Entry | None:
     """The entry of a record whose head and header an observer has read already, for those who read very many; ``None``
     where it is damaged.
+
+    :param published: the ranges in the header, of one that publishes
     """
     try:
-        return _entry(record, kind, commit_id, values)
+        return _entry(record, kind, commit_id, values, published)
     except (WireError, *DAMAGE):
         return None
 
@@ -241,7 +245,9 @@ def _table_uuid(value: bytes) -> UUID | None:
     return payload.table.table_uuid if isinstance(payload, CommitToTable) else None
 
 
-def _entry(record: LogRecord, kind: PayloadType, commit_id: UUID, v: Mapping[str, Any]) -> Entry | None:
+def _entry(
+    record: LogRecord, kind: PayloadType, commit_id: UUID, v: Mapping[str, Any], published: Coverage | None = None
+) -> Entry | None:
     at, offset = record.timestamp, record.offset
     match (kind, v.get("kind")):
         case (PayloadType.START_COMMIT, "open"):
@@ -276,7 +282,7 @@ def _entry(record: LogRecord, kind: PayloadType, commit_id: UUID, v: Mapping[str
                 table=text(v["table"]),
                 snapshot_id=count(v["snapshot"]),
                 token=UUID(v["token"]),
-                coverage=coverage_from_json(v["ranges"]),
+                coverage=coverage_from_json(v["ranges"]) if published is None else published,
                 directives=h.directives_from_json(v),
                 uuid=UUID(v["uuid"]) if "uuid" in v else _table_uuid(record.value or b""),
             )

@@ -101,6 +101,7 @@ RULES = (
     rule("core", only=NOTHING),
     rule("goals", "core", only=NOTHING),
     rule("shown", "core", only=NOTHING),
+    rule("status_fields", "core", only=NOTHING),
     rule("declared", "redaction signing core", only=frozenset({"yaml"})),
     rule("wire", "core", only=frozenset({"fastavro"})),
     rule("landing", "redaction signing core declared assets", only=frozenset({"yaml"})),
@@ -132,12 +133,14 @@ RULES = (
         "core wire landing iceberg engines committer session cycle",
         nowhere=AIRFLOW | SPARK | KAFKA,
     ),
-    rule("inspect", "core goals landing iceberg committer session cycle", nowhere=AIRFLOW | SPARK | KAFKA),
+    rule(
+        "inspect", "core status_fields goals landing iceberg committer session cycle", nowhere=AIRFLOW | SPARK | KAFKA
+    ),
     *(rule(f"inspect/{module}", "core landing committer", only=NOTHING) for module in ("accounts", "verify")),
     rule("repair", "core wire kafka committer session cycle", nowhere=AIRFLOW | SPARK, lazily=KAFKA),
     rule("doctor", f"{LIBRARY} inspect", nowhere=AIRFLOW, lazily=SPARK),
     rule("settings", "landing", only=AIRFLOW, lazily=AIRFLOW),
-    rule("page", "core wire kafka stall", nowhere=SPARK | LAKE),
+    rule("page", "core status_fields wire kafka stall", nowhere=SPARK | LAKE),
     *(
         rule(f"page/{module}", "core stall", only=NOTHING)
         for module in (

@@ -13,9 +13,9 @@ export interface Topic {
 
 export interface CycleMark {
   commit_id: string;
-  at: string;
+  began: string;
   outcome: Outcome;
-  records: number;
+  landed: number;
   files: number;
 }
 
@@ -29,7 +29,7 @@ export interface Account {
   skipped: number;
 }
 
-export interface Cycle extends CycleMark {
+export interface Cycle extends Account, CycleMark {
   written: string | null;
   ended: string | null;
   dag: string;
@@ -41,7 +41,6 @@ export interface Cycle extends CycleMark {
   slices_done: number;
   slices_troubled: number;
   redundant: number;
-  account: Account;
   rows: Record<string, number>;
   bytes: number;
   left: number;
@@ -79,8 +78,7 @@ export interface Landing {
   valid_through: string | null;
   read_lag: number | null;
   commit_lag: number | null;
-  pending_slices: number;
-  pending_files: number;
+  pending: { slices: number; files: number; bytes: number };
   open_cycles: number;
   blocked_ranges: number;
   blocked: number;
@@ -93,18 +91,18 @@ export interface Landing {
 }
 
 export interface Partition {
-  topic: string;
-  partition: number;
-  planned: number | null;
+  partition: string;
+  landed: number | null;
   reported: number | null;
-  published: number | null;
-  end: number | null;
+  stable: number | null;
+  lag: number | null;
+  planned: number | null;
   hot: boolean;
 }
 
 export type SliceOutcome = "waiting" | "done" | "part" | "blocked" | "failed";
 
-export interface Slice {
+export interface Slice extends Account {
   slice_id: string;
   group: number;
   outcome: SliceOutcome;
@@ -113,7 +111,6 @@ export interface Slice {
   reports: number;
   attempt: string;
   reported: string | null;
-  account: Account;
   rows: number;
   files: number;
   bytes: number;
@@ -134,7 +131,7 @@ export interface Group {
 }
 
 /** A window under way. */
-export interface Window {
+export interface Window extends Account {
   commit_id: string;
   began: string;
   dag: string;
@@ -143,7 +140,6 @@ export interface Window {
   slices_total: number;
   slices_done: number;
   redundant: number;
-  account: Account;
   rows: Record<string, number>;
   bytes: number;
   failed: string;

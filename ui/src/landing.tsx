@@ -110,11 +110,11 @@ function Copy({ text }: { text: string }) {
 function Charts({ history }: { history: Cycle[] }) {
   const drawn = useMemo(() => {
     const cycles = [...history].reverse().filter((c) => c.outcome !== "empty" && c.ended !== null);
-    const begun = cycles.map((c) => Date.parse(c.at) / 1000);
-    const took = cycles.map((c, i) => Date.parse(c.ended ?? c.at) / 1000 - (begun[i] ?? 0));
+    const begun = cycles.map((c) => Date.parse(c.began) / 1000);
+    const took = cycles.map((c, i) => Date.parse(c.ended ?? c.began) / 1000 - (begun[i] ?? 0));
     return {
       times: begun,
-      records: [{ label: "records", colour: "--good", values: cycles.map((c) => c.records) }],
+      records: [{ label: "records", colour: "--good", values: cycles.map((c) => c.landed) }],
       seconds: [{ label: "seconds", colour: "--calm", values: took }],
     };
   }, [history]);
@@ -128,7 +128,7 @@ function Charts({ history }: { history: Cycle[] }) {
 }
 
 function lag(p: Partition): number {
-  return p.end === null ? 0 : Math.max(0, p.end - (p.published ?? 0));
+  return p.lag ?? 0;
 }
 
 function Partitions({ partitions }: { partitions: Partition[] }) {
@@ -158,21 +158,22 @@ function Partitions({ partitions }: { partitions: Partition[] }) {
           </thead>
           <tbody>
             {hottest.map((p) => (
-              <tr key={`${p.topic}/${p.partition}`} class={p.hot ? "hot" : ""}>
+              <tr key={p.partition} class={p.hot ? "hot" : ""}>
                 <td>
-                  <bdi>{short(p.topic, 40)}</bdi>[{p.partition}]{p.hot && <strong> hot</strong>}
+                  <bdi>{short(p.partition, 40)}</bdi>
+                  {p.hot && <strong> hot</strong>}
                 </td>
                 <td>
                   <meter min={0} max={most} value={lag(p)} aria-label={`${lag(p)} records behind`} />
                 </td>
                 <td class="number">
-                  {p.end === null ? "–" : count(Math.max(0, p.end - (p.reported ?? p.published ?? 0)))}
+                  {p.stable === null ? "–" : count(Math.max(0, p.stable - (p.reported ?? p.landed ?? 0)))}
                 </td>
                 <td class="number">
-                  {p.reported === null ? "–" : count(Math.max(0, p.reported - (p.published ?? 0)))}
+                  {p.reported === null ? "–" : count(Math.max(0, p.reported - (p.landed ?? 0)))}
                 </td>
-                <td class="number">{p.published?.toLocaleString() ?? "–"}</td>
-                <td class="number">{p.end?.toLocaleString() ?? "–"}</td>
+                <td class="number">{p.landed?.toLocaleString() ?? "–"}</td>
+                <td class="number">{p.stable?.toLocaleString() ?? "–"}</td>
               </tr>
             ))}
           </tbody>
@@ -221,15 +222,15 @@ function History({ landing, now }: { landing: Detail; now: number }) {
             {landing.history.map((c) => (
               <tr key={c.commit_id}>
                 <td>
-                  <Time at={c.at} now={now} /> ago
+                  <Time at={c.began} now={now} /> ago
                 </td>
                 <td class={`outcome ${c.outcome}`}>{outcomeWords(c.outcome)}</td>
-                <td class="number">{count(c.records)}</td>
-                <td class="number">{count(c.account.rejected)}</td>
+                <td class="number">{count(c.landed)}</td>
+                <td class="number">{count(c.rejected)}</td>
                 <td class="number">{count(c.files)}</td>
                 <td class="number">{c.bytes ? bytes(c.bytes) : "–"}</td>
                 <td class="number">
-                  {c.ended === null ? "–" : duration((Date.parse(c.ended) - Date.parse(c.at)) / 1000)}
+                  {c.ended === null ? "–" : duration((Date.parse(c.ended) - Date.parse(c.began)) / 1000)}
                 </td>
                 <td>
                   {landing.dags.includes(c.dag) ? (
@@ -244,10 +245,10 @@ function History({ landing, now }: { landing: Detail; now: number }) {
                 </td>
                 <td class="remark">
                   {remark(c)}
-                  {c.account.read > 0 && (
+                  {c.read > 0 && (
                     <details>
                       <summary>accounting</summary>
-                      <Accounting account={c.account} rows={c.rows} planned={c.planned} />
+                      <Accounting account={c} rows={c.rows} planned={c.planned} />
                     </details>
                   )}
                 </td>

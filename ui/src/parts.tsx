@@ -135,8 +135,8 @@ export function DagLinks({ dags }: { dags: string[] }) {
 /** What waits between the topic and the table, in one line. */
 export function pending(landing: Landing): string {
   const parts = [
-    landing.pending_slices ? `${count(landing.pending_slices)} slices` : "",
-    landing.pending_files ? `${count(landing.pending_files)} files` : "",
+    landing.pending.slices ? `${count(landing.pending.slices)} slices` : "",
+    landing.pending.files ? `${count(landing.pending.files)} files` : "",
     landing.blocked ? `${count(landing.blocked)} offsets blocked` : "",
   ].filter(Boolean);
   return parts.join(" · ") || "nothing";

@@ -5,7 +5,7 @@ import type { CycleMark, Outcome } from "./api";
 import { heights, Strip, STRIP, summary } from "./strip";
 
 function cycle(n: number, outcome: Outcome, records = 10): CycleMark {
-  return { commit_id: `c${n}`, at: "2026-01-01T00:00:00Z", outcome, records, files: 1 };
+  return { commit_id: `c${n}`, began: "2026-01-01T00:00:00Z", outcome, landed: records, files: 1 };
 }
 
 test("more records are a taller mark, and none is still one", () => {

@@ -24,9 +24,9 @@ export function outcomeWords(outcome: Outcome): string {
 
 /** Heights grow with the logarithm: an hour's backlog and a quiet minute are both seen. */
 export function heights(cycles: CycleMark[]): number[] {
-  const most = Math.max(1, ...cycles.map((c) => c.records || c.files));
+  const most = Math.max(1, ...cycles.map((c) => c.landed || c.files));
   return cycles.map((c) => {
-    const size = c.records || c.files;
+    const size = c.landed || c.files;
     // A failure is seen, whatever it had read.
     if (size === 0) return c.outcome === "failed" ? HEIGHT / 2 : LEAST;
     return LEAST + ((HEIGHT - LEAST) * Math.log1p(size)) / Math.log1p(most);
@@ -52,7 +52,7 @@ export function Strip({ cycles }: { cycles: CycleMark[] }) {
         return (
           <g key={cycle.commit_id} class={`mark ${cycle.outcome}`}>
             <title>
-              {`${absolute(cycle.at)}: ${WORDS[cycle.outcome]}, ${count(cycle.records)} records, ${cycle.files} files`}
+              {`${absolute(cycle.began)}: ${WORDS[cycle.outcome]}, ${count(cycle.landed)} records, ${cycle.files} files`}
             </title>
             <rect x={x} y={HEIGHT - height} width={WIDTH - 1} height={height} />
             {broken && <line x1={x} y1={HEIGHT} x2={x + WIDTH - 1} y2={HEIGHT - height} />}

@@ -10,8 +10,8 @@ function at(second: number): string {
 }
 
 function cycle(begins: number, outcome: Outcome, written: number | null = null, ended: number | null = null): Cycle {
-  const times = { at: at(begins), written: written === null ? null : at(written), ended: ended === null ? null : at(ended) };
-  return { commit_id: `c${begins}`, outcome, records: 1, files: 1, ...times } as Cycle;
+  const times = { began: at(begins), written: written === null ? null : at(written), ended: ended === null ? null : at(ended) };
+  return { commit_id: `c${begins}`, outcome, landed: 1, files: 1, ...times } as Cycle;
 }
 
 test("a cycle is written, then committed; one under way reaches to now", () => {
@@ -38,6 +38,6 @@ test("a stall is from the first failure to the next end, in whatever order cycle
 test("the span fits the newest ten cycles", () => {
   const cycles = Array.from({ length: 30 }, (_, n) => cycle(-60 * n, "complete"));
   expect(fitting(cycles, NOON)).toBe(600);
-  expect(fitting(cycles.map((c, n) => ({ ...c, at: at(-3600 * n) })), NOON)).toBe(86_400);
+  expect(fitting(cycles.map((c, n) => ({ ...c, began: at(-3600 * n) })), NOON)).toBe(86_400);
   expect(fitting([], NOON)).toBe(600);
 });

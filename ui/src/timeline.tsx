@@ -31,10 +31,10 @@ function seconds(time: string): number {
 export function bars(cycles: Cycle[], now: number): Bar[] {
   return cycles.flatMap((cycle) => {
     if (cycle.outcome === "empty" || cycle.outcome === "refused") return [];
-    const open = cycle.outcome === "running" ? now : seconds(cycle.at);
+    const open = cycle.outcome === "running" ? now : seconds(cycle.began);
     const ended = cycle.ended === null ? open : seconds(cycle.ended);
     const written = cycle.written === null ? ended : seconds(cycle.written);
-    const write = { lane: 0, from: seconds(cycle.at), to: Math.max(seconds(cycle.at), written), cycle };
+    const write = { lane: 0, from: seconds(cycle.began), to: Math.max(seconds(cycle.began), written), cycle };
     return cycle.ended === null ? [write] : [write, { lane: 1, from: written, to: ended, cycle }];
   });
 }
@@ -43,8 +43,8 @@ export function bars(cycles: Cycle[], now: number): Bar[] {
 export function stalls(cycles: Cycle[]): { from: number; to: number | null }[] {
   const found: { from: number; to: number | null }[] = [];
   let begun: number | null = null;
-  for (const cycle of [...cycles].sort((a, b) => seconds(a.at) - seconds(b.at))) {
-    if (cycle.outcome === "failed" || cycle.outcome === "left") begun ??= seconds(cycle.at);
+  for (const cycle of [...cycles].sort((a, b) => seconds(a.began) - seconds(b.began))) {
+    if (cycle.outcome === "failed" || cycle.outcome === "left") begun ??= seconds(cycle.began);
     else if (begun !== null && cycle.ended !== null) {
       found.push({ from: begun, to: seconds(cycle.ended) });
       begun = null;
@@ -56,7 +56,7 @@ export function stalls(cycles: Cycle[]): { from: number; to: number | null }[] {
 /** The shortest span that shows the newest ten cycles. */
 export function fitting(cycles: Cycle[], now: number): number {
   const tenth = cycles[Math.min(9, cycles.length - 1)];
-  const age = tenth === undefined ? 0 : now - seconds(tenth.at);
+  const age = tenth === undefined ? 0 : now - seconds(tenth.began);
   return SPANS.find(([, length]) => age <= length)?.[1] ?? 604_800;
 }
 
@@ -114,8 +114,8 @@ export function Timeline({ cycles, now }: { cycles: Cycle[]; now: number }) {
                 height={LANE - 4}
               >
                 <title>
-                  {`${absolute(b.cycle.at)}: ${LANES[b.lane] ?? ""} ${duration(b.to - b.from)}, ` +
-                    `${outcomeWords(b.cycle.outcome)}, ${count(b.cycle.records)} records`}
+                  {`${absolute(b.cycle.began)}: ${LANES[b.lane] ?? ""} ${duration(b.to - b.from)}, ` +
+                    `${outcomeWords(b.cycle.outcome)}, ${count(b.cycle.landed)} records`}
                 </title>
               </rect>
             );

@@ -19,9 +19,9 @@ const MOST_ROWS = 100;
 /** Offsets a second since it began, and the seconds that are left at that; none, while nothing tells. */
 export function pace(w: Window, now: number): { rate: number; left: number } | null {
   const took = now - Date.parse(w.began) / 1000;
-  if (w.account.read === 0 || took <= 0) return null;
-  const rate = w.account.read / took;
-  return { rate, left: Math.max(0, w.planned - w.account.read) / rate };
+  if (w.read === 0 || took <= 0) return null;
+  const rate = w.read / took;
+  return { rate, left: Math.max(0, w.planned - w.read) / rate };
 }
 
 export function Windows({ landing, now }: { landing: Detail; now: number }) {
@@ -54,7 +54,7 @@ function WindowCard({ window: w, own, now }: { window: Window; own: boolean; now
       </p>
       {w.failed && <p class="reason">{w.failed}</p>}
       {w.end_asked && <p class="dim">It was asked to end: {w.end_asked}.</p>}
-      <Accounting account={w.account} rows={w.rows} planned={w.planned} />
+      <Accounting account={w} rows={w.rows} planned={w.planned} />
       <ul class="groups">
         {w.groups.map((g) => (
           <GroupRow key={g.group} group={g} slices={w.slices.filter((s) => s.group === g.group)} now={now} />
@@ -127,7 +127,7 @@ function Slices({ slices, now }: { slices: Slice[]; now: number }) {
               </td>
               <td class="number">{count(s.offsets)}</td>
               <td class="number">{s.reports ? count(s.rows) : "–"}</td>
-              <td class="number">{s.reports ? count(s.account.rejected) : "–"}</td>
+              <td class="number">{s.reports ? count(s.rejected) : "–"}</td>
               <td class="number">{s.bytes ? bytes(s.bytes) : "–"}</td>
               <td class="number">{s.seconds === null ? "–" : duration(s.seconds)}</td>
               <td class="number">
