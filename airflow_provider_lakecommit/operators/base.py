@@ -196,7 +196,7 @@ class LandingTask(BaseOperator):
         quiet = [each for each in self.hours if each not in told]
         self.outlets = [each for each in self.outlets if each not in quiet]
 
-    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any] | None:
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any]:
         """What OpenLineage is told of the task, when Airflow asks."""
         return lineage_of(self.commits)
 

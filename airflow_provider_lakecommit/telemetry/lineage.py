@@ -72,13 +72,13 @@ def table_name(namespace: str, table: str) -> str:
     return f"table/{table.replace('.', '/')}" if namespace.startswith("arn:aws:glue:") else table
 
 
-def lineage_of(commits: Sequence[Commit]) -> OperatorLineage[Any, Any] | None:
-    """What a task published; ``None`` if that is nothing."""
+def lineage_of(commits: Sequence[Commit]) -> OperatorLineage[Any, Any]:
+    """What a task published; empty if that is nothing: of a task that has no lineage Airflow warns."""
     from airflow.providers.openlineage.extractors import OperatorLineage
 
     told = [commit for commit in commits if commit.closed.published]
     if not told:
-        return None
+        return OperatorLineage()
     return OperatorLineage(
         inputs=[dataset for commit in told for dataset in _inputs(commit)],
         outputs=[dataset for commit in told for dataset in _outputs(commit)],

@@ -67,6 +67,13 @@ def test_the_wheel_pins_pyspark_and_its_client_to_that_version(metadata: email.m
     assert pins["pyspark"] == pins["pyspark-client"] == version("pyspark")
 
 
+def test_what_the_wheel_needs_is_stated_once(metadata: email.message.Message) -> None:
+    """`lakecommit doctor` has a line for each."""
+    needs = [Requirement(line) for line in metadata.get_all("Requires-Dist", [])]
+    plain = [each.name for each in needs if each.marker is None]
+    assert sorted(plain) == sorted(set(plain))
+
+
 @pytest.mark.integration
 def test_a_plain_install_of_the_wheel_resolves_to_equal_pysparks(archives: tuple[Path, Path], tmp_path: Path) -> None:
     wanted = tmp_path / "wanted.in"
