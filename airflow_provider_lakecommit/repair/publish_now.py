@@ -6,8 +6,9 @@ attempt goes on with it. Who runs a cycle publishes it then and goes on with the
 windows does not end by it. What nobody publishes within the wait, as its runner is gone, is published here. Nothing is
 given up: what the windows lack is planned by later ones.
 
-Failure story: asking twice asks nothing new. A cycle that was opened in between is the next call's. Where the control
-topic or a table cannot be reached it is an error, and what was asked by then holds.
+Failure story: nothing is said to be published of what cannot be known: a table that cannot be read is an error, and a
+landing of which no table knows, too. Asking twice asks nothing new. A cycle that was opened in between is the next
+call's. Where the control topic or a table cannot be reached it is an error, and what was asked by then holds.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from airflow_provider_lakecommit.cycle.drain import drain
 from airflow_provider_lakecommit.cycle.prepare import prepare_for_commit
 from airflow_provider_lakecommit.cycle.results import PublishedSnapshot
 from airflow_provider_lakecommit.cycle.resume import ticket_of
+from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.session.early_end import end_cycle
 from airflow_provider_lakecommit.session.landing_session import FoldedLog, LandingSession, RunIdentity
 
@@ -62,6 +64,7 @@ def publish_now(session: LandingSession, run: RunIdentity, reason: str, *, wait:
     :param run: whose cycle it is, if something is published here
     :param reason: who wants it, and why, for logs and the notes of runs
     :param wait: seconds for those who run the cycles
+    :raises LedgerError: it never landed anything
     :raises LakecommitError: the control topic or a table cannot be reached
     """
     session.control.ensure()
@@ -75,9 +78,24 @@ def publish_now(session: LandingSession, run: RunIdentity, reason: str, *, wait:
         session.log(
             f"{len(left)} windows are not closed by their runs after {wait:.0f} s; what they told is published here"
         )
-    drained = drain(session, run, reason)
+    if (drained := drain(session, run, reason)) is None:
+        _check_known(session)
     closed = tuple(c for c in asked if c not in left)
     return PublishedNow(asked=asked, closed=closed, published=drained[1].published if drained else ())
+
+
+def _check_known(session: LandingSession) -> None:
+    """Is there nothing to be published, or does nobody know?"""
+    prepared = prepare_for_commit(session, tell=False)
+    for error in prepared.failures.values():
+        raise error
+    if not prepared.tables:
+        landing = session.landing
+        raise LedgerError(
+            f"nothing was ever landed by landing {landing.name} in {', '.join(landing.tables)}, so nothing of it can "
+            "be published: look whether its name, tables and connections are those of the DAG that lands it; its first "
+            "run begins the ledger"
+        )
 
 
 def _ask(session: LandingSession, folded: FoldedLog, reason: str) -> tuple[UUID, ...]:

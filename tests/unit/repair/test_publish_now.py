@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from airflow_provider_lakecommit.core.log import EndAsked
+from airflow_provider_lakecommit.exceptions import CatalogError, LedgerError, TableError
 from airflow_provider_lakecommit.repair import publish_now as module
 from airflow_provider_lakecommit.repair.publish_now import PublishedNow, publish_now
 from tests.fakes.session import FakeLanding
@@ -31,6 +32,23 @@ def test_where_nothing_is_under_way_nothing_is_asked(landing: FakeLanding) -> No
     assert not done.published
     assert str(done) == "nothing is under way, and nothing that is reported waits to be published"
     assert "EndAsked" not in landing.kinds()
+
+
+def test_of_a_landing_that_never_ran_nobody_knows(landing: FakeLanding) -> None:
+    with pytest.raises(TableError, match="there is no table shop"):
+        now(landing)
+    landing.cycle()
+    other = landing.connect(name="row")
+    with pytest.raises(LedgerError, match=r"nothing was ever landed by landing row in shop\..*look whether its name"):
+        publish_now(other, landing.run_identity("person"), "Ada wants it now", wait=0.0)
+
+
+def test_where_the_catalog_is_away_nobody_knows_either(landing: FakeLanding) -> None:
+    opened = landing.open("dead")
+    landing.report(opened)
+    landing.catalog.away = True
+    with pytest.raises(CatalogError):
+        now(landing)
 
 
 def test_what_a_dead_run_has_reported_is_published_here(landing: FakeLanding) -> None:
