@@ -19,6 +19,7 @@ from airflow.sdk import BaseHook, Connection
 from airflow.sdk.configuration import conf
 from airflow.sdk.exceptions import AirflowNotFoundException
 
+from airflow_provider_lakecommit.connection_names import named
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.hooks.secrets import hide
 from airflow_provider_lakecommit.iceberg.settings import as_text
@@ -60,7 +61,7 @@ def kafka_settings(kafka_config_id: str) -> dict[str, Any]:
         settings = dict(_SettingsHook(kafka_config_id=kafka_config_id).get_conn)  # type: ignore[no-untyped-call]
         settings = resolved({**_signing(), **settings})
         hide(settings)
-        return settings
+        return named(settings, kafka_config_id)
     except SpecError:
         raise
     except ValueError as e:
@@ -113,7 +114,7 @@ def stated_properties(iceberg_conn_id: str) -> dict[str, str]:
             f"the Iceberg connection {iceberg_conn_id!r} does not say where its {properties['type']} catalog is: "
             "give the URI as host, or as `uri` in its extra"
         )
-    return properties
+    return named(properties, iceberg_conn_id)
 
 
 def master_url(found: Connection) -> str:

@@ -40,6 +40,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
+from airflow_provider_lakecommit.connection_names import CONNECTION_ID, whose
 from airflow_provider_lakecommit.exceptions import CatalogError, ClosedError, SpecError, StorageError, TableError
 from airflow_provider_lakecommit.iceberg.clients import CatalogClients
 from airflow_provider_lakecommit.iceberg.deadline import within
@@ -93,7 +94,8 @@ class Tables:
         *,
         connect: Callable[..., Catalog] = load_catalog,
     ) -> None:
-        self._properties = as_text(catalog_properties)
+        self._whose = whose(catalog_properties)
+        self._properties = as_text({k: v for k, v in catalog_properties.items() if k != CONNECTION_ID})
         self._default_name = name
         self._connect = connect
         self._storage: dict[str, TableStorage] = {}
@@ -123,7 +125,8 @@ class Tables:
         table = self.find(identifier)
         if table is None:
             raise TableError(
-                f"there is no table {identifier} in catalog {self.name}: create it, or state `create` in the landing"
+                f"there is no table {identifier} in catalog {self.name}{self._whose}: create it, or state `create` in "
+                "the landing"
             )
         return table
 
@@ -236,10 +239,9 @@ class Tables:
         except Exception as e:
             if (mistake := mistake_in(self._properties, e)) is None:
                 raise self._away("connecting", e) from None
-            raise SpecError(
-                f"catalog {self.name}: {self.without_secrets(mistake) or self.describe(e)}; the properties given are: "
-                f"{', '.join(sorted(self._properties)) or 'none'}"
-            ) from None
+            given = ", ".join(sorted(self._properties)) or "none"
+            told = self.without_secrets(mistake) or self.describe(e)
+            raise SpecError(f"catalog {self.name}{self._whose}: {told}; the properties given are: {given}") from None
 
     def _create_namespace(self, identifier: str) -> None:
         namespace = Catalog.namespace_from(identifier)
@@ -253,7 +255,7 @@ class Tables:
     def _away(self, doing: str, error: Exception, kind: type[CatalogError] = CatalogError) -> CatalogError:
         what = "refused the credentials" if isinstance(error, _NO_RIGHT) else "failed"
         remedy = self.without_secrets(missing_folder(self._properties)) or _remedy(error)
-        return kind(f"catalog {self.name} {what} while {doing} ({self.describe(error)}): {remedy}")
+        return kind(f"catalog {self.name}{self._whose} {what} while {doing} ({self.describe(error)}): {remedy}")
 
     def describe(self, error: BaseException) -> str:
         """What an exception of the catalog says, without secrets."""

@@ -21,11 +21,12 @@ from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
+from airflow_provider_lakecommit.connection_names import whose
 from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError
 from airflow_provider_lakecommit.redaction import redacted, without
 from airflow_provider_lakecommit.signing import PREFIX
 
-__all__ = ["LastError", "bootstrap_servers", "client_config", "made", "unreachable"]
+__all__ = ["LastError", "bootstrap_servers", "client_config", "made", "servers_of", "unreachable"]
 
 log = logging.getLogger(__name__)
 
@@ -161,7 +162,15 @@ def made(client: Callable[[dict[str, Any]], C], config: Mapping[str, Any], troub
 
 
 def bootstrap_servers(config: Mapping[str, Any]) -> str:
-    """Where the brokers are, for a message.
+    """Where the brokers are, for a message, with the connection that says so.
+
+    :raises SpecError: the configuration does not say
+    """
+    return f"{servers_of(config)}{whose(config)}"
+
+
+def servers_of(config: Mapping[str, Any]) -> str:
+    """Where the brokers are, for a command.
 
     :raises SpecError: the configuration does not say
     """

@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Mapping
 from typing import Any
 
-from airflow_provider_lakecommit.kafka.config import bootstrap_servers
+from airflow_provider_lakecommit.kafka.config import servers_of
 
 __all__ = ["PARTITIONS", "TOPIC_SETTINGS", "create_command", "partition_of", "tool"]
 
@@ -31,7 +31,7 @@ def partition_of(group_id: str, partitions: int) -> int:
 
 def tool(name: str, config: Mapping[str, Any]) -> str:
     """The beginning of a command of Kafka's own tools."""
-    return f"{name} --bootstrap-server {bootstrap_servers(config)}"
+    return f"{name} --bootstrap-server {servers_of(config)}"
 
 
 def create_command(

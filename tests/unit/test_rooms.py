@@ -85,8 +85,8 @@ def rule(
 
 NOTHING: frozenset[str] = frozenset()
 LIBRARY = (
-    "redaction signing core shown declared wire kafka iceberg parquet formats spark engines stall committer connector "
-    "session cycle landing"
+    "redaction signing connection_names core shown declared wire kafka iceberg parquet formats spark engines stall "
+    "committer connector session cycle landing"
 )
 
 #: From the ground up: a room imports rooms that stand above it in this table, never one below.
@@ -94,6 +94,7 @@ RULES = (
     Rule(room="exceptions", only=NOTHING, rooms=NOTHING),
     Rule(room="redaction", only=NOTHING, rooms=NOTHING),
     rule("signing", only=NOTHING),
+    Rule(room="connection_names", only=NOTHING, rooms=NOTHING),
     Rule(room="get_provider_info", only=NOTHING, rooms=NOTHING),
     Rule(room="__init__", only=NOTHING, rooms=NOTHING),
     Rule(room="preload", only=NOTHING, rooms=NOTHING),
@@ -105,8 +106,8 @@ RULES = (
     rule("declared", "redaction signing core", only=frozenset({"yaml"})),
     rule("wire", "core", only=frozenset({"fastavro"})),
     rule("landing", "redaction signing core declared assets", only=frozenset({"yaml"})),
-    rule("kafka", "redaction signing core declared wire", nowhere=AIRFLOW | SPARK | LAKE),
-    rule("iceberg", "redaction core declared wire", nowhere=AIRFLOW | SPARK),
+    rule("kafka", "redaction signing connection_names core declared wire", nowhere=AIRFLOW | SPARK | LAKE),
+    rule("iceberg", "redaction connection_names core declared wire", nowhere=AIRFLOW | SPARK),
     rule("parquet", "redaction core", nowhere=AIRFLOW | SPARK | KAFKA),
     rule("formats", "core declared iceberg parquet", nowhere=AIRFLOW | SPARK | KAFKA),
     rule("formats/sampled", only=NOTHING),
@@ -156,7 +157,7 @@ RULES = (
         )
     ),
     rule("notifications", only=AIRFLOW),
-    rule("hooks", "redaction signing iceberg engines connector", nowhere=HEAVY, lazily=SPARK),
+    rule("hooks", "redaction signing connection_names iceberg engines connector", nowhere=HEAVY, lazily=SPARK),
     rule("plugins", "preload page settings hooks", only=AIRFLOW),
     rule("telemetry", "core landing cycle", nowhere=HEAVY | SPARK, lazily=AIRFLOW | OPENLINEAGE),
     rule("triggers", "core declared landing stall settings kafka hooks", nowhere=SPARK | LAKE, lazily=HEAVY),

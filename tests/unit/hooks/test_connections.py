@@ -10,8 +10,12 @@ from typing import Any
 import pytest
 from airflow.providers.apache.iceberg.hooks import iceberg
 
-from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.connection_names import CONNECTION_ID, named
+from airflow_provider_lakecommit.exceptions import CatalogError, SourceUnavailableError, SpecError
 from airflow_provider_lakecommit.hooks.connections import catalog_properties, kafka_settings
+from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.kafka.config import LastError, client_config, unreachable
+from airflow_provider_lakecommit.kafka.control_topic_settings import create_command
 
 Connect = Callable[..., None]
 
@@ -29,7 +33,7 @@ def connect(monkeypatch: pytest.MonkeyPatch) -> Connect:
 def test_kafka_settings_are_the_extra_of_the_connection(connect: Connect) -> None:
     extra = {"bootstrap.servers": "a:1,b:2", "security.protocol": "SASL_SSL", "sasl.password": "hush"}
     connect("events", conn_type="kafka", extra=extra)
-    assert kafka_settings("events") == extra
+    assert kafka_settings("events") == named(extra, "events")
 
 
 def test_a_kafka_connection_without_brokers_is_refused(connect: Connect) -> None:
@@ -78,7 +82,7 @@ CATALOGS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
 def test_catalog_properties(connect: Connect, case: str) -> None:
     fields, properties = CATALOGS[case]
     connect("lake", conn_type="iceberg", **fields)
-    assert catalog_properties("lake") == {**properties, "name": "lake"}
+    assert catalog_properties("lake") == named({**properties, "name": "lake"}, "lake")
 
 
 def test_a_connection_may_name_its_catalog(connect: Connect) -> None:
@@ -94,7 +98,7 @@ def test_catalog_properties_are_those_of_the_iceberg_provider(
     monkeypatch.setattr(iceberg, "load_catalog", lambda name, **properties: given.update(properties, name=name))
     connect("lake", conn_type="iceberg", **CATALOGS[case][0])
     assert iceberg.IcebergHook("lake").catalog is None
-    assert catalog_properties("lake") == given
+    assert catalog_properties("lake") == named(given, "lake")
 
 
 @pytest.mark.parametrize("extra", [{}, {"type": "sql", "warehouse": "file:///tmp/w"}])
@@ -102,3 +106,22 @@ def test_a_catalog_without_an_address_is_refused(connect: Connect, extra: dict[s
     connect("lake", conn_type="iceberg", extra=extra)
     with pytest.raises(SpecError, match="does not say where its"):
         catalog_properties("lake")
+
+
+def test_an_error_of_a_catalog_names_its_connection(connect: Connect) -> None:
+    connect("lake", conn_type="iceberg", extra=SQL)
+    with pytest.raises(CatalogError, match=r"^catalog lake \(Airflow connection 'lake'\) failed while connecting"):
+        Tables(catalog_properties("lake")).find("shop.orders")
+    connect("wrong", conn_type="iceberg", extra={**SQL, "type": "sqlite", "name": "house"})
+    with pytest.raises(SpecError, match=r"^catalog house \(Airflow connection 'wrong'\): ") as told:
+        Tables(catalog_properties("wrong")).find("shop.orders")
+    assert CONNECTION_ID not in str(told.value)
+
+
+def test_an_error_of_brokers_names_their_connection_and_a_command_does_not(connect: Connect) -> None:
+    connect("events", conn_type="kafka", extra={"bootstrap.servers": "a:1"})
+    settings = kafka_settings("events")
+    told = unreachable(SourceUnavailableError, "asking", settings, LastError(), 1.0)
+    assert "no answer from Kafka at a:1 (Airflow connection 'events') within 1 s" in str(told)
+    assert "--bootstrap-server a:1 --create" in create_command("control", settings)
+    assert CONNECTION_ID not in client_config(settings, LastError())
