@@ -295,5 +295,5 @@ def _check_alone(session: LandingSession, name: str, state: LedgerState, source:
         if s.landing != session.landing.name and shared:
             raise TableError(
                 f"landing {s.landing} lands {', '.join(shared)} into {name} already, so landing {session.landing.name} "
-                f"cannot: give one of them another table"
+                f"cannot: give one of them another table, or a landing that was renamed its old name back"
             )

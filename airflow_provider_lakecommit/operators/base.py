@@ -49,6 +49,7 @@ __all__ = [
     "WINDOW",
     "Declared",
     "LandingTask",
+    "check_planned",
     "exact",
     "is_cleared",
     "landing_of",
@@ -269,6 +270,21 @@ def _other_of_its_dag(task: LandingTask) -> str | None:
         if twin and other.task_id != task.task_id:
             return str(other.task_id)
     return None
+
+
+def check_planned(planned: str, landing: Landing) -> None:
+    """Is the plan that a task works by one of its landing?
+
+    :param planned: name of the landing whose plan it is
+    :raises SpecError: it is not: nothing of it would be found under the name of this one
+    """
+    if planned != landing.name:
+        raise SpecError(
+            f"the plan that this task was given is of landing {planned!r}, and the task is of landing {landing.name!r}. "
+            f"A landing that is renamed is another one: give it the name {planned!r} back and clear this task; what is "
+            "reported is kept. Or name the plan task of this landing (`plan_task_id`, `plan_task_ids` in the order of "
+            "`landings`)"
+        )
 
 
 def is_cleared(ti: Any, retries: int) -> bool:

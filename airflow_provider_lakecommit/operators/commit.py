@@ -41,6 +41,7 @@ from airflow_provider_lakecommit.operators.base import (
     FAILURE,
     LANDED,
     LandingTask,
+    check_planned,
     exact,
     is_cleared,
     landing_of,
@@ -166,6 +167,8 @@ class LakeCommitOperator(LandingTask):
         retell = retry and not is_cleared(context["ti"], self.retries or 0)
         with no_retry_in_vain(self):
             try:
+                if ticket is not None:
+                    check_planned(ticket.landing, self.landing)
                 with self.session() as session:
                     return close_cycle(session, self.identity(context), ticket, retry=retry, retell=retell)
             except Exception as e:
@@ -256,6 +259,8 @@ class LakeCommitOperator(LandingTask):
         from airflow_provider_lakecommit.iceberg.catalog import Tables
         from airflow_provider_lakecommit.session.landing_session import LandingSession
 
+        if ticket is not None:
+            check_planned(ticket.landing, landing)
         conn_id = landing.iceberg_conn_id
         with asking:
             kafka = kafka_settings(landing.kafka_config_id)

@@ -27,7 +27,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 from airflow_provider_lakecommit.exceptions import BlockedRangeError, LakecommitError, SparkJobError, SpecError
 from airflow_provider_lakecommit.hooks.secrets import hide, told
 from airflow_provider_lakecommit.operators.arguments import mapping_of
-from airflow_provider_lakecommit.operators.base import LandingTask, leave_failure, no_retry_in_vain
+from airflow_provider_lakecommit.operators.base import LandingTask, check_planned, leave_failure, no_retry_in_vain
 from airflow_provider_lakecommit.operators.deadline import KILL_GRACE, before_deadline
 from airflow_provider_lakecommit.operators.links import ErrorLink, SparkLink
 from airflow_provider_lakecommit.operators.plan import PlanWindowOperator
@@ -125,6 +125,7 @@ class WriteWindowOperator(LandingTask):
             if not (isinstance(self.group, Mapping) and {"cycle", "group"} <= self.group.keys()):
                 raise _no_group(f"a {type(self.group).__name__}")
             ticket = GroupTicket.from_dict(self.group)
+            check_planned(ticket.cycle.landing, landing)
         with no_retry_in_vain(self):
             # Before anything else, so that a kill finds it however early it comes.
             self._engine = engine = engine_of(

@@ -327,3 +327,31 @@ def test_airflow_does_not_delete_a_run_that_is_running(live: Live, make_topic: M
     faults.let_go("write.0")
     assert live.ended("kept", "a") == ("success", GREEN)
     assert live.run("kept", "b") == ("success", IDLE)
+
+
+def test_a_landing_that_is_renamed_in_mid_run_makes_the_run_red_and_loses_nothing(
+    live: Live, make_topic: Make, produce: Produce
+) -> None:
+    topic = make_topic(1)
+    faults = live.armed("former", topic, slice_records=2)
+    produce(topic, orders(*range(6)))
+    start(live, "former", "a", until_at="write.2", faults=faults)
+    path = live.folder / "former.py"
+    before = path.read_text()
+    path.write_text(before.replace("'name': 'former'", "'name': 'newer'"))
+    until("the new name", lambda: "**newer**" in live.client.told("/dags/former/tasks/land.commit")["doc_md"])
+    faults.let_go("write.2")
+    state, tasks = live.ended("former", "a")
+    assert (state, tasks["write[0]"], tasks["commit"], tasks["outcome"]) == ("failed", "success", "failed", "failed")
+    assert live.said("former", "a", "is of landing 'former'")
+    state, tasks = live.run("former", "b")
+    assert (state, tasks["plan"]) == ("failed", "failed")
+    assert live.said("former", "b", "a landing that was renamed its old name back")
+
+    path.write_text(before)
+    until("the old name", lambda: "**former**" in live.client.told("/dags/former/tasks/land.commit")["doc_md"])
+    live.client.clear("former", "a", "land.commit")
+    until("the cleared task", lambda: live.states("former", "a")["outcome"] is None)
+    state, tasks = live.ended("former", "a")
+    assert (state, tasks["commit"], tasks["outcome"]) == ("success", "success", "success")
+    assert live.lake.ids("shop.former") == list(range(6))

@@ -28,6 +28,8 @@ from airflow_provider_lakecommit.operators.base import CLOSED, FAILURE
 from airflow_provider_lakecommit.operators.commit import LakeCommitOperator
 from airflow_provider_lakecommit.operators.outcome import OutcomeOperator
 from airflow_provider_lakecommit.operators.plan import PlanWindowOperator
+from airflow_provider_lakecommit.operators.write import WriteWindowOperator
+from airflow_provider_lakecommit.session.concurrent import ConcurrentLandings
 
 A, B = (Landing(name=name, topics=name, table=f"shop.{name}") for name in "ab")
 
@@ -119,6 +121,38 @@ def test_a_commit_that_fails_of_what_the_plan_failed_of_is_skipped_and_another_e
     ti.xcom_pull = lambda *, key, **_: "SourceError: no such topic" if key == FAILURE else None
     with pytest.raises(CatalogError):
         task._close({"ti": ti})  # type: ignore[typeddict-item]
+
+
+def ticket(landing: str) -> dict[str, Any]:
+    place = {"lane": "live", "slot": 0, "partition": 0, "read_from": 0}
+    return {"landing": landing, "commit_id": str(UUID(int=1)), **place}
+
+
+def test_the_plan_of_another_landing_is_refused_by_those_that_work_by_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A landing that was renamed while a run was under way: the run was green, and nothing of it in the table."""
+    left: dict[str, Any] = {}
+    ti = SimpleNamespace(
+        dag_id="dag",
+        run_id="run",
+        try_number=1,
+        max_tries=0,
+        xcom_pull=lambda **_: ticket("former"),
+        xcom_push=left.__setitem__,
+    )
+    context: Any = {"ti": ti}
+    commit = LakeCommitOperator(task_id="commit", landing=A, plan_task_id="plan")
+    told = r"plan that this task was given is of landing 'former', .* of landing 'a'\..*give it the name 'former' back"
+    with pytest.raises(AirflowFailException, match=told):
+        commit._close(context)
+    assert "'former'" in left[CLOSED][FAILURE]
+    monkeypatch.setattr(ConcurrentLandings, "tables", lambda *_: pytest.fail("asked for connections"))
+    several = LakeCommitOperator(task_id="several", landings=[A, B], plan_task_ids=["b", "a"])
+    with pytest.raises(AirflowFailException, match=r"^2 of 2 landings failed: a: SpecError: .*plan_task_ids"):
+        several._execute_several(context)
+    group = {"cycle": ticket("former"), "group": 0, "slices": 1, "records": 1, "label": ""}
+    write = WriteWindowOperator(task_id="write", landing=A, group=group)
+    with pytest.raises(AirflowFailException, match=told):
+        write._execute()
 
 
 def test_an_outcome_of_tasks_that_are_not_there_names_them() -> None:
