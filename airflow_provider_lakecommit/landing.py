@@ -37,6 +37,7 @@ from airflow_provider_lakecommit.declared.checks import (
     unknown_keys,
     wrong_values,
 )
+from airflow_provider_lakecommit.declared.names import nearest
 from airflow_provider_lakecommit.declared.spark_section import wrong_with_spark
 from airflow_provider_lakecommit.declared.spec_file import filled_field, read_yaml
 from airflow_provider_lakecommit.declared.variables import Variables
@@ -288,7 +289,8 @@ def load_spec(path: str | Path, *, connections: bool = True, elsewhere: Collecti
     wrong = [f"section {s!r} must be a mapping" for s, v in sections.items() if not isinstance(v, dict)]
     needed = [s for s in _SECTIONS if connections and s not in elsewhere]
     if "kafka" in needed and isinstance(sections["kafka"], dict) and "bootstrap.servers" not in sections["kafka"]:
-        wrong.append("section 'kafka' lacks 'bootstrap.servers'")
+        near = nearest("bootstrap.servers", [*map(str, sections["kafka"])], 1, 0.8)
+        wrong.append("section 'kafka' lacks 'bootstrap.servers'" + (f", it has {near[0]!r}" if near else ""))
     kinds = {f.name: str(f.type) for f in dataclasses.fields(Landing)}
     wrong += unknown_keys(values, kinds, (*kinds, *_SECTIONS))
     variables = Variables(values=os.environ)

@@ -66,7 +66,7 @@ def land(
     :param follow: how
     :raises LakecommitError: what keeps a cycle from being opened or closed, or that none of them moves anything
     """
-    section, unique = spark_section(spec, follow), run or uuid4()
+    section, unique = spark_section(spec, follow, output), run or uuid4()
     log = WindowLog(output.log)
     with (
         Signals() as signals,
@@ -122,10 +122,12 @@ def _end_early(
     runner.report_interrupted()
 
 
-def spark_section(spec: LandingSpec, follow: FollowOptions | None) -> SparkSection:
-    """What a spec says of Spark; where topics are followed, its tasks do not tell of each slice."""
+def spark_section(spec: LandingSpec, follow: FollowOptions | None, output: Output) -> SparkSection:
+    """What a spec says of Spark; where topics are followed its tasks do not tell of each slice, nor on a terminal: they
+    would write into the line that lives.
+    """
     section = SparkSection(spec.spark)
-    if follow is not None:
+    if follow is not None or output.at_terminal:
         section.conf.setdefault(f"spark.executorEnv.{QUIET}", "1")
     return section
 

@@ -202,7 +202,7 @@ def _session(
     if not local:
         return None
     # No handler of signals is taken over: it is not started in the main thread.
-    return LocalSpark(spark_section(local[0], follow), log=output.log, on_start=signals.check)
+    return LocalSpark(spark_section(local[0], follow, output), log=output.log, on_start=signals.check)
 
 
 def report_ends(ended: Mapping[str, int | BaseException], wrong: Mapping[str, SpecError], output: Output) -> int:

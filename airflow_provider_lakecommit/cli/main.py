@@ -96,7 +96,8 @@ class _Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         given = sys.argv[1:] if args is None else list(args)
-        if not given and self._subparsers is not None:
+        # A shell that asks what may come next has not been told the first word yet.
+        if not given and self._subparsers is not None and "_ARGCOMPLETE" not in os.environ:
             self.print_help(sys.stderr)
             self.exit(Exit.USAGE)
         found, left = super().parse_known_args(given, namespace)

@@ -32,7 +32,8 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
     except (yaml.YAMLError, UnicodeDecodeError) as e:
         raise SpecError(f"spec {path} is not YAML: {yaml_trouble(e)}") from None
     if not isinstance(values, dict) or not all(isinstance(k, str) for k in values):
-        raise SpecError(f"spec {path}: a mapping of keys to values is needed, found {type(values).__name__}")
+        found = "the file is empty" if values is None else f"found {type(values).__name__}"
+        raise SpecError(f"spec {path}: a mapping of keys to values is needed, as in `name: orders`; {found}")
     return values
 
 

@@ -115,7 +115,7 @@ def spark_master(conn_id: str) -> SparkMaster:
     return SparkMaster(local=re.match(r"local\b", master) is not None, driver_on_cluster=on_cluster)
 
 
-_ENDED = re.compile(r"Cannot execute: .*\. Error code is: (?P<code>\d+)\.\s+Last spark-submit output:\s*", re.DOTALL)
+_ENDED = re.compile(r"Cannot execute: .*\. Error code is: (?P<code>-?\d+)\.\s+Last spark-submit output:\s*", re.DOTALL)
 _NO_JAVA = re.compile(r"JAVA_HOME is not set|/java: No such file|command not found: java|java: command not found")
 
 

@@ -280,7 +280,7 @@ def check_planned(planned: str, landing: Landing) -> None:
     """
     if planned != landing.name:
         raise SpecError(
-            f"the plan that this task was given is of landing {planned!r}, and the task is of landing {landing.name!r}. "
+            f"the plan that this task was given is of landing {planned!r}, the task is of landing {landing.name!r}. "
             f"A landing that is renamed is another one: give it the name {planned!r} back and clear this task; what is "
             "reported is kept. Or name the plan task of this landing (`plan_task_id`, `plan_task_ids` in the order of "
             "`landings`)"

@@ -25,7 +25,7 @@ from airflow.sdk import XComArg
 from airflow.sdk.exceptions import AirflowSkipException
 
 from airflow_provider_lakecommit.exceptions import BlockedRangeError, LakecommitError, SparkJobError, SpecError
-from airflow_provider_lakecommit.hooks.secrets import hide, told
+from airflow_provider_lakecommit.hooks.secrets import hide
 from airflow_provider_lakecommit.operators.arguments import mapping_of
 from airflow_provider_lakecommit.operators.base import LandingTask, check_planned, leave_failure, no_retry_in_vain
 from airflow_provider_lakecommit.operators.deadline import KILL_GRACE, before_deadline
@@ -281,7 +281,7 @@ def _why(result: GroupResult, whose: str, died: SparkJobError | None = None) -> 
     :param died: why the job ended before its slices did
     """
     if not result.causes:
-        return f"{whose}: {result}" if died is None else f"{told(died)}; {whose}: {result}"
+        return f"{whose}: {result}" if died is None else f"{died}; {whose}: {result}"
     more = f" (and {len(result.causes) - 1} more causes)" if len(result.causes) > 1 else ""
     safe = f"{result.done} of its slices are reported and kept"
     left = f", {len(result.left)} are read again" if result.left else ""

@@ -4,10 +4,13 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -20,7 +23,7 @@ from pyiceberg.table import Table
 
 from dev.servers.connect import ConnectServer
 from tests.fixtures.kafka import Sender, create_topic
-from tests.support.cli import LAND_SECONDS, Answer, Running, orders, run, write_spec
+from tests.support.cli import COMMAND, LAND_SECONDS, Answer, Running, orders, run, write_spec
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
@@ -114,6 +117,31 @@ def test_another_run_lands_nothing(landed: tuple[Path, Answer]) -> None:
     assert (answer.value["rows"], answer.value["reason"]) == (0, "nothing new")
     assert table_of(spec).metadata.current_snapshot_id == before
     assert "spark" not in answer.value["seconds"]
+
+
+@pytest.mark.heavy
+def test_on_a_terminal_one_line_lives_and_nothing_writes_into_it(
+    new_landing: Callable[..., tuple[Path, Sender]],
+) -> None:
+    spec, sender = new_landing(2, slice_records=SLICE)
+    sender.produce(topic_of(spec), orders(2000), 0)
+    terminal, end = os.openpty()
+    command = subprocess.Popen([*COMMAND, "land", str(spec)], stdin=end, stdout=end, stderr=end, close_fds=True)
+    os.close(end)
+    seen = b""
+    # The kernel's word for a terminal that nobody has open any more.
+    with suppress(OSError):
+        while more := os.read(terminal, 4096):
+            seen += more
+    os.close(terminal)
+    assert command.wait(LAND_SECONDS) == 0, seen
+    text = seen.decode()
+    assert "0/8 slices" in text
+    assert "done in" not in text
+    torn = [line for line in text.split("\r\n") if {*"░█"} & {*line.rpartition("\r")[2]}]
+    assert not torn, "a line that lived was left behind"
+    assert '{"landing"' not in text
+    assert rows_of(spec) == expected(2000)
 
 
 def test_plan_and_status_say_that_nothing_is_left(landed: tuple[Path, Answer]) -> None:

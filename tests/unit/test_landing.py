@@ -322,10 +322,15 @@ class TestYaml:
             pytest.param("table: a.b\nname: x\ntable: a.c", r"line 3, column 1: key table is there twice", id="twice"),
             pytest.param("kafka: {a: 1, a: 2}", r"line 1, column 15: key a is there twice", id="twice inside"),
             pytest.param(b"\xff\xfe\x00", "is not YAML", id="no text"),
-            pytest.param("- a", "a mapping of keys to values is needed, found list", id="a list"),
-            pytest.param("", "found NoneType", id="empty"),
+            pytest.param("- a", "a mapping of keys to values is needed, as in `name: orders`; found list", id="a list"),
+            pytest.param("", "as in `name: orders`; the file is empty", id="empty"),
             pytest.param("1: a", "a mapping of keys to values is needed", id="a key that is no text"),
             pytest.param("name: a", "section 'kafka' lacks 'bootstrap.servers'", id="no broker"),
+            pytest.param(
+                "kafka: {bootstrap_servers: b}",
+                "lacks 'bootstrap.servers', it has 'bootstrap_servers'",
+                id="another broker",
+            ),
             pytest.param("kafka: [a]", "section 'kafka' must be a mapping", id="a section that is a list"),
             pytest.param(
                 "kafka: {bootstrap.servers: x}\ncatalogue: {}",

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -176,3 +177,22 @@ def test_help_loads_nothing_heavy() -> None:
     )
     assert done.stderr.strip() == "[]"
     assert "control-log" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("lakecommit st", {"status", "stall"}),
+        ("lakecommit ledger ", {"show", "init", "attest", "prune"}),
+        ("lakecommit land orders.yaml --follow-", {"--follow-for"}),
+    ],
+)
+def test_a_shell_is_told_what_may_come_next(typed: str, offered: set[str]) -> None:
+    """As bash asks: the answer is on file descriptor 8."""
+    asked = {"_ARGCOMPLETE": "1", "_ARGCOMPLETE_SHELL": "bash", "_ARGCOMPLETE_IFS": " ", "COMP_TYPE": "9"}
+    place = {"COMP_LINE": typed, "COMP_POINT": str(len(typed))}
+    command = f"'{sys.executable}' -m airflow_provider_lakecommit.cli.main 8>&1 9>/dev/null 1>/dev/null 2>/dev/null"
+    done = subprocess.run(
+        ["bash", "-c", command], env={**os.environ, **asked, **place}, stdout=subprocess.PIPE, text=True, check=False
+    )
+    assert offered <= {each.strip() for each in done.stdout.split()}, done

@@ -283,6 +283,7 @@ ENDED = "Cannot execute: spark-submit --conf spark.x=1 main.py. Error code is: 1
             "Spark needs Java 17 or 21 on ",
         ),
         (f"{ENDED}\nLast spark-submit output:\nfirst\n  OutOfMemoryError\n", "code 1, OutOfMemoryError\nfirst"),
+        ("Cannot execute: x. Error code is: -15.\nLast spark-submit output:\nlast", "code -15, last"),
         ("Cannot execute: spark-submit main.py. Error code is: 1.", "Cannot execute: spark-submit main.py"),
         ("No such thing", "No such thing"),
     ],
