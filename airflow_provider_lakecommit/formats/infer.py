@@ -2,10 +2,11 @@
 """From what sampled values look like to the columns of a `create` section, with notes on all that was not certain.
 
 Contract: a type is never narrower than what was seen: whole numbers are ``long``, numbers with a fraction ``double``
-(the decimal that would hold them is offered in a note), and a text becomes a date, a time, a timestamp or a uuid only
-if *every* sampled text at its path is one, by the landing's own decoder. A column is required only if it was there and
-not null in every sample. What cannot be decided (always null, empty lists and objects) is left out with a note. Whole
-numbers that may be times stay ``long``; the rule that would make them timestamps is a note, never a guess.
+(the decimal that would hold them is offered in a note, as it is for texts that are all such numbers), and a text
+becomes a date, a time, a timestamp or a uuid only if *every* sampled text at its path is one, by the landing's own
+decoder. A column is required only if it was there and not null in every sample. What cannot be decided (always null,
+empty lists and objects) is left out with a note. Whole numbers that may be times stay ``long``; the rule that would
+make them timestamps is a note, never a guess.
 
 Where records contradict each other the kind of the most records wins, the rest is noted with counts and places. What
 the schema then refuses is found by decoding the sample with it.
@@ -14,6 +15,7 @@ the schema then refuses is found by decoding the sample with it.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,10 +31,15 @@ __all__ = ["InferredColumn", "infer", "schema_of"]
 
 LONG = 2**63
 MAX_DIGITS = 38
+ROOM = 18
+"""Digits of a decimal that is offered where a sample needs fewer: Parquet keeps as many in the same eight bytes."""
 MAP_KEYS = 20
 """Keys from which on an object whose keys differ from record to record is taken for a map in disguise."""
 _TEXT_TYPES = ("uuid", "date", "timestamptz", "timestamp", "time")
 _EPOCHS = (("epoch_seconds", 1), ("epoch_millis", 10**3), ("epoch_micros", 10**6), ("epoch_nanos", 10**9))
+_DECIMAL = re.compile(r"[+-]?[0-9]+\.[0-9]+")
+"""With a point: whole numbers in texts are numbers of something, with zeros before them."""
+_HOLDS = "would hold all sampled values exactly"
 _YEARS = (946_684_800, 4_102_444_800)
 """From 2000 to 2100, in seconds."""
 
@@ -192,7 +199,19 @@ def _text(node: Node, path: str, notes: _Notes) -> str:
                 path, f"all {len(node.texts)} sampled texts are of type {kind}; `string` takes any other too", node
             )
             return kind
+    if texts and all(map(_DECIMAL.fullmatch, texts)):
+        parts = [text.lstrip("+-").partition(".") for text in texts]
+        exact = _decimal(max(len(whole) for whole, _, _ in parts), max(len(rest) for _, _, rest in parts))
+        if exact is not None and _all_are(texts, exact):
+            notes.log(path, f"all {len(node.texts)} sampled texts are numbers: {exact} {_HOLDS}", node)
+            notes.instead[path] = (exact, None)
     return "string"
+
+
+def _decimal(whole: int, scale: int) -> str | None:
+    """The type for numbers with at most as many digits before and behind the point, with room for larger ones."""
+    digits = max(whole + scale, 1)
+    return f"decimal({max(digits, ROOM)}, {scale})" if digits <= MAX_DIGITS else None
 
 
 def _all_are(texts: Sequence[str], kind: str) -> bool:
@@ -206,10 +225,9 @@ def _all_are(texts: Sequence[str], kind: str) -> bool:
 def _number(node: Node, path: str, notes: _Notes) -> str:
     numbers = node.numbers
     low, high = numbers.low or 0, numbers.high or 0
-    exact = f"decimal({max(numbers.whole + numbers.scale, 1)}, {numbers.scale})"
     if "fraction" in node.kinds:
-        if numbers.whole + numbers.scale <= MAX_DIGITS:
-            notes.log(path, f"{exact} would hold all sampled values exactly; a double is the nearest binary fraction")
+        if (exact := _decimal(numbers.whole, numbers.scale)) is not None:
+            notes.log(path, f"{exact} {_HOLDS}; a double is the nearest binary fraction")
             notes.instead[path] = (exact, None)
         return "double"
     if not -LONG <= low <= high < LONG:

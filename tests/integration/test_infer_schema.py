@@ -91,7 +91,7 @@ def test_what_is_printed_lands_the_records(
     assert [c["name"] for c in printed["create"]["schema"]] == ["id", "at", "who", "sum"]
     assert printed["kafka"] == {"bootstrap.servers": bootstrap}
     assert printed["dead_letter_table"].endswith("_dead")
-    assert '    # - {name: sum, type: "decimal(3, 2)", required: true}' in answer.out.splitlines()
+    assert '    # - {name: sum, type: "decimal(18, 2)", required: true}' in answer.out.splitlines()
     runnable = tmp_path / "printed.yaml"
     runnable.write_text(answer.out)
     assert load_spec(runnable).catalog["type"] == "sql"
