@@ -18,7 +18,7 @@ import pyarrow as pa
 from airflow_provider_lakecommit.formats.columns import Column
 from airflow_provider_lakecommit.formats.decoder import Refusal
 
-__all__ = ["fail_alike", "known_form", "struct_paths"]
+__all__ = ["fail_alike", "known_form", "other_kind", "struct_paths"]
 
 _FRAME = 5
 """Bytes that a schema registry's serializers put before a value: a zero, and the number of the schema."""
@@ -30,7 +30,9 @@ _FORMS: Mapping[bytes, str] = {
 }
 """What a value is that begins so, and what helps."""
 
-_KIND = re.compile(r" changed from \w+ to (?P<kind>boolean|number|string|array|object)")
+_CHANGED = re.compile(r" changed from (?P<wanted>\w+) to (?P<found>\w+)")
+"""The parser's words: to it the type of the table is what it saw first."""
+_KIND = re.compile(r" is an? (?P<kind>boolean|number|string|array|object), not ")
 _KINDS: Mapping[type, str] = {
     bool: "boolean",
     int: "number",
@@ -40,6 +42,15 @@ _KINDS: Mapping[type, str] = {
     dict: "object",
 }
 """What the parser calls the values of Python's reader."""
+
+
+def other_kind(said: str) -> str:
+    """What the parser says of a value of another kind, for people."""
+    return _CHANGED.sub(lambda kinds: f" is {_a(kinds['found'])}, not {_a(kinds['wanted'])}", said)
+
+
+def _a(kind: str) -> str:
+    return kind if kind == "null" else f"an {kind}" if kind[0] in "ao" else f"a {kind}"
 
 
 def struct_paths(columns: Iterable[Column], above: tuple[str, ...] = ()) -> dict[str, tuple[str, ...]]:

@@ -35,7 +35,7 @@ from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.core.formats import DEFAULTS, FormatOptions
 from airflow_provider_lakecommit.declared.names import nearest
-from airflow_provider_lakecommit.formats.alike import fail_alike, known_form, struct_paths
+from airflow_provider_lakecommit.formats.alike import fail_alike, known_form, other_kind, struct_paths
 from airflow_provider_lakecommit.formats.columns import Column, columns_of, missing_rows
 from airflow_provider_lakecommit.formats.decoder import Decoded, Refusal, Reject, halved, put_back
 from airflow_provider_lakecommit.formats.fine_numbers import too_fine, with_decimals
@@ -259,10 +259,10 @@ def _refusal(message: str, paths: Mapping[str, str]) -> Refusal:
         return Refusal("unknown_field", None, "the table lacks a field")
     where = _WHERE.match(text)
     if where and not where["path"]:
-        return Refusal("not_json", None, f"the value is not a JSON object:{where['what']}")
+        return Refusal("not_json", None, f"the value is not a JSON object: it{other_kind(where['what'])}")
     if where:
         path = paths.get(where["path"], where["path"].removeprefix("/"))
-        return Refusal("wrong_value", path, f"column {path}{where['what']}")
+        return Refusal("wrong_value", path, f"column {path}{other_kind(where['what'])}")
     if message != text:
         return Refusal("not_json", None, f"the value is not valid JSON: {re.sub(r' in row [0-9]+$', '', text)}")
     return Refusal("wrong_value", None, text)

@@ -60,10 +60,10 @@ def test_the_same_values_are_rejected_for_the_same_kind_as_one_by_one(values: li
 @pytest.mark.parametrize(
     ("bad", "told"),
     [
-        ({"id": "x"}, "column id changed from number to string"),
-        ({"site": {"floor": "x"}}, "column site.floor changed from number to string"),
+        ({"id": "x"}, "column id is a string, not a number"),
+        ({"site": {"floor": "x"}}, "column site.floor is a string, not a number"),
         (b"hello", "the value is not valid JSON: Expecting value"),
-        (b"[1]", "the value is not a JSON object: changed from object to array"),
+        (b"[1]", "the value is not a JSON object: it is an array, not an object"),
         (b"\xff\xf0", "the value is not valid UTF-8"),
     ],
 )
@@ -105,9 +105,9 @@ def test_what_a_value_is_that_is_no_json_is_told_from_its_first_bytes(value: byt
     "refusal",
     [
         Refusal("wrong_value", None, "a number has too many digits"),
-        Refusal("wrong_value", "tags.element", "column tags.element changed from string to number"),
+        Refusal("wrong_value", "tags.element", "column tags.element is a number, not a string"),
         Refusal("missing_required", "id", "required column id is missing or null"),
-        Refusal("unknown_field", "id changed from number to string", "the table lacks the field"),
+        Refusal("unknown_field", "id is a string, not a number", "the table lacks the field"),
     ],
     ids=str,
 )
