@@ -66,8 +66,8 @@ def kafka_settings(kafka_config_id: str) -> dict[str, Any]:
         raise
     except ValueError as e:
         raise SpecError(
-            f"the Kafka connection {kafka_config_id!r} cannot be used: {redacted(str(e), found.extra_dejson)}; "
-            "its extra holds the client's settings under librdkafka's names"
+            f"the Kafka connection {kafka_config_id!r}{_unlike(found, 'kafka')} cannot be used: "
+            f"{redacted(str(e), found.extra_dejson)}; its extra holds the client's settings under librdkafka's names"
         ) from None
 
 
@@ -111,10 +111,15 @@ def stated_properties(iceberg_conn_id: str) -> dict[str, str]:
         properties["credential"] = f"{found.login}:{found.password}"
     if properties["type"] in ("rest", "sql") and not properties.get("uri"):
         raise SpecError(
-            f"the Iceberg connection {iceberg_conn_id!r} does not say where its {properties['type']} catalog is: "
-            "give the URI as host, or as `uri` in its extra"
+            f"the Iceberg connection {iceberg_conn_id!r}{_unlike(found, 'iceberg')} does not say where its "
+            f"{properties['type']} catalog is: give the URI as host, or as `uri` in its extra"
         )
     return named(properties, iceberg_conn_id)
+
+
+def _unlike(found: Connection, kind: str) -> str:
+    """Airflow's environment and secrets backends take any type, which may well be meant; in an error it is said."""
+    return "" if found.conn_type == kind else f", which is of type `{found.conn_type}`,"
 
 
 def master_url(found: Connection) -> str:

@@ -39,7 +39,7 @@ from airflow_provider_lakecommit.engines.secret_settings import LOAD_DEFAULTS, R
 from airflow_provider_lakecommit.exceptions import SparkJobError, SpecError
 from airflow_provider_lakecommit.hooks.connections import connection, master_url
 from airflow_provider_lakecommit.hooks.secrets import hide
-from airflow_provider_lakecommit.redaction import redacted, secrets_in
+from airflow_provider_lakecommit.redaction import redacted, secrets_in, without
 
 if TYPE_CHECKING:
     from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
@@ -97,10 +97,16 @@ class SparkMaster:
 def spark_master(conn_id: str) -> SparkMaster:
     """What a Spark connection says; nothing is contacted.
 
-    :raises SpecError: no such connection, or one of a type that has no engine yet
+    :raises SpecError: no such connection, or one that names no master
     """
-    found = connection(conn_id, "spark", "the master as host (local[2], yarn, spark://host:7077, k8s://https://host)")
+    found = connection(conn_id, "spark", f"the master as host ({_MASTERS})")
     master, on_cluster = master_url(found), found.extra_dejson.get("deploy-mode") == "cluster"
+    if not _MASTER.fullmatch(master):
+        raise SpecError(
+            f"the Airflow connection {conn_id!r}, of type `{found.conn_type}`, is no Spark connection: "
+            f"{without(master, ())!r} is no master. Its type must be `spark`, with the master as host ({_MASTERS}), or "
+            "`spark_connect`"
+        )
     if on_cluster and master.startswith("spark://"):
         raise SpecError(
             f"the Spark connection {conn_id!r} asks for `deploy-mode: cluster` on {master}: a standalone cluster takes "
@@ -115,16 +121,22 @@ def spark_master(conn_id: str) -> SparkMaster:
     return SparkMaster(local=re.match(r"local\b", master) is not None, driver_on_cluster=on_cluster)
 
 
+_MASTERS = "local[2], yarn, spark://host:7077, k8s://https://host"
+_MASTER = re.compile(r"local(\[.+\]|-cluster\[.+\])?|yarn|(spark|k8s)://\S+")
+"""What spark-submit takes for one."""
+_FRAME = re.compile(r"at [\w.$<>/]+\(.*\)|\.\.\. \d+ more")
+"""Of a stack of Java, which says nothing by itself."""
 _ENDED = re.compile(r"Cannot execute: .*\. Error code is: (?P<code>-?\d+)\.\s+Last spark-submit output:\s*", re.DOTALL)
 _NO_JAVA = re.compile(r"JAVA_HOME is not set|/java: No such file|command not found: java|java: command not found")
 
 
 def _last_words(error: str) -> str:
     """What the provider's hook says of a job that failed: its last line, and those before it. The whole command, with
-    which that begins, is in the log already.
+    which that begins, is in the log already, and so are stacks.
     """
     ended = _ENDED.match(error)
-    lines = [line.strip() for line in error[ended.end() :].splitlines() if line.strip()] if ended else []
+    said = [line.strip() for line in error[ended.end() :].splitlines() if line.strip()] if ended else []
+    lines = [line for line in said if not _FRAME.match(line)] or said
     if ended is None or not lines:
         return error
     if _NO_JAVA.search(error):

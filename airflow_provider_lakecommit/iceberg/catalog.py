@@ -47,7 +47,7 @@ from airflow_provider_lakecommit.iceberg.deadline import within
 from airflow_provider_lakecommit.iceberg.file_io import with_light_io
 from airflow_provider_lakecommit.iceberg.rest_answers import denies, is_no_answer
 from airflow_provider_lakecommit.iceberg.settings import as_text, for_client
-from airflow_provider_lakecommit.iceberg.settings_refusal import missing_folder, mistake_in
+from airflow_provider_lakecommit.iceberg.settings_refusal import missing_folder, mistake_in, wrong_warehouse
 from airflow_provider_lakecommit.iceberg.sql_catalog import catalog_name
 from airflow_provider_lakecommit.iceberg.storage import OF_STORAGE, TableStorage, note_credentials, storage_of
 from airflow_provider_lakecommit.redaction import redacted
@@ -169,10 +169,13 @@ class Tables:
 
         :raises CatalogError: the catalog cannot be reached
         :raises StorageError: it is reached, and the table cannot be made
+        :raises SpecError: nobody would find it again
         """
         table = self.find(identifier)
         if table is not None:
             return table
+        if wrong := wrong_warehouse(self._properties):
+            raise SpecError(f"catalog {self.name}{self._whose}: {wrong}")
         self._create_namespace(identifier)
         options: dict[str, Any] = {"partition_spec": spec, "sort_order": order}
         options["properties"] = {**CREATED_TABLE_PROPERTIES, **(properties or {})}

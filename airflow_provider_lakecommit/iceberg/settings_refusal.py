@@ -17,9 +17,11 @@ from pyiceberg.exceptions import NotInstalledError
 
 from airflow_provider_lakecommit.declared.names import meant
 
-__all__ = ["missing_folder", "mistake_in"]
+__all__ = ["missing_folder", "mistake_in", "wrong_warehouse"]
 
 POSTGRES = "postgresql+psycopg2"
+_OF_FOLDERS = ("hive", "in-memory", "sql")
+"""Types of catalogs that take a warehouse for a folder."""
 _EXTRAS = {"glue": "glue", "hive": "hive", "sql": "sql-sqlite"}
 """By the catalog's type: what brings its client; for PostgreSQL it is `postgres`."""
 _BY_NAME: Mapping[str, Callable[[Mapping[str, str]], str]] = {
@@ -61,6 +63,19 @@ def missing_folder(properties: Mapping[str, str]) -> str:
         return ""
     here = "" if Path(path).is_absolute() else f" below {Path.cwd()} (an absolute path has four slashes before it)"
     return f"`uri` names the database {path}, and there is no folder {folder}{here}: bring it back, or correct the path"
+
+
+def wrong_warehouse(properties: Mapping[str, str]) -> str:
+    """What to say of a folder that depends on where a process happens to work; empty where tables are in one place, and
+    of catalogs to which a warehouse is a name.
+    """
+    stated = properties.get("warehouse", "")
+    if properties.get("type") not in _OF_FOLDERS or not stated or ":/" in stated or Path(stated).is_absolute():
+        return ""
+    return (
+        f"`warehouse` {stated!r} is a folder below wherever a process works: state the whole path, as "
+        f"file://{Path(stated).absolute()} or s3://bucket/folder"
+    )
 
 
 def _not_installed(properties: Mapping[str, str], error: Exception) -> str:

@@ -108,6 +108,15 @@ def test_a_catalog_without_an_address_is_refused(connect: Connect, extra: dict[s
         catalog_properties("lake")
 
 
+def test_a_connection_of_another_type_is_told_as_that(connect: Connect) -> None:
+    connect("mixed", conn_type="spark", host="local[2]")
+    with pytest.raises(SpecError, match="'mixed', which is of type `spark`, cannot be used"):
+        kafka_settings("mixed")
+    connect("brokers", conn_type="kafka", extra={"bootstrap.servers": "b:1"})
+    with pytest.raises(SpecError, match="'brokers', which is of type `kafka`, does not say where its"):
+        catalog_properties("brokers")
+
+
 def test_an_error_of_a_catalog_names_its_connection(connect: Connect) -> None:
     connect("lake", conn_type="iceberg", extra=SQL)
     with pytest.raises(CatalogError, match=r"^catalog lake \(Airflow connection 'lake'\) failed while connecting"):

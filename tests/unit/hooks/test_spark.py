@@ -283,6 +283,10 @@ ENDED = "Cannot execute: spark-submit --conf spark.x=1 main.py. Error code is: 1
             "Spark needs Java 17 or 21 on ",
         ),
         (f"{ENDED}\nLast spark-submit output:\nfirst\n  OutOfMemoryError\n", "code 1, OutOfMemoryError\nfirst"),
+        (
+            f"{ENDED}\nLast spark-submit output:\nx\nException: Master must be\nat a.b.C$.d(C.scala:3)\n... 7 more",
+            "code 1, Exception: Master must be\nx",
+        ),
         ("Cannot execute: x. Error code is: -15.\nLast spark-submit output:\nlast", "code -15, last"),
         ("Cannot execute: spark-submit main.py. Error code is: 1.", "Cannot execute: spark-submit main.py"),
         ("No such thing", "No such thing"),
@@ -290,6 +294,24 @@ ENDED = "Cannot execute: spark-submit --conf spark.x=1 main.py. Error code is: 1
 )
 def test_the_last_words_of_a_job_come_first_and_not_its_command(error: str, told: str) -> None:
     assert _last_words(error).startswith(told)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"conn_type": "kafka", "extra": {"bootstrap.servers": "b:1"}},
+        {"conn_type": "spark", "host": "lokal[2]"},
+        {"conn_type": "spark"},
+        {"conn_type": "http", "host": "spark", "port": 15002},
+    ],
+    ids=lambda fields: f"{fields['conn_type']} {fields.get('host', '')}",
+)
+def test_a_connection_that_names_no_master_is_told_before_spark_starts(
+    monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any]
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_ODD", json.dumps(fields))
+    with pytest.raises(SpecError, match=rf"'odd', of type `{fields['conn_type']}`, is no Spark connection: .*`spark`"):
+        spark_master("odd")
 
 
 def test_a_machine_without_java_is_told_by_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:

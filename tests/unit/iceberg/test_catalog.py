@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import errno
 import threading
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -117,6 +118,17 @@ def test_a_created_table_is_bounded_and_is_found_again(tmp_path: Path) -> None:
     assert made.properties["write.metadata.previous-versions-max"] == "7"
     assert made.format_version == int(CREATED_TABLE_PROPERTIES["format-version"])
     assert [f.name for f in made.spec().fields] == ["id_bucket"]
+
+
+@pytest.mark.parametrize(("warehouse", "refused"), [("house", True), ("./house", True), ("{}/house", False)])
+def test_no_table_is_made_below_wherever_a_process_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warehouse: str, refused: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    properties = {"type": "sql", "uri": f"sqlite:///{tmp_path}/c.db", "warehouse": warehouse.format(tmp_path)}
+    told = rf"`warehouse` '{warehouse}' is a folder below .*as file://{tmp_path}/house or s3://"
+    with pytest.raises(SpecError, match=told) if refused else nullcontext():
+        Tables(properties).create("shop.orders", SCHEMA)
 
 
 def test_a_namespace_below_another_is_made(tmp_path: Path) -> None:
