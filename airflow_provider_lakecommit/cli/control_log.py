@@ -38,6 +38,9 @@ from airflow_provider_lakecommit.wire.quarantine import entry_of
 
 __all__ = ["control_log", "source_of", "to_dict"]
 
+_OURS = frozenset({our_headers.HEADER, our_headers.DAMAGED_HEADERS, our_headers.DAMAGED_BATCH})
+"""Headers of records that the readers of a landing have something to say of."""
+
 
 def source_of(
     spec: LandingSpec | None,
@@ -105,7 +108,7 @@ def to_dict(record: ControlRecord) -> dict[str, Any]:
 
 def _passed_over(record: ControlRecord) -> dict[str, str]:
     """Why the readers of a landing pass over a record that says it is of one."""
-    if not any(name in (our_headers.HEADER, our_headers.DAMAGED_HEADERS) for name, _ in record.headers):
+    if not any(name in _OURS for name, _ in record.headers):
         return {}
     landing, lane = "", LIVE
     with suppress(WireError):
@@ -120,7 +123,7 @@ def _passed_over(record: ControlRecord) -> dict[str, str]:
 
 def _value(value: bytes | None) -> dict[str, Any]:
     if value is None:
-        return {"foreign": "a tombstone: a record without a value"}
+        return {"foreign": "a record without a value"}
     try:
         event = decode(value)
     except ControlEventError as e:

@@ -118,7 +118,7 @@ def open_cycle(
         said = Directives(released=released, voided=tuple(voided), raised=raised)
         after = _start(session, run, folded, plan, said)
         # A plan that got in between the look and the START is for the next look to judge.
-        if after is not None and after.state.cycles[commit_id].plan == plan:
+        if after is not None and after.just_opened(commit_id).plan == plan:
             explain = (*explain, *_warnings(session, prepared), *plan_lines(session, headroom))
             return replace(_just_opened(session, after, commit_id), explain=explain)
     raise _fenced(session)
@@ -338,6 +338,6 @@ def send_start(session: LandingSession, partition: int, cycle: Cycle, plan: Plan
 
 def _just_opened(session: LandingSession, folded: FoldedLog, commit_id: UUID) -> Opened:
     """As the log has it now, where the START stands."""
-    state = folded.state.cycles[commit_id]
+    state = folded.just_opened(commit_id)
     found = FoundCycle(state=state, ticket=ticket_of(session, state, folded.partition, state.since))
     return Opened(ticket=found.ticket, plan=state.plan, slices=found.granted, explain=(), state=state)

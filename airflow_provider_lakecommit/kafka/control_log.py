@@ -7,7 +7,8 @@ nearest that can be reckoned with.
 
 Failure story: names of headers are bytes to Kafka and text to the client. A record with a name that is no text, or with
 headers that the client cannot tell, has one header for all of them:
-:data:`~airflow_provider_lakecommit.wire.headers.DAMAGED_HEADERS`.
+:data:`~airflow_provider_lakecommit.wire.headers.DAMAGED_HEADERS`. Records that are not what was written have one in
+their place, with what is wrong in its header: :data:`~airflow_provider_lakecommit.wire.headers.DAMAGED_BATCH`.
 """
 
 from __future__ import annotations
@@ -19,11 +20,20 @@ from typing import Protocol
 from confluent_kafka import Message
 
 from airflow_provider_lakecommit.exceptions import ControlTopicError
+from airflow_provider_lakecommit.kafka.partition_tail import DamagedBatch
 from airflow_provider_lakecommit.kafka.record import UNREADABLE_NAME, bounded_time, headers_of
 from airflow_provider_lakecommit.signing import Place, SigningKeys
-from airflow_provider_lakecommit.wire.headers import DAMAGED_HEADERS, HEADER
+from airflow_provider_lakecommit.wire.headers import DAMAGED_BATCH, DAMAGED_HEADERS, HEADER
 
-__all__ = ["ControlLog", "ControlRecord", "ControlTopicInfo", "checked", "control_record", "read_decided"]
+__all__ = [
+    "ControlLog",
+    "ControlRecord",
+    "ControlTopicInfo",
+    "checked",
+    "control_record",
+    "damaged_record",
+    "read_decided",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +91,18 @@ def control_record(message: Message) -> ControlRecord:
         value=message.value(),
         headers=_headers(message),
         leader_epoch=message.leader_epoch(),
+    )
+
+
+def damaged_record(partition: int, batch: DamagedBatch) -> ControlRecord:
+    """What stands in the place of records that cannot be read; nobody knows when they were written."""
+    return ControlRecord(
+        partition=partition,
+        offset=batch.start,
+        timestamp=bounded_time(0),
+        key=None,
+        value=None,
+        headers=((DAMAGED_BATCH, batch.said.encode()),),
     )
 
 

@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, Self
 
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, Message
 
 from airflow_provider_lakecommit.core.headroom import Retention
 from airflow_provider_lakecommit.core.planning import Watermark
@@ -38,6 +38,7 @@ from airflow_provider_lakecommit.kafka.control_log import (
     ControlTopicInfo,
     checked,
     control_record,
+    damaged_record,
 )
 from airflow_provider_lakecommit.kafka.control_topic_settings import (
     PARTITIONS,
@@ -47,8 +48,8 @@ from airflow_provider_lakecommit.kafka.control_topic_settings import (
     tool,
 )
 from airflow_provider_lakecommit.kafka.control_writer import ControlWriter
-from airflow_provider_lakecommit.kafka.partition_tail import PartitionTail
-from airflow_provider_lakecommit.kafka.seen_records import SeenRecords
+from airflow_provider_lakecommit.kafka.partition_tail import DamagedBatch, PartitionTail
+from airflow_provider_lakecommit.kafka.seen_records import SeenRecords, offset_of
 from airflow_provider_lakecommit.signing import SigningKeys
 
 __all__ = ["ControlTopic"]
@@ -250,8 +251,9 @@ class ControlTopic:
             known[1].close()
         tail = self._new_tail(partition)
 
-        def fetch(start: int, end: int) -> Iterator[ControlRecord]:
-            return (checked(control_record(m), self._keys, self.name, info) for m in tail.read(start, end))
+        def fetch(start: int, end: int) -> list[ControlRecord]:
+            # Damage is told before the records that come before it.
+            return sorted((self._record(found, partition, info) for found in tail.read(start, end)), key=offset_of)
 
         kept = SeenRecords(fetch)
         self._tails[partition] = info.topic_id, tail, kept
@@ -268,9 +270,11 @@ class ControlTopic:
         try:
             while begin < end:
                 try:
-                    for message in tail.read(begin, end):
-                        begin = (message.offset() or 0) + 1
-                        yield checked(control_record(message), self._keys, self.name, info)
+                    for found in tail.read(begin, end):
+                        record = self._record(found, partition, info)
+                        if not isinstance(found, DamagedBatch):
+                            begin = record.offset + 1
+                        yield record
                     return
                 except StaleTopicError:
                     # Retention ran past us: what is gone cannot be shown, what is left can.
@@ -280,6 +284,11 @@ class ControlTopic:
                     begin = first
         finally:
             tail.close()
+
+    def _record(self, found: Message | DamagedBatch, partition: int, info: ControlTopicInfo) -> ControlRecord:
+        if isinstance(found, DamagedBatch):
+            return damaged_record(partition, found)
+        return checked(control_record(found), self._keys, self.name, info)
 
     def _info(self, facts: TopicFacts) -> ControlTopicInfo:
         if self._known[0] != facts.topic_id:

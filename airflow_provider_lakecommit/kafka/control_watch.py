@@ -5,7 +5,8 @@ Contract: one consumer, no consumer group, no offset stored. From the beginning 
 records come in order of their timestamps, each partition's in its own order; after that as they arrive. Records are
 those of committed transactions only. What is held is bounded: a partition that runs ahead of the others is paused.
 
-Failure story: a topic that is not there is a :class:`ControlTopicError`. Brokers that go away are no error of a watch,
+Failure story: a topic that is not there is a :class:`ControlTopicError`. Records that are damaged where a broker keeps
+them are passed over, as all readers of the log do. Brokers that go away are no error of a watch,
 they come back: :attr:`ControlWatch.trouble` says what is wrong, and is ``None`` again when they answer.
 """
 
@@ -22,6 +23,8 @@ from airflow_provider_lakecommit.exceptions import ControlTopicError, Lakecommit
 from airflow_provider_lakecommit.kafka.config import LastError, made, unreachable
 from airflow_provider_lakecommit.kafka.control_log import ControlRecord, checked, control_record
 from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
+from airflow_provider_lakecommit.kafka.damage import DAMAGE
+from airflow_provider_lakecommit.kafka.partition_tail import STAYS_SECONDS
 from airflow_provider_lakecommit.redaction import redacted
 from airflow_provider_lakecommit.signing import SigningKeys
 
@@ -44,6 +47,7 @@ _SETTINGS: dict[str, Any] = {
     "allow.auto.create.topics": False,
     "fetch.wait.max.ms": 250,
     "queued.max.messages.kbytes": 16384,
+    "check.crcs": True,
 }
 # More than comes in fetch.wait.max.ms, unless there is a log to be read.
 _GATHER: dict[str, Any] = {"fetch.min.bytes": 100_000}
@@ -87,6 +91,7 @@ class ControlWatch:
         self._reached: set[int] = set()
         self._paused: set[int] = set()
         self._probed = time.monotonic()
+        self._damaged: dict[int, tuple[int, float]] = {}
 
     def close(self) -> None:
         """Let go of the consumer."""
@@ -125,6 +130,7 @@ class ControlWatch:
             messages = self._consumer.consume(AT_ONCE, min(left, POLL_SECONDS))
             for message in messages:
                 self._take(message)
+            self._step_on()
             out.extend(self._merged())
             if out or left == 0 or (messages and self.caught_up):
                 break
@@ -147,15 +153,31 @@ class ControlWatch:
             queue = self._queues[partition]
             queue.append(checked(control_record(message), self._keys, self.topic, self._info))
             self._at_end.discard(partition)
+            if queue[-1].offset > self._damaged.get(partition, (queue[-1].offset, 0.0))[0]:
+                del self._damaged[partition]
             if len(queue) >= AHEAD and partition not in self._paused:
                 self._consumer.pause([TopicPartition(self.topic, partition)])
                 self._paused.add(partition)
         elif error.code() == KafkaError._PARTITION_EOF:
             self._heard.forget()
+            self._damaged.pop(partition, None)
             self._at_end.add(partition)
             self._reached.add(partition)
+        elif error.code() in DAMAGE:
+            self._damaged.setdefault(partition, (message.offset() or 0, time.monotonic()))
         else:
             self._heard(error)
+
+    def _step_on(self) -> None:
+        """The client passes over a batch that fails its checksum by itself, and stays at other damage, of which it
+        tells before it gives the records that come before: it is moved on by one offset each time.
+        """
+        for partition, (offset, since) in list(self._damaged.items()):
+            if time.monotonic() - since > STAYS_SECONDS:
+                [place] = self._consumer.position([TopicPartition(self.topic, partition)])
+                offset = max(offset, place.offset) + 1
+                self._damaged[partition] = offset, time.monotonic()
+                self._consumer.seek(TopicPartition(self.topic, partition, offset))
 
     def _merged(self) -> list[ControlRecord]:
         """The oldest ones, as long as no partition could still bring an older one."""

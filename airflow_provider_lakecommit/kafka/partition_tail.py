@@ -8,25 +8,33 @@ group is joined and no offset stored.
 
 Failure story: an offset that the broker does not have (deleted by retention, cut off, topic made anew) is
 :class:`StaleTopicError`: the borders must be asked for again. A broker that restarts is waited for; `timeout`
-seconds without any progress end in the `away` error with the cause, a partition that may not be read at once.
+seconds without any progress end in the `away` error with the cause, a partition that may not be read at once. A batch
+that is not what was written is asked for once more, since it may have been damaged on its way; then a
+:class:`DamagedBatch` stands in its place, and what comes behind it is read.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from airflow_provider_lakecommit.exceptions import LakecommitError
 from airflow_provider_lakecommit.kafka.admin_requests import DENIED, StaleTopicError
 from airflow_provider_lakecommit.kafka.config import LastError, bootstrap_servers, made, unreachable
+from airflow_provider_lakecommit.kafka.damage import DAMAGE
 
-__all__ = ["PartitionTail"]
+__all__ = ["DamagedBatch", "PartitionTail"]
 
 # Markers are stepped over inside the client without a word to us, so the position is looked at this often.
 POLL_SECONDS = 0.003
+STAYS_SECONDS = 2.0
+"""After which a client that met damage and gives nothing is moved on by one offset."""
+ASK_SECONDS = 5.0
+"""For which brokers that give nothing are asked whether they are there."""
 
 _SETTINGS: dict[str, Any] = {
     "group.id": "lakecommit-reads-without-group",
@@ -40,6 +48,8 @@ _SETTINGS: dict[str, Any] = {
     "fetch.wait.max.ms": 100,
     "fetch.queue.backoff.ms": 10,
     "queued.max.messages.kbytes": 16384,
+    # A byte that was altered on a broker's disk would be read as another record.
+    "check.crcs": True,
 }
 _MOVED = frozenset(
     {
@@ -51,6 +61,14 @@ _MOVED = frozenset(
         KafkaError.UNKNOWN_TOPIC_OR_PART,
     }
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DamagedBatch:
+    """Stands for records that cannot be read, from an offset on; ``said`` is what the client or the broker says."""
+
+    start: int
+    said: str
 
 
 class PartitionTail:
@@ -71,8 +89,9 @@ class PartitionTail:
         self._consumer = made(Consumer, config, self._trouble, **_SETTINGS)
         self._next = -1
         self._ahead: Message | None = None
+        self._damaged: tuple[int, int] | None = None
 
-    def read(self, start: int, end: int) -> Iterator[Message]:
+    def read(self, start: int, end: int) -> Iterator[Message | DamagedBatch]:
         """The committed records of `[start, end)`. `end` must not be above the last stable offset."""
         if start != self._next:
             self._move(start)
@@ -80,17 +99,23 @@ class PartitionTail:
         heard = time.monotonic()
         while self._next < end:
             before = self._next
-            message = self._take()
-            if message is not None and (offset := message.offset() or 0) >= end:
-                self._ahead, self._next = message, end
-            elif message is not None:
+            taken = self._take(end)
+            if isinstance(taken, DamagedBatch):
+                yield taken
+            elif taken is not None and (offset := taken.offset() or 0) >= end:
+                self._ahead, self._next = taken, end
+            elif taken is not None:
                 self._next = offset + 1
-                yield message
+                if self._damaged is not None and offset > self._damaged[0]:
+                    self._damaged = None
+                yield taken
             if self._next > before:
                 heard = time.monotonic()
+            elif self._stays_at_damage and time.monotonic() - heard > STAYS_SECONDS:
+                self._move(self._next + 1)
+                heard = time.monotonic()
             elif time.monotonic() - heard > self._timeout:
-                doing = f"reading {self._topic}[{self._partition}] from offset {self._next} to {end}"
-                raise unreachable(self._away, doing, self._config, self._trouble, self._timeout)
+                raise self._nothing_comes(end)
 
     def close(self) -> None:
         self._consumer.close()
@@ -100,7 +125,7 @@ class PartitionTail:
         self._next = start
         self._consumer.assign([TopicPartition(self._topic, self._partition, start)])
 
-    def _take(self) -> Message | None:
+    def _take(self, end: int) -> Message | DamagedBatch | None:
         """The next record; None when there is none yet, and then the position may have moved all the same."""
         if self._ahead is not None:
             message, self._ahead = self._ahead, None
@@ -110,6 +135,8 @@ class PartitionTail:
         if polled is not None and error is None:
             return polled
         if polled is not None and error is not None:
+            if error.code() in DAMAGE:
+                return self._pass_over(error.str(), polled.offset() or 0, end)
             self._judge(error, polled.offset())
         self._next = max(self._next, self._position())
         return None
@@ -117,6 +144,38 @@ class PartitionTail:
     def _position(self) -> int:
         [place] = self._consumer.position([TopicPartition(self._topic, self._partition)])
         return int(place.offset)
+
+    def _pass_over(self, said: str, offset: int, end: int) -> DamagedBatch | None:
+        """What to make of damage at an offset. The client tells of it before it gives the records before it; it passes
+        over what fails its checksum by itself, and stays at anything else, with a word or without.
+        """
+        if self._damaged is None:
+            self._damaged = (offset if self._next <= offset < end else self._next), 1
+            self._consumer.assign([TopicPartition(self._topic, self._partition, self._next)])
+            return None
+        start, told = self._damaged
+        self._damaged = start, told + 1
+        return DamagedBatch(start=start, said=said) if told == 1 else None
+
+    @property
+    def _stays_at_damage(self) -> bool:
+        return self._damaged is not None and self._damaged[1] > 1 and self._next >= self._damaged[0]
+
+    def _nothing_comes(self, end: int) -> LakecommitError:
+        place = f"{self._topic}[{self._partition}]"
+        try:
+            where = TopicPartition(self._topic, self._partition)
+            self._consumer.get_watermark_offsets(where, ASK_SECONDS, cached=False)
+        except KafkaException:
+            doing = f"reading {place} from offset {self._next} to {end}"
+            return unreachable(self._away, doing, self._config, self._trouble, self._timeout)
+        said = f" ({self._trouble.cause})" if self._trouble.cause else ""
+        return self._away(
+            f"reading {place}: the brokers answer, and give nothing from offset {self._next} to {end} for "
+            f"{self._timeout:.0f} s{said}: they are too slow, or its log is damaged there; if that stays so, restore "
+            "the partition from a replica, or remove what cannot be read: `kafka-delete-records` with "
+            f'{{"topic": "{self._topic}", "partition": {self._partition}, "offset": {end}}}'
+        )
 
     def _judge(self, error: KafkaError, offset: int | None) -> None:
         if error.code() == KafkaError._PARTITION_EOF:

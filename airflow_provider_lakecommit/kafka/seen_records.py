@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 
 from airflow_provider_lakecommit.kafka.control_log import ControlRecord
 
-__all__ = ["SeenRecords"]
+__all__ = ["SeenRecords", "offset_of"]
 
 MOST_RECORDS = 20_000
 MOST_BYTES = 32 << 20
@@ -40,7 +40,7 @@ class SeenRecords:
             self._records += found
             self._bytes += sum(map(_size, found))
             self._next = end
-        out = tuple(self._records[bisect_left(self._records, start, key=_offset) :])
+        out = tuple(self._records[bisect_left(self._records, start, key=offset_of) :])
         self._shrink()
         return out
 
@@ -62,7 +62,7 @@ class SeenRecords:
         self._first = self._records[0].offset if self._records else self._next
 
 
-def _offset(record: ControlRecord) -> int:
+def offset_of(record: ControlRecord) -> int:
     return record.offset
 
 

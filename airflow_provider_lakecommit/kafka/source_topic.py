@@ -29,7 +29,7 @@ from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailabl
 from airflow_provider_lakecommit.kafka.admin import ClusterAdmin, TopicFacts
 from airflow_provider_lakecommit.kafka.admin_requests import PendingAnswers, StaleTopicError
 from airflow_provider_lakecommit.kafka.config import bootstrap_servers
-from airflow_provider_lakecommit.kafka.partition_tail import PartitionTail
+from airflow_provider_lakecommit.kafka.partition_tail import DamagedBatch, PartitionTail
 from airflow_provider_lakecommit.kafka.record import bounded_time
 from airflow_provider_lakecommit.kafka.truncation import diverged
 
@@ -152,8 +152,13 @@ class SourceTopics:
         timeout, away = self._timeout, SourceUnavailableError
         tail = PartitionTail(self._config, p.topic, p.partition, timeout=timeout, away=away)
         try:
-            found = (m.offset() for m in tail.read(span.range.start, span.range.end) if m.value() is not None)
-            return next(found, None)
+            for found in tail.read(span.range.start, span.range.end):
+                if isinstance(found, DamagedBatch):
+                    # It may have held one.
+                    return found.start
+                if found.value() is not None:
+                    return found.offset()
+            return None
         except StaleTopicError:
             return None
         finally:

@@ -203,7 +203,7 @@ def _run_id(session: LandingSession, decision: Decision | None) -> str:
 def _commit(session: LandingSession, run: RunIdentity, folded: FoldedLog, cycle: Cycle, sent: int) -> bool:
     """Close the cycle like any other: what is settled is published, and only then it is complete."""
     after = session.read_state(folded.ledgers, since=folded, until=sent)
-    ticket = ticket_of(session, after.state.cycles[cycle.commit_id], folded.partition, folded.read_from)
+    ticket = ticket_of(session, after.just_opened(cycle.commit_id), folded.partition, folded.read_from)
     try:
         close_cycle(session, run, ticket)
     except LakecommitError as e:

@@ -25,8 +25,8 @@ from airflow_provider_lakecommit.core.fold import fold
 from airflow_provider_lakecommit.core.identity import cycle_id, transactional_id
 from airflow_provider_lakecommit.core.log import Entry
 from airflow_provider_lakecommit.core.model import LIVE
-from airflow_provider_lakecommit.core.state import LandingState, TableLedger
-from airflow_provider_lakecommit.exceptions import ClosedError, FencedError
+from airflow_provider_lakecommit.core.state import CycleState, LandingState, TableLedger
+from airflow_provider_lakecommit.exceptions import ClosedError, ControlTopicError, FencedError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.kafka.control_log import ControlRecord, read_decided
 from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
@@ -78,6 +78,20 @@ class FoldedLog:
     read_from: int
     begin: LogPoint
     end: int
+
+    def just_opened(self, commit_id: UUID) -> CycleState:
+        """The cycle whose START was sent, and stands below ``end``.
+
+        :raises ControlTopicError: it cannot be read back
+        """
+        if (found := self.state.cycles.get(commit_id)) is not None:
+            return found
+        raise ControlTopicError(
+            f"the START of cycle {commit_id} was written to partition {self.partition} of the control topic, and "
+            f"cannot be read back: the log is damaged before offset {self.end}, or was cut at once. If `lakecommit status` "
+            "names damage: restore the partition from a replica, or remove what cannot be read with "
+            f"`kafka-delete-records`, up to offset {self.end}; else look at the topic's retention"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,8 @@
 """Damage in a partition: records that the brokers hand out, and that are not what was written.
 
 Contract: every batch's checksum is compared (``check.crcs``). A batch that fails it, or cannot be decompressed, is
-passed over by the client with no more than an event, so an event of :data:`DAMAGE` ends the reading of its span:
+passed over by the client with no more than an event, so an event of
+:data:`~airflow_provider_lakecommit.kafka.damage.DAMAGE` ends the reading of its span:
 nothing behind it may be taken for a gap. :meth:`Damage.found` is where the damage ends: at the next offset from which
 the partition can be read, asked of the brokers by trying (:func:`next_readable`); a batch is damaged as a whole,
 because nobody can tell where in it.
@@ -23,19 +24,10 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from airflow_provider_lakecommit.core.model import Span
 from airflow_provider_lakecommit.core.offsets import OffsetRange
 from airflow_provider_lakecommit.exceptions import SourceDamagedError, SourceError, SourceUnavailableError
+from airflow_provider_lakecommit.kafka.damage import DAMAGE
 from airflow_provider_lakecommit.spark.positions import offset_of
 
-__all__ = ["DAMAGE", "Damage", "next_readable"]
-
-DAMAGE = frozenset(
-    {
-        KafkaError._BAD_MSG,
-        KafkaError._BAD_COMPRESSION,
-        KafkaError._NOT_IMPLEMENTED,
-        KafkaError.INVALID_MSG,
-    }
-)
-"""What the client or a broker says of bytes that cannot be what was written: checksum, compression, form."""
+__all__ = ["Damage", "next_readable"]
 
 PROBE_SECONDS = 3.0
 EVENTS = 3

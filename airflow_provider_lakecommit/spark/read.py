@@ -32,11 +32,12 @@ from confluent_kafka.admin import AdminClient
 from airflow_provider_lakecommit.core.model import ReadPosition, Span
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailableError
+from airflow_provider_lakecommit.kafka.damage import DAMAGE
 from airflow_provider_lakecommit.kafka.truncation import is_truncation
 from airflow_provider_lakecommit.signing import PREFIX
 from airflow_provider_lakecommit.spark.chunks import Chunk, bounded, chunk_of
 from airflow_provider_lakecommit.spark.collector import COLLECTOR
-from airflow_provider_lakecommit.spark.damage import DAMAGE, Damage
+from airflow_provider_lakecommit.spark.damage import Damage
 from airflow_provider_lakecommit.spark.positions import (
     Partition,
     PartitionReading,

@@ -38,6 +38,7 @@ from airflow_provider_lakecommit.wire.envelope import DAMAGE, count, pack, text,
 from airflow_provider_lakecommit.wire.plan import budget_from_json, budget_to_json
 
 __all__ = [
+    "DAMAGED_BATCH",
     "DAMAGED_HEADERS",
     "HEADER",
     "HEADER_LIMIT",
@@ -57,6 +58,8 @@ NO_EPOCH = -1
 """Of a record whose leader epoch the broker did not say."""
 DAMAGED_HEADERS = "lakecommit-damaged-headers"
 """What a record bears in place of headers that the client cannot give."""
+DAMAGED_BATCH = "lakecommit-damaged-batch"
+"""What a record bears that stands for those which cannot be read from its offset on; its value tells why."""
 
 
 def header(values: Mapping[str, Any], what: str) -> list[tuple[str, bytes]]:

@@ -18,7 +18,7 @@ from airflow_provider_lakecommit.core.identity import group_id
 from airflow_provider_lakecommit.core.log import Entry, Unreadable
 from airflow_provider_lakecommit.exceptions import WireError
 from airflow_provider_lakecommit.wire.events import head
-from airflow_provider_lakecommit.wire.headers import DAMAGED_HEADERS
+from airflow_provider_lakecommit.wire.headers import DAMAGED_BATCH, DAMAGED_HEADERS
 from airflow_provider_lakecommit.wire.records import LogRecord, read_entry
 
 __all__ = ["entry_of", "read_entries"]
@@ -30,6 +30,9 @@ _NOBODY = UUID(int=0)
 def entry_of(record: LogRecord, landing: str, lane: str) -> Entry | None:
     """The entry that a record stands for, ``None`` when it is not of this landing's lane."""
     try:
+        if (said := next((value for name, value in record.headers if name == DAMAGED_BATCH), None)) is not None:
+            # Whose they were, nobody knows.
+            return _unreadable(record, f"damage: it is not what was written ({said.decode(errors='replace')})")
         if any(name == DAMAGED_HEADERS for name, _ in record.headers):
             return _without_headers(record, landing)
         return read_entry(record, landing, lane)

@@ -13,17 +13,22 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
+from airflow_provider_lakecommit.core.log import Unreadable
 from airflow_provider_lakecommit.exceptions import ControlTopicError, FencedError, WireError
 from airflow_provider_lakecommit.kafka import control_topic as control_topic_module
 from airflow_provider_lakecommit.kafka import control_writer
 from airflow_provider_lakecommit.kafka.control_log import ControlLog
 from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
 from airflow_provider_lakecommit.kafka.control_topic_settings import TOPIC_SETTINGS
+from airflow_provider_lakecommit.kafka.control_watch import ControlWatch
 from airflow_provider_lakecommit.kafka.partition_tail import PartitionTail
 from airflow_provider_lakecommit.kafka.transaction import Record
+from airflow_provider_lakecommit.wire.headers import DAMAGED_BATCH
+from airflow_provider_lakecommit.wire.quarantine import entry_of
 from dev.servers.kafka import Broker
 from dev.servers.server import free_port
 from tests.fixtures.kafka import create_topic, delete_topic, unique
+from tests.support.raw_records import batches, flip
 from tests.support.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.integration
@@ -205,6 +210,37 @@ def test_a_deleted_head_is_shown_by_where_the_log_begins(
     admin.delete_records([place])[place].result(30)
     log = control.read(0, 1)
     assert (values(log), log.begin, log.end) == (["c"], 2, 3)
+
+
+@pytest.mark.heavy(but=("middle-record",))
+@pytest.mark.parametrize("spoilt", [61 + 10, 17, 16], ids=["record", "checksum", "form"])
+@pytest.mark.parametrize("at", [0, 1, 3], ids=["first", "middle", "last"])
+def test_a_batch_that_is_damaged_on_the_brokers_disk_is_passed_over_and_named(
+    control: ControlTopic, broker: Broker, at: int, spoilt: int
+) -> None:
+    with control.writer("damage-" + control.name, 1) as writer:
+        sent = [writer.send(records(f"{n}-a", f"{n}-b")) for n in range(4)]
+    # Each transaction is a batch and its marker.
+    places = [place for place, first, last in batches(broker.directory, control.name, 1) if last > first]
+    flip(broker.directory, control.name, places[at] + spoilt, partition=1)
+    good = [f"{n}-{letter}" for n in range(4) if n != at for letter in "ab"]
+
+    log = control.read(1)
+    stand_in = [r for r in log.records if any(name == DAMAGED_BATCH for name, _ in r.headers)]
+    assert [r.offset for r in stand_in] == [sent[at][0]]
+    assert [r.offset for r in log.records] == sorted(r.offset for r in log.records)
+    assert [(r.value or b"").decode() for r in log.records if r not in stand_in] == good
+    assert isinstance(entry_of(stand_in[0], "orders", "live"), Unreadable)
+    assert {(r.offset, r.value) for r in control.read_all()} == {(r.offset, r.value) for r in log.records}
+
+    seen: list[str] = []
+    with ControlWatch(control.name, {"bootstrap.servers": broker.bootstrap}) as watch:
+        until(lambda: seen.extend((r.value or b"").decode() for r in watch.poll()) or watch.caught_up)
+        assert sorted(seen) == sorted(good)
+        with control.writer("damage-" + control.name, 1) as writer:
+            writer.send(records("later"))
+        until(lambda: seen.extend((r.value or b"").decode() for r in watch.poll()) or "later" in seen)
+    assert [(r.value or b"").decode() for r in control.read(1, log.end).records] == ["later"]
 
 
 def test_a_topic_made_anew_is_shown_by_its_id_and_its_end(
