@@ -166,7 +166,11 @@ class ControlWriter:
             self._discard()
             return self._unknown(error)
         cause = deliveries.failure if deliveries.failure and error.code() == KafkaError._INCONSISTENT else error
-        self._abort(producer, deadline)
+        if cause.code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+            # Nor may it be aborted, and the client would ask for that without a pause: it ends by its timeout.
+            self._discard()
+        else:
+            self._abort(producer, deadline)
         if cause.code() == KafkaError.MSG_SIZE_TOO_LARGE:
             return WireError(
                 f"a record for {self._where} is larger than the broker takes: {cause.str()}; "

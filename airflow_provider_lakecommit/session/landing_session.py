@@ -88,8 +88,8 @@ class FoldedLog:
             return found
         raise ControlTopicError(
             f"the START of cycle {commit_id} was written to partition {self.partition} of the control topic, and "
-            f"cannot be read back: the log is damaged before offset {self.end}, or was cut at once. If `lakecommit status` "
-            "names damage: restore the partition from a replica, or remove what cannot be read with "
+            f"cannot be read back: the log is damaged before offset {self.end}, or was cut at once. If `lakecommit "
+            "status` names damage: restore the partition from a replica, or remove what cannot be read with "
             f"`kafka-delete-records`, up to offset {self.end}; else look at the topic's retention"
         )
 

@@ -15,7 +15,7 @@ answer of a broker is larger than ``receive.message.max.bytes`` lets it be;
 :class:`~airflow_provider_lakecommit.exceptions.SourceDamagedError` when records are not what was written, or the
 brokers tell the partition's ends and give nothing in between (:mod:`~airflow_provider_lakecommit.spark.damage`);
 :class:`~airflow_provider_lakecommit.exceptions.SourceUnavailableError` when no record and no position arrive for
-``read_timeout`` seconds, and no ends either. The message names the span.
+``read_timeout`` seconds, and no ends either, or the right to read is missing. The message names the span.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from confluent_kafka.admin import AdminClient
 from airflow_provider_lakecommit.core.model import ReadPosition, Span
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailableError
+from airflow_provider_lakecommit.kafka.admin_requests import DENIED
 from airflow_provider_lakecommit.kafka.damage import DAMAGE
 from airflow_provider_lakecommit.kafka.truncation import is_truncation
 from airflow_provider_lakecommit.signing import PREFIX
@@ -46,7 +47,7 @@ from airflow_provider_lakecommit.spark.positions import (
     rounds,
     stretches,
 )
-from airflow_provider_lakecommit.spark.topics import NOT_THERE, check_topics
+from airflow_provider_lakecommit.spark.topics import NOT_THERE, check_topics, denied
 from airflow_provider_lakecommit.spark.unreadable import Unreadable
 
 __all__ = ["SliceReader"]
@@ -263,7 +264,9 @@ class SliceReader:
         code, reading = error.code(), open_.get(partition_of(event))
         if code in NOT_THERE:
             span = (reading or next(iter(open_.values()))).span
-            raise SourceError(f"{span} cannot be read: {error.str()}; is the topic there, and may we read it?")
+            raise SourceError(f"{span} cannot be read: {error.str()}; is the topic there?")
+        if code in DENIED:
+            raise denied(f"{(reading or next(iter(open_.values()))).span} cannot be read", error, "READ")
         if reading is None or reading.done:
             # What is wrong behind a span is not its own.
             self._trouble(error)

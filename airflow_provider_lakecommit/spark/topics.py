@@ -5,10 +5,10 @@ Contract: a topic is known by its id, not by its name; a plan without ids (an ol
 partitions only. Done before the first record of a slice is read and after its last: a topic that was made anew in
 between cannot pass for the old one.
 
-Failure story: another id, fewer partitions, no such topic, no right to read it:
-:class:`~airflow_provider_lakecommit.exceptions.SourceError`; no answer:
-:class:`~airflow_provider_lakecommit.exceptions.SourceUnavailableError` with the last thing that the client heard of the
-brokers.
+Failure story: another id, fewer partitions, no such topic:
+:class:`~airflow_provider_lakecommit.exceptions.SourceError`; a right that is missing, or no answer:
+:class:`~airflow_provider_lakecommit.exceptions.SourceUnavailableError` with the right, or with the last thing that the
+client heard of the brokers.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from confluent_kafka.admin import AdminClient
 from airflow_provider_lakecommit.core.model import Span
 from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailableError
 from airflow_provider_lakecommit.kafka.admin import topic_id_text
+from airflow_provider_lakecommit.kafka.admin_requests import DENIED
 
-__all__ = ["NOT_THERE", "check_topics"]
+__all__ = ["NOT_THERE", "check_topics", "denied"]
 
 LAG_SECONDS = 5.0
 LAG_PAUSE = 0.1
@@ -32,8 +33,15 @@ NOT_THERE = {
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError._UNKNOWN_TOPIC,
     KafkaError._UNKNOWN_PARTITION,
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
 }
+
+
+def denied(what: str, error: KafkaError, right: str) -> SourceUnavailableError:
+    """The error for a right that is missing: it is given without a word to us, and says nothing of any record."""
+    return SourceUnavailableError(
+        f"{what}: {error.str()}; grant this principal {right}: `kafka-acls --add --allow-principal User:NAME` with "
+        f"--topic and --operation {right}; the next attempt goes on"
+    )
 
 
 def check_topics(admin: AdminClient, spans: Sequence[Span], timeout: float, heard: Callable[[], str | None]) -> None:
@@ -73,7 +81,9 @@ def _describe(admin: AdminClient, names: list[str], timeout: float, heard: Calla
 
 def _not_described(names: Sequence[str], error: KafkaError, timeout: float, heard: str | None) -> Exception:
     if error.code() in NOT_THERE:
-        return SourceError(f"topics {', '.join(names)}: {error.str()}; is the topic there, and may we read it?")
+        return SourceError(f"topics {', '.join(names)}: {error.str()}; is the topic there?")
+    if error.code() in DENIED:
+        return denied(f"topics {', '.join(names)} cannot be described", error, "DESCRIBE")
     why = f" ({heard})" if heard else ""
     return SourceUnavailableError(
         f"the brokers did not describe the topics {', '.join(names)} in {timeout:.0f} s: {error.str()}{why}; check "

@@ -5,6 +5,7 @@ Kafka's own authorizer. And what `doctor` says of a connection that has them.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,12 +22,14 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, and
     ResourceType,
 )
 
+from airflow_provider_lakecommit.core.blocks import FAILURES_TO_BLOCK
 from airflow_provider_lakecommit.core.model import ReadPosition, Span
 from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
 from airflow_provider_lakecommit.doctor.brokers import brokers
 from airflow_provider_lakecommit.doctor.finding import Level
 from airflow_provider_lakecommit.doctor.roles import NEEDS, Role
-from airflow_provider_lakecommit.exceptions import LakecommitError, SourceError
+from airflow_provider_lakecommit.exceptions import ControlTopicError, LakecommitError, SourceError
+from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
 from airflow_provider_lakecommit.kafka.sample import sample
 from airflow_provider_lakecommit.kafka.truncation import diverged
 from airflow_provider_lakecommit.landing import Landing
@@ -39,6 +42,8 @@ from tests.support.world import SCHEMA, World, catalog_in, records
 
 pytestmark = pytest.mark.integration
 
+PATIENT_SECONDS = 20.0
+"""Less than a writer waits for brokers that are away."""
 TOPIC, IDS = ResourceType.TOPIC, ResourceType.TRANSACTIONAL_ID
 Right = tuple[ResourceType, str, ResourcePatternType, tuple[AclOperation, ...]]
 LITERAL, PREFIXED = ResourcePatternType.LITERAL, ResourcePatternType.PREFIXED
@@ -210,3 +215,43 @@ def test_who_may_not_read_a_topic_is_told_so_where_its_log_is_to_be_compared(bro
         pytest.raises(SourceError, match=r"topic source may not be read .*grant this principal READ on it"),
     ):
         diverged(kafka, [place], 600.0)
+
+
+def test_a_right_that_is_taken_in_mid_run_is_named_and_blocks_nothing(
+    broker: Broker, guarded: Guarded, tmp_path: Path
+) -> None:
+    world = world_on(broker, tmp_path)
+    source, control, ids = rights_of(Role.WRITE)
+    for n in range(FAILURES_TO_BLOCK + 1):
+        with guarded.role(Role.PLAN):
+            opened = world.open(f"{n}")
+        assert opened.slices, "nothing is blocked"
+        with guarded.rights((*source[:3], (DESCRIBE,)), control, ids, NO_GROUPS):
+            (result,) = world.write(opened)
+        assert result.status == "again"
+        assert "grant this principal READ: `kafka-acls --add" in str(result.detail)
+        with guarded.role(Role.COMMIT):
+            world.close(f"{n}", opened)
+    with guarded.role(Role.PLAN):
+        opened = world.open("given back")
+    with guarded.role(Role.WRITE):
+        world.write(opened)
+    with guarded.role(Role.COMMIT):
+        assert world.close("given back", opened).rows == 40
+    check_verified(world)
+
+
+def test_a_writer_whose_id_is_denied_in_mid_run_ends_at_once(broker: Broker, guarded: Guarded) -> None:
+    """It may not abort its transaction either, and must not try to for as long as it waits for brokers."""
+    (_, control, (kind, name, pattern, _)), sent = rights_of(Role.WRITE), [(b"key", b"value", [])]
+    with (
+        ControlTopic("control", {"bootstrap.servers": broker.bootstrap}) as topic,
+        topic.writer("lakecommit-rows-@test-live-0-plan", 0) as writer,
+    ):
+        writer.send(sent)
+        with guarded.rights(control, (kind, name, pattern, ())):
+            began = time.monotonic()
+            with pytest.raises(ControlTopicError, match="transactional id 'lakecommit-rows-@test-live-0-plan'"):
+                writer.send(sent)
+            assert time.monotonic() - began < PATIENT_SECONDS
+        writer.send(sent)
