@@ -108,6 +108,17 @@ _INFO: dict[str, Any] = {
                     "example": "kafka_default/control-orders, kafka_eu",
                     "default": "",
                 },
+                "page_actions": {
+                    "description": (
+                        "Has the page Lake commits offer what can be done about a landing: to pause and unpause its "
+                        "DAGs, and to run DAGs that have a PublishNowOperator, an UnblockOperator or a VerifyOperator "
+                        "for it. Airflow's own API does it, with the rights of the user, and logs who it was."
+                    ),
+                    "version_added": "0.1.0",
+                    "type": "boolean",
+                    "example": None,
+                    "default": "False",
+                },
                 "page_history": {
                     "description": (
                         "Folder in which API servers keep what the page Lake commits has read, so that a restart goes "

@@ -160,6 +160,7 @@ class LandingTask(BaseOperator):
                 f"{self.task_id!r}, which would be in each other's commit cycles: give one of two landings another "
                 "name, or land it once"
             )
+        self.landing_name = declared.name
         self.declared = Declared(declared)
         self.trouble: str | None = None
         self.commits: list[Commit] = []

@@ -69,7 +69,7 @@ class DecisionTask(LandingTask):
     :param reason: why, kept in the tables' history; by default what was given as ``reason`` with the answer (templated)
     """
 
-    template_fields: Sequence[str] = ("agreed", "decided_by", "reason")
+    template_fields: Sequence[str] = ("landing_name", "agreed", "decided_by", "reason")
     template_fields_renderers: ClassVar[dict[str, str]] = {"agreed": "json", "decided_by": "json"}
     ui_color = "#f6e3e3"
     command: ClassVar[str]

@@ -8,6 +8,7 @@ success: what their windows lack is for later ones, and the notes of the runs sa
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,7 @@ class PublishNowOperator(LandingTask):
     .. seealso:: :ref:`howto/operator:PublishNowOperator`
     """
 
+    template_fields: Sequence[str] = ("landing_name",)
     ui_color = "#e6edf0"
 
     def __init__(

@@ -7,6 +7,7 @@ expired history) are no fault.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,7 @@ class VerifyOperator(LandingTask):
     .. seealso:: :ref:`howto/operator:VerifyOperator`
     """
 
+    template_fields: Sequence[str] = ("landing_name",)
     ui_color = "#e6edf0"
 
     def __init__(self, *, landing: Landing | str | Path, files: bool | None = None, **kwargs: Any) -> None:

@@ -60,6 +60,17 @@ class Viewer:
             method="GET", access_entity=entity, details=details, user=self.user
         )
 
+    def triggers(self, dag: str) -> bool:
+        """May he have Airflow run this DAG?"""
+        details, entity = DagDetails(id=dag), DagAccessEntity.RUN
+        return get_auth_manager().is_authorized_dag(
+            method="POST", access_entity=entity, details=details, user=self.user
+        )
+
+    def edits(self, dag: str) -> bool:
+        """May he pause this DAG?"""
+        return get_auth_manager().is_authorized_dag(method="PUT", details=DagDetails(id=dag), user=self.user)
+
 
 _known: dict[str, tuple[float, Viewer]] = {}
 

@@ -12,6 +12,7 @@ route                               answer
 ``/api/v1/landings``                rows, the worst first, paged and searched; with an ETag
 ``/api/v1/landings/{id}``           one of them, with partitions, cycles and remedies; with an ETag
 ``/api/v1/landings/{id}/trend``     what it did over hours and days, by minute and by quarter of an hour
+``/api/v1/landings/{id}/actions``   what the user may do about it, where `[lakecommit] page_actions` is on
 ``/api/v1/changes``                 server-sent events: rows have changed
 ``/api/v1/openapi.json``            this interface
 ==================================  ===================================================================================
@@ -30,6 +31,8 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.responses import StreamingResponse
 
 from airflow_provider_lakecommit.page.access import Viewer, ViewerDep, same_site, viewer
+from airflow_provider_lakecommit.page.action_answers import ActionsAnswer, actions_answer
+from airflow_provider_lakecommit.page.actions import Rights, actions
 from airflow_provider_lakecommit.page.answers import (
     Change,
     LandingDetail,
@@ -42,6 +45,7 @@ from airflow_provider_lakecommit.page.answers import (
 from airflow_provider_lakecommit.page.declared_landings import DeclaredLook, WithDeclared
 from airflow_provider_lakecommit.page.files import ASSETS, HEADERS, INDEX, built
 from airflow_provider_lakecommit.page.landings import LandingRow, search
+from airflow_provider_lakecommit.page.operations import OperationLook
 from airflow_provider_lakecommit.page.reader import PageReader
 from airflow_provider_lakecommit.page.sensors import HeldSensor, SensorLook
 from airflow_provider_lakecommit.page.trend_answers import TrendAnswer, trend_of
@@ -64,14 +68,17 @@ UNSEEN = "no landing of this id is known, or it is not yours to see"
 Guards = [Depends(same_site), Depends(viewer)]
 
 
-def create_app(reader: PageReader) -> FastAPI:
-    """The app that Airflow mounts."""
+def create_app(reader: PageReader, *, with_actions: bool = False) -> FastAPI:
+    """The app that Airflow mounts.
+
+    :param with_actions: are actions offered?
+    """
     app = FastAPI(
         title="Lake commits", version=VERSION, docs_url=None, redoc_url=None, openapi_url=None, dependencies=Guards
     )
     _add_headers(app)
     _add_files(app)
-    _add_landings(app, reader)
+    _add_landings(app, reader, with_actions=with_actions)
     _add_changes(app, reader)
 
     @app.get("/api/v1/openapi.json", include_in_schema=False)
@@ -109,8 +116,8 @@ def _add_files(app: FastAPI) -> None:
         return served(f"{ASSETS}/{name}")
 
 
-def _add_landings(app: FastAPI, reader: PageReader) -> None:
-    written, look, rows_of = _Written(), SensorLook(), WithDeclared(DeclaredLook())
+def _add_landings(app: FastAPI, reader: PageReader, *, with_actions: bool) -> None:
+    known, written, look, rows_of = OperationLook(), _Written(), SensorLook(), WithDeclared(DeclaredLook())
 
     def seen(who: Viewer, key: str) -> LandingRow:
         row = rows_of(reader.board()).get(key)
@@ -144,6 +151,12 @@ def _add_landings(app: FastAPI, reader: PageReader) -> None:
     def trend(request: Request, who: ViewerDep, key: str) -> Response:
         row = seen(who, key)
         return _tagged(request, trend_of(row, time.time()).model_dump_json().encode())
+
+    @app.get("/api/v1/landings/{key}/actions", response_model=ActionsAnswer)
+    def actions_of(request: Request, who: ViewerDep, key: str) -> Response:
+        row, rights = seen(who, key), Rights(reads=who.dags.__contains__, triggers=who.triggers, edits=who.edits)
+        found = actions(row, known(), rights) if with_actions else ()
+        return _tagged(request, actions_answer(found, enabled=with_actions).model_dump_json().encode())
 
 
 class _Written:

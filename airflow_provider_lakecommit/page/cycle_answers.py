@@ -2,8 +2,8 @@
 """What the status API answers of cycles, and of windows under way: group by group, slice by slice.
 
 Contract: that of :mod:`~airflow_provider_lakecommit.page.answers`. The accounting of a landing's cycle adds up:
-``read`` is ``landed`` + ``rejected`` + ``filtered`` + ``gaps`` + ``skipped``, all of them source offsets; ``rows`` are those
-written, per table, and a sum of their own. Names are those of `lakecommit status --json` and `history --json`
+``read`` is ``landed`` + ``rejected`` + ``filtered`` + ``gaps`` + ``skipped``, all of them source offsets; ``rows`` are
+those written, per table, and a sum of their own. Names are those of `lakecommit status --json` and `history --json`
 (:mod:`~airflow_provider_lakecommit.status_fields`).
 """
 

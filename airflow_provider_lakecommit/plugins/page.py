@@ -80,4 +80,4 @@ def _page() -> App:
     reader = PageReader(lambda: places, kafka_settings, settings.deployment_id, folder)
     # Its threads would else be gone before they have kept what they know.
     atexit.register(reader.close)
-    return create_app(reader)
+    return create_app(reader, with_actions=conf.getboolean("lakecommit", "page_actions"))

@@ -195,6 +195,24 @@ export interface Detail extends Landing {
   history: Cycle[];
 }
 
+/** What may be asked of Airflow: pause and unpause DAGs, then run one; `hindrance` is why not. */
+export interface Action {
+  kind: string;
+  does: string;
+  now: string;
+  dag: string;
+  conf: Record<string, string>;
+  pauses: string[];
+  unpauses: string[];
+  asks: boolean;
+  hindrance: string;
+}
+
+export interface ActionList {
+  enabled: boolean;
+  actions: Action[];
+}
+
 export interface List {
   version: number;
   topics: Topic[];
@@ -259,4 +277,8 @@ export function landing(id: string, signal: AbortSignal): Promise<Detail> {
 
 export function trend(id: string, signal: AbortSignal): Promise<Trend> {
   return get<Trend>(`api/v1/landings/${encodeURIComponent(id)}/trend`, signal);
+}
+
+export function actions(id: string, signal: AbortSignal): Promise<ActionList> {
+  return get<ActionList>(`api/v1/landings/${encodeURIComponent(id)}/actions`, signal);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /** One landing or connector: how it stands, what helps, how far its partitions are, and its cycles. */
 import { useMemo, useState } from "preact/hooks";
+import { Actions } from "./actions";
 import { runUrl } from "./airflow";
 import { Accounting } from "./account";
 import { landing as fetchLanding, type Cycle, type Detail, type Partition } from "./api";
@@ -59,6 +60,7 @@ function Body({ landing, now, version }: { landing: Detail; now: number; version
         )}
       </section>
       <Remedies landing={landing} />
+      <Actions landing={landing} version={version} />
       <Timeline cycles={landing.history} now={now} />
       <Windows landing={landing} now={now} />
       <Trends id={landing.id} kind={landing.kind} version={version} />

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The answer of the status API about actions, version 1.
+
+Contract: that of :mod:`~airflow_provider_lakecommit.page.answers`. ``enabled`` is what the deployment says; without it
+there is no action. A user sees what he may not do with the reason in ``hindrance``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pydantic import BaseModel
+
+from airflow_provider_lakecommit.page.actions import Action
+
+__all__ = ["ActionsAnswer", "actions_answer"]
+
+
+class ActionAnswer(BaseModel):
+    """What may be asked of Airflow: pause and unpause DAGs, then run one."""
+
+    kind: str
+    does: str
+    now: str
+    dag: str
+    conf: dict[str, str]
+    pauses: list[str]
+    unpauses: list[str]
+    asks: bool
+    hindrance: str
+
+
+class ActionsAnswer(BaseModel):
+    """All of a landing."""
+
+    enabled: bool
+    actions: list[ActionAnswer]
+
+
+def actions_answer(found: Iterable[Action], *, enabled: bool) -> ActionsAnswer:
+    """The answer."""
+    return ActionsAnswer(
+        enabled=enabled,
+        actions=[
+            ActionAnswer(
+                kind=a.kind,
+                does=a.does,
+                now=a.now,
+                dag=a.dag,
+                conf=dict(a.conf),
+                pauses=list(a.pauses),
+                unpauses=list(a.unpauses),
+                asks=a.asks,
+                hindrance=a.hindrance,
+            )
+            for a in found
+        ],
+    )

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What somebody who looks at a landing may do about it, and what it would do now.
+
+Contract: a table, and pure. Nothing is done here: an action is a request that the page makes to Airflow's own API in
+the name of its user, who is asked before: to trigger a run of a DAG that does it, or to pause or unpause the DAGs that
+land. So Airflow's permissions decide, and its audit log tells who it was. What the user may not do is shown, and says
+so; it is not for him alone to know what exists, but of DAGs that he may not read nothing is told.
+
+==============  =======================================================  ============================================
+action          is there where                                           what it asks of Airflow
+==============  =======================================================  ============================================
+publish_now     a DAG has a `PublishNowOperator` for the landing         a run of that DAG
+retry_blocked   a DAG has an `UnblockOperator` that may retry            a run of that DAG
+verify          a DAG has a `VerifyOperator` for the landing             a run of that DAG
+drain           DAGs that land are on, and one publishes                 to pause these, then a run of that one
+suspend         DAGs that land are on                                    to pause these
+resume          DAGs that land are paused                                to unpause these
+==============  =======================================================  ============================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from airflow_provider_lakecommit.page.landings import LandingRow
+from airflow_provider_lakecommit.page.operations import KnownDag, Operation
+
+__all__ = ["Action", "Rights", "actions"]
+
+ORDER = ("publish_now", "retry_blocked", "verify")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rights:
+    """What the user may do with a DAG, by its id."""
+
+    reads: Callable[[str], bool]
+    triggers: Callable[[str], bool]
+    edits: Callable[[str], bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """``does`` is what it does, ``now`` what that comes to as things stand. ``pauses`` are DAGs that are paused first,
+    ``unpauses`` those that are unpaused, ``dag`` the one that is run then with ``conf``. ``hindrance`` is why it cannot
+    be done by this user, or now; empty: it can.
+    """
+
+    kind: str
+    does: str
+    now: str
+    dag: str = ""
+    conf: Mapping[str, str] = field(default_factory=dict)
+    pauses: Sequence[str] = ()
+    unpauses: Sequence[str] = ()
+    asks: bool = False
+    hindrance: str = ""
+
+
+def actions(row: LandingRow, dags: Mapping[str, KnownDag], rights: Rights) -> tuple[Action, ...]:
+    """Those of a landing that the user may know of."""
+    if not row.state.landing:
+        return ()
+    operations = _operations(row, dags, rights)
+    runs = [_run(row, o, dags, rights) for kind in ORDER for o in operations if o.kind == kind]
+    land = [dag for dag in row.dags if dag in dags and rights.reads(dag)]
+    on, off = [d for d in land if not dags[d].paused], [d for d in land if dags[d].paused]
+    more: list[Action] = []
+    publishing = next((a for a in runs if a.kind == "publish_now"), None)
+    if on and publishing is not None:
+        more.append(_drain(row, on, publishing, rights))
+    if on:
+        more.append(_suspend(on, rights))
+    if off:
+        more.append(_resume(row, off, rights))
+    return (*runs, *more)
+
+
+def _operations(row: LandingRow, dags: Mapping[str, KnownDag], rights: Rights) -> list[Operation]:
+    """For this landing, one of each kind."""
+    found: dict[str, Operation] = {}
+    for dag, known in sorted(dags.items()):
+        for o in known.operations:
+            if o.landing == row.name and rights.reads(dag):
+                found.setdefault(o.kind, o)
+    return list(found.values())
+
+
+def _run(row: LandingRow, o: Operation, dags: Mapping[str, KnownDag], rights: Rights) -> Action:
+    does, now, idle = _TOLD[o.kind](row)
+    hindrance = (
+        f"you may not trigger runs of DAG {o.dag}"
+        if not rights.triggers(o.dag)
+        else f"DAG {o.dag} is paused: its runs would wait"
+        if dags[o.dag].paused
+        else idle
+    )
+    return Action(kind=o.kind, does=does, now=now, dag=o.dag, conf=o.conf, asks=o.asks, hindrance=hindrance)
+
+
+def _publish_now(row: LandingRow) -> tuple[str, str, str]:
+    does = "ends the windows under way behind the record in hand, and publishes them"
+    if not row.running:
+        return does, "no window is under way", "there is nothing to publish"
+    done = sum(c.done for c in row.cycles.cycles[-row.running :])
+    return does, f"{_count(row.running, 'window')} under way, {_count(done, 'slice')} reported so far", ""
+
+
+def _retry_blocked(row: LandingRow) -> tuple[str, str, str]:
+    does = "reads the blocked ranges again with the next run, under the landing's own budget"
+    blocked = [c for c, _ in row.state.blocked]
+    if not blocked:
+        return does, "nothing is blocked", "there is nothing to try again"
+    ranges = _count(sum(len(c.items()) for c in blocked), "range")
+    return does, f"{_count(sum(len(c) for c in blocked), 'offset')} in {ranges} blocked", ""
+
+
+def _verify(_: LandingRow) -> tuple[str, str, str]:
+    return "checks that every offset is in the tables exactly once; changes nothing", "the run is red if not", ""
+
+
+_TOLD: Mapping[str, Callable[[LandingRow], tuple[str, str, str]]] = {
+    "publish_now": _publish_now,
+    "retry_blocked": _retry_blocked,
+    "verify": _verify,
+}
+
+
+def _suspend(on: Sequence[str], rights: Rights) -> Action:
+    return Action(
+        kind="suspend",
+        does="has Airflow begin no further run; those under way end as ever",
+        now=f"pauses {_named(on)}",
+        pauses=on,
+        hindrance=_may_not_edit(on, rights),
+    )
+
+
+def _resume(row: LandingRow, off: Sequence[str], rights: Rights) -> Action:
+    waits = "" if row.read_lag is None else f"; {_count(row.read_lag, 'record')} wait to be read"
+    return Action(
+        kind="resume",
+        does="has Airflow begin runs again",
+        now=f"unpauses {_named(off)}{waits}",
+        unpauses=off,
+        hindrance=_may_not_edit(off, rights),
+    )
+
+
+def _drain(row: LandingRow, on: Sequence[str], publishing: Action, rights: Rights) -> Action:
+    nothing = publishing.hindrance if row.running else ""
+    return Action(
+        kind="drain",
+        does="has Airflow begin no further run, and what was read published: then nothing is under way",
+        now=f"pauses {_named(on)}; {publishing.now}",
+        # Where no window is under way, to pause is all.
+        dag=publishing.dag if row.running else "",
+        conf=publishing.conf,
+        pauses=on,
+        asks=publishing.asks,
+        hindrance=_may_not_edit(on, rights) or nothing,
+    )
+
+
+def _may_not_edit(dags: Iterable[str], rights: Rights) -> str:
+    refused = [dag for dag in dags if not rights.edits(dag)]
+    return f"you may not pause {_named(refused)}" if refused else ""
+
+
+def _named(dags: Sequence[str]) -> str:
+    return f"DAG {dags[0]}" if len(dags) == 1 else f"DAGs {', '.join(dags)}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"

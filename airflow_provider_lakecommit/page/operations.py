@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DAGs that act on a landing: which there are, by Airflow's own store of parsed DAGs.
+
+Contract: reads only. A DAG is for actions when all its tasks of this provider are such that land nothing
+(`PublishNowOperator`, `UnblockOperator`, `VerifyOperator`): to run it then does what these tasks do, for the landings
+that they name. At most :data:`MOST` DAGs are read, each once as long as it is the same.
+
+Failure story: a DAG that is stored in another form than this reads is for no action.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from airflow.models.dag import DagModel
+from airflow.models.serialized_dag import SerializedDagModel
+from airflow.utils.session import create_session
+from sqlalchemy import func, select
+
+from airflow_provider_lakecommit.exceptions import LakecommitError
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
+__all__ = ["KnownDag", "Operation", "OperationLook", "operations_in"]
+
+MOST = 5_000
+LOOK_SECONDS = 15.0
+OURS = "airflow_provider_lakecommit."
+RETRY = "retry"
+KINDS = {"PublishNowOperator": "publish_now", "VerifyOperator": "verify", "UnblockOperator": "retry_blocked"}
+"""By the class of the task."""
+BYSTANDERS = frozenset({"StalledCommitSensor", "LedgerInitOperator", "LedgerAttestOperator"})
+"""Tasks that land nothing either."""
+
+
+class UnreadableDagError(LakecommitError):
+    """A DAG is not stored as it is expected to be."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """What a run of a DAG does for a landing. ``conf`` is what the run has to be triggered with; ``asks``: a person is
+    asked before it changes anything.
+    """
+
+    kind: str
+    landing: str
+    dag: str
+    conf: Mapping[str, str] = field(default_factory=dict)
+    asks: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownDag:
+    """A parsed DAG: whether it is paused, and what its runs do, if it is for that."""
+
+    paused: bool
+    operations: tuple[Operation, ...] = ()
+
+
+def operations_in(dag: str, stored: Any) -> tuple[Operation, ...]:
+    """What a stored DAG is for.
+
+    :param stored: Airflow's JSON of the DAG
+    """
+    try:
+        tasks = list(_tasks(stored))
+        params = dict(stored["dag"].get("params", []))
+        ours = [t for t in tasks if str(t.get("_task_module", "")).startswith(OURS)]
+        if any(t["task_type"] not in KINDS and t["task_type"] not in BYSTANDERS for t in ours):
+            return ()
+        asks = any(t["task_type"] in ("ApprovalOperator", "HITLOperator", "HITLBranchOperator") for t in tasks)
+        found = {}
+        for task in ours:
+            if (operation := _operation(dag, task, params, asks=asks)) is not None:
+                found[operation.kind, operation.landing] = operation
+    except (UnreadableDagError, AttributeError, KeyError, TypeError, ValueError):
+        return ()
+    return tuple(found.values())
+
+
+def _tasks(stored: Any) -> Iterator[Mapping[str, Any]]:
+    for each in stored["dag"]["tasks"]:
+        task = each["__var"]
+        if not isinstance(task, Mapping):
+            raise UnreadableDagError("a task is no object")
+        yield task
+
+
+def _operation(
+    dag: str, task: Mapping[str, Any], params: Mapping[str, Mapping[str, Any]], *, asks: bool
+) -> Operation | None:
+    """``None`` for a task that does something else, or for no landing that is known before it runs."""
+    kind, landing = KINDS.get(task["task_type"]), task.get("landing_name")
+    if kind is None or not isinstance(landing, str):
+        return None
+    conf: dict[str, str] = {}
+    if kind == "retry_blocked" and task.get("how") != RETRY:
+        if (name := _choice(str(task.get("how", "")), params)) is None:
+            return None
+        conf = {name: RETRY}
+    return Operation(kind=kind, landing=landing, dag=dag, conf=conf, asks=asks)
+
+
+def _choice(how: str, params: Mapping[str, Mapping[str, Any]]) -> str | None:
+    """The param by which a run says how, if it may say that blocked ranges are to be read again."""
+    for name, param in params.items():
+        told = how.replace(" ", "").replace('"', "'")
+        if told in (f"{{{{params.{name}}}}}", f"{{{{params['{name}']}}}}"):
+            schema = param.get("schema", {})
+            allowed = schema.get("__var", schema).get("enum")
+            return name if allowed is None or RETRY in allowed else None
+    return None
+
+
+class OperationLook:
+    """All parsed DAGs as they were at most :data:`LOOK_SECONDS` ago, whoever asks."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._looked = float("-inf")
+        self._read: dict[str, tuple[str, tuple[Operation, ...]]] = {}
+        self._found: dict[str, KnownDag] = {}
+
+    def __call__(self) -> Mapping[str, KnownDag]:
+        """By their id."""
+        with self._lock:
+            if time.monotonic() - self._looked >= LOOK_SECONDS:
+                with create_session() as session:
+                    self._found = self._look(session)
+                self._looked = time.monotonic()
+            return self._found
+
+    def _look(self, session: Session) -> dict[str, KnownDag]:
+        stored = SerializedDagModel
+        newest = (
+            select(stored.dag_id, func.max(stored.created_at).label("at"))
+            .join(DagModel, DagModel.dag_id == stored.dag_id)
+            .where(DagModel.is_stale.is_(False))
+            .group_by(stored.dag_id)
+            .limit(MOST)
+            .subquery()
+        )
+        of_newest = (stored.dag_id == newest.c.dag_id) & (stored.created_at == newest.c.at)
+        rows = session.execute(select(stored.dag_id, stored.dag_hash).join(newest, of_newest)).all()
+        changed = [(dag, sha) for dag, sha in rows if self._read.get(dag, ("",))[0] != sha]
+        for dag, sha in changed:
+            model = session.scalar(select(stored).where(stored.dag_id == dag, stored.dag_hash == sha).limit(1))
+            self._read[dag] = sha, operations_in(dag, model.data if model is not None else None)
+            if model is not None:
+                session.expunge(model)
+        self._read = {dag: self._read[dag] for dag, _ in rows}
+        paused = dict(session.execute(select(DagModel.dag_id, DagModel.is_paused)).tuples())
+        return {dag: KnownDag(paused=paused.get(dag, False), operations=told) for dag, (_, told) in self._read.items()}

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the page offers to do about a landing, to whom, and in what words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.sdk import DAG, Param
+from airflow.serialization.serialized_objects import DagSerialization
+
+from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
+from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.operators.land import KafkaToIcebergOperator
+from airflow_provider_lakecommit.operators.publish_now import PublishNowOperator
+from airflow_provider_lakecommit.operators.repair import LedgerInitOperator, UnblockOperator
+from airflow_provider_lakecommit.operators.verify import VerifyOperator
+from airflow_provider_lakecommit.page.actions import Action, Rights, actions
+from airflow_provider_lakecommit.page.landings import LandingRow
+from airflow_provider_lakecommit.page.operations import KnownDag, Operation, operations_in
+from airflow_provider_lakecommit.stall.verdict import State
+from tests.unit.page.test_landings import row
+
+ORDERS = Landing(name="orders", topics="orders", table="shop.orders")
+CLICKS = Landing(name="clicks", topics="clicks", table="shop.clicks")
+ALL = Rights(reads=lambda _: True, triggers=lambda _: True, edits=lambda _: True)
+HOW = {"how": Param("raise", enum=["raise", "retry", "skip"])}
+
+
+def stored(dag: DAG) -> Any:
+    return DagSerialization.to_dict(dag)
+
+
+def dag_of(*tasks: Any, **options: Any) -> DAG:
+    with DAG("ops", schedule=None, **options) as dag:
+        for task in tasks:
+            task()
+    return dag
+
+
+def unblock(how: str) -> Any:
+    return lambda: UnblockOperator(task_id="unblock", landing=ORDERS, how=how, budget="{{ params.budget }}")
+
+
+@pytest.mark.parametrize(
+    ("tasks", "params", "found"),
+    [
+        ([lambda: PublishNowOperator(task_id="p", landing=ORDERS)], {}, [("publish_now", "orders", {})]),
+        ([lambda: VerifyOperator(task_id="v", landing=ORDERS)], {}, [("verify", "orders", {})]),
+        (
+            [
+                lambda: VerifyOperator(task_id="v", landing=ORDERS),
+                lambda: VerifyOperator(task_id="w", landing=CLICKS),
+                lambda: EmptyOperator(task_id="after"),
+            ],
+            {},
+            [("verify", "orders", {}), ("verify", "clicks", {})],
+        ),
+        ([unblock("retry")], {}, [("retry_blocked", "orders", {})]),
+        ([unblock("{{ params.how }}")], HOW, [("retry_blocked", "orders", {"how": "retry"})]),
+        ([unblock("{{ params['how'] }}")], HOW, [("retry_blocked", "orders", {"how": "retry"})]),
+        # It does something else, or what it does is not known before it runs.
+        ([unblock("skip")], {}, []),
+        ([unblock("{{ params.how }}")], {"how": Param("raise", enum=["raise", "skip"])}, []),
+        ([unblock("{{ dag_run.conf.how }}")], HOW, []),
+        ([lambda: LedgerInitOperator(task_id="init", landing=ORDERS, start="latest")], {}, []),
+        ([lambda: EmptyOperator(task_id="e")], {}, []),
+        # Who runs it to verify would land.
+        (
+            [
+                lambda: KafkaToIcebergOperator(task_id="land", landing=CLICKS),
+                lambda: VerifyOperator(task_id="v", landing=ORDERS),
+            ],
+            {},
+            [],
+        ),
+    ],
+)
+def test_what_a_dag_is_for(
+    tasks: list[Any], params: dict[str, Any], found: list[tuple[str, str, dict[str, str]]]
+) -> None:
+    told = operations_in("ops", stored(dag_of(*tasks, params=params)))
+    assert [(o.kind, o.landing, o.conf) for o in told] == found
+    assert all(o.dag == "ops" and not o.asks for o in told)
+
+
+def test_a_dag_that_asks_a_person_says_so() -> None:
+    ask = lambda: ApprovalOperator(task_id="approve", subject="Do it?")  # noqa: E731
+    (told,) = operations_in("ops", stored(dag_of(unblock("retry"), ask)))
+    assert told.asks
+
+
+@pytest.mark.parametrize(
+    "junk", [None, {}, {"dag": {}}, {"dag": {"tasks": [3]}}, {"dag": {"tasks": [{"__var": []}]}}, []]
+)
+def test_what_is_stored_in_another_form_is_for_nothing(junk: Any) -> None:
+    assert operations_in("ops", junk) == ()
+
+
+def offered(found: LandingRow, dags: dict[str, KnownDag] | None = None, rights: Rights = ALL) -> dict[str, Action]:
+    return {a.kind: a for a in actions(found, DAGS if dags is None else dags, rights)}
+
+
+def operation(kind: str, dag: str = "ops", landing: str = "orders") -> Operation:
+    return Operation(kind=kind, landing=landing, dag=dag)
+
+
+DAGS = {
+    "land_orders": KnownDag(paused=False),
+    "ops": KnownDag(paused=False, operations=tuple(map(operation, ("publish_now", "retry_blocked", "verify")))),
+}
+ROW = row("orders", dags=("land_orders",))
+BLOCKED = Coverage.of([(SourcePartition("orders", 0, "t"), OffsetRange(5, 9))])
+
+
+def test_an_idle_landing_can_be_verified_suspended_and_drained_and_there_is_nothing_to_publish_or_to_retry() -> None:
+    found = offered(ROW)
+    assert list(found) == ["publish_now", "retry_blocked", "verify", "drain", "suspend"]
+    assert {kind for kind, a in found.items() if not a.hindrance} == {"verify", "drain", "suspend"}
+    assert found["publish_now"].hindrance == "there is nothing to publish"
+    assert (found["drain"].pauses, found["drain"].dag) == (["land_orders"], "")
+
+
+def test_blocked_ranges_are_counted_before_they_are_tried_again() -> None:
+    blocked = replace(ROW, state=State(landing=True, blocked=((BLOCKED, "too many rejects"),)))
+    retry = offered(blocked)["retry_blocked"]
+    assert (retry.hindrance, retry.now) == ("", "4 offsets in 1 range blocked")
+
+
+def test_a_landing_whose_dag_is_paused_can_be_resumed() -> None:
+    found = offered(ROW, {"land_orders": KnownDag(paused=True)})
+    assert list(found) == ["resume"]
+    assert found["resume"].unpauses == ["land_orders"]
+
+
+def test_who_may_not_is_told_so_and_of_dags_that_he_may_not_read_nothing() -> None:
+    reads = Rights(reads=lambda _: True, triggers=lambda _: False, edits=lambda _: False)
+    found = offered(ROW, rights=reads)
+    assert found["verify"].hindrance == "you may not trigger runs of DAG ops"
+    assert found["suspend"].hindrance == "you may not pause DAG land_orders"
+    assert all(a.hindrance for a in found.values())
+    foreign = replace(reads, reads=lambda dag: dag == "land_orders")
+    assert list(offered(ROW, rights=foreign)) == ["suspend"]
+    assert offered(ROW, rights=replace(reads, reads=lambda _: False)) == {}
+
+
+def test_a_paused_dag_does_nothing_now_and_others_landings_are_others() -> None:
+    paused = {
+        "ops": KnownDag(paused=True, operations=(operation("verify"), operation("publish_now", landing="clicks")))
+    }
+    found = offered(ROW, paused)
+    assert list(found) == ["verify"]
+    assert found["verify"].hindrance == "DAG ops is paused: its runs would wait"
+
+
+def test_a_connector_has_no_actions() -> None:
+    assert offered(row("connect-sink", state=State())) == {}

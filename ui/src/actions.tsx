@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+/** What the user may do about a landing: told with what it comes to, asked back, and then done by Airflow's own API. */
+import { useEffect, useRef, useState } from "preact/hooks";
+import { airflowBase, dagUrl, runUrl } from "./airflow";
+import { actions as fetchActions, type Action, type Detail } from "./api";
+import { useAnswer } from "./live";
+import { AirflowLink } from "./parts";
+
+const TITLES: Record<string, string> = {
+  publish_now: "Publish now",
+  retry_blocked: "Retry blocked",
+  verify: "Verify",
+  drain: "Drain",
+  suspend: "Suspend",
+  resume: "Resume",
+};
+
+export function titleOf(kind: string): string {
+  return TITLES[kind] ?? kind;
+}
+
+/** A request to Airflow's API in the user's name. */
+export interface Step {
+  method: "PATCH" | "POST";
+  path: string;
+  body: Record<string, unknown>;
+  does: string;
+}
+
+/** What is asked of Airflow, in this order. */
+export function stepsOf(action: Action, landing: string): Step[] {
+  const pause = (dag: string, paused: boolean): Step => ({
+    method: "PATCH",
+    path: `api/v2/dags/${encodeURIComponent(dag)}?update_mask=is_paused`,
+    body: { is_paused: paused },
+    does: `${paused ? "pauses" : "unpauses"} DAG ${dag}`,
+  });
+  const run: Step[] = action.dag
+    ? [
+        {
+          method: "POST",
+          path: `api/v2/dags/${encodeURIComponent(action.dag)}/dagRuns`,
+          body: {
+            logical_date: null,
+            conf: action.conf,
+            note: `${titleOf(action.kind)}: landing ${landing}, from the page Lake commits`,
+          },
+          does: `triggers a run of DAG ${action.dag}`,
+        },
+      ]
+    : [];
+  return [
+    ...action.pauses.map((dag) => pause(dag, true)),
+    ...action.unpauses.map((dag) => pause(dag, false)),
+    ...run,
+  ];
+}
+
+/** Airflow's words for what it refused. */
+export function refusal(status: number, said: string): string {
+  try {
+    const detail = (JSON.parse(said) as { detail?: unknown }).detail;
+    if (typeof detail === "string") return detail;
+  } catch {
+    // Not JSON: a proxy's word.
+  }
+  return said.slice(0, 300) || `Airflow answered ${status}`;
+}
+
+async function send(step: Step): Promise<string> {
+  const answer = await fetch(airflowBase() + step.path, {
+    method: step.method,
+    headers: { "Content-Type": "application/json", Accept: "application/json" },
+    body: JSON.stringify(step.body),
+  });
+  const said = await answer.text();
+  if (!answer.ok) throw new Error(refusal(answer.status, said));
+  return step.method === "POST" ? (JSON.parse(said) as { dag_run_id: string }).dag_run_id : "";
+}
+
+interface Done {
+  action: Action;
+  did: string[];
+  run: string;
+  error: string;
+}
+
+/** All steps, up to the first that Airflow refuses. */
+async function perform(action: Action, landing: string): Promise<Done> {
+  const done: Done = { action, did: [], run: "", error: "" };
+  for (const step of stepsOf(action, landing)) {
+    try {
+      done.run = (await send(step)) || done.run;
+      done.did.push(step.does);
+    } catch (error) {
+      done.error = `Airflow refused what ${step.does}: ${error instanceof Error ? error.message : String(error)}`;
+      break;
+    }
+  }
+  return done;
+}
+
+export function Actions({ landing, version }: { landing: Detail; version: number }) {
+  const [asked, setAsked] = useState<Action | null>(null);
+  const [done, setDone] = useState<Done | null>(null);
+  const [turn, setTurn] = useState(0);
+  const { value } = useAnswer(`${landing.id}/${turn}`, version, (signal) => fetchActions(landing.id, signal));
+  if (value === null || !value.enabled || value.actions.length === 0) return null;
+  const answered = async (yes: boolean) => {
+    const action = asked;
+    setAsked(null);
+    if (!yes || action === null) return;
+    setDone(await perform(action, landing.name));
+    setTurn((n) => n + 1);
+  };
+  return (
+    <section>
+      <h2>Actions</h2>
+      <ul class="actions">
+        {value.actions.map((a) => (
+          <li key={a.kind}>
+            <button
+              type="button"
+              disabled={a.hindrance !== ""}
+              onClick={() => {
+                setAsked(a);
+              }}
+            >
+              {titleOf(a.kind)} …
+            </button>{" "}
+            <span>
+              {a.does} <span class="dim">({a.hindrance || a.now})</span>
+            </span>
+          </li>
+        ))}
+      </ul>
+      <div role="status">{done !== null && <Result done={done} />}</div>
+      {asked !== null && <Ask action={asked} landing={landing.name} answered={(yes) => void answered(yes)} />}
+    </section>
+  );
+}
+
+function Result({ done }: { done: Done }) {
+  return (
+    <p class={done.error ? "failure" : "held"}>
+      {titleOf(done.action.kind)}: {done.did.length > 0 ? `Airflow did what ${done.did.join(", then ")}. ` : ""}
+      {done.run && <AirflowLink href={runUrl(done.action.dag, done.run)}>Its run</AirflowLink>}
+      {done.error && <strong>{done.error}</strong>}
+    </p>
+  );
+}
+
+function Ask({
+  action,
+  landing,
+  answered,
+}: {
+  action: Action;
+  landing: string;
+  answered: (yes: boolean) => void;
+}) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  useEffect(() => {
+    dialog.current?.showModal();
+  }, []);
+  return (
+    <dialog
+      ref={dialog}
+      aria-labelledby="ask"
+      onCancel={(event) => {
+        event.preventDefault();
+        answered(false);
+      }}
+    >
+      <h2 id="ask">
+        {titleOf(action.kind)}: <bdi>{landing}</bdi>
+      </h2>
+      <p>
+        It {action.does}. Now: {action.now}.
+      </p>
+      <p>In your name, and in Airflow&apos;s audit log as yours, Airflow</p>
+      <ol>
+        {stepsOf(action, landing).map((step) => (
+          <li key={step.path}>{step.does}</li>
+        ))}
+      </ol>
+      {action.asks && (
+        <p>
+          That DAG asks a person before anything is changed: see <em>Required Actions</em> of{" "}
+          <AirflowLink href={dagUrl(action.dag)}>its page</AirflowLink>.
+        </p>
+      )}
+      <p class="buttons">
+        <button
+          type="button"
+          onClick={() => {
+            answered(false);
+          }}
+        >
+          Cancel
+        </button>{" "}
+        <button
+          type="button"
+          class="yes"
+          onClick={() => {
+            answered(true);
+          }}
+        >
+          {titleOf(action.kind)}
+        </button>
+      </p>
+    </dialog>
+  );
+}
