@@ -21,6 +21,7 @@ from tests.fixtures.kafka import create_topic, unique
 from tests.support import waiting
 from tests.support.coordinator import Coordinator
 from tests.support.narrator import Narrator
+from tests.support.story import P0, P1
 
 pytestmark = [pytest.mark.airflow, pytest.mark.integration]
 
@@ -119,7 +120,15 @@ def read(server: Server) -> Server:
     return server
 
 
-ROUTES = ("/", "/api/v1/landings", "/api/v1/landings/0123", "/api/v1/changes", "/api/v1/openapi.json", "/assets/x.js")
+ROUTES = (
+    "/",
+    "/api/v1/landings",
+    "/api/v1/landings/0123",
+    "/api/v1/landings/0123/trend",
+    "/api/v1/changes",
+    "/api/v1/openapi.json",
+    "/assets/x.js",
+)
 FOREIGN = {"Origin": "https://evil.example"}
 CROSS = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "cors"}
 
@@ -152,8 +161,9 @@ def test_each_sees_the_rows_of_the_dags_that_he_may_read(read: Server, user: str
     ids = {name: row["id"] for name, row in read.rows("ann").items()}
     topics = {t["connection"] for t in read.get("/api/v1/landings", user).json()["topics"]}
     assert ("kafka_dead" in topics) is not user.endswith("_of_land_clicks"), "brokers of others are not told"
-    answers = {name: read.get(f"/api/v1/landings/{key}", user).status_code for name, key in ids.items()}
-    assert answers == {name: 200 if name in seen else 404 for name in ids}
+    for route in ("", "/trend"):
+        answers = {name: read.get(f"/api/v1/landings/{key}{route}", user).status_code for name, key in ids.items()}
+        assert answers == {name: 200 if name in seen else 404 for name in ids}
 
 
 def test_a_stall_comes_first_with_its_reason_and_says_what_waits(read: Server) -> None:
@@ -167,6 +177,37 @@ def test_a_stall_comes_first_with_its_reason_and_says_what_waits(read: Server) -
     detail = read.get(f"/api/v1/landings/{first['id']}").json()
     assert any("doctor --dag land_orders --landing orders" in r["command"] for r in detail["remedies"])
     assert detail["history"][0]["failed"] == "catalog answers 503"
+
+
+def test_a_window_under_way_is_told_slice_by_slice_with_its_accounting(read: Server, bootstrap: str) -> None:
+    told = Narrator({"bootstrap.servers": bootstrap}, read.topic, "under-way", "land_orders")
+    told.opens("now", ((P0, 0, 400), (P1, 0, 5)))
+    told.reports("now")
+    told.reports("now")
+    told.opens("next", ((P0, 400, 410),))
+    waiting.until(lambda: "under-way" in read.rows() and read.rows()["under-way"]["open_cycles"] == 2, 60, "its row")
+    detail = read.get(f"/api/v1/landings/{read.rows()['under-way']['id']}").json()
+    later, first = detail["windows"]
+    assert (first["slices_done"], first["slices_total"], first["redundant"], later["slices_done"]) == (2, 2, 2, 0)
+    parts = ("landed", "rejected", "filtered", "gaps", "skipped")
+    assert sum(first[part] for part in parts) == first["read"] == 405
+    assert first["rows"] == {"shop.orders": 405}
+    assert [(s["outcome"], s["reports"], s["ranges"]) for s in later["slices"]] == [
+        ("waiting", 0, ["orders[0][400, 410)"])
+    ]
+    assert sum(g["slices"] for g in first["groups"]) == sum(g["slices_done"] for g in first["groups"]) == 2
+    assert detail["pending"]["slices"] == 2
+
+
+def test_what_was_done_over_time_is_told_by_minute_and_by_quarter(read: Server) -> None:
+    rows = read.rows()
+    minutes, quarters = read.get(f"/api/v1/landings/{rows['clicks']['id']}/trend").json()["steps"]
+    assert (minutes["step_seconds"], quarters["step_seconds"]) == (60, 900)
+    assert sum(minutes["read"]) == sum(quarters["committed"]) == 10
+    assert max(v for v in minutes["commit_lag"] if v is not None) == 10, "before it was published"
+    sink = read.get(f"/api/v1/landings/{rows['connect-orders']['id']}").json()
+    assert [t["partitions"] for t in sink["tasks"]] == [["orders[0]"]]
+    assert (sink["announced"], sink["windows"]) == ([], [])
 
 
 def test_search_pages_and_counts(read: Server) -> None:

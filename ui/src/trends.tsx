@@ -1,37 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /** What a landing did over hours and days: what was read and committed, how far behind it was, what commits took. */
 import { useMemo, useState } from "preact/hooks";
-import { trend as fetchTrend, type Steps } from "./api";
-import { Chart, type Series } from "./chart";
+import { trend as fetchTrend } from "./api";
+import { Chart } from "./chart";
+import { curves } from "./curves";
 import { count, duration, span } from "./format";
 import { useAnswer } from "./live";
-
-export interface Curves {
-  times: number[];
-  rates: Series[];
-  lags: Series[];
-  commits: Series[];
-}
-
-/** Per second, what was summed in each bucket: buckets of every length are then drawn alike. */
-export function curves(steps: Steps, connector: boolean): Curves {
-  const begin = Date.parse(steps.begin) / 1000;
-  const rate = (values: number[]) => values.map((v) => v / steps.step_seconds);
-  const known = (values: (number | null)[]) => values.some((v) => v !== null);
-  const lags = [
-    { label: "not read", colour: "--warn", values: steps.read_lag },
-    { label: "not committed", colour: "--bad", values: steps.commit_lag },
-  ];
-  return {
-    times: steps.read.map((_, i) => begin + i * steps.step_seconds),
-    rates: [
-      { label: connector ? "announced" : "read", colour: "--calm", values: rate(steps.read) },
-      { label: "committed", colour: "--good", values: rate(steps.committed) },
-    ],
-    lags: lags.filter((s) => known(s.values)),
-    commits: known(steps.commit_seconds) ? [{ label: "seconds", colour: "--calm", values: steps.commit_seconds }] : [],
-  };
-}
 
 /** How often it is asked for at most: the buckets are minutes. */
 const EVERY = 10;

@@ -3,7 +3,7 @@ import { render } from "preact";
 import { expect, test } from "vitest";
 import { addsUp, sum } from "./account";
 import type { Account, Detail, Slice, SliceOutcome, Steps, Window } from "./api";
-import { curves } from "./trends";
+import { curves } from "./curves";
 import { pace, Windows } from "./windows";
 
 const NOON = Date.parse("2026-01-01T12:00:00Z") / 1000;
