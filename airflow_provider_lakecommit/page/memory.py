@@ -84,7 +84,7 @@ class TopicMemory:
 
     def _tell(self, group: str, before: LandingCycles, after: LandingCycles, told: SeenRecord) -> None:
         """Tell the trend what changed."""
-        kind, turn = told.seen.kind, told.seen.kind in TURNS and bool(after.ends)
+        kind, turn = told.seen.kind, told.seen.kind in TURNS and bool(after.ends or after.reported)
         if not turn and after.totals is before.totals:
             return
         trend = self._trend(group)

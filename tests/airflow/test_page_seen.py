@@ -19,6 +19,7 @@ from tests.fixtures.kafka import create_topic, unique
 from tests.support import waiting
 from tests.support.coordinator import Coordinator, write_guard
 from tests.support.narrator import Narrator
+from tests.support.story import P0, P1
 
 pytestmark = [pytest.mark.airflow, pytest.mark.ui, pytest.mark.integration]
 
@@ -96,6 +97,66 @@ def test_a_stall_is_seen_with_what_it_holds_and_so_is_its_end(
     browser.wait_for("4 ● HEALTHY")
     assert "STALLED" not in browser.text(), "nobody loaded the page again"
     live.await_state(DAG, "held", "guard", "success")
+
+
+def open_entry(browser: Browser, name: str) -> None:
+    """Follow the link of a landing in the list."""
+    entries = "[...document.querySelectorAll('a.entry')]"
+    browser.evaluate(f"{entries}.find((a) => a.innerText.startsWith({name!r})).click()")
+
+
+def look_at(browser: Browser, live: Live, name: str, text: str, shots: str) -> None:
+    """The page of one landing, at the sizes and in the colours that pictures are taken of."""
+    for size, dark, kind in (((1280, 1600), False, "light"), ((1280, 1600), True, "dark"), ((390, 2400), True, "390")):
+        browser.resize(*size, dark=dark)
+        browser.visit(f"{live.airflow.url}/lakecommit/")
+        browser.wait_for(name)
+        open_entry(browser, name)
+        browser.wait_for(text)
+        shot(browser, f"{shots}-{kind}")
+    assert browser.evaluate("document.documentElement.scrollWidth") <= 390, "a phone scrolls one way"
+
+
+def test_a_window_under_way_is_seen_slice_by_slice_and_then_in_the_curves(
+    live: Live, bootstrap: str, control: str, browser: Browser
+) -> None:
+    busy = Narrator({"bootstrap.servers": bootstrap}, control, "busy", DAG)
+    for n in range(5):
+        busy.lands(f"before-{n}", ((P0, 1000 * n, 1000 * n + 1000),))
+    ranges = tuple((P0, 5000 + 100 * n, 5100 + 100 * n) for n in range(12))
+    busy.opens("now", (*ranges, (P1, 0, 50)), groups=3, ends={P0: 400_000, P1: 100})
+    busy.reports("now", slice(0, 5))
+    busy.reports("now", slice(2, 3))
+    busy.reports("now", slice(6, 7), blocked="7 of 100 records were rejected, 1 % is allowed")
+    look_at(browser, live, "busy", "5 of 13 slices", "window")
+    for text in ("group 2", "1 redundant", "1 blocked", "500 read = 500 landed", "One partition is hot", "Over time"):
+        browser.wait_for(text)
+    busy.reports("now")
+    browser.wait_for("13 of 13 slices")
+    busy.completes("now")
+    browser.wait_for("accounting")
+    assert "Windows under way" not in browser.text(), "nobody loaded the page again"
+
+
+def test_a_sink_is_seen_with_its_tasks_and_the_files_that_wait(
+    live: Live, bootstrap: str, control: str, browser: Browser
+) -> None:
+    sink = Coordinator(bootstrap, control, "connect-clicks")
+    sink.healthy(3)
+    sink.announce(sink.start(), "shop.clicks", 4)
+    look_at(browser, live, "connect-clicks", "Files announced and not committed", "sink")
+    for text in ("4 files for shop.clicks", "they wait for the next commit", "orders[0]"):
+        browser.wait_for(text)
+
+
+def test_a_landing_that_never_ran_is_seen_once_its_dag_is_parsed(live: Live, browser: Browser) -> None:
+    live.declare("future", "orders")
+    browser.visit(f"{live.airflow.url}/lakecommit/")
+    browser.wait_for("NEVER RAN")
+    shot(browser, "never-ran")
+    open_entry(browser, "future")
+    browser.wait_for("its DAG has no run yet")
+    shot(browser, "never-ran-own")
 
 
 def test_a_link_leads_the_window_around_the_page_to_the_task(live: Live, browser: Browser) -> None:

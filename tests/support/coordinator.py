@@ -14,12 +14,15 @@ from confluent_kafka import Producer
 from airflow_provider_lakecommit.wire.events import (
     CommitComplete,
     DataComplete,
+    DataFile,
+    DataWritten,
     Event,
     Payload,
     StartCommit,
     TopicPartitionOffset,
     encode,
 )
+from airflow_provider_lakecommit.wire.records import table_reference
 from tests.support.airflow_dags import UNSCHEDULED
 
 __all__ = ["Coordinator", "write_guard"]
@@ -64,6 +67,15 @@ class Coordinator:
         self._send(DataComplete(commit_id=commit, assignments=(done,)), ago)
         through = None if age is None else datetime.fromtimestamp(time.time() - age, UTC)
         self._send(CommitComplete(commit_id=commit, valid_through=through), ago)
+
+    def announce(self, commit: UUID, table: str, files: int) -> None:
+        """A task tells of files with a record each."""
+        made = tuple(
+            DataFile(file_path=f"/{n}", file_format="PARQUET", partition=(), record_count=1, file_size_in_bytes=1)
+            for n in range(files)
+        )
+        reference = table_reference("lake", table, UUID(int=1))
+        self._send(DataWritten(commit_id=commit, table=reference, data_files=made, delete_files=None), 0.0)
 
     def healthy(self, cycles: int = 4, every: float = 60.0, *, age: float | None = None) -> None:
         """Cycles that complete, the last one now."""

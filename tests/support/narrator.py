@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
@@ -30,18 +31,20 @@ class Narrator:
         self._producer = Producer({**kafka, "max.in.flight": 1})
         self._plans: dict[str, Plan] = {}
 
-    def opens(self, run: str, ranges: Ranges = ((P0, 0, 10),), **of_plan: Any) -> None:
-        """A cycle with a slice for each range."""
-        self._plans[run] = plan([[r] for r in ranges], **of_plan)
+    def opens(self, run: str, ranges: Ranges = ((P0, 0, 10),), *, groups: int = 1, **of_plan: Any) -> None:
+        """A cycle with a slice for each range, in so many groups."""
+        made = plan([[r] for r in ranges], **of_plan)
+        slices = tuple(replace(s, group=n % groups) for n, s in enumerate(made.slices))
+        self._plans[run] = replace(made, slices=slices)
         cycle = Cycle(
             commit_id=self._sender(run).commit_id, dag=self._dag, run=run, number=0, slot=0, deployment=self._deployment
         )
         self._send(self._sender(run).opened(uuid4(), _now(), cycle, self._plans[run], Directives()))
 
-    def reports(self, run: str, **of_report: Any) -> None:
-        """All its slices are reported."""
+    def reports(self, run: str, which: slice = slice(None), **of_report: Any) -> None:
+        """These of its slices are reported, by default all."""
         made = self._plans[run]
-        for work in made.slices:
+        for work in made.slices[which]:
             report = report_of(work, attempt=uuid4(), window=made.window_id, **of_report)
             self._send(self._sender(run, "write").reported(uuid4(), _now(), report))
 
