@@ -180,7 +180,7 @@ def test_a_stall_comes_first_with_its_reason_and_says_what_waits(read: Server) -
 
 
 def test_a_window_under_way_is_told_slice_by_slice_with_its_accounting(read: Server, bootstrap: str) -> None:
-    told = Narrator({"bootstrap.servers": bootstrap}, read.topic, "under-way", "land_now")
+    told = Narrator({"bootstrap.servers": bootstrap}, read.topic, "under-way", "land", "another-airflow")
     told.opens("now", ((P0, 0, 400), (P1, 0, 5)))
     told.reports("now")
     told.reports("now")

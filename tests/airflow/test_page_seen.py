@@ -129,7 +129,14 @@ def test_a_window_under_way_is_seen_slice_by_slice_and_then_in_the_curves(
     busy.reports("now", slice(2, 3))
     busy.reports("now", slice(6, 7), blocked="7 of 100 records were rejected, 1 % is allowed")
     look_at(browser, live, "busy", "5 of 13 slices", "window")
-    for text in ("group 2", "1 redundant", "1 blocked", "500 read = 500 landed", "One partition is hot", "Over time"):
+    for text in (
+        "group 2",
+        "1 redundant",
+        "1 in trouble",
+        "500 read = 500 landed",
+        "One partition is hot",
+        "Over time",
+    ):
         browser.wait_for(text)
     busy.reports("now")
     browser.wait_for("13 of 13 slices")

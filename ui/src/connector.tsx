@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /** A Kafka Connect sink by its control topic alone: the tasks that answer, and the files that wait. */
 import type { Detail } from "./api";
-import { count, short } from "./format";
+import { count, many, short } from "./format";
 import { Time } from "./parts";
 
 const MOST_PARTITIONS = 12;
@@ -24,7 +24,7 @@ function Announced({ landing, now }: { landing: Detail; now: number }) {
       <ul class="announced">
         {landing.announced.map((a) => (
           <li key={`${a.table}/${a.passed_over}`} class={a.passed_over ? "over" : ""}>
-            {count(a.files)} files for <bdi>{a.table}</bdi>, since <Time at={a.since} now={now} />
+            {many(a.files, "file")} for <bdi>{a.table}</bdi>, since <Time at={a.since} now={now} />
             {a.passed_over ? ": a commit completed without them" : ": they wait for the next commit"}
           </li>
         ))}

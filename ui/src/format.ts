@@ -26,6 +26,11 @@ export function count(value: number | null): string {
   return value === null ? "–" : scaled(value, 1000, SI);
 }
 
+/** "1 slice", "2 slices". */
+export function many(value: number, what: string): string {
+  return `${count(value)} ${what}${value === 1 ? "" : "s"}`;
+}
+
 export function bytes(value: number): string {
   return scaled(value, 1024, IEC);
 }

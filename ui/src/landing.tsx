@@ -7,7 +7,7 @@ import { Accounting } from "./account";
 import { landing as fetchLanding, type Cycle, type Detail, type Partition } from "./api";
 import { Chart } from "./chart";
 import { ConnectorParts } from "./connector";
-import { bytes, count, duration, short } from "./format";
+import { bytes, count, duration, many, short } from "./format";
 import { useAnswer, useChanges, useNow } from "./live";
 import { AirflowLink, DagLinks, Failure, Freshness, Head, Name, pending, SensorLinks, Time } from "./parts";
 import { outcomeWords } from "./strip";
@@ -30,12 +30,12 @@ export function LandingPage({ id }: { id: string }) {
       <Failure error={error} />
       {value === null && !error && <p class="dim">Asking the API server …</p>}
       {own && <Freshness topics={own} now={now} />}
-      {value !== null && <Body landing={value} now={now} version={version} />}
+      {value !== null && <Body landing={value} now={now} />}
     </main>
   );
 }
 
-function Body({ landing, now, version }: { landing: Detail; now: number; version: number }) {
+function Body({ landing, now }: { landing: Detail; now: number }) {
   return (
     <>
       <section class={`card ${landing.verdict}`}>
@@ -63,7 +63,7 @@ function Body({ landing, now, version }: { landing: Detail; now: number; version
       <Actions landing={landing} version={version} />
       <Timeline cycles={landing.history} now={now} />
       <Windows landing={landing} now={now} />
-      <Trends id={landing.id} kind={landing.kind} version={version} />
+      <Trends id={landing.id} kind={landing.kind} now={now} />
       <Charts history={landing.history} />
       <ConnectorParts landing={landing} now={now} />
       <Partitions partitions={landing.partitions} />
@@ -193,8 +193,8 @@ function Partitions({ partitions }: { partitions: Partition[] }) {
 /** What there is to say of a cycle, the trouble first. */
 export function remark(c: Cycle): string {
   const slices = c.slices ? `${c.slices_done} of ${c.slices} slices` : "";
-  const trouble = c.slices_troubled ? `${c.slices_troubled} slices over budget or failed` : "";
-  const redundant = c.redundant ? `${c.redundant} redundant reports` : "";
+  const trouble = c.slices_troubled ? `${many(c.slices_troubled, "slice")} over budget or failed` : "";
+  const redundant = c.redundant ? many(c.redundant, "redundant report") : "";
   const again = c.failures > 1 ? `${c.failures} attempts failed` : "";
   const left = c.left ? `${count(c.left)} left to the next` : "";
   return [c.failed, trouble, again, c.reason, c.end_asked, slices, redundant, left].filter(Boolean).join(" · ");

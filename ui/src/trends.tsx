@@ -7,16 +7,24 @@ import { curves } from "./curves";
 import { count, duration, span } from "./format";
 import { useAnswer } from "./live";
 
-/** How often it is asked for at most: the buckets are minutes. */
-const EVERY = 10;
+/** Seconds after which it is asked for again: the buckets are minutes. */
+const EVERY = 15;
 
-export function Trends({ id, kind, version }: { id: string; kind: string; version: number }) {
+export function Trends({ id, kind, now }: { id: string; kind: string; now: number }) {
   const [chosen, setChosen] = useState(0);
-  const { value } = useAnswer(`trend/${id}`, Math.floor(version / EVERY), (signal) => fetchTrend(id, signal));
+  const { value } = useAnswer(`trend/${id}`, Math.floor(now / EVERY), (signal) => fetchTrend(id, signal));
   const steps = value?.steps.filter((s) => s.read.length > 1) ?? [];
   const shown = steps[Math.min(chosen, steps.length - 1)];
   const drawn = useMemo(() => (shown === undefined ? null : curves(shown, kind === "connector")), [shown, kind]);
-  if (drawn === null) return null;
+  if (value === null) return null;
+  if (drawn === null) {
+    return (
+      <section>
+        <h2>Over time</h2>
+        <p class="dim">The curves begin when something was read or committed in two minutes.</p>
+      </section>
+    );
+  }
   return (
     <section>
       <h2>

@@ -3,7 +3,7 @@
 import { runUrl } from "./airflow";
 import { Accounting } from "./account";
 import type { Detail, Group, Slice, SliceOutcome, Window } from "./api";
-import { bytes, count, duration, short, span } from "./format";
+import { bytes, count, duration, many, short, span } from "./format";
 import { AirflowLink, Time } from "./parts";
 
 const WORDS: Record<SliceOutcome, string> = {
@@ -50,7 +50,7 @@ function WindowCard({ window: w, own, now }: { window: Window; own: boolean; now
         {going !== null && ` · ${count(going.rate)} offsets/s`}
         {going !== null && going.left > 0 && ` · about ${span(going.left)} left`}
         {w.bytes > 0 && ` · ${bytes(w.bytes)}`}
-        {w.redundant > 0 && ` · ${w.redundant} redundant reports`}
+        {w.redundant > 0 && ` · ${many(w.redundant, "redundant report")}`}
       </p>
       {w.failed && <p class="reason">{w.failed}</p>}
       {w.end_asked && <p class="dim">It was asked to end: {w.end_asked}.</p>}
@@ -83,6 +83,7 @@ function GroupRow({ group: g, slices, now }: { group: Group; slices: Slice[]; no
       <span class="dim">
         {g.slices_done} of {g.slices} · {count(g.read)} of {count(g.offsets)} offsets
         {g.bytes > 0 && ` · ${bytes(g.bytes)}`}
+        {g.slices_troubled > 0 && ` · ${g.slices_troubled} in trouble`}
         {g.redundant > 0 && ` · ${g.redundant} redundant`} ·{" "}
         {g.reported === null ? (
           "nothing reported yet"
