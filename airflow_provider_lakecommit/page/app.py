@@ -120,7 +120,7 @@ def _add_landings(app: FastAPI, reader: PageReader, *, with_actions: bool) -> No
     known, written, look, rows_of = OperationLook(), _Written(), SensorLook(), WithDeclared(DeclaredLook())
 
     def seen(who: Viewer, key: str) -> LandingRow:
-        row = rows_of(reader.board()).get(key)
+        row = rows_of.find(reader.board(), key)
         if row is None or not who.sees(row):
             raise HTTPException(404, UNSEEN)
         return row

@@ -122,6 +122,17 @@ class WithDeclared:
             self._known = (board.rows, declared, unread, rows)
         return rows
 
+    def find(self, board: Board, key: str) -> LandingRow | None:
+        """The row of a key; that of a declared landing still names it after the landing was seen.
+
+        :param key: of a row that is, or was, among these
+        """
+        rows = self(board)
+        if (row := rows.get(key)) is not None:
+            return row
+        meant = {(d.name, d.dag) for d in self._look() if _key(d) == key}
+        return next((r for r in rows.values() if any((r.name, dag) in meant for dag in r.dags)), None)
+
     def _merged(
         self, rows: Mapping[str, LandingRow], declared: tuple[DeclaredLanding, ...], *, unread: bool
     ) -> Mapping[str, LandingRow]:
@@ -134,6 +145,10 @@ class WithDeclared:
         return ranked([*rows.values(), *made.values()]) if made else rows
 
 
+def _key(d: DeclaredLanding) -> str:
+    return key_of(PageTopic("", d.dag), group_id(d.name))
+
+
 def _row(d: DeclaredLanding, *, unread: bool) -> LandingRow:
     place, group = PageTopic("", ""), group_id(d.name)
     reason = UNREAD if unread else UNSEEN if d.ran else NEVER
@@ -141,7 +156,7 @@ def _row(d: DeclaredLanding, *, unread: bool) -> LandingRow:
     return LandingRow(
         place=place,
         group=group,
-        key=key_of(PageTopic("", d.dag), group),
+        key=_key(d),
         state=State(landing=True),
         found=Diagnosis(verdict=Verdict.UNKNOWN, reason=reason, clears=clears),
         cycles=LandingCycles(tables=(d.table,)),

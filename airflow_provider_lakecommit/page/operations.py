@@ -155,5 +155,5 @@ class OperationLook:
             if model is not None:
                 session.expunge(model)
         self._read = {dag: self._read[dag] for dag, _ in rows}
-        paused = dict(session.execute(select(DagModel.dag_id, DagModel.is_paused)).tuples())
+        paused = {dag: off for dag, off in session.execute(select(DagModel.dag_id, DagModel.is_paused))}  # noqa: C416
         return {dag: KnownDag(paused=paused.get(dag, False), operations=told) for dag, (_, told) in self._read.items()}

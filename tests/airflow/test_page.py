@@ -84,6 +84,7 @@ def server(bootstrap: str, control: str, tmp_path_factory: pytest.TempPathFactor
         settings={
             "AIRFLOW__LAKECOMMIT__CONTROL_TOPIC": control,
             "AIRFLOW__LAKECOMMIT__PAGE_TOPICS": "kafka_default, kafka_dead, kafka_missing, kafka_default/no-such-topic",
+            "AIRFLOW__LAKECOMMIT__PAGE_ACTIONS": "True",
             "AIRFLOW__CORE__AUTH_MANAGER": "tests.airflow.team_auth.TeamAuthManager",
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(f"{u}:{role}" for u, role in USERS.items()),
             "PYTHONPATH": str(CHECKOUT),
@@ -125,6 +126,7 @@ ROUTES = (
     "/api/v1/landings",
     "/api/v1/landings/0123",
     "/api/v1/landings/0123/trend",
+    "/api/v1/landings/0123/actions",
     "/api/v1/changes",
     "/api/v1/openapi.json",
     "/assets/x.js",
@@ -208,6 +210,14 @@ def test_what_was_done_over_time_is_told_by_minute_and_by_quarter(read: Server) 
     sink = read.get(f"/api/v1/landings/{rows['connect-orders']['id']}").json()
     assert [t["partitions"] for t in sink["tasks"]] == [["orders[0]"]]
     assert (sink["announced"], sink["windows"]) == ([], [])
+
+
+def test_of_a_landing_whose_dags_are_not_parsed_nothing_can_be_asked(read: Server) -> None:
+    key = read.rows()["orders"]["id"]
+    answer = read.get(f"/api/v1/landings/{key}/actions")
+    assert answer.status_code == 200, answer.text
+    assert answer.json() == {"enabled": True, "actions": []}
+    assert read.get(f"/api/v1/landings/{key}/actions", "eve_of_land_clicks").status_code == 404
 
 
 def test_search_pages_and_counts(read: Server) -> None:

@@ -42,7 +42,7 @@ def control(admin: AdminClient) -> str:
 
 @pytest.fixture(scope="module")
 def live(bootstrap: str, control: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    more = {"AIRFLOW__LAKECOMMIT__CONTROL_TOPIC": control}
+    more = {"AIRFLOW__LAKECOMMIT__CONTROL_TOPIC": control, "AIRFLOW__LAKECOMMIT__PAGE_ACTIONS": "True"}
     with live_airflow(tmp_path_factory.mktemp("live-page"), bootstrap, WITH_TRIGGERER, more, PATH) as running:
         yield running
 
@@ -164,6 +164,66 @@ def test_a_landing_that_never_ran_is_seen_once_its_dag_is_parsed(live: Live, bro
     open_entry(browser, "future")
     browser.wait_for("its DAG has no run yet")
     shot(browser, "never-ran-own")
+
+
+OPERATIONS = """
+from airflow.sdk import DAG
+
+from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.operators.publish_now import PublishNowOperator
+from airflow_provider_lakecommit.operators.verify import VerifyOperator
+
+acted = Landing(name="acted", topics="orders", table="shop.acted")
+with DAG("acted_publish", schedule=None):
+    PublishNowOperator(task_id="publish_now", landing=acted)
+with DAG("acted_verify", schedule=None):
+    VerifyOperator(task_id="verify", landing=acted)
+"""
+FRAME = "document.querySelector('iframe').contentDocument"
+
+
+def press(browser: Browser, title: str) -> None:
+    """A button of the page in Airflow's frame, once it is there."""
+    found = f"[...{FRAME}.querySelectorAll('button')].findLast((b) => b.innerText === {title!r} && !b.disabled)"
+    waiting.until(lambda: browser.evaluate(f"{found} !== undefined"), 60, f"the button {title}")
+    browser.evaluate(f"{found}.click()")
+
+
+def test_what_is_asked_for_is_asked_back_and_then_done_by_airflow_in_the_users_name(
+    live: Live, bootstrap: str, control: str, browser: Browser
+) -> None:
+    acted = Narrator({"bootstrap.servers": bootstrap}, control, "acted", "acted")
+    acted.lands("before")
+    acted.opens("now", ((P0, 1000, 1100),))
+    live.declare("acted", "orders")
+    (live.folder / "acted_operations.py").write_text(OPERATIONS)
+    for dag in ("acted_publish", "acted_verify"):
+        live.client.await_dag(dag, RUN_SECONDS)
+    browser.visit(f"{live.airflow.url}/plugin/lakecommits")
+    browser.wait_for("acted")
+    browser.evaluate(f"[...{FRAME}.querySelectorAll('a.entry')].find((a) => a.innerText.startsWith('acted')).click()")
+    browser.wait_for("1 window under way")
+    shot(browser, "actions")
+
+    press(browser, "Verify …")
+    browser.wait_for("triggers a run of DAG acted_verify")
+    shot(browser, "actions-asked")
+    press(browser, "Cancel")
+    assert live.runs("acted_verify") == []
+    press(browser, "Verify …")
+    press(browser, "Verify")
+    browser.wait_for("Its run")
+    waiting.until(lambda: len(live.runs("acted_verify")) == 1, 60, "the run of the check")
+    told = live.client.told("/eventLogs?dag_id=acted_verify&event=trigger_dag_run")["event_logs"]
+    assert [event["owner"] for event in told] == ["admin"]
+
+    press(browser, "Suspend …")
+    press(browser, "Suspend")
+    press(browser, "Resume …")
+    assert live.client.told("/dags/acted")["is_paused"] is True
+    press(browser, "Resume")
+    press(browser, "Suspend …")
+    assert live.client.told("/dags/acted")["is_paused"] is False
 
 
 def test_a_link_leads_the_window_around_the_page_to_the_task(live: Live, browser: Browser) -> None:

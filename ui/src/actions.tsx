@@ -4,7 +4,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { airflowBase, dagUrl, runUrl } from "./airflow";
 import { actions as fetchActions, type Action, type Detail } from "./api";
 import { useAnswer } from "./live";
-import { AirflowLink } from "./parts";
+import { AirflowLink, Failure } from "./parts";
 
 const TITLES: Record<string, string> = {
   publish_now: "Publish now",
@@ -100,11 +100,17 @@ async function perform(action: Action, landing: string): Promise<Done> {
   return done;
 }
 
-export function Actions({ landing, version }: { landing: Detail; version: number }) {
+/** Seconds after which it is asked for again. */
+const EVERY = 5;
+
+export function Actions({ landing, now }: { landing: Detail; now: number }) {
   const [asked, setAsked] = useState<Action | null>(null);
   const [done, setDone] = useState<Done | null>(null);
   const [turn, setTurn] = useState(0);
-  const { value } = useAnswer(`${landing.id}/${turn}`, version, (signal) => fetchActions(landing.id, signal));
+  const { value, error } = useAnswer(`actions/${landing.id}`, Math.floor(now / EVERY) + turn, (signal) =>
+    fetchActions(landing.id, signal),
+  );
+  if (error) return <Failure error={error} />;
   if (value === null || !value.enabled || value.actions.length === 0) return null;
   const answered = async (yes: boolean) => {
     const action = asked;

@@ -60,7 +60,7 @@ function Body({ landing, now }: { landing: Detail; now: number }) {
         )}
       </section>
       <Remedies landing={landing} />
-      <Actions landing={landing} version={version} />
+      <Actions landing={landing} now={now} />
       <Timeline cycles={landing.history} now={now} />
       <Windows landing={landing} now={now} />
       <Trends id={landing.id} kind={landing.kind} now={now} />

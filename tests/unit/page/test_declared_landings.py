@@ -63,3 +63,13 @@ def test_what_has_not_changed_is_the_same_and_what_was_seen_since_is_taken_out()
     later = board(row("clicks"), row("late"))
     assert own in rows(later).values()
     assert [r.never_ran for r in rows(board(row("orders", dags=("land_orders",)))).values()] == [False]
+
+
+def test_its_address_leads_to_the_landing_after_it_was_seen() -> None:
+    rows = WithDeclared(lambda: (ORDERS,))
+    (never,) = rows(board()).values()
+    seen = row("orders", dags=("land_orders",))
+    assert rows.find(board(), never.key) == never
+    assert rows.find(board(seen), never.key) == seen
+    assert rows.find(board(seen), seen.key) == seen
+    assert rows.find(board(row("orders", dags=("another",))), "0123") is None
