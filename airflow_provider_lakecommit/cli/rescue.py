@@ -128,7 +128,7 @@ def _at_work(kafka: Mapping[str, Any], request: Namespace, rest: ConnectRest | N
 
 
 def _needs_a_hand(report: RescueReport) -> bool:
-    return report.missing or report.refusal is not None or bool(report.of(Fate.GONE))
+    return report.missing or report.refusal is not None or bool(report.left_out)
 
 
 def _files(report: RescueReport) -> Iterable[dict[str, Any]]:

@@ -131,6 +131,7 @@ def _file(file: DataFile, *, deletes: bool = False) -> File:
         size=file.file_size_in_bytes,
         spec_id=file.spec_id,
         deletes=deletes or file.content != 0,
+        form=file.file_format.upper(),
     )
 
 

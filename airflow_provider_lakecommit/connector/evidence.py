@@ -3,7 +3,8 @@
 
 Contract: reads only. :meth:`Evidence.judge` gives every announced file its fate: the rules are those of
 :mod:`~airflow_provider_lakecommit.connector.judge`, the facts are the snapshots in the table's metadata, the manifests
-that they name, and whether a file that waits is on the storage still. What cannot change is read once, however often
+that they name, and whether a file that waits is on the storage still, and is what was announced: who may write to the
+control topic can announce any file. What cannot change is read once, however often
 the table is looked at.
 
 Failure story: a catalog or a storage that is away is an error. So is a manifest that is gone, or a control position
@@ -12,6 +13,7 @@ that cannot be read: without it nothing can be said of what the table holds.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -20,9 +22,11 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
 from airflow_provider_lakecommit.committer.ledger import ancestry
-from airflow_provider_lakecommit.connector.group_log import GroupLog
+from airflow_provider_lakecommit.connector.group_log import File, GroupLog
 from airflow_provider_lakecommit.connector.judge import Fate, FileJudgement, History, KnownSnapshot, judge
+from airflow_provider_lakecommit.core.places import data_roots, place_problem, storage_place
 from airflow_provider_lakecommit.exceptions import CatalogError, TableError
+from airflow_provider_lakecommit.iceberg.data_files import rows_in_footer
 from airflow_provider_lakecommit.iceberg.storage import trouble_of
 from airflow_provider_lakecommit.wire.envelope import DAMAGE, count
 from airflow_provider_lakecommit.wire.json_bounds import bounded_json
@@ -31,6 +35,9 @@ __all__ = ["Evidence"]
 
 LOOKERS = 16
 """Threads that ask the storage whether files are there."""
+PARQUET = "PARQUET"
+FORMS = {PARQUET: b"PAR1", "AVRO": b"Obj\x01", "ORC": b"ORC"}
+"""What files of a format begin with."""
 
 
 class Evidence:
@@ -93,7 +100,10 @@ class Evidence:
         """Those of the announced paths that any manifest names, deleted entries included. Snapshots and manifests never
         change, so each is read once.
         """
-        wanted = {f.path for a in self._log.announced if a.table == name for f in a.files}
+        wanted: dict[tuple[str, str], str] = {}
+        for announced in self._log.announced:
+            if announced.table == name:
+                wanted |= {storage_place(f.path): f.path for f in announced.files}
         lists, known = self._lists, self._manifests
         named: set[str] = set()
         try:
@@ -103,7 +113,8 @@ class Evidence:
                     for m in manifests:
                         if m.manifest_path not in known:
                             entries = m.fetch_manifest_entry(table.io, discard_deleted=False)
-                            known[m.manifest_path] = wanted.intersection(e.data_file.file_path for e in entries)
+                            places = (storage_place(e.data_file.file_path) for e in entries)
+                            known[m.manifest_path] = {wanted[place] for place in places if place in wanted}
                     lists[snapshot.snapshot_id] = {m.manifest_path for m in manifests}
                 named.update(*(known[path] for path in lists[snapshot.snapshot_id]))
                 if len(named) == len(wanted):
@@ -118,19 +129,22 @@ class Evidence:
         return frozenset(named)
 
     def _checked(self, table: Table, judgement: FileJudgement) -> FileJudgement:
-        """Those that wait and are not on the storage any more are gone."""
-        ask = [j.file.path for j in judgement.of(Fate.WAITING) if j.file.path not in self._there]
+        """Of those that wait, those that are not on the storage are gone, and those that are something else, false."""
+        ask = [j for j in judgement.of(Fate.WAITING) if j.file.path not in self._there]
+        roots = data_roots(table.metadata.location, table.metadata.properties)
         try:
             with ThreadPoolExecutor(LOOKERS) as pool:
-                found = list(pool.map(lambda path: table.io.new_input(path).exists(), ask))
+                found = list(pool.map(lambda j: _objection(table, roots, j.file), ask))
         except OSError as e:
             raise self._storage_away(table, e) from None
-        self._there.update(path for path, there in zip(ask, found, strict=True) if there)
-        gone = {path for path, there in zip(ask, found, strict=True) if not there}
+        against = {j.file.path: o for j, o in zip(ask, found, strict=True) if o is not None}
+        self._there.update(j.file.path for j in ask if j.file.path not in against)
         return replace(
             judgement,
             judged=tuple(
-                replace(j, fate=Fate.GONE, reason="not on the storage any more") if j.file.path in gone else j
+                replace(j, fate=against[j.file.path][0], reason=against[j.file.path][1])
+                if j.fate is Fate.WAITING and j.file.path in against
+                else j
                 for j in judgement.judged
             ),
         )
@@ -140,3 +154,28 @@ class Evidence:
             f"the storage of {'.'.join(table.name())} failed ({trouble_of(table.io, error, place=False)}): "
             "check it; the next attempt goes on from where this one stopped"
         )
+
+
+def _objection(table: Table, roots: Sequence[str], file: File) -> tuple[Fate, str] | None:
+    """What speaks against a file that waits, where anything does.
+
+    :raises OSError: the storage is away
+    """
+    if problem := place_problem(file.path, roots):
+        return Fate.FALSE, problem
+    source = table.io.new_input(file.path)
+    if not source.exists():
+        return Fate.GONE, "not on the storage any more"
+    if (size := len(source)) != file.size:
+        return Fate.FALSE, f"it has {size} bytes, {file.size} were announced"
+    begins = FORMS.get(file.form)
+    with source.open(seekable=False) as stream:
+        if begins is None or stream.read(len(begins)) != begins:
+            return Fate.FALSE, f"it is no file of format {file.form:.20}"
+    if file.form != PARQUET:
+        return None
+    try:
+        rows = rows_in_footer(table.io, file.path)
+    except TableError as e:
+        return Fate.FALSE, str(e)
+    return None if rows == file.rows else (Fate.FALSE, f"it holds {rows} rows, {file.rows} were announced")

@@ -23,13 +23,14 @@ class ControlOffset(NamedTuple):
 
 
 class File(NamedTuple):
-    """An announced file. ``size`` is in bytes; ``deletes`` tells a delete file."""
+    """An announced file. ``size`` is in bytes, ``form`` its format by name; ``deletes`` tells a delete file."""
 
     path: str
     rows: int
     size: int
     spec_id: int
     deletes: bool = False
+    form: str = "PARQUET"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,6 +34,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from airflow_provider_lakecommit.connector.group_log import AnnouncedFiles, ControlOffset, File, GroupLog
+from airflow_provider_lakecommit.core.places import storage_place
 
 __all__ = ["Fate", "FileJudgement", "History", "Judged", "KnownSnapshot", "chunks", "floor_after", "judge"]
 
@@ -55,6 +56,8 @@ class Fate(StrEnum):
     """It cannot be appended: another partition spec, or deletes."""
     GONE = "gone"
     """It is not on the storage any more."""
+    FALSE = "not as announced"
+    """It lies elsewhere than the table's data, or its size, form or rows are others than its announcement says."""
 
 
 class KnownSnapshot(NamedTuple):
@@ -107,7 +110,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileJudgement:
-    """The fates of all files announced for one table, in order of announcement, each path once."""
+    """The fates of all files announced for one table, in order of announcement, each place once."""
 
     table: str
     judged: tuple[Judged, ...]
@@ -128,16 +131,17 @@ def judge(log: GroupLog, table: str, history: History, named: Collection[str]) -
     :param named: paths, among those announced, that any manifest of any snapshot names
     """
     evidence = _Evidence(log, table, history)
-    seen: set[str] = set()
+    seen: set[tuple[str, str]] = set()
+    known = {storage_place(path) for path in named}
     judged = []
     for announced in log.announced:
         if announced.table != table:
             continue
         for file in announced.files:
             # The connector takes neither a file without rows nor a path twice.
-            if file.rows and file.path not in seen:
-                seen.add(file.path)
-                fate, reason = _fate(announced, file, history, evidence, named)
+            if file.rows and (place := storage_place(file.path)) not in seen:
+                seen.add(place)
+                fate, reason = _fate(announced, file, history, evidence, named=place in known)
                 judged.append(
                     Judged(
                         file=file,
@@ -164,11 +168,12 @@ def _fate(
     file: File,
     history: History,
     evidence: _Evidence,
-    named: Collection[str],
+    *,
+    named: bool,
 ) -> tuple[Fate, str]:
     if announced.table_uuid not in (None, history.table_uuid):
         return Fate.OTHER_TABLE, f"written for table {announced.table_uuid}, this one is {history.table_uuid}"
-    if file.path in named:
+    if named:
         return Fate.COMMITTED, "a snapshot names it"
     if announced.read_again:
         return Fate.READ_AGAIN, "the connector's source offsets were reset after it was announced"

@@ -83,6 +83,11 @@ class RescueReport:
         """The files with that fate."""
         return self.judgement.of(fate)
 
+    @property
+    def left_out(self) -> tuple[Judged, ...]:
+        """What was announced and is not there, or is something else: somebody has to look at it."""
+        return (*self.of(Fate.GONE), *self.of(Fate.FALSE))
+
     def to_dict(self) -> dict[str, Any]:
         """For XCom and JSON."""
         counts = {fate.value: _sum(self.of(fate)) for fate in Fate if self.of(fate)}

@@ -18,6 +18,7 @@ from urllib.parse import unquote
 from uuid import UUID
 
 __all__ = ["PLACING", "PROVIDER", "attempt_of", "data_roots", "name_problem", "named_provider", "place_problem"]
+__all__ += ["storage_place"]
 
 PROVIDER = "write.py-location-provider.impl"
 """Table property: the class that says where files go."""
@@ -50,7 +51,7 @@ def data_roots(location: str, properties: Mapping[str, str]) -> tuple[str, ...]:
 
 def place_problem(path: str, roots: Iterable[str]) -> str | None:
     """Why a path is no place of a table's data, or ``None``."""
-    scheme, whole = _place(path)
+    scheme, whole = storage_place(path)
     below = next((rest for root in roots if (rest := _below(scheme, whole, root)) is not None), None)
     if below is None:
         return f"file {path} does not lie where the table has its data"
@@ -85,18 +86,18 @@ def _below(scheme: str, whole: str, root: str) -> str | None:
 
 @lru_cache(maxsize=256)
 def _folder(root: str) -> tuple[str, str]:
-    of, folder = _place(root)
+    of, folder = storage_place(root)
     return of, f"{folder.rstrip('/')}/"
 
 
-def _place(path: str) -> tuple[str, str]:
-    """The storage, and the path in it with its bucket or host."""
+def storage_place(path: str) -> tuple[str, str]:
+    """The storage, and the path in it with its bucket or host: equal for all ways to write one place."""
     found = _SCHEME.match(path)
     scheme = found[1].lower() if found else ""
     rest = path[found.end() :] if found else path
     kind = _SAME.get(scheme, scheme)
     # A local file has no host: `file:///x`, `file:/x` and `/x` are one.
-    return kind, f"/{rest.lstrip('/')}" if kind == "file" else rest
+    return kind, re.sub("/+", "/", f"/{rest}") if kind == "file" else rest
 
 
 def _leads_up(below: str) -> bool:

@@ -97,9 +97,10 @@ class RescueOperator(BaseOperator):
                 raise TableError("; ".join(refused))
             if missing := [r.table for r in reports if r.missing]:
                 raise TableError(f"files were announced for {', '.join(missing)}, which the catalog does not have")
-            if gone := [j.file.path for r in reports for j in r.of(Fate.GONE)]:
+            if out := [j for r in reports for j in r.left_out]:
                 raise TableError(
-                    f"{len(gone)} files are not on the storage any more, their rows are lost: {gone[0]}, …"
+                    f"{len(out)} files are gone, or are not what was announced, and are left out: {out[0].file.path} "
+                    f"({out[0].reason}), …"
                 )
         return [report.to_dict() for report in reports]
 

@@ -33,6 +33,7 @@ from airflow_provider_lakecommit.wire.events import (
     TopicPartitionOffset,
     encode,
 )
+from airflow_provider_lakecommit.wire.events import DataFile as Announced
 
 NAME = "shop.sunk"
 SCHEMA = Schema(NestedField(1, "id", LongType()))
@@ -86,7 +87,12 @@ class Sink:
 
     def announce(self, *batches: Sequence[int], **changes: Any) -> list[DataFile]:
         """Files with these ids, in one answer; with the source offsets behind them."""
-        files = [self.write(ids) for ids in batches]
+        files, table = [self.write(ids) for ids in batches], self.table
+        self.tell(to_wire(files, spec=table.spec(), schema=table.schema()), sum(map(len, batches)), **changes)
+        return files
+
+    def tell(self, files: Sequence[Announced], records: int = 0, **changes: Any) -> None:
+        """What an answer says of some files, whatever they are."""
         table = self.table
         reference = {
             "catalog": "lake",
@@ -95,7 +101,7 @@ class Sink:
             "table_uuid": table.metadata.table_uuid,
             **changes,
         }
-        self.source_end += sum(map(len, batches))
+        self.source_end += records
         place = TopicPartitionOffset(
             topic=self.source, partition=0, offset=self.source_end, timestamp=datetime.now(UTC)
         )
@@ -104,11 +110,10 @@ class Sink:
                 commit_id=self.cycle,
                 table=TableReference(**reference),
                 partition_fields=partition_fields(table.spec(), table.schema()),
-                data_files=to_wire(files, spec=table.spec(), schema=table.schema()),
+                data_files=tuple(files),
             ),
             DataComplete(commit_id=self.cycle, assignments=(place,)),
         )
-        return files
 
     def commit(self, files: Sequence[DataFile], *, told: bool = True) -> int:
         """What the coordinator does: the table first, with its position; then it tells of it."""

@@ -6,7 +6,9 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from shutil import copy
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlparse
@@ -27,6 +29,7 @@ from airflow_provider_lakecommit.connector.rescue import RESCUED_BY, Rescue, Res
 from airflow_provider_lakecommit.connector.stopped import check_stopped
 from airflow_provider_lakecommit.exceptions import CommitUnknownError, ConnectorError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.iceberg.data_files import to_wire
 from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
 from airflow_provider_lakecommit.operators.rescue import RescueOperator
 from tests.fakes.catalog import Fault, FaultyCatalog
@@ -204,6 +207,60 @@ def test_files_that_are_gone_are_told_and_the_others_committed(sink: Sink, table
     assert sink.ids() == [2]
 
 
+@pytest.mark.parametrize(
+    ("forged", "said"),
+    [
+        (lambda file: {"record_count": file.record_count + 4092}, "it holds 10 rows, 4102 were announced"),
+        (lambda file: {"file_size_in_bytes": 3}, "3 were announced"),
+        (lambda _: {"file_format": "ORC"}, "it is no file of format ORC"),
+        (lambda file: {"file_path": file.file_path.replace("/sunk/", "/other/")}, "does not lie where the table has"),
+        (lambda file: {"file_path": file.file_path.replace("/data/", "/data/../../other/data/")}, "no plain path"),
+    ],
+    ids=["rows", "size", "format", "of another table", "by a detour"],
+)
+def test_what_is_not_as_it_was_announced_is_left_out(
+    sink: Sink, tables: Tables, bootstrap: str, forged: Callable[[Any], dict[str, Any]], said: str
+) -> None:
+    """Anybody who may write to the topic can announce any file."""
+    sink.begin()
+    file, table = sink.write(range(10)), sink.table
+    path = Path(urlparse(file.file_path).path)
+    other = Path(str(path).replace("/sunk/", "/other/"))
+    other.parent.mkdir(parents=True, exist_ok=True)
+    copy(path, other)
+    (announced,) = to_wire([file], spec=table.spec(), schema=table.schema())
+    sink.tell([replace(announced, **forged(announced))])
+    sink.announce([77])
+    report = commit(sink, tables, bootstrap)
+    assert fates(report) == ["not as announced", "committed"]
+    assert said in report.left_out[0].reason
+    assert sink.ids() == [77]
+
+
+def test_what_is_no_file_of_rows_at_all_is_left_out(sink: Sink, tables: Tables, bootstrap: str) -> None:
+    sink.begin()
+    (file,) = sink.announce([1])
+    sink.announce([2])
+    path = Path(urlparse(file.file_path).path)
+    path.write_bytes(b"PAR1" + b"x" * (path.stat().st_size - 4))
+    assert fates(commit(sink, tables, bootstrap)) == ["not as announced", "committed"]
+    assert sink.ids() == [2]
+
+
+def test_one_file_under_several_names_is_committed_once(sink: Sink, tables: Tables, bootstrap: str) -> None:
+    sink.begin()
+    file, table = sink.write([1, 2]), sink.table
+    (announced,) = to_wire([file], spec=table.spec(), schema=table.schema())
+    path = urlparse(file.file_path).path
+    names = [f"file:{path}", f"file://{path}", path, f"file://{path.replace('/data/', '/data//')}"]
+    for name in names[:3]:
+        sink.tell([replace(announced, file_path=name)])
+    assert fates(commit(sink, tables, bootstrap)) == ["committed"]
+    sink.tell([replace(announced, file_path=names[3])])
+    assert set(fates(commit(sink, tables, bootstrap))) == {"committed"}
+    assert sink.ids() == [1, 2]
+
+
 def test_another_partition_spec_by_now_refuses_the_table(sink: Sink, tables: Tables, bootstrap: str) -> None:
     sink.begin()
     sink.announce([1])
@@ -361,5 +418,5 @@ def test_the_operator_shows_and_commits(
     sink.begin()
     (gone,) = sink.announce([4])
     Path(urlparse(gone.file_path).path).unlink()
-    with pytest.raises(AirflowFailException, match="1 files are not on the storage any more"):
+    with pytest.raises(AirflowFailException, match="1 files are gone, or are not what was announced"):
         rescue()

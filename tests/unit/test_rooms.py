@@ -116,8 +116,9 @@ RULES = (
     rule("stall", "core declared wire kafka", nowhere=AIRFLOW | SPARK | LAKE),
     *(rule(f"stall/{module}", "core", only=NOTHING) for module in ("verdict", "state", "observe", "guard")),
     rule("committer", "core wire iceberg", nowhere=AIRFLOW | SPARK | KAFKA),
-    rule("connector", "redaction wire kafka iceberg committer", nowhere=AIRFLOW | SPARK),
-    *(rule(f"connector/{module}", only=NOTHING) for module in ("group_log", "judge")),
+    rule("connector", "core redaction wire kafka iceberg committer", nowhere=AIRFLOW | SPARK),
+    rule("connector/group_log", only=NOTHING),
+    rule("connector/judge", "core", only=NOTHING),
     rule(
         "session",
         "redaction signing core shown wire landing kafka iceberg parquet spark committer",
