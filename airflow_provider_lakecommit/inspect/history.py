@@ -32,6 +32,7 @@ from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.iceberg.data_files import rows_in_footer
 from airflow_provider_lakecommit.iceberg.storage import trouble_of
 from airflow_provider_lakecommit.inspect.brought_back import brought_back
+from airflow_provider_lakecommit.inspect.other_writers import row_change
 from airflow_provider_lakecommit.inspect.verify import AddedFile, Finding, LandingSnapshot, Severity, TableHistory
 
 __all__ = ["read_history"]
@@ -81,13 +82,16 @@ def read_history(
     landing = list(_landing_snapshots(reading, reversed(line), entries))
     ours = {s.record.snapshot_id for s in landing}
     _look_at_places(reading, landing)
+    fewer = 0
     _look_for_rolled_back(reading, line, entries, landing, picked_id)
     for snapshot in line:
         if snapshot.snapshot_id not in ours and not has_ledger(snapshot):
             operation = snapshot.summary.operation.value if snapshot.summary else "unknown operation"
             by = snapshot.summary.additional_properties.get(RESCUED_BY) if snapshot.summary else None
-            rescued = f", by `lakecommit rescue`, {by}" if by else ""
-            reading.note(f"made by another writer ({operation}{rescued})", snapshot.snapshot_id)
+            rescued, change = f", by `lakecommit rescue`, {by}" if by else "", row_change(snapshot)
+            fewer += change.fewer
+            text = f"made by another writer ({operation}{rescued})" + (f": {change}" if str(change) else "")
+            (reading.wrong if change.wrong else reading.note)(text, snapshot.snapshot_id)
     if files or (files is None and _is_local(table.location())):
         progress(f"{name}: looking for {len(entries)} files")
         _look_for_files(reading, table.io, entries)
@@ -103,6 +107,7 @@ def read_history(
         whole=whole,
         head=tuple(e.data_file.file_path for e in entries),
         problems=tuple(reading.problems),
+        fewer=fewer,
         taken_out=_taken_out(table.metadata, line, landing, branch),
     )
 

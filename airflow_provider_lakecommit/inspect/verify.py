@@ -99,7 +99,8 @@ class LandingSnapshot:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableHistory:
     """One table as it tells its own story. ``whole`` is false where the oldest landing snapshots were expired;
-    ``taken_out`` are the rows of landings that only snapshots beside the branch have, and no ledger on it knows.
+    ``taken_out`` are the rows of landings that only snapshots beside the branch have, and no ledger on it knows;
+    ``fewer`` how many rows other writers took out.
     """
 
     table: str
@@ -108,6 +109,7 @@ class TableHistory:
     head: tuple[str, ...] = ()
     problems: tuple[Finding, ...] = ()
     taken_out: Mapping[str, int] = field(default_factory=dict)
+    fewer: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,10 @@ def verified_to_dict(
     return {
         "landing": landing.name,
         "ok": not any(f.level is Severity.WRONG for f in findings),
-        "tables": [{"table": h.table, "whole": h.whole, **asdict(totals(h, landing.name))} for h in histories],
+        "tables": [
+            {"table": h.table, "whole": h.whole, "taken_by_others": h.fewer, **asdict(totals(h, landing.name))}
+            for h in histories
+        ],
         "findings": [
             {"level": f.level.value, "table": f.table, "snapshot_id": f.snapshot_id, "text": f.text} for f in findings
         ],
@@ -29,12 +32,15 @@ def verified_to_dict(
 
 def verified_text(landing: Landing, histories: Iterable[TableHistory], findings: Sequence[Finding]) -> Iterable[str]:
     """What `verify` found, for people."""
+    fewer = 0
     for history in histories:
         t = totals(history, landing.name)
         c = t.counts
+        fewer += history.fewer
         yield (
             f"{history.table}: {t.snapshots} snapshots, {t.offsets} offsets = {c.landed} landed + {c.rejected} "
             f"rejected + {c.filtered} filtered + {c.gaps} gaps + {c.skipped} skipped; {t.rows} rows in {t.files} files"
         )
     yield from (f"  {finding}" for finding in findings)
-    yield f"{landing.name}: " + ("NOT all right" if any(f.level is Severity.WRONG for f in findings) else "all right")
+    standing = "NOT all right" if any(f.level is Severity.WRONG for f in findings) else "all right"
+    yield f"{landing.name}: {standing}" + (f", but for {fewer} rows that other writers took out" if fewer else "")

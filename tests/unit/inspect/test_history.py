@@ -126,7 +126,8 @@ def test_files_that_others_removed_since_are_found_in_the_snapshot_s_own_manifes
     found = history(lake)
     assert [[f.rows for f in s.files] for s in found.snapshots] == [[], [5], [4]]
     assert found.head == ()
-    assert texts(found, Severity.NOTE) == ["made by another writer (delete)"]
+    assert texts(found, Severity.NOTE) == ["made by another writer (delete): it took out 9 rows and added 0"]
+    assert found.fewer == 9
 
 
 @pytest.mark.parametrize(
