@@ -10,13 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet, SourcePartition
 from airflow_provider_lakecommit.core.state import AcceptedSlice, CycleState, LandingState, TableLedger
 
 __all__ = ["Settlement", "Waiting", "chunks", "holes", "passed_by_all", "passed_ends", "settle", "valid_through"]
+
+CLOCKS_APART = timedelta(minutes=5)
+"""By which a valid-through time may lie ahead before it is that of a wrong clock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,9 +150,11 @@ def _passed(table: str, accepted: Iterable[AcceptedSlice]) -> Coverage:
 
 
 def valid_through(cycles: Iterable[CycleState], ends: Mapping[SourcePartition, int]) -> datetime | None:
-    """Time at which the ends of the newest cycle that is wholly in all tables were asked for. A cycle that could not
-    ask (its catalog was away) says nothing.
+    """Time at which the ends of the newest cycle that is wholly in all tables were asked for: the newest of the log, so
+    that a clock which was ahead once is forgotten. A cycle that could not ask (its catalog was away) says nothing.
+
+    :param cycles: in the order of the log
     """
     asked = [c.plan for c in cycles if c.plan.ends]
     full = [plan.asked_at for plan in asked if all(ends.get(p, 0) >= end for p, end in plan.ends.items())]
-    return max(full, default=None)
+    return full[-1] if full else None

@@ -234,7 +234,7 @@ class Follow:
         ahead = self._ahead if self._pace.idle >= HELD_UP_LOOKS else replace(self._ahead, held_up=0)
         self._log.say(self._interval.line(now - self._told_at, ahead))
         self._log.next_interval()
-        self._interval, self._told_at = Interval(), now
+        self._interval, self._told_at = Interval(blocked=self._interval.blocked), now
 
 
 def runner_of(

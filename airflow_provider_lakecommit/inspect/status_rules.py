@@ -13,6 +13,7 @@ from datetime import timedelta
 from enum import StrEnum
 
 from airflow_provider_lakecommit.committer.ledger import Condition
+from airflow_provider_lakecommit.core.settle import CLOCKS_APART
 from airflow_provider_lakecommit.cycle.run import first_of
 from airflow_provider_lakecommit.inspect.partition_status import OPEN_FOR
 from airflow_provider_lakecommit.inspect.status import Status
@@ -97,6 +98,8 @@ def _old(found: Status, allowed: StatusLimits) -> str | None:
     if found.valid_through is None:
         return f"through when the tables are valid is not known, --max-age is {allowed.age}"
     age = found.at - found.valid_through
+    if age < -CLOCKS_APART:
+        return f"the tables are valid through {found.valid_through.isoformat()}, which is yet to come: a clock is wrong"
     if age <= allowed.age:
         return None
     return f"the tables are valid through {found.valid_through.isoformat()}, --max-age is {allowed.age}"

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
+from airflow_provider_lakecommit.core.settle import CLOCKS_APART
 from airflow_provider_lakecommit.stall.state import remembered
 from airflow_provider_lakecommit.stall.verdict import Diagnosis, StallRules, State, Verdict, judge
 
@@ -135,15 +136,22 @@ def _aged(ruling: Ruling, state: State, now: float, guard: Guard, max_age: float
             since=min((c.at for c in state.begun), default=None) if state.completed_at is None else None,
         )
     age = now - through
-    if age <= max_age:
+    if age < -CLOCKS_APART.total_seconds():
+        reason = f"the table is valid through {_iso(through)}, which is yet to come: a clock is wrong, where it was "
+        reason += f"planned or here; {ruling.reason}"
+        clears, since = "a COMMIT_COMPLETE with a valid-through time of a right clock", None
+    elif age <= max_age:
         return ruling
+    else:
+        reason = f"the table is valid through {_iso(through)}, {_span(age)} ago, and may be {_span(max_age)} old; "
+        reason += ruling.reason
+        clears, since = "a COMMIT_COMPLETE with a later valid-through time", through + max_age
     return Ruling(
         answer=GuardAnswer.HOLD,
         verdict=STALE,
-        reason=f"the table is valid through {_iso(through)}, {_span(age)} ago, and may be {_span(max_age)} old; "
-        f"{ruling.reason}",
-        clears="a COMMIT_COMPLETE with a later valid-through time",
-        since=through + max_age,
+        reason=reason,
+        clears=clears,
+        since=since,
         evidence={"valid_through": _iso(through), "age_s": age, **ruling.evidence},
     )
 

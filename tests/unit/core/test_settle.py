@@ -251,6 +251,13 @@ class TestValidThrough:
         assert self.through(story, {P0: 12}) == NOON + timedelta(minutes=1)
         assert self.through(story, {P0: 15}) == NOON + timedelta(minutes=2)
 
+    def test_a_clock_that_was_years_ahead_is_forgotten_with_the_next_cycle(self) -> None:
+        story = self.story({P0: 5})
+        story.opens("ahead", ends={P0: 10}, asked_at=NOON + timedelta(days=3650))
+        assert self.through(story, {P0: 10}) == NOON + timedelta(days=3650)
+        story.opens("right", ends={P0: 15}, asked_at=NOON + timedelta(minutes=2))
+        assert self.through(story, {P0: 15}) == NOON + timedelta(minutes=2)
+
     def test_every_partition_must_have_been_reached(self) -> None:
         story = self.story({P0: 5, P1: 5})
         assert self.through(story, {P0: 9, P1: 4}) is None

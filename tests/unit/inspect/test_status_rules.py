@@ -62,6 +62,13 @@ def found(**changes: Any) -> Status:
             found(), StatusLimits(age=timedelta(minutes=9)), StatusVerdict.BEHIND, "--max-age is 0:09", id="too old"
         ),
         pytest.param(
+            found(valid_through=found().at + timedelta(minutes=6)),
+            StatusLimits(age=timedelta(days=9)),
+            StatusVerdict.BEHIND,
+            "yet to come: a clock is wrong",
+            id="of a clock that is ahead",
+        ),
+        pytest.param(
             found(valid_through=None),
             StatusLimits(age=timedelta(days=9)),
             StatusVerdict.BEHIND,

@@ -72,6 +72,16 @@ def test_a_table_that_is_too_old_is_held_though_commits_come_through() -> None:
     assert rule(state, NOON + 661, later).answer is GuardAnswer.FAIL
 
 
+def test_a_time_that_is_yet_to_come_holds_since_it_would_hide_years_of_silence() -> None:
+    guard = replace(GUARD, max_age=600.0, rules=StallRules(only_cycles=True))
+    ahead = after(*cycle(1, 0), *cycle(2, 60), *cycle(3, 120), through=NOON + 3650 * 86400)
+    found = rule(ahead, NOON + 130, guard)
+    assert (found.answer, found.verdict) == (GuardAnswer.HOLD, STALE)
+    assert "which is yet to come: a clock is wrong" in found.reason
+    a_little = after(*cycle(1, 0), *cycle(2, 60), *cycle(3, 120), through=NOON + 400)
+    assert rule(a_little, NOON + 130, guard).answer is GuardAnswer.GO
+
+
 @pytest.mark.parametrize("state", [HEALTHY, STARTED, State()])
 @pytest.mark.parametrize("unknown_holds", [False, True])
 def test_an_age_that_is_not_known_holds(state: State, unknown_holds: bool) -> None:
