@@ -146,7 +146,8 @@ def _complete(commits: TableCommits, folded: FoldedLog) -> Closed:
     waiting, lacking = tuple(_waiting(folded, standing)), _missing(landing_state, state, commits.refused)
     # What was left by somebody's wish is no loss: it is planned as what came later is.
     early = sum(map(len, lacking)) if state and state.ended_early else 0
-    missing = () if early else tuple(map(str, lacking))
+    forgotten = () if state else (_forgotten(ticket),)
+    missing = forgotten if early or forgotten else tuple(map(str, lacking))
     blocked = tuple(map(str, landing_state.blocked))
     return Closed(
         commit_id=ticket.commit_id,
@@ -155,10 +156,10 @@ def _complete(commits: TableCommits, folded: FoldedLog) -> Closed:
         waiting=waiting,
         missing=missing,
         blocked=blocked,
-        voided=tuple(commits.refused.values()),
+        voided=(*commits.refused.values(), *forgotten),
         left=(state.plan.left if state else 0) + early,
         valid_through=through,
-        reason=None if commits.published or waiting or missing or blocked else _why_idle(ticket, state),
+        reason=None if state is None or commits.published or waiting or missing or blocked else _why_idle(state),
         note=f"it was ended early ({state.ended_early}), the next run goes on" if state and early else "",
         ignored_fields=summed(r.ignored_fields for r in _done(folded, ticket.commit_id)),
         rejects=summed(r.rejects for r in _done(folded, ticket.commit_id)),
@@ -188,11 +189,17 @@ def _missing(landing_state: LandingState, state: CycleState | None, voided: Coll
     return landing_state.lacking(granted(state.plan, state.claim), voided) if state else ()
 
 
-def _why_idle(ticket: CycleTicket, state: CycleState | None) -> str:
+def _why_idle(state: CycleState) -> str:
     """Why there was nothing to publish, and nothing of the window waits, is blocked or is missing."""
-    if state is None:
-        return f"the plan of cycle {ticket.commit_id} is no more in the control log; what it lacked is planned again"
     return state.plan.reason or f"its window {state.plan.coverage} is in the tables already, by other runs"
+
+
+def _forgotten(ticket: CycleTicket) -> str:
+    """What is to be said of a cycle whose START was removed: nobody knows any more what it was to do."""
+    return (
+        f"the plan of cycle {ticket.commit_id} is no more in the control log, whose retention may be shorter than a "
+        "cycle; what it lacked is planned again"
+    )
 
 
 def _undone(state: CycleState | None) -> list[Slice]:

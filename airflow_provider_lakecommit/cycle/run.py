@@ -75,7 +75,8 @@ class CycleOutcome:
 
     @property
     def progress(self) -> bool:
-        return bool(self.closed.published or self.written.slices[SliceStatus.DONE] or self.released)
+        kept = self.written.slices[SliceStatus.DONE] and not self.closed.voided
+        return bool(self.closed.published or kept or self.released)
 
     @property
     def caught_up(self) -> bool:

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from airflow_provider_lakecommit.core.log import CycleClosed, CycleOpened
 from airflow_provider_lakecommit.core.model import LIVE
@@ -121,6 +123,29 @@ def test_a_job_that_dies_costs_what_it_had_in_hand_and_the_next_cycle_reads_that
     assert second.caught_up
     assert [len(job.plan.slices) for job in engine.jobs] == [3, 2]
     assert said(world, "1 slices (3 records) are reported and will not be read again; 6 offsets will be: ")
+    world.check(ALL)
+
+
+def test_a_control_log_that_forgets_each_plan_ends_the_run_by_name_and_never_in_success(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where its retention is shorter than a cycle."""
+    monkeypatch.setattr(pause_policy, "PAUSES", (0.0,))
+    admin = AdminClient(world.kafka)
+
+    def do_and_forget(job: WindowJob, secrets: Secrets) -> list[SliceResult]:
+        done = do(job, secrets)
+        with world.session() as session:
+            places = [TopicPartition(session.control.name, p, -1) for p in range(session.control.describe().partitions)]
+        for answer in admin.delete_records(places).values():
+            answer.result(30)
+        return done
+
+    with pytest.raises(SparkJobError, match="no more in the control log, whose retention may be shorter than a cycle"):
+        list(run(world, Workers(acts=[do_and_forget] * 9)))
+    world.check(Counter())
+    *_, last = run(world, Workers(), name="b")
+    assert last.caught_up
     world.check(ALL)
 
 
