@@ -86,7 +86,7 @@ def tell_hours(context: Context, landing: Landing, closed: Closed) -> bool:
 
 
 def landed_line(closed: Closed) -> str:
-    """In one line for people: rows and snapshot of each table, how fresh it is, what is rejected."""
+    """In one line for people: rows and snapshot of each table, how fresh it is, what is rejected, what still waits."""
     from airflow_provider_lakecommit.cycle.results import merged_snapshots
 
     tables = dict.fromkeys(p.table for p in closed.published)
@@ -94,6 +94,9 @@ def landed_line(closed: Closed) -> str:
     parts = [f"{p.rows} rows of {p.coverage} in {p.table} snapshot {p.snapshot_id}" for p in sums]
     if rejected := sum(closed.rejects.values()):
         parts.append(f"{rejected} records rejected")
+    if closed.published and closed.waiting:
+        # A run may publish what an earlier one has left, while its own window waits.
+        parts.append(f"{len(closed.waiting)} slices wait, {closed.waiting[0]}")
     if closed.valid_through is not None:
         parts.append(f"valid through {closed.valid_through.isoformat(timespec='seconds')}")
     return "; ".join(parts)

@@ -105,15 +105,17 @@ class PlanWindowOperator(LandingTask):
 
 
 def _window(opened: Opened) -> dict[str, Any]:
-    """What Airflow's page shows of it among the rendered fields and the XComs."""
+    """What Airflow's page shows of it among the rendered fields and the XComs. Of a run that was finished before,
+    which opens no window, the reason says where its window is.
+    """
     return {
         "landing": opened.ticket.landing,
-        "window_id": str(opened.plan.window_id),
+        "window_id": None if opened.finished else str(opened.plan.window_id),
         "commit_id": str(opened.ticket.commit_id),
         "records": sum(len(s) for s in opened.slices),
         "slices": len(opened.slices),
         "groups": len(opened.groups),
         "ranges": Coverage.union(s.coverage for s in opened.slices).to_dict(),
-        "reason": opened.plan.reason,
+        "reason": opened.note if opened.finished else opened.plan.reason,
         "left": opened.plan.left,
     }

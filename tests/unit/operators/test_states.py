@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -12,9 +14,10 @@ from airflow_provider_lakecommit.core.model import Counts
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
 from airflow_provider_lakecommit.cycle.results import Closed, PublishedSnapshot
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.operators.asset_event import event_extra
+from airflow_provider_lakecommit.operators.asset_event import event_extra, landed_line
 from airflow_provider_lakecommit.operators.commit import _line
 from airflow_provider_lakecommit.operators.outcome import _best, _groups
+from airflow_provider_lakecommit.operators.plan import _window
 
 CYCLE = UUID(int=1)
 ORDERS = Landing(name="orders", topics="orders", table="shop.orders", dead_letter_table="shop.orders_dead")
@@ -85,6 +88,26 @@ def test_the_last_line_of_an_idle_cycle_says_so() -> None:
 
 def test_the_last_line_of_a_cleared_run_says_where_its_window_is() -> None:
     assert "its window is there" in _line(Closed(commit_id=CYCLE, finished=True, note="its window is there"))
+
+
+def test_the_note_of_a_run_that_published_for_another_one_says_that_its_own_window_waits() -> None:
+    staged = "shop.orders: orders[0] [9, 12) is staged behind offset 5"
+    done = Closed(commit_id=CYCLE, published=(snapshot("shop.orders", 7, 0, 5, 5),), waiting=(staged,))
+    assert landed_line(done).endswith(f"snapshot 7; 1 slices wait, {staged}")
+    # Where nothing is published the outcome says it.
+    assert landed_line(Closed(commit_id=CYCLE, waiting=(staged,))) == ""
+
+
+def test_the_window_of_a_cleared_run_is_told_by_where_it_is() -> None:
+    plan = SimpleNamespace(window_id=CYCLE, reason=None, left=0)
+    ticket = SimpleNamespace(landing="orders", commit_id=CYCLE)
+    told: dict[str, Any] = {"ticket": ticket, "plan": plan, "slices": (), "groups": (), "note": "it is there"}
+
+    def run(*, finished: bool) -> Any:
+        return SimpleNamespace(**told, finished=finished)
+
+    assert {"window_id": None, "reason": "it is there"}.items() <= _window(run(finished=True)).items()
+    assert _window(run(finished=False))["window_id"] == str(CYCLE)
 
 
 def test_an_event_names_the_newest_snapshot_of_the_data_table_and_all_that_was_published() -> None:
