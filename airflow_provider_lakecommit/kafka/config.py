@@ -71,6 +71,8 @@ _DEFAULTS: dict[str, Any] = {
     "log_level": 3,
 }
 
+_SCHEME = re.compile(r"(?:^|,)\s*([^,:/]+)://")
+_PROTOCOLS = frozenset({"plaintext", "ssl", "sasl_plaintext", "sasl_ssl"})
 _NOISE = re.compile(r"\s*\(after \d+ms in state \w+(, \d+ identical error\(s\) suppressed)?\)")
 _CLOSED = (
     "connections are taken and closed again without a word: so do brokers that want a login or TLS which the settings "
@@ -164,7 +166,7 @@ def made(client: Callable[[dict[str, Any]], C], config: Mapping[str, Any], troub
 def bootstrap_servers(config: Mapping[str, Any]) -> str:
     """Where the brokers are, for a message, with the connection that says so.
 
-    :raises SpecError: the configuration does not say
+    :raises SpecError: the configuration does not say, or in no way that Kafka knows
     """
     return f"{servers_of(config)}{whose(config)}"
 
@@ -172,12 +174,18 @@ def bootstrap_servers(config: Mapping[str, Any]) -> str:
 def servers_of(config: Mapping[str, Any]) -> str:
     """Where the brokers are, for a command.
 
-    :raises SpecError: the configuration does not say
+    :raises SpecError: the configuration does not say, or in no way that Kafka knows
     """
     servers = config.get("bootstrap.servers") or config.get("metadata.broker.list")
     if not isinstance(servers, str) or not servers.strip(" ,"):
         raise SpecError('the Kafka configuration has no bootstrap.servers: give it as text, "host:port,host:port"')
-    return without(servers, ())
+    shown = without(servers, ())
+    if wrong := [found[1] for found in _SCHEME.finditer(shown) if found[1].lower() not in _PROTOCOLS]:
+        raise SpecError(
+            f"bootstrap.servers {shown!r}{whose(config)}: brokers are host:port, and {wrong[0]}:// is no protocol of "
+            f"Kafka's; how they are spoken to is security.protocol ({', '.join(sorted(_PROTOCOLS))})"
+        )
+    return shown
 
 
 def unreachable(

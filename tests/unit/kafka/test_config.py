@@ -125,3 +125,15 @@ def test_a_refused_login_is_told_from_a_broker_that_is_away_without_the_password
     trouble(KafkaError(KafkaError._AUTHENTICATION, "no user with hunter2"))
     error = unreachable(SourceError, "asking", {**SERVERS, "sasl.password": "hunter2"}, trouble, 15.0)
     assert "refused the login: no user with ***; check security.protocol" in str(error)
+
+
+@pytest.mark.parametrize("servers", ["http://b:9092", "b:1, https://b:2", "kafka://b:9092"])
+def test_an_address_of_a_page_is_none_of_a_broker(servers: str) -> None:
+    """librdkafka would ask it, and say that it closed the connection."""
+    with pytest.raises(SpecError, match=r"brokers are host:port, and \w+:// is no protocol of Kafka's"):
+        client_config({"bootstrap.servers": servers}, LastError())
+
+
+@pytest.mark.parametrize("servers", ["b:1,b2:2", "SASL_SSL://b1:9094, b2", "PLAINTEXT://[::1]:9092"])
+def test_addresses_with_and_without_a_protocol_of_kafka_are_taken(servers: str) -> None:
+    assert client_config({"bootstrap.servers": servers}, LastError())["bootstrap.servers"] == servers
