@@ -147,7 +147,7 @@ def prepare_table(session: LandingSession, name: str) -> PreparedTable | None:
         made = session.landing.create is not None or name != session.landing.table
         told, ask = "no plan has made it, see what the plan said", "create it, or state `create` in the landing"
         why = told if made else ask
-        raise TableError(f"there is no table {name} in catalog {session.tables.name}: {why}")
+        raise TableError(f"there is no table {name} in {session.tables.called}: {why}")
     state = _sound_ledger(session, name, table)
     if state.section(session.landing.name, session.lane) is None:
         _check_first_run(session, name, table)
@@ -231,10 +231,11 @@ def _check_first_run(session: LandingSession, name: str, table: Table | None = N
         )
     if uuids:
         raise LedgerError(
-            f"{name} has no ledger, but the control topic remembers slices of landing {session.landing.name} for table "
-            f"{', '.join(str(u) for u in sorted(uuids, key=str))}: it was dropped, renamed or made anew; bring it "
-            f"back, or say that it holds what was landed (`lakecommit ledger attest SPEC --from-log`) or where it goes "
-            f"on (`lakecommit ledger init SPEC --from OFFSETS`)"
+            f"{name} of {session.tables.called} has no ledger, but the control topic remembers slices of landing "
+            f"{session.landing.name} for table {', '.join(sorted(map(str, uuids)))}: it was dropped, renamed or made "
+            "anew, or this is another catalog than before. Bring it back, or correct where the catalog is; else say "
+            "that it holds what was landed (`lakecommit ledger attest SPEC --from-log`, LedgerAttestOperator) or where "
+            "it goes on (`lakecommit ledger init SPEC --from OFFSETS`, LedgerInitOperator)"
         )
 
 

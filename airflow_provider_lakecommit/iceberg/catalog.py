@@ -107,6 +107,11 @@ class Tables:
         return catalog_name(self._properties, self._default_name)
 
     @property
+    def called(self) -> str:
+        """The catalog in a message, with the connection that says where it is."""
+        return f"catalog {self.name}{self._whose}"
+
+    @property
     def catalog(self) -> Catalog:
         """A client of the catalog, connected now if it was not before; for a caller that is alone.
 
@@ -125,8 +130,7 @@ class Tables:
         table = self.find(identifier)
         if table is None:
             raise TableError(
-                f"there is no table {identifier} in catalog {self.name}{self._whose}: create it, or state `create` in "
-                "the landing"
+                f"there is no table {identifier} in {self.called}: create it, or state `create` in the landing"
             )
         return table
 
@@ -175,7 +179,7 @@ class Tables:
         if table is not None:
             return table
         if wrong := wrong_warehouse(self._properties):
-            raise SpecError(f"catalog {self.name}{self._whose}: {wrong}")
+            raise SpecError(f"{self.called}: {wrong}")
         self._create_namespace(identifier)
         options: dict[str, Any] = {"partition_spec": spec, "sort_order": order}
         options["properties"] = {**CREATED_TABLE_PROPERTIES, **(properties or {})}
@@ -244,7 +248,7 @@ class Tables:
                 raise self._away("connecting", e) from None
             given = ", ".join(sorted(self._properties)) or "none"
             told = self.without_secrets(mistake) or self.describe(e)
-            raise SpecError(f"catalog {self.name}{self._whose}: {told}; the properties given are: {given}") from None
+            raise SpecError(f"{self.called}: {told}; the properties given are: {given}") from None
 
     def _create_namespace(self, identifier: str) -> None:
         namespace = Catalog.namespace_from(identifier)
@@ -258,7 +262,7 @@ class Tables:
     def _away(self, doing: str, error: Exception, kind: type[CatalogError] = CatalogError) -> CatalogError:
         what = "refused the credentials" if isinstance(error, _NO_RIGHT) else "failed"
         remedy = self.without_secrets(missing_folder(self._properties)) or _remedy(error)
-        return kind(f"catalog {self.name}{self._whose} {what} while {doing} ({self.describe(error)}): {remedy}")
+        return kind(f"{self.called} {what} while {doing} ({self.describe(error)}): {remedy}")
 
     def describe(self, error: BaseException) -> str:
         """What an exception of the catalog says, without secrets."""
