@@ -42,12 +42,13 @@ from airflow_provider_lakecommit.page.answers import (
     list_json,
     topics_of,
 )
-from airflow_provider_lakecommit.page.declared_landings import DeclaredLook, WithDeclared
+from airflow_provider_lakecommit.page.declared_landings import DeclaredRows, declared_landings
 from airflow_provider_lakecommit.page.files import ASSETS, HEADERS, INDEX, built
 from airflow_provider_lakecommit.page.landings import LandingRow, search
+from airflow_provider_lakecommit.page.look import DatabaseLook
 from airflow_provider_lakecommit.page.operations import OperationLook
 from airflow_provider_lakecommit.page.reader import PageReader
-from airflow_provider_lakecommit.page.sensors import HeldSensor, SensorLook
+from airflow_provider_lakecommit.page.sensors import HeldSensor, held_sensors
 from airflow_provider_lakecommit.page.trend_answers import TrendAnswer, trend_of
 
 __all__ = ["create_app"]
@@ -57,6 +58,9 @@ MOST_ROWS = 200
 TICK_SECONDS = 0.5
 ALIVE_SECONDS = 10.0
 """At the latest after which a stream says that it is there, and how fresh the rows are."""
+STATE_SECONDS = 5.0
+DECLARED_SECONDS = 15.0
+"""For so long what Airflow's database said of tasks and pauses, and of what DAGs declare, holds."""
 ROW_SECONDS = 300.0
 """For which what a row says of the last 24 hours holds."""
 MOST_WRITTEN = 2000
@@ -117,7 +121,9 @@ def _add_files(app: FastAPI) -> None:
 
 
 def _add_landings(app: FastAPI, reader: PageReader, *, with_actions: bool) -> None:
-    known, written, look, rows_of = OperationLook(), _Written(), SensorLook(), WithDeclared(DeclaredLook())
+    known = DatabaseLook(OperationLook(), STATE_SECONDS)
+    written, look = _Written(), DatabaseLook(held_sensors, STATE_SECONDS)
+    rows_of = DeclaredRows(DatabaseLook(declared_landings, DECLARED_SECONDS))
 
     def seen(who: Viewer, key: str) -> LandingRow:
         row = rows_of.find(reader.board(), key)

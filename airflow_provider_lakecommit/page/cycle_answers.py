@@ -180,6 +180,9 @@ def windows_of(pairs: Sequence[tuple[SeenCycle, CycleOutcome]]) -> list[WindowAn
 
 def _window(c: SeenCycle) -> WindowAnswer:
     work = list(c.work.values())
+    groups: dict[int, list[SliceWork]] = {}
+    for w in work:
+        groups.setdefault(w.group, []).append(w)
     by_need = sorted(work, key=lambda w: (not w.reason, w.group, w.spans[:1]))
     return WindowAnswer(
         **cycle_fields(commit_id=c.commit_id, dag=c.dag, run=c.run),
@@ -194,7 +197,7 @@ def _window(c: SeenCycle) -> WindowAnswer:
         bytes=c.bytes,
         failed=c.failed,
         end_asked=c.end_asked,
-        groups=[_group(n, [w for w in work if w.group == n]) for n in sorted({w.group for w in work})],
+        groups=[_group(number, groups[number]) for number in sorted(groups)],
         slices=[_slice(w) for w in by_need[:MOST_SLICES]],
     )
 

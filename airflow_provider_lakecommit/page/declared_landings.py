@@ -11,8 +11,6 @@ Failure story: while a control topic has not been read yet nobody knows what is 
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from airflow.models.asset import AssetModel, TaskOutletAssetReference
 from airflow.models.dag import DagModel
 from airflow.models.dagrun import DagRun
-from airflow.utils.session import create_session
 from sqlalchemy import select
 
 from airflow_provider_lakecommit.core.identity import group_id
@@ -31,10 +28,9 @@ from airflow_provider_lakecommit.stall.verdict import Diagnosis, State, Verdict
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
-__all__ = ["DeclaredLanding", "DeclaredLook", "WithDeclared", "declared_landings"]
+__all__ = ["DeclaredLanding", "DeclaredRows", "declared_landings"]
 
 MOST = 10_000
-LOOK_SECONDS = 15.0
 SCHEME = "lakecommit://"
 UNREAD = "nothing of it was seen so far, and not all control topics have been read yet"
 NEVER = "it never ran: its DAG has no run yet"
@@ -77,25 +73,7 @@ def _declared(extra: Any, dag: str, ran: bool) -> DeclaredLanding | None:
     return DeclaredLanding(name, table, dag, ran) if isinstance(name, str) and isinstance(table, str) else None
 
 
-class DeclaredLook:
-    """The declared landings as they were at most :data:`LOOK_SECONDS` ago, whoever asks; the same ones, if they are."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._looked = float("-inf")
-        self._found: tuple[DeclaredLanding, ...] = ()
-
-    def __call__(self) -> tuple[DeclaredLanding, ...]:
-        with self._lock:
-            if time.monotonic() - self._looked >= LOOK_SECONDS:
-                with create_session() as session:
-                    found = declared_landings(session)
-                self._found = self._found if found == self._found else found
-                self._looked = time.monotonic()
-            return self._found
-
-
-class WithDeclared:
+class DeclaredRows:
     """The rows of a board, and those of declared landings that nothing was seen of, the worst first.
 
     :param look: what is declared

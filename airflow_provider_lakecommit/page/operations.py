@@ -10,15 +10,12 @@ Failure story: a DAG that is stored in another form than this reads is for no ac
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airflow.models.dag import DagModel
 from airflow.models.serialized_dag import SerializedDagModel
-from airflow.utils.session import create_session
 from sqlalchemy import func, select
 
 from airflow_provider_lakecommit.exceptions import LakecommitError
@@ -29,7 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["KnownDag", "Operation", "OperationLook", "operations_in"]
 
 MOST = 5_000
-LOOK_SECONDS = 15.0
 OURS = "airflow_provider_lakecommit."
 RETRY = "retry"
 KINDS = {"PublishNowOperator": "publish_now", "VerifyOperator": "verify", "UnblockOperator": "retry_blocked"}
@@ -119,24 +115,13 @@ def _choice(how: str, params: Mapping[str, Mapping[str, Any]]) -> str | None:
 
 
 class OperationLook:
-    """All parsed DAGs as they were at most :data:`LOOK_SECONDS` ago, whoever asks."""
+    """All parsed DAGs by their id, for one thread at a time."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._looked = float("-inf")
         self._read: dict[str, tuple[str, tuple[Operation, ...]]] = {}
-        self._found: dict[str, KnownDag] = {}
 
-    def __call__(self) -> Mapping[str, KnownDag]:
-        """By their id."""
-        with self._lock:
-            if time.monotonic() - self._looked >= LOOK_SECONDS:
-                with create_session() as session:
-                    self._found = self._look(session)
-                self._looked = time.monotonic()
-            return self._found
-
-    def _look(self, session: Session) -> dict[str, KnownDag]:
+    def __call__(self, session: Session) -> dict[str, KnownDag]:
+        """As they are now."""
         stored = SerializedDagModel
         newest = (
             select(stored.dag_id, func.max(stored.created_at).label("at"))

@@ -8,8 +8,6 @@ within :data:`PAST`. Which group one guards is what its task said when it looked
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -17,18 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.models.taskinstance import TaskInstance
 from airflow.models.xcom import XComModel
-from airflow.utils.session import create_session
 from airflow.utils.state import TaskInstanceState
 from sqlalchemy import and_, or_, select
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
-__all__ = ["HeldSensor", "SensorLook", "held_sensors"]
+__all__ = ["HeldSensor", "held_sensors"]
 
 MOST = 1000
 PAST = timedelta(hours=24)
-LOOK_SECONDS = 5.0
 SENSOR = "StalledCommitSensor"
 RULING = "commits"
 WAITING = (TaskInstanceState.DEFERRED, TaskInstanceState.UP_FOR_RESCHEDULE)
@@ -55,10 +51,10 @@ class HeldSensor:
         return self.state in WAITING
 
 
-def held_sensors(session: Session, now: datetime) -> tuple[HeldSensor, ...]:
-    """Those that hold at this time."""
+def held_sensors(session: Session) -> tuple[HeldSensor, ...]:
+    """Those that hold now."""
     ti, said = TaskInstance, XComModel
-    recently = and_(ti.state.in_(ENDED), ti.end_date >= now - PAST)
+    recently = and_(ti.state.in_(ENDED), ti.end_date >= datetime.now(UTC) - PAST)
     same = [getattr(said, name) == getattr(ti, name) for name in ("dag_id", "run_id", "task_id", "map_index")]
     query = (
         select(ti.dag_id, ti.run_id, ti.task_id, ti.map_index, ti.state, ti.start_date, said.value)
@@ -79,20 +75,3 @@ def _sensor(
         return None
     texts = {name: str(value.get(name) or "") for name in ("group", "control_topic", "reason")}
     return HeldSensor(dag=dag, run=run, task=task, map_index=map_index, state=str(state), since=since, **texts)
-
-
-class SensorLook:
-    """The sensors as they were at most :data:`LOOK_SECONDS` ago, whoever asks."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._looked = float("-inf")
-        self._found: tuple[HeldSensor, ...] = ()
-
-    def __call__(self) -> tuple[HeldSensor, ...]:
-        with self._lock:
-            if time.monotonic() - self._looked >= LOOK_SECONDS:
-                with create_session() as session:
-                    self._found = held_sensors(session, datetime.now(UTC))
-                self._looked = time.monotonic()
-            return self._found

@@ -157,6 +157,8 @@ def test_all_of_it_is_json_and_an_unknown_headroom_says_that_it_is(landing: Fake
         "landing",
         "at",
         "lag",
+        "read_lag",
+        "commit_lag",
         "valid_through",
         "tables",
         "partitions",
@@ -172,6 +174,8 @@ def test_all_of_it_is_json_and_an_unknown_headroom_says_that_it_is(landing: Fake
     assert told["tables"][0]["pending"] == {"slices": 1, "files": 1, "bytes": 100}
     assert told["tables"][0]["ends"] == {"orders[0]": 0, "orders[1]": 0}
     first, second = told["partitions"]
+    assert (first["reported"], second["reported"]) == (first["landed"], second["stable"])
+    assert (told["read_lag"], told["commit_lag"]) == (first["lag"], second["lag"])
     assert (first["headroom"]["known"], first["headroom"]["expires_at"]) == (False, None)
     assert second["headroom"] is None
 

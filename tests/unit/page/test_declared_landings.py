@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_lakecommit.page.answers import landing_of
-from airflow_provider_lakecommit.page.declared_landings import DeclaredLanding, WithDeclared
+from airflow_provider_lakecommit.page.declared_landings import DeclaredLanding, DeclaredRows
 from airflow_provider_lakecommit.page.landings import Board, LandingRow, TopicReading
 from airflow_provider_lakecommit.stall.verdict import State, Verdict
 from tests.unit.page.test_landings import PLACE, row
@@ -20,7 +20,7 @@ def board(*rows: LandingRow, topics: tuple[TopicReading, ...] = READ) -> Board:
 
 
 def test_one_that_never_ran_stands_before_the_healthy_ones_and_says_so() -> None:
-    rows = WithDeclared(lambda: (ORDERS,))
+    rows = DeclaredRows(lambda: (ORDERS,))
     found = list(rows(board(row("late", Verdict.STALLED, 1.0), row("clicks"))).values())
     assert [r.name for r in found] == ["late", "orders", "clicks"]
     told = landing_of(found[1], (), 0.0)
@@ -41,23 +41,23 @@ def test_one_that_never_ran_stands_before_the_healthy_ones_and_says_so() -> None
     ids=["by it", "by several", "by a command", "by another DAG", "a connector of that name"],
 )
 def test_one_that_was_seen_is_not_shown_twice(seen: LandingRow, shown: int) -> None:
-    assert len(WithDeclared(lambda: (ORDERS,))(board(seen))) == shown
+    assert len(DeclaredRows(lambda: (ORDERS,))(board(seen))) == shown
 
 
 def test_it_is_not_said_that_one_never_ran_which_has_or_may_have() -> None:
     ran = DeclaredLanding("clicks", "shop.clicks", "land_clicks", True)
-    reasons = {r.name: (r.never_ran, r.found.reason) for r in WithDeclared(lambda: (ran, ORDERS))(board()).values()}
+    reasons = {r.name: (r.never_ran, r.found.reason) for r in DeclaredRows(lambda: (ran, ORDERS))(board()).values()}
     assert reasons["clicks"][0] is False
     assert "page_topics" in reasons["clicks"][1]
     unread = (*READ, TopicReading(place=PLACE))
-    for found in WithDeclared(lambda: (ran, ORDERS))(board(topics=unread)).values():
+    for found in DeclaredRows(lambda: (ran, ORDERS))(board(topics=unread)).values():
         assert not found.never_ran
         assert "not all control topics have been read" in found.found.reason
 
 
 def test_what_has_not_changed_is_the_same_and_what_was_seen_since_is_taken_out() -> None:
     declared = (ORDERS,)
-    rows, seen = WithDeclared(lambda: declared), board(row("clicks"))
+    rows, seen = DeclaredRows(lambda: declared), board(row("clicks"))
     assert rows(seen) is rows(seen)
     (own,) = (r for r in rows(seen).values() if r.never_ran)
     later = board(row("clicks"), row("late"))
@@ -66,7 +66,7 @@ def test_what_has_not_changed_is_the_same_and_what_was_seen_since_is_taken_out()
 
 
 def test_its_address_leads_to_the_landing_after_it_was_seen() -> None:
-    rows = WithDeclared(lambda: (ORDERS,))
+    rows = DeclaredRows(lambda: (ORDERS,))
     (never,) = rows(board()).values()
     seen = row("orders", dags=("land_orders",))
     assert rows.find(board(), never.key) == never
