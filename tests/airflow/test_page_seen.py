@@ -121,9 +121,13 @@ def test_a_window_under_way_is_seen_slice_by_slice_and_then_in_the_curves(
     live: Live, bootstrap: str, control: str, browser: Browser
 ) -> None:
     busy = Narrator({"bootstrap.servers": bootstrap}, control, "busy", DAG)
-    for n in range(5):
-        busy.lands(f"before-{n}", ((P0, 1000 * n, 1000 * n + 1000),))
-    ranges = tuple((P0, 5000 + 100 * n, 5100 + 100 * n) for n in range(12))
+    end = 0
+    for n in range(30):
+        busy.ago, size = 60.0 * (30 - n), 1000 + 900 * (n % 4)
+        busy.lands(f"before-{n}", ((P0, end, end + size),), ends={P0: end + 3 * size, P1: 100})
+        end += size
+    busy.ago = 0.0
+    ranges = tuple((P0, end + 100 * n, end + 100 * (n + 1)) for n in range(12))
     busy.opens("now", (*ranges, (P1, 0, 50)), groups=3, ends={P0: 400_000, P1: 100})
     busy.reports("now", slice(0, 5))
     busy.reports("now", slice(2, 3))
@@ -135,9 +139,11 @@ def test_a_window_under_way_is_seen_slice_by_slice_and_then_in_the_curves(
         "1 in trouble",
         "500 read = 500 landed",
         "One partition is hot",
-        "Over time",
+        "Records a second",
     ):
         browser.wait_for(text)
+    drawn = "[...document.querySelectorAll('.chart canvas')].filter((c) => c.width > 100).length"
+    assert browser.evaluate(drawn) >= 3, "curves"
     busy.reports("now")
     browser.wait_for("13 of 13 slices")
     busy.completes("now")

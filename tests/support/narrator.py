@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -21,7 +22,12 @@ __all__ = ["Narrator"]
 
 
 class Narrator:
-    """:param kafka: settings of the client"""
+    """What it tells happened ``ago`` seconds ago.
+
+    :param kafka: settings of the client
+    """
+
+    ago = 0.0
 
     def __init__(
         self, kafka: Mapping[str, Any], topic: str, landing: str, dag: str, deployment: str = "live-test"
@@ -88,7 +94,10 @@ class Narrator:
         return Sender(landing=self.landing, lane=LIVE, role=role, commit_id=commit)
 
     def _send(self, record: Outgoing) -> None:
-        self._producer.produce(self.topic, record.value, record.key, headers=list(record.headers), partition=0)
+        at = int((time.time() - self.ago) * 1000)
+        self._producer.produce(
+            self.topic, record.value, record.key, headers=list(record.headers), partition=0, timestamp=at
+        )
         assert self._producer.flush(30) == 0
 
 
