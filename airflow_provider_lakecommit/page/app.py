@@ -12,6 +12,7 @@ route                               answer
 ``/api/v1/landings``                rows, the worst first, paged and searched; with an ETag
 ``/api/v1/landings/{id}``           one of them, with partitions, cycles and remedies; with an ETag
 ``/api/v1/landings/{id}/trend``     what it did over hours and days, by minute and by quarter of an hour
+``/api/v1/landings/{id}/notes``     its specs, what persons decided, what was rejected, and the newest plan explained
 ``/api/v1/landings/{id}/actions``   what the user may do about it, where `[lakecommit] page_actions` is on
 ``/api/v1/changes``                 server-sent events: rows have changed
 ``/api/v1/openapi.json``            this interface
@@ -26,6 +27,7 @@ from collections.abc import AsyncIterator, Sequence
 from hashlib import sha256
 from typing import Annotated, Any
 
+from airflow.utils.session import create_session
 from fastapi import Depends, FastAPI, HTTPException, Query, Request, Response
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import StreamingResponse
@@ -43,9 +45,11 @@ from airflow_provider_lakecommit.page.answers import (
     topics_of,
 )
 from airflow_provider_lakecommit.page.declared_landings import DeclaredRows, declared_landings
+from airflow_provider_lakecommit.page.explained import newest_plan
 from airflow_provider_lakecommit.page.files import ASSETS, HEADERS, INDEX, built
 from airflow_provider_lakecommit.page.landings import LandingRow, search
 from airflow_provider_lakecommit.page.look import DatabaseLook
+from airflow_provider_lakecommit.page.note_answers import NotesAnswer, notes_answer
 from airflow_provider_lakecommit.page.operations import OperationLook
 from airflow_provider_lakecommit.page.reader import PageReader
 from airflow_provider_lakecommit.page.sensors import HeldSensor, held_sensors
@@ -157,6 +161,14 @@ def _add_landings(app: FastAPI, reader: PageReader, *, with_actions: bool) -> No
     def trend(request: Request, who: ViewerDep, key: str) -> Response:
         row = seen(who, key)
         return _tagged(request, trend_of(row, time.time()).model_dump_json().encode())
+
+    @app.get("/api/v1/landings/{key}/notes", response_model=NotesAnswer)
+    def notes(request: Request, who: ViewerDep, key: str) -> Response:
+        row = seen(who, key)
+        dags = [dag for dag in row.dags if who.sees_tasks(dag)]
+        with create_session() as session:
+            plan = newest_plan(session, row.name, dags) if dags else None
+        return _tagged(request, notes_answer(row.cycles.notes, plan).model_dump_json().encode())
 
     @app.get("/api/v1/landings/{key}/actions", response_model=ActionsAnswer)
     def actions_of(request: Request, who: ViewerDep, key: str) -> Response:

@@ -28,6 +28,7 @@ from airflow_provider_lakecommit.core.log import (
 )
 from airflow_provider_lakecommit.core.model import Cycle, Plan, Span
 from airflow_provider_lakecommit.page.connector_tasks import ConnectorTask, tasks_after
+from airflow_provider_lakecommit.page.notes import LandingNotes, after_decisions, after_rejects, after_start
 from airflow_provider_lakecommit.page.partitions import Ends, PagePartition, shown_partitions
 from airflow_provider_lakecommit.page.seen_cycle import SeenCycle, SliceWork, with_report
 from airflow_provider_lakecommit.stall.verdict import EventKind, Seen
@@ -75,6 +76,7 @@ class LandingCycles(NamedTuple):
     totals: Totals = Totals()
     took: float | None = None
     tasks: tuple[ConnectorTask, ...] = ()
+    notes: LandingNotes = LandingNotes()
 
     @property
     def in_table(self) -> Ends:
@@ -95,7 +97,7 @@ def cycles_after(known: LandingCycles, entry: Entry) -> LandingCycles:
     at = entry.at.timestamp()
     match entry:
         case CycleOpened():
-            return _opened(known, entry, at)
+            return _opened(known._replace(notes=after_start(known.notes, entry, at)), entry, at)
         case SliceReported():
             return _reported(known, entry, at)
         case CommitFailed(reason=reason):
@@ -105,7 +107,8 @@ def cycles_after(known: LandingCycles, entry: Entry) -> LandingCycles:
             return _published(known, entry, at)
         case EndAsked(job=None, reason=reason):
             return _changed(known, entry.commit_id, lambda c: c._replace(end_asked=reason))
-        case CycleClosed():
+        case CycleClosed(directives=directives):
+            known = known._replace(notes=after_decisions(known.notes, directives.decided))
             return _closed(known, entry.commit_id, at)
     return known
 
@@ -190,6 +193,8 @@ def _reported(known: LandingCycles, entry: SliceReported, at: float) -> LandingC
         return known
     before = known.cycles[place]
     after = with_report(before, entry, at)
+    if after.done > before.done or after.undone > before.undone:
+        known = known._replace(notes=after_rejects(known.notes, entry, at))
     if after.done > before.done:
         known = _counted(
             known,

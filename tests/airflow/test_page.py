@@ -127,6 +127,7 @@ ROUTES = (
     "/api/v1/landings/0123",
     "/api/v1/landings/0123/trend",
     "/api/v1/landings/0123/actions",
+    "/api/v1/landings/0123/notes",
     "/api/v1/changes",
     "/api/v1/openapi.json",
     "/assets/x.js",
@@ -218,6 +219,14 @@ def test_of_a_landing_whose_dags_are_not_parsed_nothing_can_be_asked(read: Serve
     assert answer.status_code == 200, answer.text
     assert answer.json() == {"enabled": True, "actions": []}
     assert read.get(f"/api/v1/landings/{key}/actions", "eve_of_land_clicks").status_code == 404
+
+
+def test_the_specs_of_a_landing_are_told_to_who_may_see_it(read: Server) -> None:
+    key = read.rows()["orders"]["id"]
+    told = read.get(f"/api/v1/landings/{key}/notes").json()
+    assert [s["version"] for s in told["specs"]] == ["s1"]
+    assert (told["decisions"], told["rejects"], told["plan"]) == ([], [], None)
+    assert read.get(f"/api/v1/landings/{key}/notes", "eve_of_land_clicks").status_code == 404
 
 
 def test_search_pages_and_counts(read: Server) -> None:

@@ -142,6 +142,8 @@ def report_of(
     blocked: str | None = None,
     failed: str | None = None,
     rules: str = "",
+    rejects: Mapping[str, int] | None = None,
+    reject_reason: str = "",
 ) -> SliceReport:
     """A report as a writer makes it: everything landed, one file per table unless ``files`` says otherwise."""
     whole = blocked is None and failed is None
@@ -168,6 +170,8 @@ def report_of(
         blocked=blocked,
         failed=failed,
         rules=rules,
+        rejects=rejects or {},
+        reject_reason=reject_reason,
     )
 
 

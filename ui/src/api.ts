@@ -213,6 +213,14 @@ export interface ActionList {
   actions: Action[];
 }
 
+/** What is worth knowing beyond the cycles; the newest first. */
+export interface Notes {
+  specs: { version: string; since: string; dag: string; run: string }[];
+  decisions: { at: string; command: string; actor: string; host: string; reason: string; what: string }[];
+  rejects: { kind: string; records: number; since: string; at: string; ranges: string[]; reason: string }[];
+  plan: { dag: string; run: string; task: string; at: string | null; lines: string[] } | null;
+}
+
 export interface List {
   version: number;
   topics: Topic[];
@@ -281,4 +289,8 @@ export function trend(id: string, signal: AbortSignal): Promise<Trend> {
 
 export function actions(id: string, signal: AbortSignal): Promise<ActionList> {
   return get<ActionList>(`api/v1/landings/${encodeURIComponent(id)}/actions`, signal);
+}
+
+export function notes(id: string, signal: AbortSignal): Promise<Notes> {
+  return get<Notes>(`api/v1/landings/${encodeURIComponent(id)}/notes`, signal);
 }

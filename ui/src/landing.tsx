@@ -9,6 +9,7 @@ import { Chart } from "./chart";
 import { ConnectorParts } from "./connector";
 import { bytes, count, duration, many, short } from "./format";
 import { useAnswer, useChanges, useNow } from "./live";
+import { LandingNotes } from "./notes";
 import { AirflowLink, DagLinks, Failure, Freshness, Head, Name, pending, SensorLinks, Time } from "./parts";
 import { outcomeWords } from "./strip";
 import { Timeline } from "./timeline";
@@ -67,6 +68,7 @@ function Body({ landing, now }: { landing: Detail; now: number }) {
       <Charts history={landing.history} />
       <ConnectorParts landing={landing} now={now} />
       <Partitions partitions={landing.partitions} />
+      <LandingNotes landing={landing} now={now} />
       <History landing={landing} now={now} />
     </>
   );

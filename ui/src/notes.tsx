@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+/** What is worth knowing beyond the cycles: the plan explained, dead letters by kind, decisions by hand, specs. */
+import type { ComponentChildren } from "preact";
+import { runUrl, taskUrl } from "./airflow";
+import { notes as fetchNotes, type Detail, type Notes } from "./api";
+import { count, short } from "./format";
+import { useAnswer } from "./live";
+import { AirflowLink, Time } from "./parts";
+
+/** Seconds after which it is asked for again. */
+const EVERY = 15;
+
+export function LandingNotes({ landing, now }: { landing: Detail; now: number }) {
+  const { value } = useAnswer(`notes/${landing.id}`, Math.floor(now / EVERY), (signal) =>
+    fetchNotes(landing.id, signal),
+  );
+  if (value === null || landing.kind === "connector") return null;
+  return <Shown notes={value} landing={landing} now={now} />;
+}
+
+export function Shown({ notes, landing, now }: { notes: Notes; landing: Detail; now: number }) {
+  return (
+    <>
+      <Explained plan={notes.plan} now={now} />
+      <Rejects rejects={notes.rejects} now={now} />
+      <Decisions decisions={notes.decisions} />
+      <Specs specs={notes.specs} dags={landing.dags} now={now} />
+    </>
+  );
+}
+
+function Explained({ plan, now }: { plan: Notes["plan"]; now: number }) {
+  if (plan === null) return null;
+  return (
+    <section>
+      <details>
+        <summary>
+          <h2 class="inline">The newest plan explained</h2>
+        </summary>
+        <p class="dim">
+          <AirflowLink href={taskUrl(plan.dag, plan.run, plan.task, -1)}>
+            <bdi>{short(plan.run, 40)}</bdi>
+          </AirflowLink>
+          , <Time at={plan.at} now={now} /> ago
+        </p>
+        <ul class="lines">
+          {plan.lines.map((line, n) => (
+            <li key={n}>{line}</li>
+          ))}
+        </ul>
+      </details>
+    </section>
+  );
+}
+
+function Table({ label, heads, children }: { label: string; heads: string[]; children: ComponentChildren }) {
+  return (
+    <section>
+      <h2>{label}</h2>
+      <div class="scroll" tabIndex={0} role="region" aria-label={label}>
+        <table>
+          <thead>
+            <tr>
+              {heads.map((head) => (
+                <th key={head} class={head === "records" ? "number" : ""}>
+                  {head}
+                </th>
+              ))}
+            </tr>
+          </thead>
+          <tbody>{children}</tbody>
+        </table>
+      </div>
+    </section>
+  );
+}
+
+function Rejects({ rejects, now }: { rejects: Notes["rejects"]; now: number }) {
+  if (rejects.length === 0) return null;
+  return (
+    <Table label="Dead letters by kind" heads={["kind", "records", "last", "since", "newest where", "most are told as"]}>
+      {rejects.map((r) => (
+        <tr key={r.kind}>
+          <td>
+            <bdi>{short(r.kind, 60)}</bdi>
+          </td>
+          <td class="number">{count(r.records)}</td>
+          <td>
+            <Time at={r.at} now={now} /> ago
+          </td>
+          <td>
+            <Time at={r.since} now={now} /> ago
+          </td>
+          <td>{r.ranges.join(", ")}</td>
+          <td class="remark">{r.reason}</td>
+        </tr>
+      ))}
+    </Table>
+  );
+}
+
+function Decisions({ decisions }: { decisions: Notes["decisions"] }) {
+  if (decisions.length === 0) return null;
+  return (
+    <Table label="Decided by hand" heads={["at", "command", "who", "what", "why"]}>
+      {decisions.map((d) => (
+        <tr key={d.at + d.command}>
+          <td>{d.at}</td>
+          <td>
+            <code>{d.command}</code>
+          </td>
+          <td>
+            <bdi>{short(d.actor, 40)}</bdi> on <bdi>{short(d.host, 40)}</bdi>
+          </td>
+          <td class="remark">{d.what}</td>
+          <td class="remark">{d.reason || "no reason given"}</td>
+        </tr>
+      ))}
+    </Table>
+  );
+}
+
+function Specs({ specs, dags, now }: { specs: Notes["specs"]; dags: string[]; now: number }) {
+  if (specs.length === 0) return null;
+  return (
+    <Table label="Versions of the spec" heads={["version", "since", "first planned by"]}>
+      {specs.map((s) => (
+        <tr key={s.version + s.since}>
+          <td>
+            <code>{short(s.version, 16)}</code>
+          </td>
+          <td>
+            <Time at={s.since} now={now} /> ago
+          </td>
+          <td>
+            {dags.includes(s.dag) ? (
+              <AirflowLink href={runUrl(s.dag, s.run)}>
+                <bdi>{short(s.run, 40)}</bdi>
+              </AirflowLink>
+            ) : (
+              <bdi class="dim">{short(s.run, 40)}</bdi>
+            )}
+          </td>
+        </tr>
+      ))}
+    </Table>
+  );
+}
