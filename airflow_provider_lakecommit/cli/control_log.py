@@ -123,7 +123,7 @@ def _passed_over(record: ControlRecord) -> dict[str, str]:
 
 def _value(value: bytes | None) -> dict[str, Any]:
     if value is None:
-        return {"foreign": "a record without a value"}
+        return {"foreign": "a tombstone: a record without a value"}
     try:
         event = decode(value)
     except ControlEventError as e:

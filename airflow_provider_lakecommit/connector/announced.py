@@ -3,7 +3,7 @@
 
 Contract: nothing is asked of anybody; records come in order of time. What is no control event, or of another group, is
 passed over, so that a topic that others share, or have spoilt, is read to its end. An event of the group that cannot be
-read may have announced files: it is named.
+read, and a batch that a broker's disk has damaged, may have announced files: they are named.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from airflow_provider_lakecommit.wire.events import (
     decode,
     head,
 )
+from airflow_provider_lakecommit.wire.headers import DAMAGED_BATCH
 from airflow_provider_lakecommit.wire.partition import PartitionField
 
 __all__ = ["Contents", "LogReader"]
@@ -63,6 +64,10 @@ class LogReader:
     def take(self, record: ControlRecord) -> None:
         """What is no control event, or of another group, is passed over."""
         self._order += 1
+        if (said := next((value for name, value in record.headers if name == DAMAGED_BATCH), None)) is not None:
+            # Whose they were, nobody knows.
+            self._unread.append(f"{record.partition}@{record.offset}: damage ({said.decode(errors='replace')[:300]})")
+            return
         try:
             if record.value is None or head(record.value).group_id != self._group:
                 return

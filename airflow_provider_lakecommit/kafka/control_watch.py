@@ -41,8 +41,7 @@ _SETTINGS: dict[str, Any] = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
     "isolation.level": "read_committed",
-    # Retention may run past a watch: what is left is what there is.
-    "auto.offset.reset": "earliest",
+    "auto.offset.reset": "error",
     "enable.partition.eof": True,
     "allow.auto.create.topics": False,
     "fetch.wait.max.ms": 250,
@@ -163,6 +162,13 @@ class ControlWatch:
             self._damaged.pop(partition, None)
             self._at_end.add(partition)
             self._reached.add(partition)
+        elif error.code() == KafkaError._AUTO_OFFSET_RESET:
+            if partition in self._damaged:
+                # Behind a damaged batch the client asks for an offset that it made of wrong bytes.
+                self._step(partition)
+            else:
+                # Retention ran past the watch: what is left is what there is.
+                self._go_to(partition, OFFSET_BEGINNING)
         elif error.code() in DAMAGE:
             self._damaged.setdefault(partition, (message.offset() or 0, time.monotonic()))
         else:
@@ -172,12 +178,22 @@ class ControlWatch:
         """The client passes over a batch that fails its checksum by itself, and stays at other damage, of which it
         tells before it gives the records that come before: it is moved on by one offset each time.
         """
-        for partition, (offset, since) in list(self._damaged.items()):
+        for partition, (_, since) in list(self._damaged.items()):
             if time.monotonic() - since > STAYS_SECONDS:
-                [place] = self._consumer.position([TopicPartition(self.topic, partition)])
-                offset = max(offset, place.offset) + 1
-                self._damaged[partition] = offset, time.monotonic()
-                self._consumer.seek(TopicPartition(self.topic, partition, offset))
+                self._step(partition)
+
+    def _step(self, partition: int) -> None:
+        [place] = self._consumer.position([TopicPartition(self.topic, partition)])
+        offset = max(self._damaged[partition][0], place.offset) + 1
+        self._damaged[partition] = offset, time.monotonic()
+        self._go_to(partition, offset)
+
+    def _go_to(self, partition: int, offset: int) -> None:
+        """Also where the client has given up, and cannot seek any more."""
+        place = TopicPartition(self.topic, partition, offset)
+        self._consumer.incremental_unassign([place])
+        self._consumer.incremental_assign([place])
+        self._paused.discard(partition)
 
     def _merged(self) -> list[ControlRecord]:
         """The oldest ones, as long as no partition could still bring an older one."""

@@ -31,7 +31,7 @@ __all__ = ["DamagedBatch", "PartitionTail"]
 
 # Markers are stepped over inside the client without a word to us, so the position is looked at this often.
 POLL_SECONDS = 0.003
-STAYS_SECONDS = 2.0
+STAYS_SECONDS = 0.5
 """After which a client that met damage and gives nothing is moved on by one offset."""
 ASK_SECONDS = 5.0
 """For which brokers that give nothing are asked whether they are there."""
@@ -111,8 +111,8 @@ class PartitionTail:
                 yield taken
             if self._next > before:
                 heard = time.monotonic()
-            elif self._stays_at_damage and time.monotonic() - heard > STAYS_SECONDS:
-                self._move(self._next + 1)
+            elif self._is_damaged and time.monotonic() - heard > STAYS_SECONDS:
+                self._step()
                 heard = time.monotonic()
             elif time.monotonic() - heard > self._timeout:
                 raise self._nothing_comes(end)
@@ -135,8 +135,10 @@ class PartitionTail:
         if polled is not None and error is None:
             return polled
         if polled is not None and error is not None:
-            if error.code() in DAMAGE:
-                return self._pass_over(error.str(), polled.offset() or 0, end)
+            # Behind a damaged batch the client asks for an offset that it made of wrong bytes.
+            astray = error.code() == KafkaError._AUTO_OFFSET_RESET and self._damaged is not None
+            if astray or error.code() in DAMAGE:
+                return self._pass_over(error.str(), polled.offset() or 0, end, astray=astray)
             self._judge(error, polled.offset())
         self._next = max(self._next, self._position())
         return None
@@ -145,9 +147,9 @@ class PartitionTail:
         [place] = self._consumer.position([TopicPartition(self._topic, self._partition)])
         return int(place.offset)
 
-    def _pass_over(self, said: str, offset: int, end: int) -> DamagedBatch | None:
-        """What to make of damage at an offset. The client tells of it before it gives the records before it; it passes
-        over what fails its checksum by itself, and stays at anything else, with a word or without.
+    def _pass_over(self, said: str, offset: int, end: int, *, astray: bool) -> DamagedBatch | None:
+        """What to make of damage at an offset. The client tells of it before it gives the records before it. It passes
+        over what fails its checksum by itself, mostly, and stays at anything else, with a word or without.
         """
         if self._damaged is None:
             self._damaged = (offset if self._next <= offset < end else self._next), 1
@@ -155,11 +157,20 @@ class PartitionTail:
             return None
         start, told = self._damaged
         self._damaged = start, told + 1
-        return DamagedBatch(start=start, said=said) if told == 1 else None
+        if told == 1:
+            return DamagedBatch(start=start, said=said)
+        if astray or self._next > start:
+            self._step()
+        return None
 
     @property
-    def _stays_at_damage(self) -> bool:
-        return self._damaged is not None and self._damaged[1] > 1 and self._next >= self._damaged[0]
+    def _is_damaged(self) -> bool:
+        return self._damaged is not None and self._damaged[1] > 1
+
+    def _step(self) -> None:
+        """Try the next offset behind the damage."""
+        start, _ = self._damaged or (self._next, 0)
+        self._move(max(self._next, start) + 1)
 
     def _nothing_comes(self, end: int) -> LakecommitError:
         place = f"{self._topic}[{self._partition}]"

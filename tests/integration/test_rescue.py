@@ -32,10 +32,12 @@ from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.iceberg.data_files import to_wire
 from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
 from airflow_provider_lakecommit.operators.rescue import RescueOperator
+from dev.servers.kafka import Broker
 from tests.fakes.catalog import Fault, FaultyCatalog
 from tests.fakes.lake import Clock
 from tests.integration.sink import Sink
 from tests.support.cli import run
+from tests.support.raw_records import batches, flip
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.integration
@@ -259,6 +261,20 @@ def test_one_file_under_several_names_is_committed_once(sink: Sink, tables: Tabl
     sink.tell([replace(announced, file_path=names[3])])
     assert set(fates(commit(sink, tables, bootstrap))) == {"committed"}
     assert sink.ids() == [1, 2]
+
+
+def test_a_damaged_batch_of_the_log_is_named_and_the_rest_committed(
+    sink: Sink, tables: Tables, bootstrap: str, broker: Broker
+) -> None:
+    sink.begin()
+    sink.announce([1])
+    sink.announce([2])
+    spoilt = next(place for place, first, last in batches(broker.directory, sink.topic) if last > first)
+    flip(broker.directory, sink.topic, spoilt + 61 + 10)
+    report = commit(sink, tables, bootstrap)
+    assert len(report.unread) == 1
+    assert "damage" in report.unread[0]
+    assert sink.ids() == [2]
 
 
 def test_another_partition_spec_by_now_refuses_the_table(sink: Sink, tables: Tables, bootstrap: str) -> None:
