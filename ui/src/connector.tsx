@@ -2,7 +2,7 @@
 /** A Kafka Connect sink by its control topic alone: the tasks that answer, and the files that wait. */
 import type { Detail } from "./api";
 import { count, many, short } from "./format";
-import { Time } from "./parts";
+import { Table, Time } from "./parts";
 
 const MOST_PARTITIONS = 12;
 
@@ -39,40 +39,30 @@ function Tasks({ landing, now }: { landing: Detail; now: number }) {
       <h2>Tasks that answer</h2>
       {landing.tasks.length === 0 && <p class="dim">No task has answered its coordinator yet.</p>}
       {landing.tasks.length > 0 && (
-        <div class="scroll" tabIndex={0} role="region" aria-label="Tasks of the connector">
-          <table>
-            <thead>
-              <tr>
-                <th>task (its id on the topic)</th>
-                <th class="number">last answer</th>
-                <th class="number">since</th>
-                <th class="number">answers</th>
-                <th>partitions of the last answer</th>
-              </tr>
-            </thead>
-            <tbody>
-              {landing.tasks.map((t) => (
-                <tr key={t.id} class={t.silent ? "silent" : ""}>
-                  <td>
-                    <bdi title={t.id}>{short(t.id, 40) || "no id"}</bdi>
-                    {t.silent && <strong> silent: ended, or stuck</strong>}
-                  </td>
-                  <td class="number">
-                    <Time at={t.at} now={now} />
-                  </td>
-                  <td class="number">
-                    <Time at={t.since} now={now} />
-                  </td>
-                  <td class="number">{count(t.answers)}</td>
-                  <td class="ranges">
-                    <bdi>{t.partitions.slice(0, MOST_PARTITIONS).join(" ") || "none"}</bdi>
-                    {t.partitions.length > MOST_PARTITIONS && ` +${t.partitions.length - MOST_PARTITIONS}`}
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </div>
+        <Table
+          label="Tasks of the connector"
+          heads={["task (its id on the topic)", "#last answer", "#since", "#answers", "partitions of the last answer"]}
+        >
+          {landing.tasks.map((t) => (
+            <tr key={t.id} class={t.silent ? "silent" : ""}>
+              <td>
+                <bdi title={t.id}>{short(t.id, 40) || "no id"}</bdi>
+                {t.silent && <strong> silent: ended, or stuck</strong>}
+              </td>
+              <td class="number">
+                <Time at={t.at} now={now} />
+              </td>
+              <td class="number">
+                <Time at={t.since} now={now} />
+              </td>
+              <td class="number">{count(t.answers)}</td>
+              <td class="ranges">
+                <bdi>{t.partitions.slice(0, MOST_PARTITIONS).join(" ") || "none"}</bdi>
+                {t.partitions.length > MOST_PARTITIONS && ` +${t.partitions.length - MOST_PARTITIONS}`}
+              </td>
+            </tr>
+          ))}
+        </Table>
       )}
     </section>
   );

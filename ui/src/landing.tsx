@@ -10,7 +10,7 @@ import { ConnectorParts } from "./connector";
 import { bytes, count, duration, many, short } from "./format";
 import { useAnswer, useChanges, useNow } from "./live";
 import { LandingNotes } from "./notes";
-import { AirflowLink, DagLinks, Failure, Freshness, Head, Name, pending, SensorLinks, Time } from "./parts";
+import { AirflowLink, DagLinks, Failure, Freshness, Head, Name, pending, SensorLinks, Table, Time } from "./parts";
 import { outcomeWords } from "./strip";
 import { Timeline } from "./timeline";
 import { Trends } from "./trends";
@@ -148,41 +148,30 @@ function Partitions({ partitions }: { partitions: Partition[] }) {
           {hot === 1 ? "One partition is" : `${hot} partitions are`} hot: behind by several times what the others are.
         </p>
       )}
-      <div class="scroll" tabIndex={0} role="region" aria-label="Partitions, the furthest behind first">
-        <table>
-          <thead>
-            <tr>
-              <th>partition</th>
-              <th>behind</th>
-              <th class="number">not read</th>
-              <th class="number">not committed</th>
-              <th class="number">committed up to</th>
-              <th class="number">end</th>
-            </tr>
-          </thead>
-          <tbody>
-            {hottest.map((p) => (
-              <tr key={p.partition} class={p.hot ? "hot" : ""}>
-                <td>
-                  <bdi>{short(p.partition, 40)}</bdi>
-                  {p.hot && <strong> hot</strong>}
-                </td>
-                <td>
-                  <meter min={0} max={most} value={lag(p)} aria-label={`${lag(p)} records behind`} />
-                </td>
-                <td class="number">
-                  {p.stable === null ? "–" : count(Math.max(0, p.stable - (p.reported ?? p.landed ?? 0)))}
-                </td>
-                <td class="number">
-                  {p.reported === null ? "–" : count(Math.max(0, p.reported - (p.landed ?? 0)))}
-                </td>
-                <td class="number">{p.landed?.toLocaleString() ?? "–"}</td>
-                <td class="number">{p.stable?.toLocaleString() ?? "–"}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+      <Table
+        label="Partitions, the furthest behind first"
+        heads={["partition", "behind", "#not read", "#not committed", "#committed up to", "#end"]}
+      >
+        {hottest.map((p) => (
+          <tr key={p.partition} class={p.hot ? "hot" : ""}>
+            <td>
+              <bdi>{short(p.partition, 40)}</bdi>
+              {p.hot && <strong> hot</strong>}
+            </td>
+            <td>
+              <meter min={0} max={most} value={lag(p)} aria-label={`${lag(p)} records behind`} />
+            </td>
+            <td class="number">
+              {p.stable === null ? "–" : count(Math.max(0, p.stable - (p.reported ?? p.landed ?? 0)))}
+            </td>
+            <td class="number">
+              {p.reported === null ? "–" : count(Math.max(0, p.reported - (p.landed ?? 0)))}
+            </td>
+            <td class="number">{p.landed?.toLocaleString() ?? "–"}</td>
+            <td class="number">{p.stable?.toLocaleString() ?? "–"}</td>
+          </tr>
+        ))}
+      </Table>
       {partitions.length > MOST_PARTITIONS && (
         <p class="dim">
           {MOST_PARTITIONS} of {partitions.length} are shown.
@@ -207,60 +196,46 @@ function History({ landing, now }: { landing: Detail; now: number }) {
   return (
     <section>
       <h2>Cycles</h2>
-      <div class="scroll" tabIndex={0} role="region" aria-label="Cycles, the newest first">
-        <table>
-          <thead>
-            <tr>
-              <th>began</th>
-              <th>outcome</th>
-              <th class="number">records</th>
-              <th class="number">rejected</th>
-              <th class="number">files</th>
-              <th class="number">bytes</th>
-              <th class="number">took</th>
-              <th>run</th>
-              <th>remark</th>
-            </tr>
-          </thead>
-          <tbody>
-            {landing.history.map((c) => (
-              <tr key={c.commit_id}>
-                <td>
-                  <Time at={c.began} now={now} /> ago
-                </td>
-                <td class={`outcome ${c.outcome}`}>{outcomeWords(c.outcome)}</td>
-                <td class="number">{count(c.landed)}</td>
-                <td class="number">{count(c.rejected)}</td>
-                <td class="number">{count(c.files)}</td>
-                <td class="number">{c.bytes ? bytes(c.bytes) : "–"}</td>
-                <td class="number">
-                  {c.ended === null ? "–" : duration((Date.parse(c.ended) - Date.parse(c.began)) / 1000)}
-                </td>
-                <td>
-                  {landing.dags.includes(c.dag) ? (
-                    <AirflowLink href={runUrl(c.dag, c.run)}>
-                      <bdi>{short(c.run, 32)}</bdi>
-                    </AirflowLink>
-                  ) : (
-                    <bdi class="dim" title={c.run}>
-                      {short(c.run, 32)}
-                    </bdi>
-                  )}
-                </td>
-                <td class="remark">
-                  {remark(c)}
-                  {c.read > 0 && (
-                    <details>
-                      <summary>accounting</summary>
-                      <Accounting account={c} rows={c.rows} planned={c.planned} />
-                    </details>
-                  )}
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+      <Table
+        label="Cycles, the newest first"
+        heads={["began", "outcome", "#records", "#rejected", "#files", "#bytes", "#took", "run", "remark"]}
+      >
+        {landing.history.map((c) => (
+          <tr key={c.commit_id}>
+            <td>
+              <Time at={c.began} now={now} /> ago
+            </td>
+            <td class={`outcome ${c.outcome}`}>{outcomeWords(c.outcome)}</td>
+            <td class="number">{count(c.landed)}</td>
+            <td class="number">{count(c.rejected)}</td>
+            <td class="number">{count(c.files)}</td>
+            <td class="number">{c.bytes ? bytes(c.bytes) : "–"}</td>
+            <td class="number">
+              {c.ended === null ? "–" : duration((Date.parse(c.ended) - Date.parse(c.began)) / 1000)}
+            </td>
+            <td>
+              {landing.dags.includes(c.dag) ? (
+                <AirflowLink href={runUrl(c.dag, c.run)}>
+                  <bdi>{short(c.run, 32)}</bdi>
+                </AirflowLink>
+              ) : (
+                <bdi class="dim" title={c.run}>
+                  {short(c.run, 32)}
+                </bdi>
+              )}
+            </td>
+            <td class="remark">
+              {remark(c)}
+              {c.read > 0 && (
+                <details>
+                  <summary>accounting</summary>
+                  <Accounting account={c} rows={c.rows} planned={c.planned} />
+                </details>
+              )}
+            </td>
+          </tr>
+        ))}
+      </Table>
     </section>
   );
 }

@@ -4,7 +4,20 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { landings, PAGE_ROWS, type Landing, type Search } from "./api";
 import { count } from "./format";
 import { useAnswer, useChanges, useNow } from "./live";
-import { DagLinks, Failure, Freshness, Head, Name, pending, SensorLinks, Time, troubled, Verdict, VERDICTS } from "./parts";
+import {
+  DagLinks,
+  Failure,
+  Freshness,
+  Head,
+  Name,
+  pending,
+  SensorLinks,
+  Table,
+  Time,
+  troubled,
+  Verdict,
+  VERDICTS,
+} from "./parts";
 import { Strip } from "./strip";
 
 export function List({ dag }: { dag: string }) {
@@ -54,7 +67,7 @@ export function List({ dag }: { dag: string }) {
       {cards.map((l) => (
         <Card key={l.id} landing={l} now={now} />
       ))}
-      {rows.length > 0 && <Table rows={rows} now={now} />}
+      {rows.length > 0 && <Rows rows={rows} now={now} />}
       {value !== null && value.total === 0 && <Empty search={search} />}
       {value === null && !error && <p class="dim">Asking the API server …</p>}
       {value !== null && value.total > PAGE_ROWS && (
@@ -133,49 +146,41 @@ function Fact({ term, children }: { term: string; children: preact.ComponentChil
   );
 }
 
-function Table({ rows, now }: { rows: Landing[]; now: number }) {
+const HEADS = [
+  ...["landing", "verdict", "cycles", "#not read"],
+  ...["#not committed", "#last commit", "#pending", "#rejected 24 h"],
+];
+
+function Rows({ rows, now }: { rows: Landing[]; now: number }) {
   return (
-    <div class="scroll" tabIndex={0} role="region" aria-label="Landings and connectors">
-      <table>
-        <thead>
-          <tr>
-            <th>landing</th>
-            <th>verdict</th>
-            <th>cycles</th>
-            <th class="number">not read</th>
-            <th class="number">not committed</th>
-            <th class="number">last commit</th>
-            <th class="number">pending</th>
-            <th class="number">rejected 24 h</th>
-          </tr>
-        </thead>
-        <tbody>
-          {rows.map((l) => (
-            <tr key={l.id}>
-              <td>
-                <a class="entry" href={`#/landing/${l.id}`}>
-                  <Name landing={l} />
-                </a>
-              </td>
-              <td>
-                <Verdict verdict={l.verdict} neverRan={l.never_ran} />
-                {l.verdict === "unknown" && !l.never_ran && <div class="dim why">{l.reason}</div>}
-              </td>
-              <td>
-                <Strip cycles={l.cycles} />
-              </td>
-              <td class="number">{count(l.read_lag)}</td>
-              <td class="number">{count(l.commit_lag)}</td>
-              <td class="number">
-                <Time at={l.last_commit} now={now} />
-              </td>
-              <td class="number">{pending(l)}</td>
-              <td class="number">{l.kind === "landing" ? count(l.rejected_24h) : "–"}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
+    <Table
+      label="Landings and connectors"
+      heads={HEADS}
+    >
+      {rows.map((l) => (
+        <tr key={l.id}>
+          <td>
+            <a class="entry" href={`#/landing/${l.id}`}>
+              <Name landing={l} />
+            </a>
+          </td>
+          <td>
+            <Verdict verdict={l.verdict} neverRan={l.never_ran} />
+            {l.verdict === "unknown" && !l.never_ran && <div class="dim why">{l.reason}</div>}
+          </td>
+          <td>
+            <Strip cycles={l.cycles} />
+          </td>
+          <td class="number">{count(l.read_lag)}</td>
+          <td class="number">{count(l.commit_lag)}</td>
+          <td class="number">
+            <Time at={l.last_commit} now={now} />
+          </td>
+          <td class="number">{pending(l)}</td>
+          <td class="number">{l.kind === "landing" ? count(l.rejected_24h) : "–"}</td>
+        </tr>
+      ))}
+    </Table>
   );
 }
 

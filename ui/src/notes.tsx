@@ -5,7 +5,7 @@ import { runUrl, taskUrl } from "./airflow";
 import { notes as fetchNotes, type Detail, type Notes } from "./api";
 import { count, short } from "./format";
 import { useAnswer } from "./live";
-import { AirflowLink, Time } from "./parts";
+import { AirflowLink, Table, Time } from "./parts";
 
 /** Seconds after which it is asked for again. */
 const EVERY = 15;
@@ -53,24 +53,13 @@ function Explained({ plan, now }: { plan: Notes["plan"]; now: number }) {
   );
 }
 
-function Table({ label, heads, children }: { label: string; heads: string[]; children: ComponentChildren }) {
+function Part({ label, heads, children }: { label: string; heads: string[]; children: ComponentChildren }) {
   return (
     <section>
       <h2>{label}</h2>
-      <div class="scroll" tabIndex={0} role="region" aria-label={label}>
-        <table>
-          <thead>
-            <tr>
-              {heads.map((head) => (
-                <th key={head} class={head === "records" ? "number" : ""}>
-                  {head}
-                </th>
-              ))}
-            </tr>
-          </thead>
-          <tbody>{children}</tbody>
-        </table>
-      </div>
+      <Table label={label} heads={heads}>
+        {children}
+      </Table>
     </section>
   );
 }
@@ -78,7 +67,7 @@ function Table({ label, heads, children }: { label: string; heads: string[]; chi
 function Rejects({ rejects, now }: { rejects: Notes["rejects"]; now: number }) {
   if (rejects.length === 0) return null;
   return (
-    <Table label="Dead letters by kind" heads={["kind", "records", "last", "since", "newest where", "most are told as"]}>
+    <Part label="Dead letters by kind" heads={["kind", "#records", "last", "since", "newest where", "most are told as"]}>
       {rejects.map((r) => (
         <tr key={r.kind}>
           <td>
@@ -95,14 +84,14 @@ function Rejects({ rejects, now }: { rejects: Notes["rejects"]; now: number }) {
           <td class="remark">{r.reason}</td>
         </tr>
       ))}
-    </Table>
+    </Part>
   );
 }
 
 function Decisions({ decisions }: { decisions: Notes["decisions"] }) {
   if (decisions.length === 0) return null;
   return (
-    <Table label="Decided by hand" heads={["at", "command", "who", "what", "why"]}>
+    <Part label="Decided by hand" heads={["at", "command", "who", "what", "why"]}>
       {decisions.map((d) => (
         <tr key={d.at + d.command}>
           <td>{d.at}</td>
@@ -116,14 +105,14 @@ function Decisions({ decisions }: { decisions: Notes["decisions"] }) {
           <td class="remark">{d.reason || "no reason given"}</td>
         </tr>
       ))}
-    </Table>
+    </Part>
   );
 }
 
 function Specs({ specs, dags, now }: { specs: Notes["specs"]; dags: string[]; now: number }) {
   if (specs.length === 0) return null;
   return (
-    <Table label="Versions of the spec" heads={["version", "since", "first planned by"]}>
+    <Part label="Versions of the spec" heads={["version", "since", "first planned by"]}>
       {specs.map((s) => (
         <tr key={s.version + s.since}>
           <td>
@@ -143,6 +132,6 @@ function Specs({ specs, dags, now }: { specs: Notes["specs"]; dags: string[]; no
           </td>
         </tr>
       ))}
-    </Table>
+    </Part>
   );
 }

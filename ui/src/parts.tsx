@@ -174,3 +174,23 @@ export function Failure({ error }: { error: string }) {
     </p>
   ) : null;
 }
+
+/** A table that scrolls by itself where it is wider than the page; heads that begin with `#` are of numbers. */
+export function Table({ label, heads, children }: { label: string; heads: string[]; children: ComponentChildren }) {
+  return (
+    <div class="scroll" tabIndex={0} role="region" aria-label={label}>
+      <table>
+        <thead>
+          <tr>
+            {heads.map((head) => (
+              <th key={head} class={head.startsWith("#") ? "number" : ""}>
+                {head.replace(/^#/, "")}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>{children}</tbody>
+      </table>
+    </div>
+  );
+}

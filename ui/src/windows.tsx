@@ -4,7 +4,7 @@ import { runUrl } from "./airflow";
 import { Accounting } from "./account";
 import type { Detail, Group, Slice, SliceOutcome, Window } from "./api";
 import { bytes, count, duration, many, short, span } from "./format";
-import { AirflowLink, Time } from "./parts";
+import { AirflowLink, Table, Time } from "./parts";
 
 const WORDS: Record<SliceOutcome, string> = {
   waiting: "not reported yet",
@@ -97,52 +97,44 @@ function GroupRow({ group: g, slices, now }: { group: Group; slices: Slice[]; no
   );
 }
 
+const HEADS = [
+  ...["group", "ranges", "state", "#offsets", "#rows"],
+  ...["#rejected", "#bytes", "#work", "#reported", "by attempt"],
+];
+
 function Slices({ slices, now }: { slices: Slice[]; now: number }) {
   return (
-    <div class="scroll" tabIndex={0} role="region" aria-label="Slices, those in trouble first">
-      <table>
-        <thead>
-          <tr>
-            <th>group</th>
-            <th>ranges</th>
-            <th>state</th>
-            <th class="number">offsets</th>
-            <th class="number">rows</th>
-            <th class="number">rejected</th>
-            <th class="number">bytes</th>
-            <th class="number">work</th>
-            <th class="number">reported</th>
-            <th>by attempt</th>
+    <>
+      <Table
+        label="Slices, those in trouble first"
+        heads={HEADS}
+      >
+        {slices.slice(0, MOST_ROWS).map((s) => (
+          <tr key={s.slice_id}>
+            <td>{s.group < 0 ? "–" : s.group}</td>
+            <td class="ranges">
+              <bdi>{short(s.ranges.join(" "), 80)}</bdi>
+            </td>
+            <td>
+              {WORDS[s.outcome]}
+              {s.reason && `: ${s.reason}`}
+            </td>
+            <td class="number">{count(s.offsets)}</td>
+            <td class="number">{s.reports ? count(s.rows) : "–"}</td>
+            <td class="number">{s.reports ? count(s.rejected) : "–"}</td>
+            <td class="number">{s.bytes ? bytes(s.bytes) : "–"}</td>
+            <td class="number">{s.seconds === null ? "–" : duration(s.seconds)}</td>
+            <td class="number">
+              {s.reported === null ? "–" : <Time at={s.reported} now={now} />}
+            </td>
+            <td>
+              {s.attempt}
+              {s.reports > 1 && ` (${s.reports} reports)`}
+            </td>
           </tr>
-        </thead>
-        <tbody>
-          {slices.slice(0, MOST_ROWS).map((s) => (
-            <tr key={s.slice_id}>
-              <td>{s.group < 0 ? "–" : s.group}</td>
-              <td class="ranges">
-                <bdi>{short(s.ranges.join(" "), 80)}</bdi>
-              </td>
-              <td>
-                {WORDS[s.outcome]}
-                {s.reason && `: ${s.reason}`}
-              </td>
-              <td class="number">{count(s.offsets)}</td>
-              <td class="number">{s.reports ? count(s.rows) : "–"}</td>
-              <td class="number">{s.reports ? count(s.rejected) : "–"}</td>
-              <td class="number">{s.bytes ? bytes(s.bytes) : "–"}</td>
-              <td class="number">{s.seconds === null ? "–" : duration(s.seconds)}</td>
-              <td class="number">
-                {s.reported === null ? "–" : <Time at={s.reported} now={now} />}
-              </td>
-              <td>
-                {s.attempt}
-                {s.reports > 1 && ` (${s.reports} reports)`}
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
+        ))}
+      </Table>
       {slices.length > MOST_ROWS && <p class="dim">{`${MOST_ROWS} of ${slices.length} are shown.`}</p>}
-    </div>
+    </>
   );
 }
