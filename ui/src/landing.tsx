@@ -64,7 +64,7 @@ function Body({ landing, now }: { landing: Detail; now: number }) {
       <Actions landing={landing} now={now} />
       <Timeline cycles={landing.history} now={now} />
       <Windows landing={landing} now={now} />
-      <Trends id={landing.id} kind={landing.kind} now={now} />
+      <Trends id={landing.id} kind={landing.kind} />
       <Charts history={landing.history} />
       <ConnectorParts landing={landing} now={now} />
       <Partitions partitions={landing.partitions} />

@@ -9,6 +9,8 @@ export interface Answer<T> {
 }
 
 const RETRY_MS = 5_000;
+/** What Airflow's database says of sensors and DAGs changes without a word, and so do curves. */
+const REFRESH_MS = 15_000;
 
 type Listener = (change: Change) => void;
 const listeners = new Set<Listener>();
@@ -47,29 +49,34 @@ export function useChanges(): { version: number; topics: Topic[] | null } {
   return change;
 }
 
-/** What `fetcher` answers, asked again when `key` or the version changes, and after an error. */
+/** What `fetcher` answers, asked again when `key` or the version changes, after an error, and now and then. */
 export function useAnswer<T>(key: string, version: number, fetcher: (signal: AbortSignal) => Promise<T>): Answer<T> {
   const [answer, setAnswer] = useState<Answer<T> & { key: string }>({ value: null, error: "", key });
   const [attempt, setAttempt] = useState(0);
   useEffect(() => {
     const stop = new AbortController();
-    let retry = 0;
+    let again = 0;
+    const after = (delay: number) => {
+      again = window.setTimeout(() => {
+        setAttempt((n) => n + 1);
+      }, delay);
+    };
     fetcher(stop.signal).then(
       (value) => {
+        if (stop.signal.aborted) return;
         setAnswer({ value, error: "", key });
+        after(REFRESH_MS);
       },
       (error: unknown) => {
         if (stop.signal.aborted) return;
         const text = error instanceof Error ? error.message : String(error);
         setAnswer((known) => ({ value: known.key === key ? known.value : null, error: text, key }));
-        retry = window.setTimeout(() => {
-          setAttempt((n) => n + 1);
-        }, RETRY_MS);
+        after(RETRY_MS);
       },
     );
     return () => {
       stop.abort();
-      window.clearTimeout(retry);
+      window.clearTimeout(again);
     };
   }, [key, version, attempt]);
   return answer.key === key ? answer : { value: null, error: "" };

@@ -7,12 +7,9 @@ import { curves } from "./curves";
 import { count, duration, span } from "./format";
 import { useAnswer } from "./live";
 
-/** Seconds after which it is asked for again: the buckets are minutes. */
-const EVERY = 15;
-
-export function Trends({ id, kind, now }: { id: string; kind: string; now: number }) {
+export function Trends({ id, kind }: { id: string; kind: string }) {
   const [chosen, setChosen] = useState(0);
-  const { value } = useAnswer(`trend/${id}`, Math.floor(now / EVERY), (signal) => fetchTrend(id, signal));
+  const { value } = useAnswer(`trend/${id}`, 0, (signal) => fetchTrend(id, signal));
   const steps = value?.steps.filter((s) => s.read.length > 1) ?? [];
   const shown = steps[Math.min(chosen, steps.length - 1)];
   const drawn = useMemo(() => (shown === undefined ? null : curves(shown, kind === "connector")), [shown, kind]);
