@@ -2,7 +2,8 @@
 """`python -m bench.page`: the page "Lake commits" with many landings, in a real API server beside a real broker.
 
 Contract: a control topic holds so many cycles of so many landings. Told are the seconds until all of them are on the
-page, the memory that this takes beyond the API server's own, answer times of the list at so many requests a second
+page, and until they are again when the API server was ended and started, the memory that this takes beyond the API
+server's own, answer times of the list at so many requests a second
 beside Airflow's own `/api/v2/version`, and the share of a processor that a steady stream of control records takes. With
 a Chromium on the machine also the time from opening the page to its first paint and to its rows. Answers that are wrong
 make the exit code 1. Times count on a quiet machine only.
@@ -54,7 +55,7 @@ from dev.servers.kafka import Broker
 TOPIC, DEPLOYMENT, DAG = "control-lakecommit", "bench", "land"
 RECORDS = 10_000
 WINDOW = 10
-READ_SECONDS = 900.0
+READ_SECONDS, END_SECONDS = 900.0, 60.0
 
 
 class Landing:
@@ -140,20 +141,17 @@ def main(arguments: Sequence[str]) -> int:
             _tell(producer, landings)
             producer.flush(60)
         with _airflow(Path(folder), broker.bootstrap) as (airflow, process):
-            return _measure(airflow, process, options, lambda: _steady(producer, landings, options))
+            code = _measure(airflow, process, options, lambda: _steady(producer, landings, options))
+        with _airflow(Path(folder), broker.bootstrap) as (airflow, _):
+            print(f"all landings are there {_shown(_client(airflow), options):.1f} s after a restart")
+        return code
 
 
 def _measure(airflow: Airflow, process: psutil.Process, options: argparse.Namespace, feed: Callable[[], None]) -> int:
-    client = httpx.Client(base_url=airflow.url, headers={"Authorization": f"Bearer {airflow.client.token}"}, timeout=60)
-    client.get("/api/v2/version")
-    before, began = _memory(process), time.monotonic()
-    while (total := int(client.get("/lakecommit/api/v1/landings").json()["total"])) < options.landings:
-        if time.monotonic() - began > READ_SECONDS:
-            print(f"after {READ_SECONDS:.0f} s the page shows {total} of {options.landings} landings")
-            return 1
-        time.sleep(0.2)
+    client = _client(airflow)
+    before = _memory(process)
     print(f"{options.landings} landings, {options.landings * options.cycles} cycles", end="")
-    print(f" read in {time.monotonic() - began:.1f} s, {_memory(process) - before:.0f} MB")
+    print(f" read in {_shown(client, options):.1f} s, {_memory(process) - before:.0f} MB")
     for path in ("/lakecommit/api/v1/landings", "/api/v2/version"):
         print(f"{path} at {options.requests}/s: {_answers(client, path, options)}")
     cpu, began = process.cpu_times(), time.monotonic()
@@ -166,6 +164,22 @@ def _measure(airflow: Airflow, process: psutil.Process, options: argparse.Namesp
     good = (first["verdict"], first["read_lag"], first["commit_lag"]) == ("healthy", 0, 0)
     print("as told" if good else f"not as told: {dict(first, cycles=[])}")
     return 0 if good else 1
+
+
+def _client(airflow: Airflow) -> httpx.Client:
+    client = httpx.Client(base_url=airflow.url, headers={"Authorization": f"Bearer {airflow.client.token}"}, timeout=60)
+    client.get("/api/v2/version")
+    return client
+
+
+def _shown(client: httpx.Client, options: argparse.Namespace) -> float:
+    """Seconds until all landings are on the page."""
+    began = time.monotonic()
+    while (total := int(client.get("/lakecommit/api/v1/landings").json()["total"])) < options.landings:
+        if time.monotonic() - began > READ_SECONDS:
+            raise SystemExit(f"after {READ_SECONDS:.0f} s the page shows {total} of {options.landings} landings")
+        time.sleep(0.2)
+    return time.monotonic() - began
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
@@ -213,6 +227,7 @@ def _airflow(folder: Path, bootstrap: str) -> Iterator[tuple[Airflow, psutil.Pro
         pid = children.pid("api-server")
         assert pid is not None
         yield airflow, psutil.Process(pid)
+        children.stop(END_SECONDS)
     finally:
         children.stop()
 
