@@ -24,8 +24,8 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 from airflow_provider_lakecommit.committer.ledger import LedgerState, ancestry
 from airflow_provider_lakecommit.committer.summary import SnapshotRecord, record_of
 from airflow_provider_lakecommit.core.offsets import Coverage
-from airflow_provider_lakecommit.core.places import attempt_of
 from airflow_provider_lakecommit.exceptions import LedgerError
+from airflow_provider_lakecommit.places import attempt_of
 
 __all__ = ["check_not_brought_back"]
 

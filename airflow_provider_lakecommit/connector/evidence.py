@@ -24,10 +24,10 @@ from pyiceberg.table.metadata import TableMetadata
 from airflow_provider_lakecommit.committer.ledger import ancestry
 from airflow_provider_lakecommit.connector.group_log import File, GroupLog
 from airflow_provider_lakecommit.connector.judge import Fate, FileJudgement, History, KnownSnapshot, judge
-from airflow_provider_lakecommit.core.places import data_roots, place_problem, storage_place
 from airflow_provider_lakecommit.exceptions import CatalogError, TableError
 from airflow_provider_lakecommit.iceberg.data_files import rows_in_footer
 from airflow_provider_lakecommit.iceberg.storage import trouble_of
+from airflow_provider_lakecommit.places import data_roots, place_problem, storage_place
 from airflow_provider_lakecommit.wire.envelope import DAMAGE, count
 from airflow_provider_lakecommit.wire.json_bounds import bounded_json
 

@@ -34,7 +34,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from airflow_provider_lakecommit.connector.group_log import AnnouncedFiles, ControlOffset, File, GroupLog
-from airflow_provider_lakecommit.core.places import storage_place
+from airflow_provider_lakecommit.places import storage_place
 
 __all__ = ["Fate", "FileJudgement", "History", "Judged", "KnownSnapshot", "chunks", "floor_after", "judge"]
 

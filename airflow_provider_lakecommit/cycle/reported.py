@@ -24,13 +24,13 @@ from pyiceberg.table.metadata import TableMetadata
 from airflow_provider_lakecommit.core.formats import ONE_ROW_EACH
 from airflow_provider_lakecommit.core.identity import is_attempt_at
 from airflow_provider_lakecommit.core.model import SliceReport
-from airflow_provider_lakecommit.core.places import data_roots, name_problem, named_provider, place_problem
 from airflow_provider_lakecommit.core.routing import Role, role_of
 from airflow_provider_lakecommit.core.state import AcceptedSlice
 from airflow_provider_lakecommit.exceptions import CatalogError, TableError
 from airflow_provider_lakecommit.iceberg.data_files import rows_in_footer, to_pyiceberg
 from airflow_provider_lakecommit.iceberg.storage import trouble_of
 from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.places import data_roots, name_problem, named_provider, place_problem
 from airflow_provider_lakecommit.session.ports import SourcePort
 from airflow_provider_lakecommit.wire.envelope import DAMAGE
 from airflow_provider_lakecommit.wire.events import DataWritten, decode

@@ -15,8 +15,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 
 from airflow_provider_lakecommit.committer.summary import SnapshotKind
 from airflow_provider_lakecommit.core.identity import is_attempt_at
-from airflow_provider_lakecommit.core.places import attempt_of
 from airflow_provider_lakecommit.inspect.verify import AddedFile, Finding, LandingSnapshot, Severity
+from airflow_provider_lakecommit.places import attempt_of
 
 __all__ = ["brought_back"]
 

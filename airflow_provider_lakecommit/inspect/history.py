@@ -26,7 +26,6 @@ from pyiceberg.table.snapshots import Snapshot
 
 from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, ancestry, read_ledger, tag_name
 from airflow_provider_lakecommit.committer.summary import SnapshotKind, has_ledger, record_of, sections_of
-from airflow_provider_lakecommit.core.places import data_roots, place_problem
 from airflow_provider_lakecommit.exceptions import TableError, WireError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.iceberg.data_files import rows_in_footer
@@ -34,6 +33,7 @@ from airflow_provider_lakecommit.iceberg.storage import trouble_of
 from airflow_provider_lakecommit.inspect.brought_back import brought_back
 from airflow_provider_lakecommit.inspect.other_writers import row_change
 from airflow_provider_lakecommit.inspect.verify import AddedFile, Finding, LandingSnapshot, Severity, TableHistory
+from airflow_provider_lakecommit.places import data_roots, place_problem
 
 __all__ = ["read_history"]
 

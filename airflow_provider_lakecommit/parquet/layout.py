@@ -20,13 +20,13 @@ from pyiceberg.table.locations import LocationProvider, load_location_provider
 from pyiceberg.table.sorting import SortOrder
 
 from airflow_provider_lakecommit.core.model import TableTarget
-from airflow_provider_lakecommit.core.places import PROVIDER, named_provider
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.parquet.arrow_types import arrow_schema
 from airflow_provider_lakecommit.parquet.parquet import FileFormat
 from airflow_provider_lakecommit.parquet.partitions import Partitioning
 from airflow_provider_lakecommit.parquet.sorting import Sorting
 from airflow_provider_lakecommit.parquet.statistics import Metrics
+from airflow_provider_lakecommit.places import PROVIDER, named_provider
 
 __all__ = ["Layout", "check_target", "file_io"]
 

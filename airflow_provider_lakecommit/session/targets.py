@@ -21,10 +21,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
 from airflow_provider_lakecommit.core.model import Plan, TableTarget
-from airflow_provider_lakecommit.core.places import PLACING
 from airflow_provider_lakecommit.core.routing import Role, role_of
 from airflow_provider_lakecommit.core.state import LandingState
 from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.places import PLACING
 
 __all__ = ["check_fit", "check_unless_filled", "contradiction", "target_of"]
 

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from airflow_provider_lakecommit.core.places import data_roots, name_problem, named_provider, place_problem
+from airflow_provider_lakecommit.places import data_roots, name_problem, named_provider, place_problem
 
 ATTEMPT = UUID("0f4c8f04-0c6e-8d8a-9d3e-6b1b3a9f2c11")
 ROOTS = data_roots("s3://lake/shop/t/", {"write.data.path": "s3a://fast/t", "write.object-storage.path": "/mnt/t/"})

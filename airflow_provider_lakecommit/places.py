@@ -17,8 +17,16 @@ from functools import lru_cache
 from urllib.parse import unquote
 from uuid import UUID
 
-__all__ = ["PLACING", "PROVIDER", "attempt_of", "data_roots", "name_problem", "named_provider", "place_problem"]
-__all__ += ["storage_place"]
+__all__ = [
+    "PLACING",
+    "PROVIDER",
+    "attempt_of",
+    "data_roots",
+    "name_problem",
+    "named_provider",
+    "place_problem",
+    "storage_place",
+]
 
 PROVIDER = "write.py-location-provider.impl"
 """Table property: the class that says where files go."""
