@@ -298,6 +298,8 @@ def _cycle_to_dict(state: CycleState, now: datetime) -> dict[str, Any]:
     return {
         **cycle_fields(commit_id=str(state.cycle.commit_id), dag=state.cycle.dag, run=state.cycle.run),
         "began": state.at.isoformat(),
+        # Its name before: scripts read it.
+        "opened_at": state.at.isoformat(),
         "deadline": state.ends(now).isoformat(),
         "live": state.live(now),
         "released": state.released,
