@@ -269,10 +269,10 @@ def _blocked(state: State) -> Diagnosis | None:
     if not state.blocked:
         return None
     ranges = [str(coverage) for coverage, _ in state.blocked]
+    need = "1 range needs" if len(ranges) == 1 else f"{len(ranges)} ranges need"
     return Diagnosis(
         verdict=Verdict.BLOCKED,
-        reason=f"{len(ranges)} ranges need a hand: "
-        + "; ".join(f"{coverage}: {reason}" for coverage, reason in state.blocked[:NAMED]),
+        reason=f"{need} a hand: " + "; ".join(f"{coverage}: {reason}" for coverage, reason in state.blocked[:NAMED]),
         clears="`lakecommit unblock --raise` or `--skip`",
         evidence={"blocked": ranges[:NAMED]},
     )

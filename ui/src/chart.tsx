@@ -4,6 +4,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { onTheme } from "./airflow";
+import { clocks } from "./format";
 
 export interface Series {
   label: string;
@@ -48,7 +49,7 @@ export function Chart({
         height: HEIGHT,
         legend: { show: false },
         cursor: { drag: { x: false, y: false } },
-        axes: [axis, { ...axis, size: 64, values: (_, ticks) => ticks.map(show) }],
+        axes: [{ ...axis, values: (_, ticks) => clocks(ticks) }, { ...axis, size: 64, values: (_, ticks) => ticks.map(show) }],
         series: [
           {},
           ...series.map((s) => ({

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import { expect, test } from "vitest";
-import { ago, bytes, count, duration, short, span } from "./format";
+import { ago, bytes, clocks, count, duration, short, span } from "./format";
 
 test.each([
   [null, "–"],
@@ -41,4 +41,11 @@ test("bytes and long names", () => {
   expect(bytes(12)).toBe("12 B");
   expect(short("a".repeat(4000)).length).toBeLessThan(61);
   expect(short("orders")).toBe("orders");
+});
+
+test("a time axis tells the day once, and no time of the evening as one of the morning", () => {
+  const evening = new Date(2026, 0, 1, 22, 30).getTime() / 1000;
+  const told = clocks([evening, evening + 1800, evening + 5400]);
+  expect(told.map((text) => text.split("\n")[0])).toEqual(["22:30", "23:00", "00:00"]);
+  expect(told.map((text) => text.includes("\n"))).toEqual([true, false, true]);
 });

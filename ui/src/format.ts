@@ -57,6 +57,21 @@ export function ago(time: string | null, now: number): string {
   return time === null ? "never" : span(now - Date.parse(time) / 1000);
 }
 
+const CLOCK = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+const DAY = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric" });
+
+/** Marks of a time axis, in the user's own zone: the day is told at the first, and where another one begins. */
+export function clocks(times: number[]): string[] {
+  let known = "";
+  return times.map((seconds) => {
+    const at = new Date(seconds * 1000);
+    const day = DAY.format(at);
+    const told = day === known ? CLOCK.format(at) : `${CLOCK.format(at)}\n${day}`;
+    known = day;
+    return told;
+  });
+}
+
 /** In the user's own zone, for a title. */
 export function absolute(time: string | null): string {
   return time === null ? "not known" : new Date(time).toLocaleString(undefined, { timeZoneName: "short" });

@@ -843,7 +843,7 @@ def test_a_blocked_range_waits_for_the_word_on_it() -> None:
     sink.complete()
     assert sink.finding.reason.startswith("2 ranges need a hand")
     sink.complete(covers=ranges(0, 20))
-    assert sink.finding.reason.startswith("1 ranges need a hand")
+    assert sink.finding.reason.startswith("1 range needs a hand")
     sink.publish(covers=ranges(30, 40))
     assert sink.verdict is Verdict.HEALTHY
 
