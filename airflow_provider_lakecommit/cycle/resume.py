@@ -190,13 +190,21 @@ class EarlierCycles:
         return f"{len(self.cycles)} cycles of this run, from offset {self.cycles[0].offset} of {where} on: {windows}"
 
 
-def cycles_of(session: LandingSession, run: RunIdentity) -> EarlierCycles | None:
+def cycles_of(session: LandingSession, run: RunIdentity, since: datetime | None = None) -> EarlierCycles | None:
     """The cycles of a run anywhere in the log, as far as its retention goes; whatever their numbers.
 
+    :param since: it is looked for from there on first, so that not all of the log is read where it is found
     :raises ControlTopicError: the control topic cannot be read
     """
     session.control.ensure()
-    for partition, entries in session.all_entries():
+    for begin in dict.fromkeys((since, None)):
+        if (found := _cycles_since(session, run, begin)) is not None:
+            return found
+    return None
+
+
+def _cycles_since(session: LandingSession, run: RunIdentity, since: datetime | None) -> EarlierCycles | None:
+    for partition, entries in session.all_entries(since):
         landing_state = fold(entries, (), session.landing.completion_timeout)
         mine = [c for c in landing_state.cycles.values() if _is_of(session, run, c)]
         if mine:

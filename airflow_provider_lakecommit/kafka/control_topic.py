@@ -21,7 +21,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Self
 
 from confluent_kafka import KafkaError, Message
@@ -151,6 +151,16 @@ class ControlTopic:
         doing = f"reading {self.name}[{partition}]"
         with self._alone():
             return self._admin.steadily(doing, lambda: self._read(partition, start, until))
+
+    def first_since(self, partition: int, moment: datetime) -> int | None:
+        """The first offset that is of a time or a later one, by the records' own times; 0 where the brokers do not say
+        it, ``None``: there is none.
+        """
+        place = (self.name, partition)
+        with self._alone():
+            asked = self._admin.ask_first_since({place: int(moment.timestamp() * 1000)})
+            found = asked.within(self._timeout).get(place, (0, 0))
+            return None if found is None else found[0]
 
     def read_all(self) -> Iterator[ControlRecord]:
         """Every committed record of every partition as of now, oldest first; in each partition in its order."""

@@ -10,7 +10,7 @@ Failure story: where Airflow does not say whether a DAG is paused, it is taken f
 from __future__ import annotations
 
 import logging
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from airflow_provider_lakecommit.declared.times import span_of
@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 
     from airflow_provider_lakecommit.follow.options import FollowOptions
 
-__all__ = ["following", "is_paused"]
+__all__ = ["began", "following", "is_paused"]
 
+CLOCKS = timedelta(hours=1)
+"""By which the clocks of Airflow and of who wrote a control record may differ."""
 SPARE = timedelta(minutes=1)
 """Between the end of a lifetime and the timeout of its task, at least."""
 
@@ -65,3 +67,11 @@ def is_paused(context: Context) -> bool:
     except Exception as e:
         log.debug("whether DAG %s is paused is not known: %s", ti.dag_id, e)
         return False
+
+
+def began(context: Context) -> datetime | None:
+    """Since when the control log may tell of this run; ``None``: that is not known. A follow leaves thousands of
+    cycles in a day, and a retry has to find those of its run.
+    """
+    start = getattr(context.get("dag_run"), "start_date", None)
+    return start - CLOCKS if isinstance(start, datetime) else None

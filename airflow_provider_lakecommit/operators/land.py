@@ -47,7 +47,7 @@ from airflow_provider_lakecommit.operators.base import (
     no_retry_in_vain,
 )
 from airflow_provider_lakecommit.operators.deadline import KILL_GRACE, before_deadline
-from airflow_provider_lakecommit.operators.following import following, is_paused
+from airflow_provider_lakecommit.operators.following import began, following, is_paused
 from airflow_provider_lakecommit.operators.links import ErrorLink, SnapshotLink, SparkLink, TableLink
 from airflow_provider_lakecommit.settings import Settings
 from airflow_provider_lakecommit.telemetry.metrics import RUNS, Sample, closed_samples, opened_samples
@@ -187,7 +187,8 @@ class KafkaToIcebergOperator(LandingTask):
         from airflow_provider_lakecommit.follow.total import Total
 
         identity = self.identity(context)
-        earlier = cycles_of(session, identity) if self.is_retry(context) else None
+        since = None if self.follow is None else began(context)
+        earlier = cycles_of(session, identity, since) if self.is_retry(context) else None
         before = published_by(session, earlier) if earlier else ()
         if earlier and earlier.finished(self.max_cycles):
             if is_cleared(context["ti"], self.retries or 0) or not before:

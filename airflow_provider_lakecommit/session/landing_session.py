@@ -238,10 +238,15 @@ class LandingSession:
             f"{state.quarantined[-1].told(partition)}"
         )
 
-    def all_entries(self) -> Iterator[tuple[int, tuple[Entry, ...]]]:
-        """What the log holds of this lane by partition: the landing's was another one if partitions were added."""
+    def all_entries(self, since: datetime | None = None) -> Iterator[tuple[int, tuple[Entry, ...]]]:
+        """What the log holds of this lane by partition: the landing's was another one if partitions were added.
+
+        :param since: what is older by the records' own times is left out
+        """
         for partition in range(self.control.describe().partitions):
-            yield partition, read_entries(self.control.read(partition, None).records, self.landing.name, self.lane)
+            start = 0 if since is None else self.control.first_since(partition, since)
+            records = () if start is None else self.control.read(partition, start).records
+            yield partition, read_entries(records, self.landing.name, self.lane)
 
     def _start(self, ledgers: Sequence[TableLedger]) -> tuple[int, int]:
         """Partition and offset that all ledgers need; without a ledger, the newest part of the log."""

@@ -104,6 +104,9 @@ class FakeControl:
             partitions=self.partitions,
         )
 
+    def first_since(self, partition: int, moment: datetime) -> int | None:
+        return next((r.offset for r in self.read(partition).records if r.timestamp >= moment), None)
+
     def read_all(self) -> Iterator[ControlRecord]:
         records = (r for p in range(self.partitions) for r in self.read(p).records)
         return iter(sorted(records, key=lambda r: r.timestamp))

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -75,6 +77,23 @@ def test_a_transaction_is_read_back_whole_and_its_marker_has_an_offset(control: 
     assert log.end in (4, 5)
     assert [r.offset for r in control.read(1, 1).records] == [1, 3]
     assert [r.value for r in control.read_all()] == [b"one", b"two", b"one"]
+
+
+def test_the_first_record_since_a_time_is_found_by_the_records_own_times(control: ControlPort) -> None:
+    with control.writer(f"since-{control.name}", 1) as writer:
+        writer.send([ONE])
+        before = control.read(1).records[-1].timestamp
+        # Brokers know of milliseconds, and the fake's clock stands still.
+        if isinstance(control, FakeControl):
+            control.clock = lambda: before + timedelta(seconds=1)
+        else:
+            time.sleep(0.01)
+        writer.send([TWO])
+    assert control.first_since(1, before - timedelta(hours=1)) == 0
+    # A transaction ends with a marker, which has an offset and a time too.
+    assert control.first_since(1, before + timedelta(milliseconds=1)) in (1, 2)
+    assert control.first_since(1, before + timedelta(hours=1)) is None
+    assert control.first_since(0, before) is None, "an empty partition"
 
 
 def test_another_topic_of_the_cluster_is_there_or_not(control: ControlPort, request: pytest.FixtureRequest) -> None:

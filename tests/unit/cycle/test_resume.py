@@ -4,9 +4,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
 
 from airflow_provider_lakecommit.cycle.open import open_cycle
 from airflow_provider_lakecommit.cycle.resume import EarlierCycles, cycles_of, look_back, look_up, published_by
+from airflow_provider_lakecommit.kafka.control_log import ControlLog
 from airflow_provider_lakecommit.session.landing_session import cycle_id_of
 from tests.fakes.session import P0, P1, FakeLanding
 
@@ -99,3 +104,31 @@ def test_a_cycle_that_was_given_up_says_so_and_what_it_lacks(landing: FakeLandin
     assert again.finished
     assert "was given up by a later plan, as its run was gone" in again.note
     assert again.lacking == opened.slices
+
+
+def test_a_run_is_looked_for_where_it_can_be_first_and_then_everywhere(
+    landing: FakeLanding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A retry of a follow, whose topic holds thousands of cycles of earlier runs."""
+    landing.cycle("before")
+    landing.clock.passes(timedelta(hours=3))
+    begun = landing.clock()
+    landing.open()
+    read: list[int | None] = []
+    reading = landing.control.read
+
+    def counted(partition: int, start: int | None = None, **options: Any) -> ControlLog:
+        read.append(start)
+        return reading(partition, start, **options)
+
+    monkeypatch.setattr(landing.control, "read", counted)
+    since = [start for start in (landing.control.first_since(p, begun) for p in range(3)) if start is not None]
+    read.clear()
+    known = cycles_of(landing.session, landing.run_identity(), begun)
+    assert known is not None
+    assert known.number == 0
+    assert [start for start in read if start is not None] == since, "nothing that is older"
+
+    # Its own START is older than it may be by Airflow's clock.
+    assert cycles_of(landing.session, landing.run_identity(), begun + timedelta(hours=9)) == known
+    assert cycles_of(landing.session, landing.run_identity("never"), begun) is None

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.operators.following import is_paused
+from airflow_provider_lakecommit.operators.following import CLOCKS, began, is_paused
 from airflow_provider_lakecommit.operators.land import KafkaToIcebergOperator
 
 LANDING = Landing(name="orders", topics="orders", table="shop.orders")
@@ -56,3 +56,14 @@ def test_a_dag_is_running_until_airflow_says_that_it_is_paused(paused: bool | No
 
     context: Any = {"ti": SimpleNamespace(dag_id="land", get_dag=get_dag)}
     assert is_paused(context) is expected
+
+
+@pytest.mark.parametrize("context", [{}, {"dag_run": None}, {"dag_run": SimpleNamespace(start_date=None)}])
+def test_of_a_run_whose_start_is_not_known_all_of_the_log_is_read(context: Any) -> None:
+    assert began(context) is None
+
+
+def test_a_run_is_looked_for_from_its_start_on_but_for_what_clocks_may_differ() -> None:
+    start = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    context: Any = {"dag_run": SimpleNamespace(start_date=start)}
+    assert began(context) == start - CLOCKS
