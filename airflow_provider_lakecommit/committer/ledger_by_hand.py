@@ -19,10 +19,11 @@ from pyiceberg.table.refs import MAIN_BRANCH
 
 from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, read_ledger, require_ledger
 from airflow_provider_lakecommit.committer.ledger_updates import swap_sections
-from airflow_provider_lakecommit.committer.summary import PRUNED, SnapshotKind, SnapshotRecord
+from airflow_provider_lakecommit.committer.summary import HAD, PRUNED, SnapshotKind, SnapshotRecord, had_to_text
 from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap, ledger_change
 from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.model import LedgerSection
+from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 
@@ -47,6 +48,7 @@ def set_section(
     lane: str,
     make: Callable[[LedgerSection | None], LedgerSection],
     *,
+    passed: Callable[[LedgerSection | None], Coverage] = lambda _: Coverage(),
     branch: str = MAIN_BRANCH,
     others: OtherSections = OtherSections.ASK,
     keep: Collection[UUID] = (),
@@ -58,13 +60,20 @@ def set_section(
 
     :param make: the section, made of the one that is there. It is asked again at every look of the compare-and-swap, so
         that what lands meanwhile is not forgotten. Its epoch must be new, so that nothing that was pending is appended
+    :param passed: what the table has no rows of, by the log, and the section that is there does not say yet: of what
+        the ledger gains this is not given up, and the snapshot says so
     :param keep: epochs of others that stay where their sections come back: what is pending for them is lost else
     :raises LedgerError: the epoch is the present one
     """
 
+    told: dict[str, str] = {}
+
     def update(state: LedgerState) -> tuple[LedgerSection, ...] | None:
         now = state.section(landing, lane)
         section = make(now)
+        told.clear()
+        if now is not None and (had := passed(now) & section.covered - now.covered):
+            told[HAD] = had_to_text(had)
         if now == section:
             return None
         if now is not None and now.epoch == section.epoch:
@@ -74,7 +83,10 @@ def set_section(
         return _with(state, section, _others_back(state, table, section, others), keep)
 
     decisions = () if decision is None else (decision,)
-    record = SnapshotRecord(kind=SnapshotKind.INIT, branch=branch, landing=landing, lane=lane, decisions=decisions)
+    # What is told is known when the ledger has been looked at, which is before the record is written.
+    record = SnapshotRecord(
+        kind=SnapshotKind.INIT, branch=branch, landing=landing, lane=lane, extra=told, decisions=decisions
+    )
     return swap_sections(tables, table, record, update)
 
 

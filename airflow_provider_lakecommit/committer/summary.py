@@ -37,12 +37,15 @@ from airflow_provider_lakecommit.wire.json_bounds import bounded_json
 from airflow_provider_lakecommit.wire.ledger import LEDGER_LIMIT, decode_ledger, encode_ledger
 
 __all__ = [
+    "HAD",
     "PRUNED",
     "SPEC",
     "LogPoint",
     "SnapshotKind",
     "SnapshotRecord",
     "decisions_of",
+    "had_before",
+    "had_to_text",
     "has_ledger",
     "ledger_share",
     "pruned_sections",
@@ -116,6 +119,8 @@ class SnapshotRecord:
 
 PRUNED = "pruned"
 """Extra key of a snapshot that took out of some sections what is gone: these, as a JSON list of names and lanes."""
+HAD = "had"
+"""Extra key of a ledger that a person set: what it gained and the table had passed before, having no row of it."""
 SPEC = "spec"
 """Extra key of an append: the landing's spec version and the fields that it is made of, as JSON, for people."""
 
@@ -123,6 +128,21 @@ SPEC = "spec"
 def pruned_sections(record: SnapshotRecord) -> set[tuple[str, str]]:
     """The sections that a person had pruned in this snapshot."""
     return {(landing, lane) for landing, lane in json.loads(record.extra.get(PRUNED, "[]"))}
+
+
+def had_to_text(ranges: Coverage) -> str:
+    """For the extra key :data:`HAD`."""
+    return _pack({"ranges": coverage_to_json(ranges)}, "what the table had passed")
+
+
+def had_before(record: SnapshotRecord) -> Coverage:
+    """What a ledger that a person set gained by this snapshot without that anything was given up. Where it cannot be
+    read it is nothing, as in snapshots of older releases: this decides nothing.
+    """
+    try:
+        return coverage_from_json(unpack(record.extra[HAD], what="what the table had passed")["ranges"])
+    except (KeyError, TypeError, ValueError, AttributeError, WireError):
+        return Coverage()
 
 
 def to_summary(record: SnapshotRecord, sections: Iterable[LedgerSection]) -> dict[str, str]:

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import combinations, product
 
-from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord, pruned_sections
+from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord, had_before, pruned_sections
 from airflow_provider_lakecommit.core.accounting import Account
 from airflow_provider_lakecommit.core.formats import ONE_ROW_EACH
 from airflow_provider_lakecommit.core.model import Counts, LedgerSection
@@ -188,7 +188,7 @@ def _set_by_hand(s: LandingSnapshot, before: LedgerSection | None) -> str:
     if before is None or after is None:
         starts = {} if after is None else after.starts
         return f"{who}{by}; it begins at {', '.join(f'{p}@{o}' for p, o in sorted(starts.items())) or 'nothing'}"
-    gained, lost = after.covered - before.covered, before.covered - after.covered
+    gained, lost = after.covered - before.covered - had_before(s.record), before.covered - after.covered
     said = [f"{'holds' if word else 'gives up'} {gained}, {len(gained)} offsets"] if gained else []
     said += [f"goes back over {lost}, {len(lost)} offsets"] if lost else []
     return f"{who}{by}; {'; '.join(said) or 'gives up nothing'}"

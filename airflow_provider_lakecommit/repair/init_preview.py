@@ -110,13 +110,21 @@ class SectionInit:
     unbelieved: Coverage = field(default_factory=Coverage)
     before: PublishedBefore = field(default_factory=PublishedBefore)
 
+    def passed_of(self, section: LedgerSection | None) -> Coverage:
+        """What the table has passed without a row beyond this section, which may not be the one that was looked at."""
+        same = section is not None and self.old is not None and section.epoch == self.old.epoch
+        return self.passed if same else Coverage()
+
     def restart(self, section: LedgerSection | None) -> Restart:
         """:raises LakecommitError: the word leaves something open, or cannot be"""
-        same = section is not None and self.old is not None and section.epoch == self.old.epoch
-        passed = self.passed if same else Coverage()
         here = section if section is not None and section.cluster_id == self.source.cluster_id else None
         found = restart(
-            self.word, self.source.partitions, here, passed=passed, firsts=self.firsts, diverged=self.diverged
+            self.word,
+            self.source.partitions,
+            here,
+            passed=self.passed_of(section),
+            firsts=self.firsts,
+            diverged=self.diverged,
         )
         _check(self.name, found, self.source.partitions)
         return found

@@ -157,7 +157,16 @@ def _set(
     branch, landing = session.landing.branch, session.landing.name
     keep = setting.endangered.keys()
     set_section(
-        session.tables, name, landing, session.lane, make, branch=branch, others=others, keep=keep, decision=decision
+        session.tables,
+        name,
+        landing,
+        session.lane,
+        make,
+        passed=setting.passed_of,
+        branch=branch,
+        others=others,
+        keep=keep,
+        decision=decision,
     )
     section, found = made[-1]
     ends = {str(p): section.end(p) for p in sorted(setting.source.partitions)}

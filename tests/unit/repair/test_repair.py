@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -19,7 +20,7 @@ from airflow_provider_lakecommit.inspect.verify import check_landing
 from airflow_provider_lakecommit.repair.init_preview import init_preview
 from airflow_provider_lakecommit.repair.ledger_init import ledger_init
 from airflow_provider_lakecommit.repair.unblock import blocked_parts, unblock
-from tests.fakes.session import DATA, P0, P1, FakeLanding
+from tests.fakes.session import DATA, DEAD, P0, P1, FakeLanding
 
 
 def ends(landing: FakeLanding) -> dict[str, int]:
@@ -73,6 +74,28 @@ class TestLedgerInit:
         landing.cycle()
         assert told[-1] in notes(landing)
         assert told[-1].endswith("an outage; gives up orders[0] [3, 15)")
+
+    def test_what_a_table_has_passed_without_a_row_is_not_told_as_given_up(
+        self, make_landing: Callable[..., FakeLanding]
+    ) -> None:
+        """Good records leave no row in the dead-letter table, and its ledger is brought forward rarely."""
+        landing = make_landing(dead_letter_table=DEAD)
+        landing.cycle()
+        ledger_init(landing.session, {("orders", 0): 20, ("orders", 1): 10}, decision=SAID)
+        history = read_history(landing.session.tables, DEAD, "main", progress=landing.lines.append)
+        told = [f.text for f in check_landing(landing.session.landing, [history])]
+        assert "a person set the ledger of landing 'rows'; gives up nothing" in told
+        assert not any("gives up orders" in text for text in told)
+
+    def test_beside_what_was_passed_it_names_what_is_given_up(self, make_landing: Callable[..., FakeLanding]) -> None:
+        landing = make_landing(dead_letter_table=DEAD)
+        opened = landing.open()
+        landing.report(opened, lambda s: s.spans[0].partition == P1)
+        landing.close(opened=opened)
+        ledger_init(landing.session, {("orders", 0): 15, ("orders", 1): 10})
+        history = read_history(landing.session.tables, DEAD, "main", progress=landing.lines.append)
+        told = [f.text for f in check_landing(landing.session.landing, [history])]
+        assert "a person set the ledger of landing 'rows'; gives up orders[0] [0, 15), 15 offsets" in told
 
     @pytest.mark.parametrize(
         ("start", "message"),
