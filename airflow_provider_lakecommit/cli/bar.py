@@ -24,7 +24,9 @@ def bar(name: str, progress: Progress) -> str:
         f"{progress.slices}/{progress.all_slices} slices",
         f"{short_number(progress.records)} of {short_number(progress.all_records)} records",
     ]
-    if progress.left is None:
+    if progress.trouble:
+        parts.append(f"{progress.seconds:.0f} s, no answer from the control topic")
+    elif progress.left is None:
         parts.append(f"{progress.seconds:.0f} s")
     else:
         parts += [f"{short_number(progress.rate)}/s", f"{duration_text(progress.left)} left"]

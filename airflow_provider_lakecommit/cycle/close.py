@@ -220,6 +220,8 @@ def _send_evidence(
     session: LandingSession, run: RunIdentity, ticket: CycleTicket, error: Exception, commits: TableCommits
 ) -> None:
     """Tell observers that a commit attempt failed; the failure itself matters more than a log that is away too."""
+    if isinstance(error, ControlTopicError) and not session.control.answers():
+        return
     reason = session.without_secrets(f"{type(error).__name__}: {error}")[:2000]
     record = session.sender("commit", ticket.commit_id).commit_failed(
         session.new_id(),

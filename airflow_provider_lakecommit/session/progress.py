@@ -5,7 +5,8 @@ Contract: told from the control log, to which each task reports its slice the mo
 same on every engine, also where a driver is elsewhere and where work of an earlier attempt was adopted. For people:
 nothing is decided by it, and no part of a run waits for it.
 
-Failure story: a log that cannot be read now is looked at again at the next interval; the run itself says what is wrong.
+Failure story: a log that cannot be read now is told as that, with what was known before, and looked at again at the
+next interval; the run itself says what is wrong.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from airflow_provider_lakecommit.core.log import SliceReported
 from airflow_provider_lakecommit.core.model import Slice
@@ -36,7 +37,7 @@ GOODBYE_SECONDS = 2.0
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
     """What is reported after so many ``seconds``, of what was to be done when it began; after ``start`` of them there
-    was still nothing: engines take a while to start.
+    was still nothing: engines take a while to start. ``trouble`` is why nothing newer is known.
     """
 
     slices: int
@@ -45,6 +46,7 @@ class Progress:
     all_records: int
     seconds: float
     start: float = 0.0
+    trouble: str = ""
 
     @property
     def rate(self) -> float:
@@ -58,6 +60,8 @@ class Progress:
 
     def __str__(self) -> str:
         text = f"{self.slices} of {self.all_slices} slices, {self.records:,} of {self.all_records:,} records"
+        if self.trouble:
+            return f"{text} were reported, and after {self.seconds:.0f} s nothing newer is known: {self.trouble}"
         if self.left is None:
             return f"{text} after {self.seconds:.0f} s"
         return f"{text}, {self.rate:,.0f} records/s, about {duration_text(self.left)} left"
@@ -103,9 +107,13 @@ class _Watch:
 
     def follow(self, over: threading.Event, every: float) -> None:
         while self._open and not over.wait(every):
-            with suppress(LakecommitError):
+            trouble = ""
+            try:
                 self._look()
-                self._tell(self._progress())
+            except LakecommitError as e:
+                trouble = str(e)
+            with suppress(LakecommitError):
+                self._tell(replace(self._progress(), trouble=trouble))
 
     def _look(self) -> None:
         log = self._control.read(self._partition, self._place)

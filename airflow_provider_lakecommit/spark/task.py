@@ -31,6 +31,7 @@ from airflow_provider_lakecommit.core.identity import attempt_id, slice_id
 from airflow_provider_lakecommit.core.model import Counts, Slice, SliceReport, Span, SpanReport
 from airflow_provider_lakecommit.core.rules import rules_of
 from airflow_provider_lakecommit.exceptions import CatalogError, FencedError, LakecommitError, RecordsError
+from airflow_provider_lakecommit.spark.broker_check import check_brokers, note_given_up
 from airflow_provider_lakecommit.spark.end_watch import EndWatch
 from airflow_provider_lakecommit.spark.fenced import send_report
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, SliceStatus, WindowJob
@@ -80,6 +81,7 @@ def run_task(job: WindowJob, secrets: Secrets, index: int, *, deaths: int = 0) -
     except FencedError as e:
         result = SliceResult(slice=str(work), status=SliceStatus.SUPERSEDED, detail=secrets.without(str(e)))
     except Exception as e:
+        note_given_up(job, e)
         detail = secrets.without(f"{type(e).__name__}: {e}")
         if not isinstance(e, LakecommitError):
             _log(secrets.without(traceback.format_exc()))
@@ -103,6 +105,7 @@ def _run(job: WindowJob, secrets: Secrets, index: int, work: Slice, deaths: int)
         ControlTopic(job.control_topic, secrets.kafka) as control,
         control.writer(job.transactional_id(index), job.control_partition) as writer,
     ):
+        check_brokers(job, control)
         if (watch := EndWatch(job, control))():
             raise SliceStopped(f"slice {work} was not begun: {watch.asked}")
         if not (others := ReplicaWatch(job, control, work)).left_of(work.spans):

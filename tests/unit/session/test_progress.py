@@ -50,6 +50,11 @@ class Told:
             assert self._news.wait_for(lambda: self.all and self.all[-1].slices == slices, DEADLINE)
             return self.all[-1]
 
+    def wait_for_trouble(self) -> Progress:
+        with self._news:
+            assert self._news.wait_for(lambda: self.all[-1].trouble, DEADLINE)
+            return self.all[-1]
+
 
 def test_slices_and_records_are_told_as_they_are_reported(landing: FakeLanding) -> None:
     opened, told = landing.open(), Told()
@@ -90,6 +95,22 @@ def test_a_log_that_cannot_be_read_is_looked_at_again_and_stops_nothing(landing:
         pass
     with progress_told(landing.control, [], told, 0.01):
         pass
+
+
+def test_brokers_that_are_away_are_told_with_what_was_known_before(landing: FakeLanding) -> None:
+    opened, told = landing.open(), Told()
+    first = opened.slices[0]
+    with progress_told(landing.control, [job_of(landing, opened)], told, 0.01):
+        landing.report(opened, lambda s: s is first)
+        told.wait_for(1)
+        landing.control.away = ControlTopicError("no answer from Kafka")
+        line = str(told.wait_for_trouble())
+        assert line.startswith(f"1 of {len(opened.slices)} slices, {len(first)} of 30 records were reported")
+        assert "no answer from Kafka" in line
+        assert "left" not in line, "nobody knows how long it takes then"
+        landing.control.away = None
+        landing.report(opened, lambda s: s is not first)
+        assert not told.wait_for(len(opened.slices)).trouble
 
 
 def test_an_error_of_the_job_passes_through(landing: FakeLanding) -> None:

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""After how much waiting the slices of a job are given back to the next cycle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_lakecommit.cycle.write import group_job
+from airflow_provider_lakecommit.exceptions import (
+    ControlTopicError,
+    LakecommitError,
+    RecordsError,
+    SourceUnavailableError,
+    StorageError,
+)
+from airflow_provider_lakecommit.spark import broker_check
+from airflow_provider_lakecommit.spark.broker_check import AWAY, check_brokers, note_given_up
+from airflow_provider_lakecommit.spark.job import WindowJob
+from tests.fakes.session import FakeLanding
+
+
+@dataclass
+class Brokers:
+    """Brokers that count the questions."""
+
+    up: bool = False
+    asked: int = 0
+
+    def answers(self) -> bool:
+        self.asked += 1
+        return self.up
+
+
+@dataclass
+class Clock:
+    now: float = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture(autouse=True)
+def new_process() -> Iterator[None]:
+    broker_check._doubts.clear()
+    yield
+    broker_check._doubts.clear()
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> WindowJob:
+    landing = FakeLanding(tmp_path, {})
+    found = group_job(landing.session.landing, landing.control, landing.open().groups[0], "lake")
+    landing.session.close()
+    landing.catalog.close()
+    assert found is not None
+    return found.begun()
+
+
+def begins(job: WindowJob, brokers: Brokers, clock: Clock) -> bool:
+    try:
+        check_brokers(job, brokers, clock)
+    except ControlTopicError:
+        return False
+    return True
+
+
+def test_without_trouble_nobody_is_asked(job: WindowJob) -> None:
+    brokers, clock = Brokers(), Clock()
+    assert all(begins(job, brokers, clock) for _ in range(10))
+    note_given_up(job, RecordsError("bad"))
+    note_given_up(job, StorageError("the storage is away"))
+    assert begins(job, brokers, clock)
+    assert brokers.asked == 0
+
+
+@pytest.mark.parametrize("error", [SourceUnavailableError("away"), ControlTopicError("away")])
+def test_brokers_that_are_gone_are_asked_once_for_hundreds_of_slices(job: WindowJob, error: LakecommitError) -> None:
+    brokers, clock = Brokers(), Clock()
+    note_given_up(job, error)
+    for _ in range(500):
+        assert not begins(job, brokers, clock)
+        note_given_up(job, ControlTopicError("this slice was not begun"))
+    assert brokers.asked == 1
+    clock.now += AWAY
+    assert not begins(job, brokers, clock)
+    assert brokers.asked == 2
+
+
+def test_brokers_that_come_back_are_worked_with_again(job: WindowJob) -> None:
+    brokers, clock = Brokers(), Clock()
+    note_given_up(job, ControlTopicError("away"))
+    assert not begins(job, brokers, clock)
+    brokers.up, clock.now = True, clock.now + AWAY
+    assert all(begins(job, brokers, clock) for _ in range(10))
+    assert brokers.asked == 2
+
+
+def test_the_next_job_has_no_doubt(job: WindowJob) -> None:
+    brokers, clock = Brokers(), Clock()
+    note_given_up(job, ControlTopicError("away"))
+    assert not begins(job, brokers, clock)
+    assert begins(job.begun(), brokers, clock)
