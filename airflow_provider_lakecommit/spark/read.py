@@ -15,14 +15,15 @@ answer of a broker is larger than ``receive.message.max.bytes`` lets it be;
 :class:`~airflow_provider_lakecommit.exceptions.SourceDamagedError` when records are not what was written, or the
 brokers tell the partition's ends and give nothing in between (:mod:`~airflow_provider_lakecommit.spark.damage`);
 :class:`~airflow_provider_lakecommit.exceptions.SourceUnavailableError` when no record and no position arrive for
-``read_timeout`` seconds, and no ends either, or the right to read is missing. The message names the span.
+``read_timeout`` seconds, and no ends either, or the right to read is missing. The message names the span. Brokers that
+hold a client back by a quota are waited for as long.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
@@ -60,6 +61,10 @@ BATCH_BYTES = 8 << 20
 FIRST_BATCH = 500
 POLL_SECONDS = 0.1
 READ_TIMEOUT = 60.0
+WITHHELD_SECONDS = 15.0
+"""Without any progress, after which brokers are asked whether they have more: those that say so, and give it to no
+request, have damage there.
+"""
 TOO_LARGE_SECONDS = 5.0
 ASK_SECONDS = 15.0
 _OURS: dict[str, Any] = {
@@ -126,10 +131,11 @@ class SliceReader:
         self._record_bytes = batch_bytes / FIRST_BATCH
         theirs = {k: v for k, v in kafka.items() if not k.startswith(PREFIX)}
         self._trouble = Unreadable(ask_seconds, read_timeout)
-        shared = {**theirs, "error_cb": self._trouble, "logger": log}
+        shared = {**theirs, "error_cb": self._trouble, "throttle_cb": self._trouble.throttled, "logger": log}
         self._admin = AdminClient({k: v for k, v in shared.items() if k not in _OURS and k not in _DEFAULTS})
         defaults = {**_DEFAULTS, **_fetching(spans)}
-        self._consumer = self._trouble.consumer = Consumer({**defaults, **shared, **_OURS})
+        self._settings = {**defaults, **shared, **_OURS}
+        self._consumer = self._trouble.consumer = Consumer(self._settings)
 
     def __enter__(self) -> Self:
         COLLECTOR.rest()
@@ -157,7 +163,7 @@ class SliceReader:
             (r.span.partition.topic, r.span.partition.partition): r for r in readings
         }
         self._consumer.assign([self._place(r) for r in open_.values()])
-        alive = time.monotonic()
+        alive = looked = time.monotonic()
         while open_:
             if self._should_stop():
                 self.stopped = True
@@ -172,11 +178,27 @@ class SliceReader:
             self._drop_done(open_)
             now = time.monotonic()
             alive = now if moved else alive
+            if looked <= alive < now - WITHHELD_SECONDS:
+                looked = now
+                self._look_for_damage(open_.values())
             if self._trouble.too_large and now - alive > TOO_LARGE_SECONDS:
                 raise self._trouble.larger_than_taken(open_.values())
             if now - alive > self._read_timeout:
                 raise self._trouble.nothing_comes(next(iter(open_.values())))
         self._consumer.unassign()
+
+    def _look_for_damage(self, readings: Collection[PartitionReading]) -> None:
+        """Nothing has come for a while.
+
+        :raises SourceDamagedError: it never will
+        """
+        # Another client: what this one is given, and where it stands, must not be lost to the one that reads on.
+        asking = Consumer(self._settings)
+        try:
+            if (error := self._trouble.withheld(next(iter(readings)), asking)) is not None:
+                raise error
+        finally:
+            asking.close()
 
     def _place(self, reading: PartitionReading) -> TopicPartition:
         partition = reading.span.partition

@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from airflow_provider_lakecommit.core.model import Span
 from airflow_provider_lakecommit.core.offsets import OffsetRange
-from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailableError
+from airflow_provider_lakecommit.exceptions import SourceDamagedError, SourceError, SourceUnavailableError
 from airflow_provider_lakecommit.kafka.config import LastError
 from airflow_provider_lakecommit.kafka.truncation import is_truncation
 from airflow_provider_lakecommit.spark.damage import Damage
@@ -41,11 +41,16 @@ class Unreadable(LastError):
         self._ask_seconds = ask_seconds
         self._read_timeout = read_timeout
         self.too_large: str | None = None
+        self._held_back = False
 
     def __call__(self, error: KafkaError) -> None:
         if TOO_LARGE in error.str():
             self.too_large = error.str()
         super().__call__(error)
+
+    def throttled(self, _event: object) -> None:
+        """The client's callback for a broker that holds it back by a quota."""
+        self._held_back = True
 
     def out_of_range(self, reading: PartitionReading, error: KafkaError) -> SourceError:
         if is_truncation(error):
@@ -82,15 +87,29 @@ class Unreadable(LastError):
 
     def nothing_comes(self, reading: PartitionReading) -> Exception:
         """Brokers that tell where the partition ends are not away: they cannot give what lies at the position."""
-        unavailable = self._unavailable(reading)
+        return self._not_given(reading, self.consumer) or self._unavailable(reading)
+
+    def withheld(self, reading: PartitionReading, asking: Consumer) -> SourceDamagedError | None:
+        """The damage at a position at which nothing has come for a while, unless a quota explains that. What comes to a
+        client that asks anew is only late.
+
+        :param asking: that client
+        """
+        if self._held_back:
+            return None
+        found = self._not_given(reading, asking)
+        return found if isinstance(found, SourceDamagedError) else None
+
+    def _not_given(self, reading: PartitionReading, asking: Consumer) -> Exception | None:
+        """Why nothing comes from brokers that answer; ``None``: they do not, or have nothing there."""
         try:
             low, stable = self.watermarks(reading, min(self._ask_seconds, ENDS_SECONDS))
         except SourceUnavailableError:
-            return unavailable
+            return None
         if not low <= reading.position < stable:
-            return unavailable
+            return None
         why = f"{self.cause or 'no error was reported'}: the brokers answer, and give nothing at this offset"
-        return Damage(self.consumer, reading.span).found(reading.position, why)
+        return Damage(asking, reading.span).found(reading.position, why)
 
     def _unavailable(self, reading: PartitionReading) -> SourceUnavailableError:
         why = self.cause or "no error was reported"

@@ -32,7 +32,7 @@ def test_a_dead_broker_is_waited_for_once_and_not_by_each_slice(
     own_broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kafka = {"bootstrap.servers": own_broker.bootstrap}
-    create_topic(AdminClient(kafka), "many")
+    create_topic(AdminClient({"bootstrap.servers": own_broker.bootstrap}), "many")
     sender = Sender(own_broker.bootstrap)
     sender.produce("many", records(0, 40))
     sender.close()

@@ -6,23 +6,28 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Message, TopicCollection, TopicPartition
+from confluent_kafka import Consumer, Message, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from airflow_provider_lakecommit.core.model import Span
 from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
-from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailableError
+from airflow_provider_lakecommit.exceptions import SourceDamagedError, SourceError, SourceUnavailableError
 from airflow_provider_lakecommit.kafka.admin import topic_id_text
+from airflow_provider_lakecommit.spark import damage
 from airflow_provider_lakecommit.spark import read as slice_read
 from airflow_provider_lakecommit.spark.chunks import Chunk
+from airflow_provider_lakecommit.spark.positions import PartitionReading
 from airflow_provider_lakecommit.spark.read import SliceReader
+from airflow_provider_lakecommit.spark.unreadable import Unreadable
 from dev.servers.kafka import Broker
 from tests.fixtures.kafka import Sender, create_topic, delete_topic
+from tests.support.raw_records import batches, flip
 
 pytestmark = pytest.mark.integration
 
@@ -346,3 +351,48 @@ def test_a_broker_that_falls_silent_is_told_after_the_read_timeout(own_broker: B
                 list(chunks)
         finally:
             os.kill(pid, signal.SIGCONT)
+
+
+@pytest.mark.parametrize("place", [pytest.param(8, id="longer than the log"), pytest.param(11, id="another length")])
+def test_a_batch_of_another_length_is_damage_long_before_the_read_timeout(
+    own_broker: Broker, monkeypatch: pytest.MonkeyPatch, place: int
+) -> None:
+    """The brokers answer each request at once, and may give nothing, of which the client says nothing."""
+    monkeypatch.setattr(slice_read, "WITHHELD_SECONDS", 1.0, raising=False)
+    monkeypatch.setattr(damage, "PROBE_SECONDS", 1.0)
+    topic = "shorter"
+    create_topic(AdminClient({"bootstrap.servers": own_broker.bootstrap}), topic)
+    for _ in range(3):
+        sender = Sender(own_broker.bootstrap)
+        sender.produce(topic, ["v"] * 10)
+        sender.close()
+    at, first, _ = batches(own_broker.directory, topic)[1]
+    flip(own_broker.directory, topic, at + place)
+    began = time.monotonic()
+    with pytest.raises(SourceDamagedError, match=rf"offsets {first} to .*are not what was written"):
+        read(own_broker.bootstrap, span(topic, 0, 30), read_timeout=60.0)
+    assert time.monotonic() - began < 55.0
+
+
+def test_a_client_that_a_quota_holds_back_is_not_told_of_damage() -> None:
+    reading = PartitionReading(index=0, span=span("orders", 0, 10), position=5)
+    trouble = Unreadable(1.0, 60.0)
+    trouble.throttled(None)
+    with Consumer({"bootstrap.servers": "127.0.0.1:1", "group.id": "asks nobody"}) as asking:
+        assert trouble.withheld(reading, asking) is None
+
+
+def test_what_comes_late_is_read_on(bootstrap: str, make_topic: MakeTopic, produce: Produce) -> None:
+    """A look for damage in mid-read costs no record: where the client stands is not touched by it."""
+    topic = make_topic()
+    produce(topic, [f"v{i}" for i in range(3000)])
+    with SliceReader({"bootstrap.servers": bootstrap}, [span(topic, 0, 3000)], batch_records=100) as reader:
+        chunks = []
+        for chunk in reader.read():
+            chunks.append(chunk)
+            reading = PartitionReading(
+                index=0, span=span(topic, 0, 3000), position=sum(len(c.messages) for c in chunks)
+            )
+            if not reading.done:
+                reader._look_for_damage([reading])
+    assert offsets(chunks) == list(range(3000))

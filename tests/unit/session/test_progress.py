@@ -137,5 +137,13 @@ def test_an_error_of_the_job_passes_through(landing: FakeLanding) -> None:
     ],
 )
 def test_it_is_one_line(progress: tuple[int, int, int, int, float, float], text: str) -> None:
-    names = ("slices", "all_slices", "records", "all_records", "seconds", "start")
-    assert text == str(Progress(**dict(zip(names, progress, strict=True))))
+    slices, all_slices, records, all_records, seconds, start = progress
+    told = Progress(
+        slices=slices,
+        all_slices=all_slices,
+        records=records,
+        all_records=all_records,
+        seconds=seconds,
+        start=start,
+    )
+    assert text == str(told)
