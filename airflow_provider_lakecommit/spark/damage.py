@@ -42,6 +42,9 @@ def next_readable(readable: Callable[[int], int | None], start: int, limit: int)
     """
     if (found := readable(start)) is not None:
         return min(found, limit)
+    # Where nothing comes each question costs seconds: one for all where it lasts to the end.
+    if limit - 1 > start and readable(limit - 1) is None:
+        return limit
     below, step = start, 1
     while (at := start + step) < limit and (found := readable(at)) is None:
         below, step = at, step * 2
