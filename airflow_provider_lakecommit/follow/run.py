@@ -6,8 +6,8 @@ LandingRunner`): cycles come out as soon as they are closed. Between them it ask
 while nothing comes, and opens the next window when :mod:`~airflow_provider_lakecommit.follow.window` says so. No cycle
 is opened while there is nothing to be landed, but for one every few minutes. While it is behind, windows follow each
 other at once, each as large as what is there or the landing's limits allow. It ends when it is told to stop, when its
-time is over, ``over`` says so, or a later run of its DAG has taken over (:mod:`~airflow_provider_lakecommit.session.
-turns`): then no window is opened, and those under way are finished.
+time is over, ``over`` says so, or a later run of its DAG has taken over (:mod:`~airflow_provider_lakecommit.follow.
+successor`): then no window is opened, and those under way are finished.
 
 Failure story: errors that may pass are waited out (:mod:`~airflow_provider_lakecommit.follow.trouble`); those that need
 a person end it, as they end any run. A follow that is killed leaves what any killed run leaves, and any next run goes
@@ -79,7 +79,7 @@ class Follow:
         turns: bool = False,
     ) -> None:
         self._session, self._options, self._log = session, options, log
-        self._successor = Successor(session, log.say, turns=turns)
+        self._successor = Successor(session, log.say, engine.start, turns=turns)
         self._numbers = CycleNumbers(session, identify, release, self._successor.in_turn)
         self._closing = ExitStack()
         self._executor = self._closing.enter_context(CommitterThread()) if executor is None else executor
@@ -168,6 +168,7 @@ class Follow:
     def _closed(self, outcome: CycleOutcome) -> None:
         """Take note of a closed cycle."""
         self._numbers.closed(outcome.number)
+        self._successor.closed(outcome)
         self._ended = self._ended or self._successor.ask()
         if outcome.progress or (outcome.whole and not outcome.deferred):
             self._troubles.passed()
@@ -180,6 +181,8 @@ class Follow:
 
     def _wait_for_a_window(self, newest: CycleOutcome | None) -> None:
         """Until a window is to be opened, or the run is over."""
+        if self._successor.is_due:
+            return
         ends = newest.opened.plan.ends if newest is not None else {}
         landing = self._session.landing
         self._rest(self._pace.first_look(time.monotonic()))

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether a later run follows the landing by now, so that this one ends.
 
-Contract: a run takes its turn when it opens its first cycle. Each question reads what came to the control log since the
-one before, so that no later run is missed and no record is read twice. It is said once.
+Contract: a run's turn is where its first cycle was opened; it is told from the first cycle on that is opened after the
+run has shown that it can land: Spark has done a slice of it, or there was nothing to be done and Spark is there. So a
+run that fails, or is killed, before that ends nobody's work. Each question reads what came to the control log since
+the one before, so that no later run is missed and no record is read twice. It is said once.
 
-Failure story: where the log cannot be read nobody has taken over, as far as is known: the run goes on.
+Failure story: where the log cannot be read nobody has taken over, as far as is known: the run goes on. Where it was
+made anew this one takes a turn in the new one.
 """
 
 from __future__ import annotations
@@ -12,9 +15,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from airflow_provider_lakecommit.cycle.run import CycleOutcome
 from airflow_provider_lakecommit.exceptions import LakecommitError
 from airflow_provider_lakecommit.session.landing_session import LandingSession, RunIdentity
 from airflow_provider_lakecommit.session.turns import LogPlace, cycles_since, log_end, successor_of, turn_at
+from airflow_provider_lakecommit.spark.job import SliceStatus
 
 __all__ = ["Successor"]
 
@@ -23,33 +28,62 @@ class Successor:
     """Of one run.
 
     :param say: takes the line that tells of it
+    :param start: has the engine start, as :meth:`~airflow_provider_lakecommit.engines.base.Engine.start`
     :param turns: does the run take over from those of its DAG that follow already? If not, none takes over from it
     """
 
-    def __init__(self, session: LandingSession, say: Callable[[str], None], *, turns: bool) -> None:
-        self._session, self._say, self._turns = session, say, turns
+    def __init__(
+        self, session: LandingSession, say: Callable[[str], None], start: Callable[[], None], *, turns: bool
+    ) -> None:
+        self._session, self._say, self._start, self._turns = session, say, start, turns
+        self._lands = self._told = False
         self._run: RunIdentity | None = None
         self._place: LogPlace | None = None
         self._taken_over = False
 
     def in_turn(self, run: RunIdentity) -> RunIdentity:
-        """The identity of a cycle of the run, with its turn.
+        """The identity of a cycle of the run, with its turn once it has shown that it can land.
 
         :raises ControlTopicError: the control topic cannot be read or made
         """
         if self._turns and self._run is None:
             self._place = log_end(self._session)
             self._run = replace(run, turn=turn_at(self._place))
-        return run if self._run is None else replace(run, turn=self._run.turn)
+        if self._run is None or not self._lands:
+            return run
+        self._told = True
+        return replace(run, turn=self._run.turn)
+
+    @property
+    def is_due(self) -> bool:
+        """Is a cycle to be opened at once, so that the run before this one ends?"""
+        return self._lands and not self._told
+
+    def closed(self, outcome: CycleOutcome) -> None:
+        """A cycle of the run was closed: does it show that the run can land?"""
+        if self._turns and not self._lands:
+            self._lands = self._is_shown_by(outcome)
+
+    def _is_shown_by(self, outcome: CycleOutcome) -> bool:
+        if outcome.opened.slices or outcome.deferred:
+            return bool(outcome.written.slices[SliceStatus.DONE]) and not outcome.closed.voided
+        try:
+            self._start()
+        except LakecommitError:
+            return False
+        return True
 
     def ask(self) -> bool:
         """Has a later run begun?"""
         if self._run is None or self._place is None or self._taken_over:
             return self._taken_over
         try:
-            cycles, self._place = cycles_since(self._session, self._place)
+            cycles, end = cycles_since(self._session, self._place)
         except LakecommitError:
             return False
+        if end.offset < self._place.offset:
+            self._run = replace(self._run, turn=turn_at(end))
+        self._place = end
         if (successor := successor_of(cycles, self._run)) is not None:
             self._taken_over = True
             self._say(f"run {successor} follows from here on: this one opens no further window")

@@ -2,13 +2,13 @@
 """Which run of a DAG follows a landing now: the one that began last; one that it took over from ends.
 
 Contract: a turn is the place in the control log at which a run began to follow, and is told in the START of each of its
-cycles. Who sees a START with a later one, or with the same one of a run whose id sorts after its own, has been taken
+cycles, but for the first ones, before it has shown that it can land. Who sees a START with a later one, or with the same one of a run whose id sorts after its own, has been taken
 over from. So of any runs exactly one stays, whatever they have seen of each other, and no clock is asked. Only runs of
 one DAG in one deployment are compared: what another DAG, another Airflow or a command line lands ends nobody's work.
 
 Failure story: a turn is no lock. Until the earlier run has seen the later one both land, as any two runs may. A retry
 of a run that was taken over from takes over again. Where the control topic is made anew its offsets begin anew: a run
-from before then outlasts later ones, until its time is over.
+from before then takes a turn in it, and so takes over from those that have begun in it by then.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def turn_at(place: LogPlace) -> int:
 
 
 def cycles_since(session: LandingSession, place: LogPlace) -> tuple[list[Cycle], LogPlace]:
-    """Those that were opened from a place of the log on, and where it ends now.
+    """Those that were opened from a place of the log on, and where it ends now: before that place, where the control
+    topic was made anew.
 
     :raises ControlTopicError: the control topic cannot be read
     """

@@ -26,9 +26,11 @@ from airflow_provider_lakecommit.follow import successor
 from airflow_provider_lakecommit.follow.interval import WindowLog
 from airflow_provider_lakecommit.follow.options import FollowOptions
 from airflow_provider_lakecommit.follow.run import Follow
+from airflow_provider_lakecommit.follow.successor import Successor
 from airflow_provider_lakecommit.follow.total import Total
 from airflow_provider_lakecommit.kafka.source_topic import SourceState
 from airflow_provider_lakecommit.session.landing_session import RunIdentity
+from airflow_provider_lakecommit.session.turns import log_end, turn_at
 from airflow_provider_lakecommit.spark.job import SliceResult, WindowJob
 from tests.fakes.engine import FakeEngine
 from tests.fakes.session import DATA, P0, FakeLanding
@@ -389,3 +391,57 @@ def test_a_run_takes_over_from_all_that_began_before_it(followed: Followed) -> N
     list(followed.follow(turns=True).cycles())
     assert followed.seconds >= 60.0
     assert not followed.landing.said("follows from here on")
+
+
+def turns_told(followed: Followed) -> list[int]:
+    """Those in the log, in its order."""
+    entries = followed.landing.session.read_state(()).entries
+    return [e.cycle.turn for e in entries if isinstance(e, CycleOpened)]
+
+
+def test_a_turn_is_told_once_the_run_has_landed(followed: Followed) -> None:
+    followed.landing.source.ends[P0] = 5
+    for second in range(1, 60):
+        followed.come(second, 5)
+    list(followed.follow(turns=True).cycles())
+    first, *others = turns_told(followed)
+    assert first == 0
+    assert set(others) == {1}
+
+
+def test_on_an_idle_topic_a_turn_is_told_as_soon_as_spark_is_there(followed: Followed) -> None:
+    list(followed.follow(turns=True).cycles())
+    assert turns_told(followed) == [0, 1]
+    assert followed.opened()[1] < 2.0
+
+
+@pytest.mark.parametrize("idle", [True, False], ids=["first idle", "busy"])
+def test_a_run_whose_spark_is_away_takes_over_from_nobody(
+    followed: Followed, idle: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def dead(*_: Any) -> Any:
+        raise SparkJobError("nobody is there")
+
+    monkeypatch.setattr(followed.engine, "start", dead)
+    monkeypatch.setattr(followed.engine, "run", dead)
+    followed.landing.source.ends[P0] = 0 if idle else 5
+    for second in range(1, 60):
+        followed.come(second, 5)
+    with pytest.raises(SparkJobError):
+        list(followed.follow(turns=True).cycles())
+    assert set(turns_told(followed)) == {0}
+
+
+def test_a_run_takes_a_turn_in_a_control_topic_that_was_made_anew(followed: Followed) -> None:
+    landing, control = followed.landing, followed.landing.control
+    for number in range(3):
+        beside(followed, landing.run_identity("before", number))
+    run = Successor(landing.session, landing.lines.append, followed.engine.start, turns=True)
+    run.in_turn(landing.run_identity("first"))
+    control.topic_id = "control-2"
+    control.logs.clear()
+    assert not run.ask()
+    control.logs[log_end(landing.session).partition] = [None]
+    later = turn_at(log_end(landing.session))
+    beside(followed, replace(landing.run_identity("later"), turn=later))
+    assert run.ask()
