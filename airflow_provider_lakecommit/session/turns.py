@@ -2,9 +2,10 @@
 """Which run of a DAG follows a landing now: the one that began last; one that it took over from ends.
 
 Contract: a turn is the place in the control log at which a run began to follow, and is told in the START of each of its
-cycles, but for the first ones, before it has shown that it can land. Who sees a START with a later one, or with the same one of a run whose id sorts after its own, has been taken
-over from. So of any runs exactly one stays, whatever they have seen of each other, and no clock is asked. Only runs of
-one DAG in one deployment are compared: what another DAG, another Airflow or a command line lands ends nobody's work.
+cycles, but for the first ones, before it has shown that it can land. Who sees a START with a later one, or with the
+same one of a run whose id sorts after its own, has been taken over from. So of any runs exactly one stays, whatever
+they have seen of each other, and no clock is asked. Only runs of one DAG in one deployment are compared: what another
+DAG, another Airflow or a command line lands ends nobody's work.
 
 Failure story: a turn is no lock. Until the earlier run has seen the later one both land, as any two runs may. A retry
 of a run that was taken over from takes over again. Where the control topic is made anew its offsets begin anew: a run
