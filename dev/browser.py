@@ -25,7 +25,7 @@ from typing import Any, Self
 
 from websockets.sync.client import ClientConnection, connect
 
-__all__ = ["PROGRAMS", "Browser", "BrowserError"]
+__all__ = ["KEYS", "PROGRAMS", "Browser", "BrowserError"]
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 ANSWER_SECONDS = 60.0
@@ -33,6 +33,8 @@ START_SECONDS = 60.0
 PAGE_SECONDS = 90.0
 STILL_SECONDS = 1.5
 LOOK_SECONDS = 0.3
+KEYS = {"Tab": (9, ""), "Enter": (13, "\r"), "Escape": (27, "")}
+"""Their numbers, and what they type."""
 SHOWN = """[document, ...[...document.querySelectorAll("iframe")].map((f) => f.contentDocument)]
     .map((d) => d?.body?.innerText ?? "").join("\\n")"""
 
@@ -111,6 +113,13 @@ class Browser:
         self._ask("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         theme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self._ask("Emulation.setEmulatedMedia", features=[theme])
+
+    def press(self, key: str) -> None:
+        """A key of the keyboard, where the focus is: one of :data:`KEYS`."""
+        code, text = KEYS[key]
+        for kind, typed in (("keyDown", text), ("keyUp", "")):
+            more = {"text": typed} if typed else {}
+            self._ask("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, **more)
 
     def evaluate(self, expression: str) -> Any:
         """The value of an expression on the page; that of a promise when it is there."""

@@ -262,6 +262,71 @@ def test_what_is_asked_for_is_asked_back_and_then_done_by_airflow_in_the_users_n
     assert live.client.told("/dags/acted")["is_paused"] is False
 
 
+LONG = "acted_check." + "x" * 200
+CHECK = """
+from airflow.sdk import DAG
+
+from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.operators.verify import VerifyOperator
+
+keyed = Landing(name="keyed", topics="orders", table="shop.keyed")
+with DAG("{dag}", schedule=None):
+    VerifyOperator(task_id="verify", landing=keyed)
+"""
+FOCUSED = "document.activeElement.innerText"
+WHILE_ASKED = """
+window.asked = 0
+const ask = window.fetch
+window.fetch = (place, how) =>
+  /dagRuns/.test(place) ? (window.asked++, new Promise((answer) => (window.answer = answer)))
+  : /actions$/.test(place) && window.away ? Promise.resolve(new Response("", { status: 500 })) : ask(place, how)
+"""
+"""Airflow takes its time over a run, and the page's own server is away when that is said."""
+
+
+def test_an_action_is_asked_for_by_the_keyboard_once_and_outlives_a_server_that_is_away(
+    live: Live, bootstrap: str, control: str, browser: Browser
+) -> None:
+    Narrator({"bootstrap.servers": bootstrap}, control, "keyed", LONG).lands("before")
+    (live.folder / "keyed_check.py").write_text(CHECK.format(dag=LONG))
+    live.client.await_dag(LONG, RUN_SECONDS)
+    live.client.pause(LONG, paused=False)
+    browser.resize(390, 844)
+    browser.visit(f"{live.airflow.url}/lakecommit/")
+    browser.wait_for("keyed")
+    open_entry(browser, "keyed")
+    browser.wait_for("Verify …")
+    browser.evaluate(WHILE_ASKED)
+    browser.evaluate("[...document.querySelectorAll('button')].find((b) => b.innerText === 'Verify …').focus()")
+
+    browser.press("Enter")
+    browser.wait_for("triggers a run of DAG")
+    shot(browser, "actions-asked-390")
+    assert browser.evaluate("(d => d.scrollWidth <= d.clientWidth)(document.querySelector('dialog'))"), "all is seen"
+    axe = (page.SOURCE / "node_modules" / "axe-core" / "axe.min.js").read_text()
+    browser.evaluate(axe)
+    assert json.loads(browser.evaluate("axe.run().then((r) => JSON.stringify(r.violations))")) == []
+    browser.press("Escape")
+    assert browser.evaluate("document.querySelector('dialog')") is None
+    assert browser.evaluate(FOCUSED) == "Verify …", "where it was before"
+
+    browser.press("Enter")
+    browser.evaluate("window.away = true")
+    browser.wait_for("The API server says")
+    assert browser.evaluate("document.querySelector('dialog').open"), "what is asked stays"
+    browser.press("Tab")
+    assert browser.evaluate(FOCUSED) == "Verify"
+    yes = "[...document.querySelectorAll('dialog button')].find((b) => b.innerText === 'Verify')"
+    browser.evaluate(f"((b) => {{ b.click(); b.click() }})({yes})")
+    browser.wait_for("Airflow is asked")
+    assert browser.evaluate(FOCUSED) == "Verify …"
+    browser.press("Enter")
+    browser.evaluate('window.answer(new Response(\'{"detail": "not today"}\', { status: 409 }))')
+    browser.wait_for("not today")
+    assert browser.evaluate("window.asked") == 1
+    assert browser.evaluate("document.querySelector('dialog')") is None
+
+
 def test_a_link_leads_the_window_around_the_page_to_the_task(live: Live, browser: Browser) -> None:
     write_guard(live.folder, DAG, landing="orders", on_stall="skip", max_valid_through_age=1)
     live.client.trigger(DAG, "skipped")

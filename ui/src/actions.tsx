@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /** What the user may do about a landing: told with what it comes to, asked back, and then done by Airflow's own API. */
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { airflowBase, dagUrl, runUrl } from "./airflow";
 import { actions as fetchActions, type Action, type Detail } from "./api";
 import { useAnswer } from "./live";
@@ -107,29 +107,40 @@ export function Actions({ landing, now }: { landing: Detail; now: number }) {
   const [asked, setAsked] = useState<Action | null>(null);
   const [done, setDone] = useState<Done | null>(null);
   const [turn, setTurn] = useState(0);
+  const [doing, setDoing] = useState("");
+  // Two clicks may come before anything is drawn anew.
+  const busy = useRef(false);
   const { value, error } = useAnswer(`actions/${landing.id}`, Math.floor(now / EVERY) + turn, (signal) =>
     fetchActions(landing.id, signal),
   );
-  if (error) return <Failure error={error} />;
-  if (value === null || !value.enabled || value.actions.length === 0) return null;
+  // What was asked for, or done, stays to be seen while the page's own server does not answer.
+  if (value === null) return <Failure error={error} />;
+  if (!value.enabled || (value.actions.length === 0 && done === null)) return null;
   const answered = async (yes: boolean) => {
     const action = asked;
     setAsked(null);
-    if (!yes || action === null) return;
+    if (!yes || action === null || busy.current) return;
+    busy.current = true;
+    setDone(null);
+    setDoing(action.kind);
     setDone(await perform(action, landing.name));
+    setDoing("");
+    busy.current = false;
     setTurn((n) => n + 1);
   };
   return (
     <section>
       <h2>Actions</h2>
+      <Failure error={error} />
       <ul class="actions">
         {value.actions.map((a) => (
           <li key={a.kind}>
             <button
               type="button"
               disabled={a.hindrance !== ""}
+              aria-disabled={doing !== ""}
               onClick={() => {
-                setAsked(a);
+                if (!busy.current) setAsked(a);
               }}
             >
               {titleOf(a.kind)} …
@@ -140,7 +151,10 @@ export function Actions({ landing, now }: { landing: Detail; now: number }) {
           </li>
         ))}
       </ul>
-      <div role="status">{done !== null && <Result done={done} />}</div>
+      <div role="status">
+        {doing && <p>{titleOf(doing)}: Airflow is asked …</p>}
+        {done !== null && <Result done={done} />}
+      </div>
       {asked !== null && <Ask action={asked} landing={landing.name} answered={(yes) => void answered(yes)} />}
     </section>
   );
@@ -166,8 +180,11 @@ function Ask({
   answered: (yes: boolean) => void;
 }) {
   const dialog = useRef<HTMLDialogElement>(null);
-  useEffect(() => {
-    dialog.current?.showModal();
+  useLayoutEffect(() => {
+    const shown = dialog.current;
+    shown?.showModal();
+    // The focus goes back to the button, which it does not when the dialog is only taken away.
+    return () => shown?.close();
   }, []);
   return (
     <dialog

@@ -266,7 +266,7 @@ async function get<T>(path: string, signal: AbortSignal): Promise<T> {
     } catch {
       // Not JSON: a proxy's word.
     }
-    throw new ServerError(answer.status, detail.slice(0, 500) || answer.statusText);
+    throw new ServerError(answer.status, detail.slice(0, 500) || answer.statusText || `HTTP ${answer.status}`);
   }
   return (await answer.json()) as T;
 }
