@@ -75,8 +75,12 @@ class CycleOutcome:
 
     @property
     def progress(self) -> bool:
-        kept = self.written.slices[SliceStatus.DONE] and not self.closed.voided
-        return bool(self.closed.published or kept or self.released)
+        return bool(self.closed.published or self.kept or self.released)
+
+    @property
+    def kept(self) -> bool:
+        """Did Spark do a slice of it, so that it counts?"""
+        return self.written.slices[SliceStatus.DONE] > 0 and not self.closed.voided
 
     @property
     def caught_up(self) -> bool:

@@ -19,7 +19,6 @@ from airflow_provider_lakecommit.cycle.run import CycleOutcome
 from airflow_provider_lakecommit.exceptions import LakecommitError
 from airflow_provider_lakecommit.session.landing_session import LandingSession, RunIdentity
 from airflow_provider_lakecommit.session.turns import LogPlace, cycles_since, log_end, successor_of, turn_at
-from airflow_provider_lakecommit.spark.job import SliceStatus
 
 __all__ = ["Successor"]
 
@@ -66,7 +65,7 @@ class Successor:
 
     def _is_shown_by(self, outcome: CycleOutcome) -> bool:
         if outcome.opened.slices or outcome.deferred:
-            return bool(outcome.written.slices[SliceStatus.DONE]) and not outcome.closed.voided
+            return outcome.kept
         try:
             self._start()
         except LakecommitError:

@@ -10,6 +10,7 @@ Failure story: where Airflow does not say whether a DAG is paused, it is taken f
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -19,9 +20,11 @@ from airflow_provider_lakecommit.exceptions import SpecError
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from airflow_provider_lakecommit.cycle.resume import EarlierCycles
     from airflow_provider_lakecommit.follow.options import FollowOptions
+    from airflow_provider_lakecommit.session.landing_session import LandingSession, RunIdentity
 
-__all__ = ["began", "following", "is_paused"]
+__all__ = ["began", "following", "goes_on", "is_paused"]
 
 CLOCKS = timedelta(hours=1)
 """By which the clocks of Airflow and of who wrote a control record may differ."""
@@ -57,6 +60,19 @@ def following(
             "is finished: make it shorter, or the timeout longer"
         )
     return options
+
+
+def goes_on(session: LandingSession, run: RunIdentity, earlier: EarlierCycles) -> bool:
+    """Is a run that left no cycle open to follow again, when it is tried again or cleared? It is, unless another of its
+    DAG has taken over since: else nobody would follow until the next run.
+
+    :raises ControlTopicError: the control topic cannot be read
+    """
+    from airflow_provider_lakecommit.session.turns import LogPlace, cycles_since, successor_of
+
+    newest = earlier.newest
+    since, _ = cycles_since(session, LogPlace(partition=earlier.partition, offset=newest.offset))
+    return successor_of(since, replace(run, turn=newest.cycle.turn)) is None
 
 
 def is_paused(context: Context) -> bool:

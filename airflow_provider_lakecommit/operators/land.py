@@ -9,7 +9,8 @@ to do, *failed* when something is missing or needs a hand. One asset event tells
 earlier attempts too. A finished run that is cleared does no work and says where its windows are.
 
 With ``follow_for`` the task does not end when it is caught up, but lands as records come until its time is over or the
-DAG is paused (:mod:`~airflow_provider_lakecommit.follow`), or a later run of the DAG has begun to follow.
+DAG is paused (:mod:`~airflow_provider_lakecommit.follow`), or a later run of the DAG has begun to follow. Tried again
+or cleared, it follows again where no later run does.
 
 Failure story: a task that is killed, or whose ``execution_timeout`` is near, has its Spark tasks end behind the record
 in hand and publishes what they have read, as far as Airflow leaves it the time; whatever ends it, the log says what is
@@ -47,7 +48,7 @@ from airflow_provider_lakecommit.operators.base import (
     no_retry_in_vain,
 )
 from airflow_provider_lakecommit.operators.deadline import KILL_GRACE, before_deadline
-from airflow_provider_lakecommit.operators.following import began, following, is_paused
+from airflow_provider_lakecommit.operators.following import began, following, goes_on, is_paused
 from airflow_provider_lakecommit.operators.links import ErrorLink, SnapshotLink, SparkLink, TableLink
 from airflow_provider_lakecommit.settings import Settings
 from airflow_provider_lakecommit.telemetry.metrics import RUNS, Sample, closed_samples, opened_samples
@@ -190,7 +191,8 @@ class KafkaToIcebergOperator(LandingTask):
         since = None if self.follow is None else began(context)
         earlier = cycles_of(session, identity, since) if self.is_retry(context) else None
         before = published_by(session, earlier) if earlier else ()
-        if earlier and earlier.finished(self.max_cycles):
+        again = earlier and self.follow is not None and goes_on(session, identity, earlier)
+        if earlier and earlier.finished(self.max_cycles) and not again:
             if is_cleared(context["ti"], self.retries or 0) or not before:
                 return replace(earlier.to_closed(self.landing.table, ()), finished=True, note=str(earlier))
             self.log.info("all is done already, and no event has said so: %s", earlier)

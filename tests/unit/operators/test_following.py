@@ -3,16 +3,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from airflow_provider_lakecommit.cycle.open import open_cycle
+from airflow_provider_lakecommit.cycle.resume import cycles_of
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.operators.following import CLOCKS, began, is_paused
+from airflow_provider_lakecommit.operators.following import CLOCKS, began, goes_on, is_paused
 from airflow_provider_lakecommit.operators.land import KafkaToIcebergOperator
+from tests.fakes.session import FakeLanding
 
 LANDING = Landing(name="orders", topics="orders", table="shop.orders")
 TEN = timedelta(minutes=10)
@@ -67,3 +72,30 @@ def test_a_run_is_looked_for_from_its_start_on_but_for_what_clocks_may_differ() 
     start = datetime(2026, 1, 1, 12, tzinfo=UTC)
     context: Any = {"dag_run": SimpleNamespace(start_date=start)}
     assert began(context) == start - CLOCKS
+
+
+@pytest.mark.parametrize(
+    ("turn", "others", "again"),
+    [
+        (0, [], True),
+        (5, [], True),
+        (5, [("before", 3)], True),
+        (5, [("by hand", 0)], True),
+        (5, [("later", 9)], False),
+        (5, [("later", 9), ("before", 3)], False),
+    ],
+)
+def test_a_run_that_left_nothing_open_follows_again_unless_a_later_one_does(
+    make_landing: Callable[..., FakeLanding], turn: int, others: list[tuple[str, int]], again: bool
+) -> None:
+    landing = make_landing()
+    run = landing.run_identity("first")
+    opened = open_cycle(landing.session, replace(run, turn=turn))
+    landing.report(opened)
+    landing.close("first", opened)
+    for other, its in others:
+        open_cycle(landing.connect(), replace(landing.run_identity(other), turn=its))
+    earlier = cycles_of(landing.session, run)
+    assert earlier is not None
+    assert earlier.finished(None)
+    assert goes_on(landing.session, run, earlier) is again
