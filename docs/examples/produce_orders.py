@@ -9,7 +9,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 KAFKA = {"bootstrap.servers": "127.0.0.1:9092"}
 FIRST = 1767355200000  # 2026-01-02 12:00 UTC
 
-admin, producer = AdminClient(KAFKA), Producer(KAFKA)
+# Without idempotence a batch that is sent again may come twice, or behind later ones.
+admin, producer = AdminClient(KAFKA), Producer(KAFKA | {"enable.idempotence": True})
 admin.create_topics([NewTopic("orders", 4)])["orders"].result()
 for n in range(20_000):
     order = {

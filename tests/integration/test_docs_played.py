@@ -4,14 +4,18 @@
 from __future__ import annotations
 
 import re
+import runpy
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from tests.fixtures.kafka import unique
-from tests.support.doc_happenings import Reader, happen
+from tests.fixtures.kafka import create_topic, unique
+from tests.support.doc_happenings import EXAMPLES, Reader, happen
 from tests.support.doc_play import Stage, is_played, script
 from tests.support.doc_texts import ROOT, pages
 
@@ -68,3 +72,34 @@ def test_a_page_is_played_from_top_to_bottom(page: Path, reader: Reader) -> None
 def test_what_nobody_knows_how_to_do_is_noticed(reader: Reader) -> None:
     with pytest.raises(AssertionError, match="nobody knows"):
         happen(reader, "a miracle")
+
+
+def keys_of(bootstrap: str, topic: str, partition: int) -> list[int]:
+    """Of all records of a partition, in their order."""
+    consumer, keys = Consumer({"bootstrap.servers": bootstrap, "group.id": topic}), list[int]()
+    place = TopicPartition(topic, partition, 0)
+    end = consumer.get_watermark_offsets(place)[1]
+    consumer.assign([place])
+    while len(keys) < end:
+        keys += [int(m.key() or b"") for m in consumer.consume(10_000, 1.0)]
+    consumer.close()
+    return keys
+
+
+def test_records_lie_where_pages_say_though_the_broker_has_refused_some_at_first(
+    reader: Reader, bootstrap: str, admin: AdminClient
+) -> None:
+    topic, few = reader.topic, {"min.insync.replicas": "2"}
+    create_topic(admin, topic, 4, few)
+    lasting = ConfigEntry("min.insync.replicas", "1", incremental_operation=AlterConfigOpType.SET)
+    enough = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[lasting])
+    relent = threading.Timer(0.5, lambda: admin.incremental_alter_configs([enough])[enough].result())
+    relent.start()
+    text = (EXAMPLES / "produce_orders.py").read_text().replace("127.0.0.1:9092", bootstrap)
+    made, _, rest = text.partition("admin.create_topics")
+    (reader.stage.folder / "producer.py").write_text(made + rest.partition("\n")[2].replace('"orders"', repr(topic)))
+    runpy.run_path(str(reader.stage.folder / "producer.py"))
+    relent.join()
+    for partition in range(4):
+        keys = keys_of(bootstrap, topic, partition)
+        assert keys == sorted(set(keys)), partition

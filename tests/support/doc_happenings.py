@@ -35,7 +35,7 @@ from tests.support.coordinator import Coordinator
 from tests.support.doc_play import Line, Stage
 from tests.support.doc_texts import ROOT
 
-__all__ = ["Reader", "happen"]
+__all__ = ["EXAMPLES", "Reader", "happen"]
 
 EXAMPLES = ROOT / "docs" / "examples"
 
