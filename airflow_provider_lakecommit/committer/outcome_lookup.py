@@ -4,7 +4,8 @@
 Contract: a commit request has an outcome only once the metadata has been read after it, whatever the catalog answered.
 Once a request was sent, a look that fails is tried again with growing, jittered waits until the time is up; before that
 there is nothing to find out, and it fails at once. Clocks only bound the trying. A catalog that answers three requests
-in a row with a refusal (no right to it, or a request that it does not take) is not asked a fourth time.
+in a row with a refusal (no right to it, a request that it does not take, no room on its disk) is not asked a fourth
+time.
 
 Failure story: when the table cannot be seen in time, :class:`CommitUnknownError` if a request was sent, else the
 :class:`CatalogError` of the last look. Nothing is deleted; the next attempt looks again.
@@ -21,7 +22,7 @@ from pyiceberg.exceptions import BadRequestError, ForbiddenError, UnauthorizedEr
 from pyiceberg.table import Table
 
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError
-from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.iceberg.catalog import Tables, is_no_room
 
 __all__ = ["OutcomeLookup", "RetryPolicy"]
 
@@ -84,7 +85,8 @@ class OutcomeLookup:
     def ended_with(self, error: BaseException) -> None:
         """Note what a request ended with. It decides nothing but for how long to try."""
         self.last_error = error
-        self._refusals = self._refusals + 1 if isinstance(error, (*_NO_RIGHT, BadRequestError)) else 0
+        refused = isinstance(error, (*_NO_RIGHT, BadRequestError)) or is_no_room(error)
+        self._refusals = self._refusals + 1 if refused else 0
 
     def may_send(self) -> bool:
         """Whether another request is within bounds; the first one always is."""
@@ -95,11 +97,11 @@ class OutcomeLookup:
 
     def gave_up(self) -> CommitUnknownError:
         """The error of a commit that was sent and is not in the table at the last look."""
-        remedy = (
-            "give the credentials of the connection the right to commit to this table"
-            if isinstance(self.last_error, _NO_RIGHT)
-            else "check that the catalog runs and can be written"
-        )
+        remedy = "check that the catalog runs and can be written"
+        if isinstance(self.last_error, _NO_RIGHT):
+            remedy = "give the credentials of the connection the right to commit to this table"
+        elif self.last_error is not None and is_no_room(self.last_error):
+            remedy = "make room where the catalog's database and the tables' metadata are, or let them be written to"
         return CommitUnknownError(
             f"{self.requests} commit request(s) for {self.identifier} were sent and none was in the table at the last "
             f"look; the last one ended with {self._last_end()}: {remedy}. One may still be on its way; nothing was "

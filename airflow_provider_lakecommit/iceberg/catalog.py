@@ -52,7 +52,7 @@ from airflow_provider_lakecommit.iceberg.sql_catalog import catalog_name
 from airflow_provider_lakecommit.iceberg.storage import OF_STORAGE, TableStorage, note_credentials, storage_of
 from airflow_provider_lakecommit.redaction import redacted
 
-__all__ = ["ANSWER_SECONDS", "CREATED_TABLE_PROPERTIES", "KEEP_SNAPSHOTS", "Tables"]
+__all__ = ["ANSWER_SECONDS", "CREATED_TABLE_PROPERTIES", "KEEP_SNAPSHOTS", "Tables", "is_no_room"]
 
 T = TypeVar("T")
 
@@ -73,6 +73,8 @@ CREATED_TABLE_PROPERTIES: Mapping[str, str] = {
 
 _NO_RIGHT = (AuthorizationExpiredError, ForbiddenError, OAuthError, UnauthorizedError)
 _NOT_TO_BE_WRITTEN = {errno.EACCES, errno.EDQUOT, errno.ENOSPC, errno.EPERM, errno.EROFS}
+_NO_ROOM = ("database or disk is full", "attempt to write a readonly database", "No space left on device")
+"""What databases of catalogs say in the same case."""
 _SNAPSHOTS = "snapshot-loading-mode"
 """Of a REST catalog. With `refs` it tells of the snapshots that branches and tags point to only: what came between the
 ledger and the head, and what became of a commit request, could not be seen."""
@@ -274,14 +276,21 @@ class Tables:
         return redacted(text, self._properties, *handed_out)
 
 
+def is_no_room(error: BaseException) -> bool:
+    """Does an exception say that there is no room on a disk, or that it may not be written to? No waiting helps."""
+    written = isinstance(error, OSError) and error.errno in _NOT_TO_BE_WRITTEN
+    return written or any(said in str(error) for said in _NO_ROOM)
+
+
 def _remedy(error: Exception) -> str:
     if isinstance(error, _NO_RIGHT):
         return "correct them in the connection or in the section `catalog`"
     if "No default path is set" in str(error):
         return "state `warehouse` there, as file:///folder or s3://bucket/folder: where tables are made"
     check = "it runs and can be reached"
-    if isinstance(error, OSError) and error.errno in _NOT_TO_BE_WRITTEN:
-        check = "the storage of its tables has room and may be written to"
+    if is_no_room(error):
+        where = "the storage of its tables" if isinstance(error, OSError) else "the disk of its database"
+        check = f"{where} has room and may be written to"
     elif type(error) in (OSError, FileNotFoundError):
         check = (
             "the storage of its tables, by `warehouse` and the endpoint stated, is there and can be reached from here"

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
 from pyiceberg.exceptions import BadRequestError, ForbiddenError, ServerError, UnauthorizedError
+from sqlalchemy import create_engine
+from sqlalchemy.exc import OperationalError
 
 from airflow_provider_lakecommit.committer.outcome_lookup import OutcomeLookup, RetryPolicy
 from tests.fakes.lake import Lake
@@ -24,7 +27,30 @@ def after(looked: OutcomeLookup, *errors: Exception) -> OutcomeLookup:
     return looked
 
 
-@pytest.mark.parametrize("error", [ForbiddenError("403"), UnauthorizedError("401"), BadRequestError("400")])
+def database_full() -> Exception:
+    """What a database on a full disk really says."""
+    engine = create_engine("sqlite://")
+    try:
+        with engine.connect() as connection:
+            connection.exec_driver_sql("CREATE TABLE facts (fact TEXT)")
+            connection.exec_driver_sql("PRAGMA max_page_count = 2")
+            with pytest.raises(OperationalError) as full:
+                connection.exec_driver_sql("INSERT INTO facts VALUES (?)", ("x" * 100_000,))
+    finally:
+        engine.dispose()
+    return full.value
+
+
+REFUSALS = [
+    ForbiddenError("403"),
+    UnauthorizedError("401"),
+    BadRequestError("400"),
+    OSError(errno.ENOSPC, "No space left on device"),
+    database_full(),
+]
+
+
+@pytest.mark.parametrize("error", REFUSALS, ids=lambda e: type(e).__name__)
 def test_three_refusals_in_a_row_are_enough(tmp_path: Path, error: Exception) -> None:
     assert not after(lookup(tmp_path), error, error, error).may_send()
 
@@ -40,3 +66,9 @@ def test_who_may_not_commit_is_told_to_get_the_right(tmp_path: Path) -> None:
     assert "Principal may not write: give the credentials of the connection the right to commit" in told
     told = str(after(lookup(tmp_path), ServerError("500")).gave_up())
     assert "500: check that the catalog runs and can be written" in told
+
+
+def test_where_there_is_no_room_that_is_told(tmp_path: Path) -> None:
+    told = str(after(lookup(tmp_path), database_full()).gave_up())
+    assert "database or disk is full" in told
+    assert "make room where the catalog's database" in told
