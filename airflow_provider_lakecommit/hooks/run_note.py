@@ -6,25 +6,44 @@ Airflow's public interface, with the connection that `[lakecommit] api_conn_id` 
 server; login and password of a user who may edit DAG runs, or a token as password alone). Without that option nothing
 is asked. A landing's line takes the place of the one it wrote before; what people or other tasks wrote stays.
 
-Failure story: whatever goes wrong is one warning in the log of the task, after :data:`SECONDS` for each of at most
-three calls: the work of the run is done by then. Two landings that end in the same moment may write over each other's
-line.
+Failure story: a server that has an error of its own (5xx), is overloaded (429) or hangs up is asked again after each
+of :data:`PAUSES`. What goes wrong still, and what it refuses, is one warning in the log of the task: the work of the
+run is done by then. A call has :data:`SECONDS` for its answer, and one that took them all is the last. Two landings
+that end in the same moment may write over each other's line.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import Any
+import time
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-__all__ = ["SECONDS", "merged", "note_run"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import httpx
+
+__all__ = ["PAUSES", "SECONDS", "merged", "note_run"]
 
 SECONDS = 5.0
 """That the API server has for an answer."""
+PAUSES = (0.5, 1.0, 2.0)
+"""Seconds before it is asked again."""
+BUSY = 429
+ERROR = 500
 LENGTH = 1000
 """Characters that Airflow takes."""
 
 log = logging.getLogger(__name__)
+
+
+class _RefusedError(RuntimeError):
+    """The API server did not do what it was asked."""
+
+
+class _AgainError(_RefusedError):
+    """It may do it in a moment."""
 
 
 def note_run(ti: Any, landing: str, line: str) -> bool:
@@ -40,7 +59,7 @@ def note_run(ti: Any, landing: str, line: str) -> bool:
     if not conn_id:
         return False
     try:
-        _write(conn_id, ti.dag_id, ti.run_id, landing, line)
+        _persist(lambda: _write(conn_id, ti.dag_id, ti.run_id, landing, line))
     except Exception as e:
         log.warning("the run has no note of landing %s: %s: %s", landing, type(e).__name__, e)
         return False
@@ -61,6 +80,16 @@ def merged(note: str | None, landing: str, line: str) -> str:
     return whole if len(whole) <= LENGTH else f"{whole[: LENGTH - 1]}…"
 
 
+def _persist(act: Callable[[], None]) -> None:
+    for pause in PAUSES:
+        try:
+            return act()
+        except _AgainError as e:
+            log.debug("asked again in %s s: %s", pause, e)
+            time.sleep(pause)
+    return act()
+
+
 def _write(conn_id: str, dag_id: str, run_id: str, landing: str, line: str) -> None:
     import httpx
 
@@ -75,16 +104,24 @@ def _write(conn_id: str, dag_id: str, run_id: str, landing: str, line: str) -> N
         token = told["password"]
         if told["login"]:
             login = {"username": told["login"], "password": told["password"] or ""}
-            token = _answer(client.post("/auth/token", json=login))["access_token"]
-        as_user = {"Authorization": f"Bearer {token}"} if token else {}
-        note = _answer(client.get(path, headers=as_user)).get("note")
+            token = _answer(client, "POST", "/auth/token", json=login)["access_token"]
+        client.headers.update({"Authorization": f"Bearer {token}"} if token else {})
+        note = _answer(client, "GET", path).get("note")
         if (wanted := merged(note, landing, line)) != note:
-            _answer(client.patch(path, params={"update_mask": "note"}, json={"note": wanted}, headers=as_user))
+            _answer(client, "PATCH", path, params={"update_mask": "note"}, json={"note": wanted})
 
 
-def _answer(response: Any) -> dict[str, Any]:
-    """:raises RuntimeError: with the status and not with what was sent or said: that may hold the login"""
+def _answer(client: httpx.Client, verb: str, path: str, **asked: Any) -> dict[str, Any]:
+    """:raises _RefusedError: with the status and not with what was sent or said: that may hold the login"""
+    import httpx
+
+    try:
+        response = client.request(verb, path, **asked)
+    except (httpx.NetworkError, httpx.RemoteProtocolError) as e:
+        raise _AgainError(f"the API server did not answer: {type(e).__name__}: {e}") from e
     if not response.is_success:
-        raise RuntimeError(f"the API server answered {response.status_code} to {response.request.url.path}")
+        away = response.status_code >= ERROR or response.status_code == BUSY
+        made = _AgainError if away else _RefusedError
+        raise made(f"the API server answered {response.status_code} to {response.request.url.path}")
     answer: dict[str, Any] = response.json()
     return answer

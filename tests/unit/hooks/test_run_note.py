@@ -47,6 +47,7 @@ class Api:
         self.note: str | None = "seen by Ann"
         self.asked: list[tuple[str, str, str]] = []
         self.refuse = False
+        self.answers: list[int] = []
         self.sleep = 0.0
 
 
@@ -58,12 +59,15 @@ def served(api: Api) -> Iterator[int]:
             body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{}")
             api.asked.append((self.command, self.path, self.headers.get("Authorization") or ""))
             answer: dict[str, Any] = {"note": api.note}
+            status = api.answers.pop(0) if api.answers else 403 if api.refuse else 200
+            if status != 200:
+                body = {"username": "", "note": api.note}
             if self.path == "/auth/token":
                 answer = {"access_token": f"token of {body['username']}"}
             elif self.command == "PATCH":
                 api.note = body["note"]
             told = json.dumps(answer).encode()
-            self.send_response(403 if api.refuse else 200)
+            self.send_response(status)
             self.send_header("Content-Length", str(len(told)))
             self.end_headers()
             # Who waits no longer has hung up.
@@ -118,6 +122,32 @@ def test_a_password_alone_is_a_token_and_a_line_that_stands_is_not_written_again
     assert {who for _, _, who in api.asked} == {"Bearer t0ken"}
 
 
+@pytest.mark.parametrize("answers", [[500], [200, 502], [200, 200, 503], [429, 500, 503]])
+def test_a_server_that_has_an_error_of_its_own_is_asked_again(
+    answers: list[int], configured: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_note, "PAUSES", (0.0, 0.0, 0.0))
+    api = Api()
+    api.answers = answers
+    with served(api) as port:
+        configured(host="127.0.0.1", port=port, login="lake", password="secret")
+        assert note_run(TI, "orders", "5 rows")
+    assert api.note == "seen by Ann\norders: 5 rows"
+
+
+@pytest.mark.parametrize(("status", "asked"), [(500, 4), (403, 1), (404, 1)])
+def test_it_is_asked_a_few_times_and_not_again_for_what_it_refuses(
+    status: int, asked: int, configured: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_note, "PAUSES", (0.0, 0.0, 0.0))
+    api = Api()
+    api.answers = [status] * 20
+    with served(api) as port:
+        configured(host="127.0.0.1", port=port, password="t0ken")
+        assert not note_run(TI, "orders", "5 rows")
+    assert len(api.asked) == asked
+
+
 def test_without_the_option_nothing_is_asked() -> None:
     assert note_run(TI, "orders", "5 rows") is False
 
@@ -130,6 +160,7 @@ def test_no_trouble_is_more_than_a_warning_and_none_tells_the_login(
     api.refuse = trouble == "refused"
     api.sleep = 0.5 if trouble == "hangs" else 0.0
     monkeypatch.setattr(run_note, "SECONDS", 0.2)
+    monkeypatch.setattr(run_note, "PAUSES", (0.0,))
     with served(api) as port:
         configured(host="127.0.0.1", port=port, login="lake", password="s3cret-of-lake")
         if trouble == "no host":
