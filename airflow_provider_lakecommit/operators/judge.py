@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_lakecommit.core.outcome import FAILED
 from airflow_provider_lakecommit.operators.base import FAILURE
 from airflow_provider_lakecommit.operators.outcome import OutcomeOperator
+from airflow_provider_lakecommit.operators.write import WriteWindowOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator
@@ -39,7 +40,28 @@ def why_red(task: BaseOperator, ti: Any, closed: Sequence[Closed]) -> str:
     if is_judged(task):
         return ""
     causes = [cause for each in closed for cause in each.causes]
-    return "; ".join(dict.fromkeys([*causes, *_failed(task, ti), *_lacking(closed)]))
+    return "; ".join(dict.fromkeys([*_unwritten(task, closed), *causes, *_failed(task, ti), *_lacking(closed)]))
+
+
+def _unwritten(task: BaseOperator, closed: Sequence[Closed]) -> list[str]:
+    """That nothing could be written, where it was not and no task before the commit does it."""
+    dag = task.get_dag()
+    if dag is None or not any(each.missing for each in closed):
+        return []
+    before = [dag.task_dict[name] for name in task.get_flat_relative_ids(upstream=True)]
+    if any(issubclass(_class_of(each), WriteWindowOperator) for each in before):
+        return []
+    return [
+        f"no WriteWindowOperator stands before task {task.task_id}, so nothing of the window was read: expand one over "
+        "the groups of the plan task, `WriteWindowOperator.partial(…).expand(group=plan.output)`, and set it before "
+        "this task"
+    ]
+
+
+def _class_of(task: Any) -> type:
+    """A mapped task is none of its operator's class yet."""
+    mapped = getattr(task, "operator_class", None)
+    return mapped if isinstance(mapped, type) else type(task)
 
 
 def _lacking(closed: Sequence[Closed]) -> list[str]:

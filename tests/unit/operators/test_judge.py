@@ -26,7 +26,12 @@ WELL = {"plan": "success", "write_0": "success", "write_1": "success"}
 
 
 def ended(
-    monkeypatch: pytest.MonkeyPatch, states: Mapping[str, str], closed: Closed, *, judged: bool = False
+    monkeypatch: pytest.MonkeyPatch,
+    states: Mapping[str, str],
+    closed: Closed,
+    *,
+    judged: bool = False,
+    write: bool = True,
 ) -> BaseException:
     """How a commit ends that closed its cycle so, behind tasks that ended so."""
 
@@ -47,9 +52,9 @@ def ended(
     monkeypatch.setattr(LakeCommitOperator, "_ticket", lambda *_: None)
     with DAG("d"):
         plan = PlanWindowOperator(task_id="plan", landing=A)
-        write = WriteWindowOperator.partial(task_id="write", landing=A).expand(group=plan.output)
         commit = LakeCommitOperator(task_id="commit", landing=A, plan_task_id="plan")
-        write >> commit
+        written = WriteWindowOperator.partial(task_id="write", landing=A).expand(group=plan.output)
+        (written if write else plan) >> commit
         if judged:
             outcome = OutcomeOperator(
                 task_id="outcome", plan_task_id="plan", write_task_id="write", commit_task_id="commit"
@@ -94,3 +99,15 @@ def test_nothing_new_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_with_an_outcome_task_behind_it_the_commit_leaves_that_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
     found = ended(monkeypatch, WELL | {"write_1": "failed"}, NOTHING_NEW, judged=True)
     assert isinstance(found, AirflowSkipException)
+
+
+@pytest.mark.parametrize("write", [True, False])
+def test_a_write_task_that_is_missing_or_not_before_the_commit_is_named(
+    monkeypatch: pytest.MonkeyPatch, write: bool
+) -> None:
+    found = ended(monkeypatch, WELL, Closed(commit_id=UUID(int=1), missing=("orders[0][0, 20)",)), write=write)
+    assert ("no WriteWindowOperator stands before task commit" in str(found)) is not write
+
+
+def test_where_nothing_was_to_be_written_none_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert isinstance(ended(monkeypatch, WELL, NOTHING_NEW, write=False), AirflowSkipException)
