@@ -78,12 +78,12 @@ def actions(row: LandingRow, dags: Mapping[str, KnownDag], rights: Rights) -> tu
 
 
 def _operations(row: LandingRow, dags: Mapping[str, KnownDag], rights: Rights) -> list[Operation]:
-    """For this landing, one of each kind."""
+    """For this landing, one of each kind: of a DAG that the user may run now, if there is one."""
+    meant = [o for dag, known in dags.items() for o in known.operations if o.landing == row.name and rights.reads(dag)]
+    meant.sort(key=lambda o: (not rights.triggers(o.dag), dags[o.dag].paused, o.dag))
     found: dict[str, Operation] = {}
-    for dag, known in sorted(dags.items()):
-        for o in known.operations:
-            if o.landing == row.name and rights.reads(dag):
-                found.setdefault(o.kind, o)
+    for o in meant:
+        found.setdefault(o.kind, o)
     return list(found.values())
 
 

@@ -156,5 +156,20 @@ def test_a_paused_dag_does_nothing_now_and_others_landings_are_others() -> None:
     assert found["verify"].hindrance == "DAG ops is paused: its runs would wait"
 
 
+def test_of_dags_that_do_the_same_one_is_taken_that_the_user_may_run_now() -> None:
+    does = (operation("verify", "a"), operation("verify", "b"), operation("verify", "c"))
+    dags = {o.dag: KnownDag(paused=o.dag == "b", operations=(o,)) for o in does}
+    assert offered(ROW, dags)["verify"].dag == "a"
+    asked: list[str] = []
+
+    def triggers(dag: str) -> bool:
+        asked.append(dag)
+        return dag != "a"
+
+    found = offered(ROW, {**dags, "other": KnownDag(paused=False)}, replace(ALL, triggers=triggers))["verify"]
+    assert (found.dag, found.hindrance) == ("c", "")
+    assert "other" not in asked, "each question is one to the auth manager"
+
+
 def test_a_connector_has_no_actions() -> None:
     assert offered(row("connect-sink", state=State())) == {}
