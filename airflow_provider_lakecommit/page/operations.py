@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """DAGs that act on a landing: which there are, by Airflow's own store of parsed DAGs.
 
-Contract: reads only. A DAG is for actions when all its tasks of this provider are such that land nothing
-(`PublishNowOperator`, `UnblockOperator`, `VerifyOperator`): to run it then does what these tasks do, for the landings
-that they name. At most :data:`MOST` DAGs are read, each once as long as it is the same.
+Contract: reads only. A DAG is for an action when all its tasks of this provider do that and nothing else (they are
+`PublishNowOperator`, or `VerifyOperator`, or `UnblockOperator` that may retry; sensors do nothing), so that nobody who
+asks for a check decides what becomes of records. To run it does that for all landings that these tasks name. At most
+:data:`MOST` DAGs are read, each once as long as it is the same.
 
 Failure story: a DAG that is stored in another form than this reads is for no action.
 """
@@ -30,8 +31,8 @@ OURS = "airflow_provider_lakecommit."
 RETRY = "retry"
 KINDS = {"PublishNowOperator": "publish_now", "VerifyOperator": "verify", "UnblockOperator": "retry_blocked"}
 """By the class of the task."""
-BYSTANDERS = frozenset({"StalledCommitSensor", "LedgerInitOperator", "LedgerAttestOperator"})
-"""Tasks that land nothing either."""
+BYSTANDER = "StalledCommitSensor"
+"""A task that changes nothing."""
 
 
 class UnreadableDagError(LakecommitError):
@@ -67,13 +68,15 @@ def operations_in(dag: str, stored: Any) -> tuple[Operation, ...]:
     try:
         tasks = list(_tasks(stored))
         params = dict(stored["dag"].get("params", []))
-        ours = [t for t in tasks if str(t.get("_task_module", "")).startswith(OURS)]
-        if any(t["task_type"] not in KINDS and t["task_type"] not in BYSTANDERS for t in ours):
+        ours = [t for t in tasks if str(t.get("_task_module", "")).startswith(OURS) and t["task_type"] != BYSTANDER]
+        if len({t["task_type"] for t in ours}) != 1 or not all(_does_only_that(t, params) for t in ours):
             return ()
         asks = any(t["task_type"] in ("ApprovalOperator", "HITLOperator", "HITLBranchOperator") for t in tasks)
+        # Each task by its own param, if they differ.
+        conf = {name: told for task in ours for name, told in (_conf(task, params) or {}).items()}
         found = {}
         for task in ours:
-            if (operation := _operation(dag, task, params, asks=asks)) is not None:
+            if (operation := _operation(dag, task, conf, asks=asks)) is not None:
                 found[operation.kind, operation.landing] = operation
     except (UnreadableDagError, AttributeError, KeyError, TypeError, ValueError):
         return ()
@@ -88,19 +91,24 @@ def _tasks(stored: Any) -> Iterator[Mapping[str, Any]]:
         yield task
 
 
-def _operation(
-    dag: str, task: Mapping[str, Any], params: Mapping[str, Mapping[str, Any]], *, asks: bool
-) -> Operation | None:
-    """``None`` for a task that does something else, or for no landing that is known before it runs."""
-    kind, landing = KINDS.get(task["task_type"]), task.get("landing_name")
-    if kind is None or not isinstance(landing, str):
-        return None
-    conf: dict[str, str] = {}
-    if kind == "retry_blocked" and task.get("how") != RETRY:
-        if (name := _choice(str(task.get("how", "")), params)) is None:
-            return None
-        conf = {name: RETRY}
-    return Operation(kind=kind, landing=landing, dag=dag, conf=conf, asks=asks)
+def _does_only_that(task: Mapping[str, Any], params: Mapping[str, Mapping[str, Any]]) -> bool:
+    kind = KINDS.get(task["task_type"])
+    return kind is not None and (kind != "retry_blocked" or _conf(task, params) is not None)
+
+
+def _conf(task: Mapping[str, Any], params: Mapping[str, Mapping[str, Any]]) -> dict[str, str] | None:
+    """With what a run has to be triggered, so that the task reads blocked ranges again; ``None``: it does not."""
+    how = task.get("how")
+    if how == RETRY:
+        return {}
+    name = _choice(str(how or ""), params)
+    return None if name is None else {name: RETRY}
+
+
+def _operation(dag: str, task: Mapping[str, Any], conf: Mapping[str, str], *, asks: bool) -> Operation | None:
+    """``None`` for a task of no landing that is known before it runs."""
+    kind, landing = KINDS[task["task_type"]], task.get("landing_name")
+    return Operation(kind=kind, landing=landing, dag=dag, conf=conf, asks=asks) if isinstance(landing, str) else None
 
 
 def _choice(how: str, params: Mapping[str, Mapping[str, Any]]) -> str | None:

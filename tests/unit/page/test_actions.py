@@ -68,6 +68,30 @@ def unblock(how: str) -> Any:
         ([unblock("{{ dag_run.conf.how }}")], HOW, []),
         ([lambda: LedgerInitOperator(task_id="init", landing=ORDERS, start="latest")], {}, []),
         ([lambda: EmptyOperator(task_id="e")], {}, []),
+        (
+            [
+                unblock("{{ params.how }}"),
+                lambda: UnblockOperator(task_id="other", landing=CLICKS, how="{{ params.other }}"),
+            ],
+            HOW | {"other": Param("skip", enum=["skip", "retry"])},
+            [("retry_blocked", name, {"how": "retry", "other": "retry"}) for name in ("orders", "clicks")],
+        ),
+        # Who runs it to verify would decide what becomes of records.
+        ([lambda: VerifyOperator(task_id="v", landing=ORDERS), unblock("skip")], {}, []),
+        ([lambda: VerifyOperator(task_id="v", landing=ORDERS), unblock("{{ params.how }}")], HOW, []),
+        (
+            [
+                lambda: VerifyOperator(task_id="v", landing=ORDERS),
+                lambda: LedgerInitOperator(task_id="init", landing=ORDERS, start="latest"),
+            ],
+            {},
+            [],
+        ),
+        (
+            [unblock("retry"), lambda: UnblockOperator(task_id="other", landing=CLICKS, how="skip")],
+            {},
+            [],
+        ),
         # Who runs it to verify would land.
         (
             [
