@@ -191,8 +191,8 @@ class KafkaToIcebergOperator(LandingTask):
         since = None if self.follow is None else began(context)
         earlier = cycles_of(session, identity, since) if self.is_retry(context) else None
         before = published_by(session, earlier) if earlier else ()
-        again = earlier and self.follow is not None and goes_on(session, identity, earlier)
-        if earlier and earlier.finished(self.max_cycles) and not again:
+        finished = earlier is not None and earlier.finished(self.max_cycles)
+        if earlier and finished and not (self.follow is not None and goes_on(session, identity, earlier)):
             if is_cleared(context["ti"], self.retries or 0) or not before:
                 return replace(earlier.to_closed(self.landing.table, ()), finished=True, note=str(earlier))
             self.log.info("all is done already, and no event has said so: %s", earlier)

@@ -39,20 +39,6 @@ class ActionsAnswer(BaseModel):
 
 def actions_answer(found: Iterable[Action], *, enabled: bool) -> ActionsAnswer:
     """The answer."""
-    return ActionsAnswer(
-        enabled=enabled,
-        actions=[
-            ActionAnswer(
-                kind=a.kind,
-                does=a.does,
-                now=a.now,
-                dag=a.dag,
-                conf=dict(a.conf),
-                pauses=list(a.pauses),
-                unpauses=list(a.unpauses),
-                asks=a.asks,
-                hindrance=a.hindrance,
-            )
-            for a in found
-        ],
-    )
+    # Its fields are those of the action.
+    told = [ActionAnswer.model_validate(a, from_attributes=True) for a in found]
+    return ActionsAnswer(enabled=enabled, actions=told)

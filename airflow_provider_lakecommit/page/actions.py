@@ -3,8 +3,8 @@
 
 Contract: a table, and pure. Nothing is done here: an action is a request that the page makes to Airflow's own API in
 the name of its user, who is asked before: to trigger a run of a DAG that does it, or to pause or unpause the DAGs that
-land. So Airflow's permissions decide, and its audit log tells who it was. What the user may not do is shown, and says
-so; it is not for him alone to know what exists, but of DAGs that he may not read nothing is told.
+land. So Airflow's permissions decide, and its audit log tells who it was. What the user may not do is shown with the
+reason; of DAGs that he may not read nothing is told.
 
 ==============  =======================================================  ============================================
 action          is there where                                           what it asks of Airflow

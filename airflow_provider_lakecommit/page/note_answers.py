@@ -72,10 +72,8 @@ def notes_answer(notes: LandingNotes, plan: ExplainedPlan | None) -> NotesAnswer
     """The answer."""
     return NotesAnswer(
         specs=[SpecAnswer(version=s.version, since=moment(s.at), dag=s.dag, run=s.run) for s in reversed(notes.specs)],
-        decisions=[
-            DecisionAnswer(at=d.at, command=d.command, actor=d.actor, host=d.host, reason=d.reason, what=d.what)
-            for d in reversed(notes.decisions)
-        ],
+        # The fields of these and of the plan are those of what they tell.
+        decisions=[DecisionAnswer.model_validate(d, from_attributes=True) for d in reversed(notes.decisions)],
         rejects=[
             RejectAnswer(
                 kind=r.kind,
@@ -87,7 +85,5 @@ def notes_answer(notes: LandingNotes, plan: ExplainedPlan | None) -> NotesAnswer
             )
             for r in reversed(notes.rejects)
         ],
-        plan=None
-        if plan is None
-        else PlanAnswer(dag=plan.dag, run=plan.run, task=plan.task, at=plan.at, lines=list(plan.lines)),
+        plan=None if plan is None else PlanAnswer.model_validate(plan, from_attributes=True),
     )

@@ -19,8 +19,6 @@ from airflow.models.dag import DagModel
 from airflow.models.serialized_dag import SerializedDagModel
 from sqlalchemy import func, select
 
-from airflow_provider_lakecommit.exceptions import LakecommitError
-
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
@@ -33,10 +31,6 @@ KINDS = {"PublishNowOperator": "publish_now", "VerifyOperator": "verify", "Unblo
 """By the class of the task."""
 BYSTANDER = "StalledCommitSensor"
 """A task that changes nothing."""
-
-
-class UnreadableDagError(LakecommitError):
-    """A DAG is not stored as it is expected to be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +72,7 @@ def operations_in(dag: str, stored: Any) -> tuple[Operation, ...]:
         for task in ours:
             if (operation := _operation(dag, task, conf, asks=asks)) is not None:
                 found[operation.kind, operation.landing] = operation
-    except (UnreadableDagError, AttributeError, KeyError, TypeError, ValueError):
+    except (AttributeError, KeyError, TypeError, ValueError):
         return ()
     return tuple(found.values())
 
@@ -87,7 +81,7 @@ def _tasks(stored: Any) -> Iterator[Mapping[str, Any]]:
     for each in stored["dag"]["tasks"]:
         task = each["__var"]
         if not isinstance(task, Mapping):
-            raise UnreadableDagError("a task is no object")
+            raise TypeError("a task is no object")
         yield task
 
 

@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -18,6 +17,7 @@ from airflow_provider_lakecommit.kafka.source_topic import SourceTopics
 from airflow_provider_lakecommit.session.landing_session import BEYOND
 from airflow_provider_lakecommit.session.ports import ControlPort, SourcePort
 from tests.fakes.kafka import FakeControl, FakeSource
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -87,7 +87,7 @@ def test_the_first_record_since_a_time_is_found_by_the_records_own_times(control
         if isinstance(control, FakeControl):
             control.clock = lambda: before + timedelta(seconds=1)
         else:
-            time.sleep(0.01)
+            until(lambda: datetime.now(UTC) > before + timedelta(milliseconds=2), what="another millisecond")
         writer.send([TWO])
     assert control.first_since(1, before - timedelta(hours=1)) == 0
     # A transaction ends with a marker, which has an offset and a time too.

@@ -2,7 +2,7 @@
 /** What the user may do about a landing: told with what it comes to, asked back, and then done by Airflow's own API. */
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { airflowBase, dagUrl, runUrl } from "./airflow";
-import { actions as fetchActions, type Action, type Detail } from "./api";
+import { actions as fetchActions, detailOf, type Action, type Detail } from "./api";
 import { useAnswer } from "./live";
 import { AirflowLink, Failure } from "./parts";
 
@@ -58,13 +58,7 @@ export function stepsOf(action: Action, landing: string): Step[] {
 
 /** Airflow's words for what it refused. */
 export function refusal(status: number, said: string): string {
-  try {
-    const detail = (JSON.parse(said) as { detail?: unknown }).detail;
-    if (typeof detail === "string") return detail;
-  } catch {
-    // Not JSON: a proxy's word.
-  }
-  return said.slice(0, 300) || `Airflow answered ${status}`;
+  return detailOf(said).slice(0, 300) || `Airflow answered ${status}`;
 }
 
 async function send(step: Step): Promise<string> {

@@ -254,19 +254,22 @@ export class ServerError extends Error {
   }
 }
 
+/** The `detail` of an answer that is an error, or all that it says. */
+export function detailOf(said: string): string {
+  try {
+    const stated = (JSON.parse(said) as { detail?: unknown }).detail;
+    if (typeof stated === "string") return stated;
+  } catch {
+    // Not JSON: a proxy's word.
+  }
+  return said;
+}
+
 async function get<T>(path: string, signal: AbortSignal): Promise<T> {
   // The browser's cache holds the last answer and its ETag: what has not changed is not sent again.
   const answer = await fetch(path, { signal, headers: { Accept: "application/json" } });
   if (!answer.ok) {
-    const said = await answer.text();
-    let detail = said;
-    try {
-      const stated = (JSON.parse(said) as { detail?: unknown }).detail;
-      detail = typeof stated === "string" ? stated : said;
-    } catch {
-      // Not JSON: a proxy's word.
-    }
-    throw new ServerError(answer.status, detail.slice(0, 500) || answer.statusText || `HTTP ${answer.status}`);
+    throw new ServerError(answer.status, detailOf(await answer.text()).slice(0, 500) || answer.statusText || `HTTP ${answer.status}`);
   }
   return (await answer.json()) as T;
 }

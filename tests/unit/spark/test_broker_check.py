@@ -5,11 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
-from airflow_provider_lakecommit.cycle.write import group_job
 from airflow_provider_lakecommit.exceptions import (
     ControlTopicError,
     LakecommitError,
@@ -20,7 +18,6 @@ from airflow_provider_lakecommit.exceptions import (
 from airflow_provider_lakecommit.spark import broker_check
 from airflow_provider_lakecommit.spark.broker_check import AWAY, check_brokers, note_given_up
 from airflow_provider_lakecommit.spark.job import WindowJob
-from tests.fakes.session import FakeLanding
 
 
 @dataclass
@@ -48,16 +45,6 @@ def new_process() -> Iterator[None]:
     broker_check._doubts.clear()
     yield
     broker_check._doubts.clear()
-
-
-@pytest.fixture
-def job(tmp_path: Path) -> WindowJob:
-    landing = FakeLanding(tmp_path, {})
-    found = group_job(landing.session.landing, landing.control, landing.open().groups[0], "lake")
-    landing.session.close()
-    landing.catalog.close()
-    assert found is not None
-    return found.begun()
 
 
 def begins(job: WindowJob, brokers: Brokers, clock: Clock) -> bool:

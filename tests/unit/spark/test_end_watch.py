@@ -6,19 +6,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 
-from airflow_provider_lakecommit.cycle.write import group_job
 from airflow_provider_lakecommit.exceptions import ControlTopicError
 from airflow_provider_lakecommit.spark import end_watch
 from airflow_provider_lakecommit.spark.end_watch import AWAY, FIRST_LOOK, LOOK_AGAIN, EndWatch
 from airflow_provider_lakecommit.spark.job import WindowJob
 from airflow_provider_lakecommit.wire.records import Sender
-from tests.fakes.session import FakeLanding
 
 
 @dataclass
@@ -64,14 +61,9 @@ def new_process() -> Iterator[None]:
 
 
 @pytest.fixture
-def job(tmp_path: Path) -> WindowJob:
-    landing = FakeLanding(tmp_path, {})
-    found = group_job(landing.session.landing, landing.control, landing.open().groups[0], "lake")
-    landing.session.close()
-    landing.catalog.close()
-    assert found is not None
+def job(job: WindowJob) -> WindowJob:
     # Its own log begins below.
-    return replace(found.begun(), made_at=0)
+    return replace(job, made_at=0)
 
 
 class Clock:
