@@ -28,6 +28,7 @@ from airflow_provider_lakecommit.cli.kafka_commands import (
     RescueCommand,
     StallCommand,
 )
+from airflow_provider_lakecommit.cli.lane_commands import BackfillCommand, LanesCloseCommand, LanesListCommand
 from airflow_provider_lakecommit.cli.ledger_commands import (
     LedgerAttestCommand,
     LedgerInitCommand,
@@ -189,6 +190,8 @@ class HistoryCommand(Command):
 
 COMMANDS: Mapping[str, Command | Mapping[str, Command]] = {
     "land": LandCommand(),
+    "backfill": BackfillCommand(),
+    "lanes": {"list": LanesListCommand(), "close": LanesCloseCommand()},
     "plan": PlanCommand(),
     "status": StatusCommand(),
     "publish-now": PublishNowCommand(),

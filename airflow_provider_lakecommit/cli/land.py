@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
@@ -47,6 +48,7 @@ from airflow_provider_lakecommit.telemetry.send import start_for_commands
 
 __all__ = ["GRACE_SECONDS", "land", "land_cycles", "line_of"]
 
+Within = Callable[[LandingSession], AbstractContextManager[LandingSession | None]]
 GRACE_SECONDS = 20.0
 """For which tasks of a run that is told to stop may report what they have read."""
 PUBLISH_SECONDS = 30.0
@@ -60,19 +62,24 @@ def land(
     cycles: int | None,
     run: UUID | None = None,
     follow: FollowOptions | None = None,
+    within: Within = nullcontext,
 ) -> int:
     """Land until caught up, for *cycles* cycles, or as records come.
 
     :param follow: how
+    :param within: of the landing's session the one that it is done in; ``None``: there is nothing to be done
     :raises LakecommitError: what keeps a cycle from being opened or closed, or that none of them moves anything
     """
     section, unique = spark_section(spec, follow, output), run or uuid4()
     log = WindowLog(output.log)
     with (
         Signals() as signals,
-        LandingSession.connect(spec.landing, spec.kafka, spec.catalog, log=log) as session,
+        LandingSession.connect(spec.landing, spec.kafka, spec.catalog, log=log) as connected,
+        within(connected) as session,
     ):
-        engine = engine_of(section, spec.landing.name, log=log, on_start=lambda: None)
+        if session is None:
+            return Exit.DONE
+        engine = engine_of(section, spec.landing.name, log=log, on_start=lambda: None, lane=session.lane)
         runner = runner_of(
             session,
             engine,
@@ -153,7 +160,7 @@ def land_cycles(
     send = start_for_commands()
     for outcome in runner.cycles(most=cycles):
         send(opened_samples(outcome.opened))
-        send(closed_samples(spec.landing.name, outcome.closed, outcome.seconds.get("close", 0.0)))
+        send(closed_samples(spec.landing.name, outcome.closed, outcome.seconds.get("close", 0.0), outcome.lane))
         if live:
             output.live("")
         if not output.is_for_people:

@@ -39,7 +39,11 @@ Exit codes: 0 done, 1 refused or failed with a reason, 2 bad usage or spec, 3 ne
 5 stalled, 6 behind. --help behind a command shows its options and examples.
 """
 
-_GROUPS = {"ledger": "show or set the ledger of the tables", "env": "what executors of a cluster need"}
+_GROUPS = {
+    "ledger": "show or set the ledger of the tables",
+    "lanes": "the ranges that are landed beside the live stream",
+    "env": "what executors of a cluster need",
+}
 """Help for commands that have actions."""
 
 

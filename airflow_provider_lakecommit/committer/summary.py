@@ -119,6 +119,8 @@ class SnapshotRecord:
 
 PRUNED = "pruned"
 """Extra key of a snapshot that took out of some sections what is gone: these, as a JSON list of names and lanes."""
+MERGED = "merged"
+"""Extra key of a snapshot that closed lanes: what these sections had is another one's, as a JSON list likewise."""
 HAD = "had"
 """Extra key of a ledger that a person set: what it gained and the table had passed before, having no row of it."""
 SPEC = "spec"
@@ -127,7 +129,16 @@ SPEC = "spec"
 
 def pruned_sections(record: SnapshotRecord) -> set[tuple[str, str]]:
     """The sections that a person had pruned in this snapshot."""
-    return {(landing, lane) for landing, lane in json.loads(record.extra.get(PRUNED, "[]"))}
+    return _named(record, PRUNED)
+
+
+def merged_sections(record: SnapshotRecord) -> set[tuple[str, str]]:
+    """The sections of lanes that were closed by this snapshot."""
+    return _named(record, MERGED)
+
+
+def _named(record: SnapshotRecord, key: str) -> set[tuple[str, str]]:
+    return {(landing, lane) for landing, lane in json.loads(record.extra.get(key, "[]"))}
 
 
 def had_to_text(ranges: Coverage) -> str:

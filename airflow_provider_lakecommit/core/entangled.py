@@ -46,7 +46,7 @@ def entangled(
     if not stuck:
         return
     for table, ledger in landing_state.ledgers.items():
-        has = ledger.section.covered | ledger.others | landing_state.accepted_coverage(table)
+        has = ledger.all_covered | landing_state.accepted_coverage(table)
         shared = [s for s in landing_state.accepted[table] if len(s.coverage.parts) > 1]
         yield from _behind(stuck - has, shared, keeps)
 

@@ -49,7 +49,7 @@ def other_rules(
                 continue
             pending = ((a.report.rules, a.coverage) for a in landing_state.accepted[holder])
             same = merged(ledger.judged, pending, most=None)
-            landed = lacking & (ledger.section.covered | ledger.others)
+            landed = lacking & ledger.all_covered
             held = landed | (lacking & landing_state.accepted_coverage(holder))
             ranges = otherwise(same, held, rules) | (Coverage() if holder in alike else unjudged(same, held))
             if ranges:

@@ -162,8 +162,8 @@ def oldest_unread(
     for table, ledger in landing_state.ledgers.items():
         accepted = landing_state.accepted_coverage(table)
         for p, mark in marks.items():
-            begin = max(ledger.section.end(p), mark.start)
-            have = ledger.section.covered[p] | ledger.others[p] | accepted[p]
+            begin = max(ledger.end(p), mark.start)
+            have = ledger.has(p) | accepted[p]
             unread = RangeSet.of((begin, max(begin, mark.high))) - have
             if unread:
                 first = unread.ranges[0].start

@@ -16,6 +16,7 @@ from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, Sour
 from airflow_provider_lakecommit.core.refusal import RefusalState
 
 __all__ = [
+    "FILLED",
     "LIVE",
     "Budget",
     "ControlPosition",
@@ -34,6 +35,8 @@ __all__ = [
 ]
 
 LIVE = "live"
+FILLED = "filled"
+"""The section of a landing that has what its closed lanes have landed."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -280,7 +283,8 @@ class ControlPosition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerSection:
-    """What one lane of one landing has in one table. ``starts`` is the first offset of the lane per partition.
+    """What one lane of one landing has in one table. ``starts`` is the first offset of the lane per partition, ``ends``
+    the one behind its last: the live lane has none, and what lanes that are closed have landed is theirs no more.
     ``judged`` says by which rules the covered ranges were judged, as far as it is known; ``positions`` under which
     leader epochs partitions were last read.
     """
@@ -296,6 +300,7 @@ class LedgerSection:
     record_bytes: int = 0
     judged: Mapping[str, Coverage] = field(default_factory=dict)
     positions: Mapping[SourcePartition, ReadPosition] = field(default_factory=dict)
+    ends: Mapping[SourcePartition, int] = field(default_factory=dict)
 
     @property
     def key(self) -> tuple[str, str]:

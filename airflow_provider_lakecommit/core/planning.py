@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from airflow_provider_lakecommit.core.model import Span
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
-from airflow_provider_lakecommit.core.state import LandingState, TableLedger
+from airflow_provider_lakecommit.core.state import LandingState
 from airflow_provider_lakecommit.exceptions import SourceError
 
 __all__ = [
@@ -130,7 +130,7 @@ def find_missing(
         accepted = landing_state.accepted_coverage(table)
         missing: dict[SourcePartition, RangeSet] = {}
         for p, mark in watermarks.items():
-            begin, end = ledger.section.end(p), mark.stable
+            begin, end = ledger.end(p), mark.stable
             if begin > mark.high:
                 raise SourceError(_shorter(table, p, begin, mark))
             if blocked[p]:
@@ -141,7 +141,7 @@ def find_missing(
                     f"an open transaction holds the last stable offset at {mark.stable}, "
                     f"the high watermark is {mark.high}"
                 )
-            wanted = RangeSet.of((begin, max(begin, end))) - _in_table(ledger, p) - accepted[p] - claims[p]
+            wanted = RangeSet.of((begin, max(begin, end))) - ledger.has(p) - accepted[p] - claims[p]
             removed = wanted & RangeSet.of((0, mark.start))
             if behind := Coverage({p: removed & landed[p]}):
                 left_behind[table] = left_behind.get(table, Coverage()) | behind
@@ -151,16 +151,22 @@ def find_missing(
     if gone:
         raise SourceError(
             f"offsets that are not landed were removed from the source by its retention: {', '.join(gone)}; "
-            f"to go on without them: `lakecommit ledger init --from earliest`, which shows first what it gives up; "
+            f"to go on without them: {_without_them(landing_state)}, which shows first what it gives up; "
             f"what is reported is published all the same"
         )
     return Missing(ranges=_by_tables(per_table), notes=notes, gone=left_behind)
 
 
+def _without_them(landing_state: LandingState) -> str:
+    sections = [ledger.section for ledger in landing_state.ledgers.values()]
+    bounded = next((s.lane for s in sections if s.ends), None)
+    return f"`lakecommit lanes close SPEC --lane {bounded}`" if bounded else "`lakecommit ledger init --from earliest`"
+
+
 def _landed_data(landing_state: LandingState) -> Coverage:
     """What the data table has; it is the first one."""
     data = next(iter(landing_state.ledgers.values()), None)
-    return Coverage() if data is None else data.section.covered | data.others
+    return Coverage() if data is None else data.all_covered
 
 
 def worth_a_look(missing: Coverage, limits: WindowLimits) -> bool:
@@ -175,11 +181,6 @@ def mean_size(missing: Coverage, sizes: Mapping[SourcePartition, int]) -> int:
     """Bytes of a record, over all partitions whose sizes are known; 0 when none is."""
     records = {p: len(missing[p]) for p in sizes}
     return sum(n * sizes[p] for p, n in records.items()) // max(1, sum(records.values()))
-
-
-def _in_table(ledger: TableLedger, p: SourcePartition) -> RangeSet:
-    """Also behind a hole, and also of another landing: what a table has is never read for it again."""
-    return ledger.section.covered[p] | ledger.others[p]
 
 
 def _check_topics(landing_state: LandingState, watermarks: Mapping[SourcePartition, Watermark]) -> None:

@@ -2,8 +2,9 @@
 """Settlement: the only place that decides what is published in a table.
 
 Contract: committable is the greatest set of accepted slices in which each is connected, for each of its partitions, to
-the end of the ledger through the set itself. So a table's ledger never gets a hole, an older slice that failed is done
-again alone, and newer ones wait staged. Slices come out in an order in which every chunk keeps the ledger contiguous.
+the end of the ledger through the set itself, or through what other lanes have. So a table's ledger never gets a hole,
+an older slice that failed is done again alone, and newer ones wait staged. Slices come out in an order in which every
+chunk keeps the ledger contiguous.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from airflow_provider_lakecommit.core.state import AcceptedSlice, CycleState, La
 
 __all__ = ["Settlement", "Waiting", "chunks", "holes", "passed_by_all", "passed_ends", "settle", "valid_through"]
 
+NOTHING_COVERED = Coverage()
 CLOCKS_APART = timedelta(minutes=5)
 """By which a valid-through time may lie ahead before it is that of a wrong clock."""
 
@@ -46,15 +48,18 @@ class Settlement:
         return tuple(s for step in self.steps for s in step)
 
 
-def settle(accepted: Sequence[AcceptedSlice], section: LedgerSection) -> Settlement:
+def settle(accepted: Sequence[AcceptedSlice], section: LedgerSection, others: Coverage = NOTHING_COVERED) -> Settlement:
     """Choose what can be published now.
 
     :param accepted: of one table, in log order, disjoint from the ledger and from each other
     :param section: the ledger of that table
+    :param others: what other lanes have in it
     """
-    held = holes([s.coverage for s in accepted], section.covered, section.starts)
+    have = section.covered | others
+    held = holes([s.coverage for s in accepted], have, section.starts)
     waiting = tuple(Waiting(slice=accepted[n], partition=p, behind=behind) for n, (p, behind) in held.items())
-    return Settlement(steps=_steps([s for n, s in enumerate(accepted) if n not in held], section), waiting=waiting)
+    chosen = [s for n, s in enumerate(accepted) if n not in held]
+    return Settlement(steps=_steps(chosen, have, section.starts), waiting=waiting)
 
 
 def holes(
@@ -81,11 +86,13 @@ def _gap(coverage: Coverage, reach: Mapping[SourcePartition, int]) -> tuple[Sour
     return next(((p, reach[p]) for p, r in coverage.items() if r.end > reach[p]), None)
 
 
-def _steps(chosen: list[AcceptedSlice], section: LedgerSection) -> tuple[tuple[AcceptedSlice, ...], ...]:
+def _steps(
+    chosen: list[AcceptedSlice], have: Coverage, starts: Mapping[SourcePartition, int]
+) -> tuple[tuple[AcceptedSlice, ...], ...]:
     """Order so that each step starts where the steps before it end; slices that need each other make one step
     together.
     """
-    frontier: dict[SourcePartition, int] = {p: section.end(p) for s in chosen for p in s.coverage.parts}
+    frontier = {p: have[p].reach(starts.get(p, 0)) for s in chosen for p in s.coverage.parts}
     left = sorted(((s, s.coverage.parts) for s in chosen), key=lambda item: _first(item[1]))
     steps: list[tuple[AcceptedSlice, ...]] = []
     while left:
@@ -93,7 +100,7 @@ def _steps(chosen: list[AcceptedSlice], section: LedgerSection) -> tuple[tuple[A
         for s, parts in left:
             if _starts_at(parts, frontier):
                 steps.append((s,))
-                frontier.update({p: section.covered[p].reach(r.ranges[0].end) for p, r in parts.items()})
+                frontier.update({p: have[p].reach(r.ranges[0].end) for p, r in parts.items()})
             else:
                 behind.append((s, parts))
         if len(behind) == len(left):
@@ -129,8 +136,8 @@ def passed_ends(
     ledger: TableLedger, accepted: Sequence[AcceptedSlice], partitions: Iterable[SourcePartition]
 ) -> dict[SourcePartition, int]:
     """How far a table is complete: its ledger, and accepted slices without a row for it, which count as passed."""
-    section, through = ledger.section, _passed(ledger.table, accepted)
-    return {p: (section.covered[p] | through[p]).reach(section.end(p)) for p in partitions}
+    through = _passed(ledger.table, accepted)
+    return {p: (ledger.has(p) | through[p]).reach(ledger.end(p)) for p in partitions}
 
 
 def passed_by_all(landing_state: LandingState) -> dict[str, Coverage]:
@@ -140,7 +147,7 @@ def passed_by_all(landing_state: LandingState) -> dict[str, Coverage]:
     passed = {t: _passed(t, accepted) for t, accepted in landing_state.accepted.items()}
     out = dict(passed)
     for t, ledger in landing_state.ledgers.items():
-        complete = ledger.section.covered | ledger.others | passed[t]
+        complete = ledger.all_covered | passed[t]
         out = {name: c & complete for name, c in out.items()}
     return out
 

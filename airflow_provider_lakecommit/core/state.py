@@ -16,7 +16,7 @@ from uuid import UUID
 from airflow_provider_lakecommit.core.identity import slice_id
 from airflow_provider_lakecommit.core.log import CommitFailed, Raised
 from airflow_provider_lakecommit.core.model import Cycle, LedgerSection, Plan, Slice, SliceReport, Span
-from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet
+from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
 from airflow_provider_lakecommit.core.rules import UNKNOWN
 
 __all__ = [
@@ -43,6 +43,22 @@ class TableLedger:
     section: LedgerSection
     others: Coverage = field(default_factory=Coverage)
     judged: Mapping[str, Coverage] = field(default_factory=dict)
+
+    @property
+    def all_covered(self) -> Coverage:
+        """What the table has, by whatever lane."""
+        return self.section.covered | self.others
+
+    def has(self, p: SourcePartition) -> RangeSet:
+        """The same of one partition."""
+        return self.section.covered[p] | self.others[p]
+
+    def end(self, p: SourcePartition) -> int:
+        """The next offset that the section needs of ``p``: the end of the interval that holds its start, over all
+        lanes; no lane needs more than its range.
+        """
+        reached = self.has(p).reach(self.section.starts.get(p, 0))
+        return min(reached, self.section.ends.get(p, reached))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,7 +272,7 @@ class LandingState:
         has = {
             t: Coverage.of(
                 [
-                    *(item for c in (given_up, ledger.section.covered, ledger.others) for item in c.items()),
+                    *(item for c in (given_up, ledger.all_covered) for item in c.items()),
                     *((p, OffsetRange(0, start)) for p, start in ledger.section.starts.items()),
                     *(i for a in self.accepted[t] if a.report.attempt not in voided for i in a.coverage.items()),
                 ]

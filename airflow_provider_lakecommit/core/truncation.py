@@ -118,7 +118,7 @@ def goes_on_at(landing_state: LandingState, diverged: Mapping[SourcePartition, i
     for table, ledger in landing_state.ledgers.items():
         passed = Coverage.union(a.coverage for a in landing_state.accepted[table] if not a.matters(table))
         for p, found in ends.items():
-            found.append((ledger.section.covered | passed)[p].reach(ledger.section.starts.get(p, 0)))
+            found.append((ledger.has(p) | passed[p]).reach(ledger.section.starts.get(p, 0)))
     return {p: min(found) for p, found in sorted(ends.items())}
 
 
@@ -126,6 +126,6 @@ def lost_rows(landing_state: LandingState, diverged: Mapping[SourcePartition, in
     """What each table has that the logs no longer have."""
     out: dict[str, Coverage] = {}
     for table, ledger in landing_state.ledgers.items():
-        gone = {p: RangeSet.of((end, max(end, ledger.section.end(p)))) for p, end in diverged.items()}
+        gone = {p: RangeSet.of((end, max(end, ledger.end(p)))) for p, end in diverged.items()}
         out[table] = ledger.section.covered & Coverage(gone)
     return {table: coverage for table, coverage in out.items() if coverage}

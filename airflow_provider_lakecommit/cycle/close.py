@@ -24,7 +24,7 @@ from airflow_provider_lakecommit.committer.executor import CommitterThread
 from airflow_provider_lakecommit.committer.trim import trim_snapshots
 from airflow_provider_lakecommit.core.accounting import summed
 from airflow_provider_lakecommit.core.log import Directives, SliceReported
-from airflow_provider_lakecommit.core.model import Slice, SliceReport
+from airflow_provider_lakecommit.core.model import LIVE, Slice, SliceReport
 from airflow_provider_lakecommit.core.settle import passed_ends, settle, valid_through
 from airflow_provider_lakecommit.core.state import AcceptedSlice, CycleState, LandingState, granted
 from airflow_provider_lakecommit.cycle.commit import TableCommit, TableCommits, own_cycle
@@ -137,7 +137,8 @@ def _complete(commits: TableCommits, folded: FoldedLog) -> Closed:
     }
     reached = [passed_ends(t, standing[t.table], ends) for t in folded.ledgers]
     common = {p: min(r[p] for r in reached) for p in ends} if reached else {}
-    own = [] if state is None else [state]
+    # A lane beside the live one says nothing of how new the tables are.
+    own = [] if state is None or session.lane != LIVE else [state]
     through = valid_through(landing_state.cycles.values(), common) if valid_through(own, common) else None
     record = session.sender("commit", ticket.commit_id).closed(
         session.new_id(), session.now(), through, _directives(commits)
@@ -181,7 +182,7 @@ def _directives(commits: TableCommits) -> Directives:
 
 def _waiting(folded: FoldedLog, standing: Mapping[str, Sequence[AcceptedSlice]]) -> Iterable[str]:
     for ledger in folded.ledgers:
-        waiting = settle(standing[ledger.table], ledger.section).waiting
+        waiting = settle(standing[ledger.table], ledger.section, ledger.others).waiting
         yield from (f"{ledger.table}: {w}" for w in waiting if w.slice.file_count(ledger.table))
 
 

@@ -46,7 +46,7 @@ def drain(
     if not prepared.tables:
         return None
     state = session.read_state(prepared.ledgers).state
-    settled = {t.name: settle(state.accepted[t.name], t.ledger.section).ready for t in prepared.tables}
+    settled = {t.name: settle(state.accepted[t.name], t.ledger.section, t.ledger.others).ready for t in prepared.tables}
     if not any(s.matters(name) for name, ready in settled.items() for s in ready):
         return None
     opened = start_without_tables(session, run, why[:REASON_LENGTH])

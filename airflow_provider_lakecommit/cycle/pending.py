@@ -26,11 +26,11 @@ from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
 from airflow_provider_lakecommit.core.planning import Watermark
 from airflow_provider_lakecommit.core.state import AcceptedSlice, LandingState, TableLedger
 from airflow_provider_lakecommit.core.voiding import gone, irreplaceable, losses, losses_text
-from airflow_provider_lakecommit.cycle.named_log import log_of
 from airflow_provider_lakecommit.cycle.unbelieved import unbelieved, unbelieved_text
 from airflow_provider_lakecommit.exceptions import ControlTopicError, SourceError
 from airflow_provider_lakecommit.kafka.control_log import read_decided
 from airflow_provider_lakecommit.session.landing_session import LandingSession
+from airflow_provider_lakecommit.session.named_log import log_of
 from airflow_provider_lakecommit.wire.quarantine import read_entries
 
 __all__ = ["endangered", "known_section", "known_state", "own_partition", "pending_of"]

@@ -31,6 +31,7 @@ from airflow_provider_lakecommit.cycle.epochs import joined, renewed
 from airflow_provider_lakecommit.cycle.pending import endangered
 from airflow_provider_lakecommit.cycle.sections import (
     check_cluster,
+    check_lane_open,
     first_offsets,
     new_section,
     origin_position,
@@ -102,6 +103,7 @@ def prepare(session: LandingSession, source: SourceState, *, dry: bool = False) 
         state = _sound_ledger(session, name, table)
         _check_alone(session, name, state, source)
         if state.section(session.landing.name, session.lane) is None:
+            check_lane_open(session, name)
             _check_first_run(session, name, table)
             if not out:
                 _check_former(session, name)
@@ -150,6 +152,7 @@ def prepare_table(session: LandingSession, name: str) -> PreparedTable | None:
         raise TableError(f"there is no table {name} in {session.tables.called}: {why}")
     state = _sound_ledger(session, name, table)
     if state.section(session.landing.name, session.lane) is None:
+        check_lane_open(session, name)
         _check_first_run(session, name, table)
         return None
     return prepared_table(session, name, table, renewed(session, name, state, None, None))

@@ -174,7 +174,7 @@ class TablePublisher:
 
     def _next_chunk(self, folded: FoldedLog) -> tuple[AcceptedSlice, ...]:
         accepted = self._refusals.of(folded.state.accepted[self.table.name])
-        settlement = settle(accepted, self.table.ledger.section)
+        settlement = settle(accepted, self.table.ledger.section, self.table.ledger.others)
         if not settlement.ready:
             return ()
         matters = any(s.matters(self.table.name) for s in settlement.ready)

@@ -60,6 +60,10 @@ class CycleOutcome:
     released: int = 0
 
     @property
+    def lane(self) -> str:
+        return self.opened.ticket.lane
+
+    @property
     def final(self) -> bool:
         """Is there nothing more for this run? Claims that ended with this cycle may be planned by the next, and so may
         a window that was put off.

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from airflow_provider_lakecommit.committer.ledger import LedgerState
-from airflow_provider_lakecommit.core.model import ControlPosition, LedgerSection, ReadPosition
+from airflow_provider_lakecommit.core.model import LIVE, ControlPosition, LedgerSection, ReadPosition
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
 from airflow_provider_lakecommit.core.planning import Watermark
 from airflow_provider_lakecommit.core.rules import judged_in
@@ -22,6 +22,7 @@ from airflow_provider_lakecommit.session.landing_session import BEYOND, LandingS
 
 __all__ = [
     "check_cluster",
+    "check_lane_open",
     "first_offsets",
     "new_section",
     "origin_position",
@@ -39,15 +40,17 @@ def new_section(
     *,
     before: LedgerSection | None = None,
     positions: Mapping[SourcePartition, ReadPosition] = MappingProxyType({}),
+    ends: Mapping[SourcePartition, int] = MappingProxyType({}),
+    lane: str | None = None,
 ) -> LedgerSection:
-    """A section of this lane under a new epoch.
+    """A section under a new epoch, of the session's lane by default.
 
     :param before: the section that it stands in for: its estimates are kept, and by which rules ranges were judged
     :param positions: of it that still hold
     """
     return LedgerSection(
         landing=session.landing.name,
-        lane=session.lane,
+        lane=lane or session.lane,
         cluster_id=source.cluster_id,
         epoch=session.new_id(),
         spec_version=session.landing.spec_version,
@@ -57,6 +60,7 @@ def new_section(
         record_bytes=before.record_bytes if before else 0,
         judged=judged_in(before.judged, covered) if before else {},
         positions=dict(positions),
+        ends=dict(ends),
     )
 
 
@@ -81,6 +85,12 @@ def own_section(state: LedgerState, session: LandingSession) -> LedgerSection:
             f"the table of landing {session.landing.name} has no ledger section of lane {session.lane}: plan first"
         )
     return section
+
+
+def check_lane_open(session: LandingSession, name: str) -> None:
+    """:raises LedgerError: a lane that is to have a section has none, and is not made here"""
+    if session.lane != LIVE:
+        raise LedgerError(f"{name}: lane {session.lane} of landing {session.landing.name} is not open, or not any more")
 
 
 def check_cluster(session: LandingSession, name: str, section: LedgerSection, cluster_id: str) -> None:

@@ -17,8 +17,8 @@ from dataclasses import replace
 from airflow_provider_lakecommit.core.log import SliceReported
 from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage
-from airflow_provider_lakecommit.cycle.named_log import log_of
 from airflow_provider_lakecommit.session.landing_session import BEYOND, LandingSession
+from airflow_provider_lakecommit.session.named_log import log_of
 from airflow_provider_lakecommit.signing import OTHER_KEY, UNSIGNED_BELOW
 from airflow_provider_lakecommit.wire.quarantine import entry_of
 

@@ -102,7 +102,12 @@ class SparkSection:
 
 
 def engine_of(
-    section: SparkSection, landing: str, *, log: Callable[[str], None], on_start: Callable[[], None]
+    section: SparkSection,
+    landing: str,
+    *,
+    log: Callable[[str], None],
+    on_start: Callable[[], None],
+    lane: str = "live",
 ) -> Engine:
     """The engine that a spec asks for; nothing is started or contacted.
 
@@ -112,7 +117,7 @@ def engine_of(
         return LocalSpark(section, log=log, on_start=on_start)
     from airflow_provider_lakecommit.engines.connect import ConnectEngine
 
-    return ConnectEngine(section.remote, deployment=CLI, landing=landing)
+    return ConnectEngine(section.remote, deployment=CLI, landing=landing, lane=lane)
 
 
 def _retrying(master: str) -> str:

@@ -193,11 +193,11 @@ def _table(
         snapshot_id=state.snapshot_id,
         head_id=state.head_id,
         foreign_since=state.foreign_since,
-        ends={p: ledger.section.end(p) for p in sorted(partitions)},
+        ends={p: ledger.end(p) for p in sorted(partitions)},
         pending_slices=len(staged),
         pending_files=sum(a.file_count(name) for a in staged),
         pending_bytes=sum(a.report.bytes for a in staged),
-        waiting=tuple(str(w) for w in settle(staged, ledger.section).waiting),
+        waiting=tuple(str(w) for w in settle(staged, ledger.section, ledger.others).waiting),
     )
 
 
@@ -219,8 +219,8 @@ def _safe_ends(
     ledger: TableLedger, accepted: Iterable[AcceptedSlice], partitions: Iterable[SourcePartition]
 ) -> dict[SourcePartition, int]:
     """Up to where nothing has to be read for a table: it is there, or reported."""
-    section, through = ledger.section, Coverage.union(a.coverage for a in accepted)
-    return {p: (section.covered[p] | through[p]).reach(section.end(p)) for p in partitions}
+    through = Coverage.union(a.coverage for a in accepted)
+    return {p: (ledger.has(p) | through[p]).reach(ledger.end(p)) for p in partitions}
 
 
 def _valid_through(landing_state: LandingState, reached: Sequence[Mapping[SourcePartition, int]]) -> datetime | None:

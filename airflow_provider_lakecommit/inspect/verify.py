@@ -23,10 +23,16 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import combinations, product
 
-from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord, had_before, pruned_sections
+from airflow_provider_lakecommit.committer.summary import (
+    SnapshotKind,
+    SnapshotRecord,
+    had_before,
+    merged_sections,
+    pruned_sections,
+)
 from airflow_provider_lakecommit.core.accounting import Account
 from airflow_provider_lakecommit.core.formats import ONE_ROW_EACH
-from airflow_provider_lakecommit.core.model import Counts, LedgerSection
+from airflow_provider_lakecommit.core.model import FILLED, Counts, LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet
 from airflow_provider_lakecommit.core.routing import Role
 from airflow_provider_lakecommit.core.rules import Judged, merged, otherwise
@@ -270,8 +276,9 @@ def check_table(history: TableHistory) -> Iterator[Finding]:
 
 def _sections(before: Sections, s: LandingSnapshot) -> Iterator[str]:
     """Each section must be what it was, plus what this snapshot says."""
-    pruned = pruned_sections(s.record)
-    for key in sorted({*before, *s.sections} - pruned):
+    merged_away = merged_sections(s.record)
+    yield from _merged(before, s, merged_away)
+    for key in sorted({*before, *s.sections} - pruned_sections(s.record) - merged_away - _filled(merged_away)):
         name = f"landing {key[0]!r}" + ("" if key[1] == "live" else f" lane {key[1]!r}")
         if key not in s.sections:
             yield f"the ledger of {name} is gone; the snapshot before held it"
@@ -289,6 +296,24 @@ def _sections(before: Sections, s: LandingSnapshot) -> Iterator[str]:
             yield f"the ledger of {name} gained {gained}, the snapshot says {said}"
 
 
+def _filled(merged_away: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
+    return {(landing, FILLED) for landing, _ in merged_away}
+
+
+def _merged(before: Sections, s: LandingSnapshot, closed: set[tuple[str, str]]) -> Iterator[str]:
+    """What closed lanes had is what the landing's filled section has more, with what the table had passed."""
+    for landing, lane in sorted(closed):
+        if (landing, lane) in s.sections:
+            yield f"lane {lane!r} of landing {landing!r} is said to be closed, and is in the ledger"
+    for landing in sorted({landing for landing, _ in closed}):
+        had = Coverage.union(before[key].covered for key in closed if key[0] == landing and key in before)
+        filled = (landing, FILLED)
+        was = before[filled].covered if filled in before else Coverage()
+        now = s.sections[filled].covered if filled in s.sections else Coverage()
+        if now - was - had_before(s.record) != had - was or was - now:
+            yield f"lanes of landing {landing!r} were closed with {had}, and its filled ranges went from {was} to {now}"
+
+
 def _accounting(s: LandingSnapshot) -> Iterator[str]:
     parts = s.record.accounting.parts
     for p in sorted({*parts, *s.record.ranges.parts}):
@@ -300,10 +325,13 @@ def _accounting(s: LandingSnapshot) -> Iterator[str]:
 
 
 def _shape(sections: Sections) -> Iterator[str]:
-    for (landing, _), section in sorted(sections.items()):
-        for p, ranges in sorted(section.covered.parts.items()):
-            if beyond := ranges - RangeSet.of((0, section.end(p))):
-                yield f"the ledger of landing {landing!r} has a hole: {p} is landed to {section.end(p)} and in {beyond}"
+    held = Coverage.union(s.covered for s in sections.values())
+    for (landing, lane), section in sorted(sections.items()):
+        # What closed lanes have landed is in many pieces.
+        for p, ranges in sorted(section.covered.parts.items() if lane != FILLED else ()):
+            end = held[p].reach(section.starts.get(p, 0))
+            if beyond := ranges - RangeSet.of((0, end)):
+                yield f"the ledger of landing {landing!r} has a hole: {p} is landed to {end} and in {beyond}"
     for (one, a), (other, b) in combinations(sorted(sections.items()), 2):
         if both := a.covered & b.covered:
             yield f"landings {one[0]!r} and {other[0]!r} both hold {both}"

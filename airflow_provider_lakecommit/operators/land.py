@@ -216,7 +216,8 @@ class KafkaToIcebergOperator(LandingTask):
                 for outcome in runner.cycles(earlier.number if earlier else 0, self.max_cycles):
                     log(str(outcome))
                     send(opened_samples(outcome.opened))
-                    send(closed_samples(self.landing.name, outcome.closed, outcome.seconds.get("close", 0.0)))
+                    seconds = outcome.seconds.get("close", 0.0)
+                    send(closed_samples(self.landing.name, outcome.closed, seconds, outcome.lane))
                     if self.follow is None:
                         outcomes.append(outcome)
                     else:

@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from airflow_provider_lakecommit.core.model import LIVE
+
 if TYPE_CHECKING:
     from airflow_provider_lakecommit.cycle.results import Closed, Opened
 
@@ -125,33 +127,40 @@ METRICS = (
 
 
 def opened_samples(opened: Opened) -> Iterator[Sample]:
-    """Of a cycle that was opened or continued; none of one that was over."""
+    """Of a cycle that was opened or continued; none of one that was over. How far a landing is behind is told by its
+    live lane alone.
+    """
     if opened.finished:
         return
     landing = (opened.ticket.landing,)
     records = sum(len(s) for s in opened.slices)
-    yield Sample(LAG, records + opened.plan.left, landing)
     yield Sample(PLANNED, records, landing)
+    if opened.ticket.lane != LIVE:
+        return
+    yield Sample(LAG, records + opened.plan.left, landing)
     yield Sample(DEFERRED, int(opened.plan.deferred), landing)
 
 
-def closed_samples(name: str, closed: Closed, seconds: float) -> Iterator[Sample]:
+def closed_samples(name: str, closed: Closed, seconds: float, lane: str = LIVE) -> Iterator[Sample]:
     """Of a cycle that was closed; none of one that had been before.
 
     :param name: of the landing
     :param seconds: that closing it took
+    :param lane: that it is of
     """
     if closed.finished:
         return
     landing = (name,)
     yield Sample(CYCLES, 1, landing)
-    yield Sample(COMMIT_SECONDS, seconds, landing)
     for table in dict.fromkeys(p.table for p in closed.published):
         mine = [p for p in closed.published if p.table == table]
         yield Sample(ROWS, sum(p.rows for p in mine), (name, table))
         yield Sample(FILES, sum(p.files for p in mine), (name, table))
     if rejected := sum(closed.rejects.values()):
         yield Sample(REJECTS, rejected, landing)
+    if lane != LIVE:
+        return
+    yield Sample(COMMIT_SECONDS, seconds, landing)
     yield Sample(WAITING, len(closed.waiting), landing)
     yield Sample(MISSING, len(closed.missing), landing)
     yield Sample(BLOCKED, len(closed.blocked), landing)

@@ -17,6 +17,7 @@ EXAMPLES = {
     "--at": "orders:0=1",
     "--every": "5m",
     "--from": "earliest",
+    "--lane": "past",
     "--others": "there",
     "--partition": "orders:0",
     "--raise": "5",

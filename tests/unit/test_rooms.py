@@ -142,6 +142,8 @@ RULES = (
         nowhere=AIRFLOW | SPARK | KAFKA,
     ),
     *(rule(f"inspect/{module}", "core landing committer", only=NOTHING) for module in ("accounts", "verify")),
+    rule("lanes", "core wire kafka committer session cycle", nowhere=AIRFLOW | SPARK),
+    rule("lanes/asked", "core", only=NOTHING),
     rule("repair", "core wire kafka committer session cycle", nowhere=AIRFLOW | SPARK, lazily=KAFKA),
     rule("doctor", f"{LIBRARY} inspect", nowhere=AIRFLOW, lazily=SPARK),
     rule("settings", "landing", only=AIRFLOW, lazily=AIRFLOW),
@@ -165,7 +167,12 @@ RULES = (
     rule("plugins", "preload page settings hooks", only=AIRFLOW),
     rule("telemetry", "core landing cycle", nowhere=HEAVY | SPARK, lazily=AIRFLOW | OPENLINEAGE),
     rule("triggers", "core declared landing stall settings kafka hooks", nowhere=SPARK | LAKE, lazily=HEAVY),
-    rule("operators", f"{LIBRARY} follow inspect repair assets settings hooks telemetry", nowhere=HEAVY, lazily=SPARK),
+    rule(
+        "operators",
+        f"{LIBRARY} lanes follow inspect repair assets settings hooks telemetry",
+        nowhere=HEAVY,
+        lazily=SPARK,
+    ),
     rule(
         "sensors",
         "core declared landing stall connector settings hooks telemetry operators triggers",
@@ -175,7 +182,10 @@ RULES = (
     rule("task_groups", "landing operators", nowhere=SPARK, lazily=HEAVY),
     rule("deployment", "landing settings hooks operators", nowhere=HEAVY | SPARK, lazily=AIRFLOW),
     rule(
-        "cli", f"{LIBRARY} follow inspect repair doctor telemetry deployment __version__", nowhere=AIRFLOW, lazily=SPARK
+        "cli",
+        f"{LIBRARY} lanes follow inspect repair doctor telemetry deployment __version__",
+        nowhere=AIRFLOW,
+        lazily=SPARK,
     ),
     rule("example_dags", "landing task_groups operators sensors triggers notifications assets", only=AIRFLOW),
 )

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`lakecommit backfill` and `lakecommit lanes list|close`: ranges of the topics landed beside the live stream.
+
+Contract: a backfill is a run of `lakecommit land` in a lane, which is closed when all of it is in the tables. The same
+words go on with the same lane, and have nothing to do when it is landed. `lanes close` gives up what an open lane has
+not landed, once a person agrees.
+
+Failure story: that of :mod:`~airflow_provider_lakecommit.cli.land`. A run that ends before its lane is whole leaves it
+open, and says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from airflow_provider_lakecommit.cli.confirm import agreed, decision_of
+from airflow_provider_lakecommit.cli.land import land
+from airflow_provider_lakecommit.cli.output import Exit, Output
+from airflow_provider_lakecommit.exceptions import LedgerError
+from airflow_provider_lakecommit.landing import LandingSpec
+from airflow_provider_lakecommit.lanes.asked import LaneAsked
+from airflow_provider_lakecommit.lanes.closing import close_lane, lane_rest
+from airflow_provider_lakecommit.lanes.opening import joined_session, lane_session
+from airflow_provider_lakecommit.lanes.preview import lane_preview
+from airflow_provider_lakecommit.lanes.status import OpenLane, open_lanes
+from airflow_provider_lakecommit.session.landing_session import LandingSession
+
+__all__ = ["backfill", "close", "list_lanes"]
+
+
+def backfill(spec: LandingSpec, output: Output, asked: LaneAsked, *, dry: bool, cycles: int | None) -> int:
+    """Land a lane, or show what it comes to.
+
+    :raises LakecommitError: what keeps it from being opened, landed or closed
+    """
+    if dry:
+        with LandingSession.connect(spec.landing, spec.kafka, spec.catalog, log=output.log) as session:
+            found = lane_preview(session, asked)
+        if output.is_for_people:
+            output.lines(found.lines())
+        else:
+            output.result({"landing": spec.landing.name, **found.to_dict()})
+        return Exit.DONE
+
+    @contextmanager
+    def within(session: LandingSession) -> Iterator[LandingSession | None]:
+        found = lane_preview(session, asked)
+        for line in found.lines():
+            output.log(line)
+        if found.done:
+            output.log("nothing of it is missing: nothing is to be done")
+            yield None
+            return
+        with lane_session(session, found) as own:
+            yield own
+            rest = lane_rest(own)
+            if rest:
+                output.log(f"lane {own.lane} stays open, it lacks {rest}: the same command goes on")
+            else:
+                close_lane(own)
+
+    return land(spec, output, cycles=cycles, within=within)
+
+
+def list_lanes(spec: LandingSpec, output: Output) -> int:
+    """The lanes that are open, with what they lack.
+
+    :raises LakecommitError: a table cannot be read
+    """
+    with LandingSession.connect(spec.landing, spec.kafka, spec.catalog, log=output.log) as session:
+        found = open_lanes(session)
+    if output.is_for_people:
+        output.lines([line for lane in found for line in lane.lines()] or ["no lane is open"])
+    else:
+        output.result({"landing": spec.landing.name, "lanes": [lane.to_dict() for lane in found]})
+    return Exit.DONE
+
+
+def close(spec: LandingSpec, output: Output, *, lane: str, yes: bool, reason: str) -> int:
+    """Give up what a lane has not landed.
+
+    :raises LedgerError: there is no such lane
+    :raises LakecommitError: a table cannot be read or written
+    """
+    with LandingSession.connect(spec.landing, spec.kafka, spec.catalog, log=output.log) as session:
+        found = _named(open_lanes(session), lane)
+        if found.lacking and not agreed(output, [*found.lines(), f"GIVES UP {found.lacking}"], yes=yes):
+            return Exit.UNCONFIRMED
+        with joined_session(session, found.section) as own:
+            rest = close_lane(own, decision=decision_of("lanes close", spec.landing.name, reason))
+        if not output.is_for_people:
+            output.result({"landing": spec.landing.name, "closed": lane, "given_up": rest.to_dict()})
+    return Exit.DONE
+
+
+def _named(lanes: tuple[OpenLane, ...], name: str) -> OpenLane:
+    found = next((lane for lane in lanes if lane.section.lane == name), None)
+    if found is None:
+        there = ", ".join(lane.section.lane for lane in lanes) or "none"
+        raise LedgerError(f"no lane {name} is open; open are: {there}")
+    return found

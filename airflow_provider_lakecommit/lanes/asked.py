@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What somebody asks a lane to land: a time, or offsets; and the name under which it is known.
+
+Contract: pure, and light enough for a DAG file. The same words make the same name, so that a command that was killed,
+or a task that is tried again, goes on with its own lane.
+
+Failure story: what says nothing, or two things at once, is a :class:`SpecError` with an example.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from airflow_provider_lakecommit.core.model import FILLED, LIVE
+from airflow_provider_lakecommit.core.offsets import RangeSet
+from airflow_provider_lakecommit.exceptions import SpecError
+
+__all__ = ["LaneAsked", "lane_asked", "moment_of"]
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}")
+_EXAMPLES = "2026-11-01, 2026-11-01T06:00 or 2026-11-01T06:00:00+02:00; without an offset it is UTC"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneAsked:
+    """The range of a lane: records from ``since`` on and before ``until``, by their times, or ``ranges`` by (topic,
+    partition), one for each.
+    """
+
+    name: str
+    since: datetime | None = None
+    until: datetime | None = None
+    ranges: Mapping[tuple[str, int], RangeSet] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        if self.ranges:
+            return ", ".join(f"{topic}[{n}] {r}" for (topic, n), r in sorted(self.ranges.items()))
+        since = "the beginning" if self.since is None else _text(self.since)
+        return f"records from {since} on" + ("" if self.until is None else f", before {_text(self.until)}")
+
+
+def lane_asked(
+    *,
+    since: str | datetime | None = None,
+    until: str | datetime | None = None,
+    ranges: Mapping[tuple[str, int], RangeSet] | None = None,
+    name: str | None = None,
+) -> LaneAsked:
+    """What a command or a task says.
+
+    :param since: a time; ``None`` with ``until``: from the beginning of the topics
+    :param until: a time; ``None`` with ``since``: up to where the live lane is
+    :param ranges: offsets, in place of times
+    :param name: of the lane; by default made of the range
+    :raises SpecError: neither or both are said, a time is none, or the range is empty
+    """
+    begin, end = moment_of(since, "since"), moment_of(until, "until")
+    stated = dict(ranges or {})
+    if bool(stated) == (begin is not None or end is not None):
+        raise SpecError("say which records: `since` and `until`, or `ranges` as in orders:0=1500-2000; not both")
+    if begin and end and begin >= end:
+        raise SpecError(f"since {_text(begin)} is not before until {_text(end)}: no record is between them")
+    if split := [f"{t}:{n}" for (t, n), r in sorted(stated.items()) if len(r.ranges) != 1]:
+        raise SpecError(f"{', '.join(split)}: a lane has one range of a partition; give each range a lane of its own")
+    called = _name(begin, end, stated) if name is None else name
+    if not _NAME.fullmatch(called) or called in (LIVE, FILLED):
+        raise SpecError(f"lane {called!r}: up to 60 letters, digits, dots, dashes and underscores, and not {LIVE!r}")
+    return LaneAsked(name=called, since=begin, until=end, ranges=stated)
+
+
+def moment_of(text: str | datetime | None, what: str) -> datetime | None:
+    """A time that somebody wrote.
+
+    :param what: it was said for
+    :raises SpecError: it is none
+    """
+    if text is None or text == "":
+        return None
+    if isinstance(text, datetime):
+        return text if text.tzinfo else text.replace(tzinfo=UTC)
+    try:
+        found = datetime.fromisoformat(str(text).strip())
+    except ValueError:
+        raise SpecError(f"{what} {text!r} is no time: write {_EXAMPLES}") from None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def _name(since: datetime | None, until: datetime | None, ranges: Mapping[tuple[str, int], RangeSet]) -> str:
+    if ranges:
+        text = ",".join(f"{t}:{n}={r}" for (t, n), r in sorted(ranges.items()))
+        return f"offsets-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+    return f"{'begin' if since is None else _short(since)}_{'live' if until is None else _short(until)}"
+
+
+def _short(moment: datetime) -> str:
+    utc = moment.astimezone(UTC)
+    return utc.strftime("%Y%m%dT%H%M%S") + (f".{utc.microsecond:06d}" if utc.microsecond else "") + "Z"
+
+
+def _text(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds" if moment.microsecond else "seconds")

@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a lane would land, in offsets, before anything is written.
+
+Contract: reads tables and source, and writes nothing. A lane takes no offset that the live lane comes to by itself, and
+none that another lane has under way. What a table has already stays; what the source has removed is named. A lane that
+is open already keeps the range that it was opened with, whatever the words come to now.
+
+Failure story: words that come to nothing are an error that says why: all of it is there, is gone, or is the live
+lane's. A lane of that name with another range is one, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from airflow_provider_lakecommit.core.model import LIVE, LedgerSection
+from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
+from airflow_provider_lakecommit.core.planning import Watermark
+from airflow_provider_lakecommit.cycle.prepare import ledger_state
+from airflow_provider_lakecommit.cycle.sections import check_cluster
+from airflow_provider_lakecommit.exceptions import LedgerError, SourceError, SourceUnavailableError
+from airflow_provider_lakecommit.kafka.source_topic import SourceState
+from airflow_provider_lakecommit.lanes.asked import LaneAsked
+from airflow_provider_lakecommit.session.landing_session import LandingSession
+
+__all__ = ["LanePreview", "lane_preview"]
+
+ASK_SECONDS = 30.0
+"""For which brokers may look for the offsets of a time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LanePreview:
+    """A lane's range, and what is to be known of what was asked for.
+
+    ``there`` is in the data table already, ``removed`` was removed by the source, ``live`` is what the live lane comes
+    to; ``later`` are partitions without a record at or after the end of the time that was asked for.
+    """
+
+    name: str
+    source: SourceState
+    bounds: Mapping[SourcePartition, OffsetRange]
+    there: Coverage
+    opened: bool = False
+    removed: Coverage = field(default_factory=Coverage)
+    live: Coverage = field(default_factory=Coverage)
+    later: tuple[SourcePartition, ...] = ()
+
+    @property
+    def missing(self) -> Coverage:
+        """What is to be read."""
+        return Coverage({p: RangeSet.of(r) for p, r in self.bounds.items()}) - self.there
+
+    @property
+    def done(self) -> bool:
+        """Is there nothing to be landed or closed?"""
+        return not self.opened and not self.missing
+
+    def lines(self) -> Iterator[str]:
+        """For people."""
+        missing = self.missing
+        yield f"lane {self.name}{', which is open,' if self.opened else ''}: {len(missing)} offsets are to be read"
+        for p, r in sorted(self.bounds.items()):
+            there = f", {self.there[p]} is there" if self.there[p] else ""
+            yield f"  {p} {r}: {missing[p]} to be read{there}"
+        if self.removed:
+            yield f"  the source has removed {self.removed}: that cannot be landed any more"
+        if self.live:
+            yield f"  {self.live} is not asked of this lane: the live lane comes to it"
+        if self.later:
+            names = ", ".join(map(str, self.later))
+            yield f"  {names}: no record is as late as the end of that time, the lane ends with what is there now"
+
+    def to_dict(self) -> dict[str, object]:
+        """For JSON."""
+        return {
+            "lane": self.name,
+            "open": self.opened,
+            "offsets": len(self.missing),
+            "range": {str(p): [r.start, r.end] for p, r in sorted(self.bounds.items())},
+            "to_read": self.missing.to_dict(),
+            "there": self.there.to_dict(),
+            "removed": self.removed.to_dict(),
+            "live": self.live.to_dict(),
+            "no_later_record": [str(p) for p in self.later],
+        }
+
+
+def lane_preview(session: LandingSession, asked: LaneAsked) -> LanePreview:
+    """What a lane comes to now. It may come to nothing, where all of it is in the tables.
+
+    :param session: of the live lane
+    :raises SourceError: a partition or an offset is not there, or nothing of the range is left
+    :raises SourceUnavailableError: the brokers do not answer
+    :raises LedgerError: another lane has some of it under way, or this one has another range
+    :raises CatalogError: the catalog is away
+    """
+    source = session.source.watermarks()
+    state = ledger_state(session, session.landing.table)
+    own = [] if state is None else [s for s in state.sections if s.landing == session.landing.name]
+    for section in own:
+        check_cluster(session, session.landing.table, section, source.cluster_id)
+    there = Coverage.union(s.covered for s in (() if state is None else state.sections))
+    wanted, later = _asked_for(session, asked, source)
+    if (opened := next((s for s in own if s.lane == asked.name), None)) is not None:
+        return _opened(asked, wanted, opened, source, there)
+    removed, live, bounds = {}, {}, {}
+    ends = _live_ends(own, there, source)
+    for p, r in wanted.items():
+        first, end = source.partitions[p].start, min(r.end, ends.get(p, r.end))
+        removed[p] = RangeSet.of((r.start, min(r.end, max(r.start, first))))
+        live[p] = RangeSet.of((max(r.start, end), r.end)) if end < r.end else RangeSet()
+        if max(r.start, first) < end:
+            bounds[p] = OffsetRange(max(r.start, first), end)
+    found = LanePreview(
+        name=asked.name,
+        source=source,
+        bounds=bounds,
+        there=there & _coverage(bounds),
+        removed=Coverage(removed) - there,
+        live=Coverage(live),
+        later=later,
+    )
+    _check(session, asked, found, wanted, own)
+    return found
+
+
+def _opened(
+    asked: LaneAsked,
+    wanted: Mapping[SourcePartition, OffsetRange],
+    section: LedgerSection,
+    source: SourceState,
+    has: Coverage,
+) -> LanePreview:
+    if not section.ends:
+        raise LedgerError(
+            f"lane {asked.name} has no end any more: an earlier release has written its ledger since it was opened. "
+            f"`lakecommit lanes close SPEC --lane {asked.name}`, and begin it again"
+        )
+    bounds = {p: OffsetRange(section.starts[p], end) for p, end in section.ends.items()}
+    # It was opened with what the source and the live lane left of it then.
+    if asked.ranges and _coverage(bounds) - _coverage(wanted):
+        raise LedgerError(f"lane {asked.name} is open with {_coverage(bounds)}, and not {asked}: take another name")
+    return LanePreview(name=asked.name, source=source, bounds=bounds, there=has & _coverage(bounds), opened=True)
+
+
+def _check(
+    session: LandingSession,
+    asked: LaneAsked,
+    found: LanePreview,
+    wanted: Mapping[SourcePartition, OffsetRange],
+    own: list[LedgerSection],
+) -> None:
+    landing = session.landing.name
+    if not found.bounds and found.live:
+        raise LedgerError(
+            f"landing {landing}: {found.live} is what the next run of the live lane lands: nothing is left"
+        )
+    if found.removed and not found.bounds:
+        raise SourceError(
+            f"landing {landing}: the source has removed all of it, {found.removed}: nothing can be landed"
+        )
+    for s in own:
+        under_way = Coverage({p: RangeSet.of((s.starts[p], end)) for p, end in s.ends.items()}) - found.there
+        if both := under_way & found.missing:
+            raise LedgerError(
+                f"landing {landing}: lane {s.lane} has {both} under way: let it finish (the command that began it, "
+                f"again), or give it up with `lakecommit lanes close SPEC --lane {s.lane}`"
+            )
+
+
+def _live_ends(own: list[LedgerSection], there: Coverage, source: SourceState) -> dict[SourcePartition, int]:
+    """Up to where lanes may go: from there on the live lane lands by itself. Without one they may go anywhere."""
+    live = next((s for s in own if s.lane == LIVE), None)
+    if live is None:
+        return {}
+    topics = {p.topic_id for p in live.starts}
+    return {
+        p: (live.covered[p] | there[p]).reach(live.starts.get(p, 0)) for p in source.partitions if p.topic_id in topics
+    }
+
+
+def _asked_for(
+    session: LandingSession, asked: LaneAsked, source: SourceState
+) -> tuple[dict[SourcePartition, OffsetRange], tuple[SourcePartition, ...]]:
+    if asked.ranges:
+        return _stated(asked.ranges, source.partitions), ()
+    marks = source.partitions
+    begins = _first_since(session, asked.since, marks, {p: m.start for p, m in marks.items()})
+    ends = _first_since(session, asked.until, marks, {p: m.stable for p, m in marks.items()})
+    # Where no record is late enough, what comes may still be of that time.
+    later = tuple(sorted(p for p, end in ends.items() if end is None)) if asked.until else ()
+    found = {}
+    for p, mark in marks.items():
+        begin, end = begins[p], ends[p]
+        start = mark.stable if begin is None else begin
+        found[p] = OffsetRange(
+            min(start, mark.stable), max(min(start, mark.stable), mark.stable if end is None else end)
+        )
+    return found, later
+
+
+def _first_since(
+    session: LandingSession,
+    moment: datetime | None,
+    marks: Mapping[SourcePartition, Watermark],
+    without: Mapping[SourcePartition, int],
+) -> dict[SourcePartition, int | None]:
+    """The first offset at or after a time, for each partition; ``None``: no record is so late."""
+    if moment is None:
+        return dict(without)
+    answers = session.source.ask_first_since([(p, moment) for p in marks])(ASK_SECONDS)
+    known = {p: first for p, _, first in answers}
+    if silent := sorted(marks.keys() - known.keys()):
+        raise SourceUnavailableError(
+            f"the brokers did not say within {ASK_SECONDS:.0f} s where {moment.isoformat()} is in "
+            f"{', '.join(map(str, silent))}: try again, or name offsets"
+        )
+    return {p: None if first is None else min(first[0], marks[p].stable) for p, first in known.items()}
+
+
+def _stated(
+    ranges: Mapping[tuple[str, int], RangeSet], marks: Mapping[SourcePartition, Watermark]
+) -> dict[SourcePartition, OffsetRange]:
+    known = {(p.topic, p.partition): p for p in marks}
+    if unknown := [f"{t}[{n}]" for t, n in ranges if (t, n) not in known]:
+        raise SourceError(f"{', '.join(unknown)}: the source has no such partition; it has {_names(known)}")
+    found = {known[place]: r.ranges[0] for place, r in ranges.items()}
+    if beyond := [
+        f"{p} ends at {marks[p].stable}, and not at {r.end}" for p, r in found.items() if r.end > marks[p].stable
+    ]:
+        raise SourceError(f"{'; '.join(beyond)}: nothing is done; name offsets that can be read")
+    return found
+
+
+def _names(known: Mapping[tuple[str, int], SourcePartition]) -> str:
+    topics: dict[str, int] = {}
+    for topic, _ in known:
+        topics[topic] = topics.get(topic, 0) + 1
+    return ", ".join(f"{topic} with {n} partitions" for topic, n in sorted(topics.items()))
+
+
+def _coverage(bounds: Mapping[SourcePartition, OffsetRange]) -> Coverage:
+    return Coverage({p: RangeSet.of(r) for p, r in bounds.items()})

@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lanes beside the live stream: a hole is filled once, whoever else lands, dies, comes late or does the same again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from airflow_provider_lakecommit.core.model import FILLED
+from airflow_provider_lakecommit.cycle.close import close_cycle
+from airflow_provider_lakecommit.cycle.open import open_cycle
+from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
+from airflow_provider_lakecommit.lanes.asked import LaneAsked, lane_asked
+from airflow_provider_lakecommit.lanes.closing import close_lane, lane_rest
+from airflow_provider_lakecommit.lanes.opening import lane_session
+from airflow_provider_lakecommit.lanes.preview import LanePreview, lane_preview
+from airflow_provider_lakecommit.repair.stated import parse_ranges
+from airflow_provider_lakecommit.session.landing_session import LandingSession
+from tests.support.steps import check_verified
+from tests.support.waiting import PATIENCE
+from tests.support.world import Killed, World, deaths, records
+
+pytestmark = pytest.mark.faults
+
+Make = Callable[..., World]
+Produce = Callable[..., list[tuple[int, int]]]
+
+
+@dataclass(kw_only=True)
+class LaneWorld(World):
+    """The same landing in a lane."""
+
+    asked: LaneAsked = field(default_factory=lambda: lane_asked(since="2020-01-01"))
+
+    @contextmanager
+    def session(self) -> Iterator[LandingSession]:
+        with World.session(self) as session, lane_session(session, lane_preview(session, self.asked)) as own:
+            yield own
+
+    def finish(self) -> None:
+        self.settle()
+        with self.session() as session:
+            close_lane(session)
+
+
+def lane(world: World, *texts: str, **said: str) -> LaneWorld:
+    """``0=10-20``: offsets of a partition of the world's topic."""
+    ranges = parse_ranges([f"{world.landing.topics}:{text}" for text in texts])
+    asked = lane_asked(ranges=ranges, **said)
+    return LaneWorld(landing=world.landing, kafka=world.kafka, catalog=world.catalog, asked=asked, lines=world.lines)
+
+
+def look(world: World, asked: LaneAsked) -> LanePreview:
+    with world.session() as session:
+        return lane_preview(session, asked)
+
+
+def sections(world: World, table: str | None = None) -> dict[str, str]:
+    """What each lane has, without the topic's name."""
+    from airflow_provider_lakecommit.committer.ledger import read_ledger
+
+    with world.session() as session:
+        metadata = session.tables.load(table or world.landing.table).metadata
+    found = {s.lane: str(s.covered) for s in read_ledger(metadata).sections}
+    return {name: text.replace(str(world.landing.topics), "") for name, text in sorted(found.items())}
+
+
+@pytest.fixture
+def late(make_world: Make, produce: Produce) -> World:
+    """A landing that began at offset 30 of 50, in each of two partitions."""
+    world = make_world(partitions=2)
+    late = replace(world.landing, start="latest")
+    world.landing = late
+    for p in range(2):
+        produce(late.topics, records(100 * p, 30), partition=p)
+    world.settle()
+    for p in range(2):
+        produce(late.topics, records(100 * p + 30, 20), partition=p)
+    world.settle()
+    return world
+
+
+LANDED = Counter([*range(30, 50), *range(130, 150)])
+
+
+def test_what_the_landing_began_behind_is_filled_beside_it(late: World, produce: Produce) -> None:
+    past = lane(late, "0=0-30", "1=10-20")
+    opened = past.open("first")
+    past.write(opened)
+    # The live lane goes on while the other one is open.
+    produce(late.landing.topics, records(50, 5), partition=0)
+    late.settle()
+    past.close("first", opened)
+    past.finish()
+    late.check(LANDED + Counter([*range(30), *range(110, 120), *range(50, 55)]))
+    assert sections(late) == {FILLED: "[0] [0, 30), [1] [10, 20)", "live": "[0] [30, 55), [1] [30, 50)"}
+    check_verified(late)
+    # The same again has nothing to do.
+    assert look(late, past.asked).done
+    with pytest.raises(LedgerError, match="nothing of it is missing"):
+        past.finish()
+
+
+def test_a_lane_goes_up_to_the_live_one_and_no_further(late: World) -> None:
+    found = look(late, lane(late, "0=20-50").asked)
+    assert str(found.missing).endswith("[0] [20, 30)")
+    assert str(found.there).endswith("[0] [30, 50)")
+    with late.session() as session, pytest.raises(SourceError, match="ends at 50, and not at 60"):
+        lane_preview(session, lane(late, "0=20-60").asked)
+    with late.session() as session, pytest.raises(SourceError, match=r"no such partition; it has .* with 2 partitions"):
+        lane_preview(session, lane(late, "7=0-1").asked)
+
+
+def test_what_the_live_lane_comes_to_is_not_taken_from_it(late: World, produce: Produce) -> None:
+    produce(late.landing.topics, records(50, 10), partition=0)
+    with late.session() as session, pytest.raises(LedgerError, match="what the next run of the live lane lands"):
+        lane_preview(session, lane(late, "0=50-60").asked)
+    found = look(late, lane(late, "0=10-60").asked)
+    assert str(found.live).endswith("[0] [50, 60)")
+    assert str(found.missing).endswith("[0] [10, 30)")
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_lane_that_dies_anywhere_ends_the_same(late: World, when: str) -> None:
+    """At each durable step of opening, landing and closing: the same again finishes it."""
+    expected = LANDED + Counter(range(30))
+    step = 0
+    while True:
+        step += 1
+        past = lane(late, "0=0-30", name=f"past-{step}")
+        with deaths(step, when) as counter:  # type: ignore[arg-type]
+            try:
+                past.finish()
+            except Killed:
+                pass
+            else:
+                break
+        assert len(counter.steps) >= step
+        if not look(late, past.asked).done:
+            past.finish()
+        late.check(expected)
+        check_verified(late)
+        assert "live" in sections(late)
+        undo(late, past)
+    assert step > 5
+
+
+def undo(late: World, past: LaneWorld) -> None:
+    """The rows that a lane brought, and its ranges, are gone again: the table goes back to before it."""
+    from airflow_provider_lakecommit.committer.ledger import ancestry
+
+    with late.session() as session:
+        table = session.tables.load(late.landing.table)
+        line = list(ancestry(table.metadata, "main"))
+        before = next(s for s in line if (s.summary or {}).additional_properties.get("lakecommit.lane") == "live")  # type: ignore[union-attr]
+        dead = session.tables.load("shop.dead")
+        dead_before = next(
+            s
+            for s in ancestry(dead.metadata, "main")
+            if s.summary and s.summary.additional_properties.get("lakecommit.lane") == "live"
+        )
+        table.manage_snapshots().rollback_to_snapshot(before.snapshot_id).commit()
+        dead.manage_snapshots().rollback_to_snapshot(dead_before.snapshot_id).commit()
+    late.settle()
+
+
+def test_two_that_do_one_lane_at_once_land_it_once(late: World) -> None:
+    one, other = lane(late, "0=0-30", name="past"), lane(late, "0=0-30", name="past")
+    first, second = one.open("one", release=False), other.open("other", release=False)
+    one.write(first)
+    other.write(second)
+    other.close("other", second)
+    one.close("one", first)
+    one.finish()
+    late.check(LANDED + Counter(range(30)))
+    check_verified(late)
+
+
+def test_a_zombie_of_a_closed_lane_lands_nothing(late: World) -> None:
+    past = lane(late, "0=0-30", name="past")
+    opened = past.open("zombie", release=False)
+    past.finish()
+    late.check(LANDED + Counter(range(30)))
+    World(landing=late.landing, kafka=late.kafka, catalog=late.catalog).write(opened)
+    with World.session(past) as session:
+        session.lane = "past"
+        with suppress(LedgerError):
+            close_cycle(session, past.run_identity("zombie"), opened.ticket)
+        with pytest.raises(LedgerError, match=r"lane past of landing .* is not open"):
+            open_cycle(session, past.run_identity("later"))
+    late.check(LANDED + Counter(range(30)))
+    check_verified(late)
+
+
+def test_two_lanes_over_one_range_are_refused(late: World) -> None:
+    past = lane(late, "0=0-20", name="past")
+    past.run()
+    produce_more = lane(late, "0=10-30", name="other")
+    # What the first one has landed is there, so that nothing of it is left under way.
+    assert str(look(late, produce_more.asked).missing).endswith("[0] [20, 30)")
+    second = lane(late, "1=0-20", name="second")
+    with second.session():
+        pass
+    with late.session() as session, pytest.raises(LedgerError, match=r"lane second has .*\[1\] \[10, 20\) under way"):
+        lane_preview(session, lane(late, "1=10-30", name="third").asked)
+    with late.session() as session, pytest.raises(LedgerError, match="is open with"):
+        lane_preview(session, lane(late, "1=10-30", name="second").asked)
+
+
+def test_what_the_source_has_removed_is_named_and_the_rest_is_filled(late: World) -> None:
+    topic = str(late.landing.topics)
+    admin = AdminClient(dict(late.kafka))
+    admin.delete_records([TopicPartition(topic, 0, 12)])[TopicPartition(topic, 0)].result(PATIENCE)
+    past = lane(late, "0=0-30")
+    found = look(late, past.asked)
+    assert str(found.removed).endswith("[0] [0, 12)")
+    past.finish()
+    late.check(LANDED + Counter(range(12, 30)))
+    check_verified(late)
+    with late.session() as session, pytest.raises(SourceError, match="has removed all of it"):
+        lane_preview(session, lane(late, "0=0-12").asked)
+
+
+def test_retention_that_takes_what_an_open_lane_has_not_read_is_named_with_the_way_on(late: World) -> None:
+    topic = str(late.landing.topics)
+    past = lane(late, "0=0-30", name="past")
+    with past.session():
+        pass
+    admin = AdminClient(dict(late.kafka))
+    admin.delete_records([TopicPartition(topic, 0, 12)])[TopicPartition(topic, 0)].result(PATIENCE)
+    with pytest.raises(SourceError, match="lakecommit lanes close"):
+        past.run()
+
+
+def test_records_are_taken_by_their_times(late: World) -> None:
+    found = look(late, lane_asked(since="2020-01-01", until="2020-01-02"))
+    assert not found.missing
+    whole = look(late, lane_asked(since="2020-01-01"))
+    assert str(whole.missing).replace(str(late.landing.topics), "") == "[0] [0, 30), [1] [0, 30)"
+
+
+def test_a_lane_that_is_not_whole_is_not_closed(late: World) -> None:
+    past = lane(late, "0=0-30")
+    with past.session() as session:
+        assert len(lane_rest(session)) == 30
+        with pytest.raises(LedgerError, match="is not whole"):
+            close_lane(session)
+    past.finish()
+
+
+def test_bad_records_of_a_lane_are_dead_letters_once(make_world: Make, produce: Produce) -> None:
+    world = make_world(partitions=1)
+    world.landing = replace(world.landing, start="latest")
+    produce(world.landing.topics, [*records(0, 10), ("bad", "{"), *records(10, 10)], partition=0)
+    world.settle()
+    past = lane(world, "0=0-21")
+    past.finish()
+    world.check(Counter(range(20)))
+    assert [row["offset"] for row in world.rows("shop.dead")] == [10]
+    check_verified(world)
+
+
+def test_a_range_without_a_live_lane_is_landed_too_and_the_live_one_goes_around_it(
+    make_world: Make, produce: Produce
+) -> None:
+    world = make_world(partitions=1)
+    produce(world.landing.topics, records(0, 40), partition=0)
+    middle = lane(world, "0=10-20")
+    middle.finish()
+    world.check(Counter(range(10, 20)))
+    world.settle()
+    world.check(Counter(range(40)))
+    assert sections(world) == {FILLED: "[0] [10, 20)", "live": "[0] [0, 10) [20, 40)"}
+    check_verified(world)
