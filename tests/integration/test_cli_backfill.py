@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`lakecommit backfill` as a process: what its dry run says is what it does, killed or not."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from tests.fixtures.kafka import Sender, create_topic
+from tests.support.cli import COMMAND, LAND_SECONDS, Answer, orders, run, write_spec
+from tests.support.waiting import PATIENCE, until
+
+pytestmark = [pytest.mark.integration, pytest.mark.long]
+
+Produced = tuple[Path, str, Sender]
+
+
+@pytest.fixture
+def late(bootstrap: str, tmp_path: Path) -> Produced:
+    """A landing that began at the end of 2,000 orders in two partitions."""
+    topic = f"orders-{uuid4().hex[:8]}"
+    create_topic(AdminClient({"bootstrap.servers": bootstrap}), topic, 2)
+    catalog = {
+        "name": "lake",
+        "type": "sql",
+        "uri": f"sqlite:///{tmp_path}/catalog.db",
+        "warehouse": f"file://{tmp_path}/warehouse",
+    }
+    more = {"start": "latest", "slice_records": 250}
+    spec = write_spec(tmp_path, "orders", topic, f"{topic}-control", bootstrap, catalog, **more)
+    sender = Sender(bootstrap)
+    for partition in range(2):
+        sender.produce(topic, orders(2000)[partition::2], partition)
+    assert run("land", str(spec), timeout=LAND_SECONDS).code == 0
+    return spec, topic, sender
+
+
+def backfill(spec: Path, *more: str) -> Answer:
+    return run("backfill", str(spec), *more, timeout=LAND_SECONDS)
+
+
+def rows(spec: Path) -> list[int]:
+    from pyiceberg.catalog import load_catalog
+
+    values = json.loads(spec.read_text())
+    found = load_catalog(**values["catalog"]).load_table(values["table"]).scan().to_arrow()
+    return sorted(found.column("id").to_pylist())
+
+
+def ids(*parts: range) -> list[int]:
+    return sorted(i for part in parts for i in part)
+
+
+def test_what_a_dry_run_says_is_what_is_landed_and_it_is_landed_once(late: Produced) -> None:
+    spec, topic, sender = late
+    sender.produce(topic, orders(2200)[2000::2], 0)
+    ranges = ["--range", f"{topic}:0=100-600", "--range", f"{topic}:1=900-1000"]
+    told = backfill(spec, *ranges, "--dry-run", "--json").value
+    assert told["offsets"] == 600
+    assert run("lanes", "list", str(spec), "--json").value["lanes"] == []
+    assert rows(spec) == []
+    answer = backfill(spec, *ranges, "--json")
+    assert answer.code == 0, answer.err
+    assert sum(line["counts"]["landed"] for line in answer.lines) == told["offsets"]
+    # Record n of partition p is order 2 n + p; what came since is the live lane's.
+    expected = ids(range(200, 1200, 2), range(1801, 2001, 2))
+    assert rows(spec) == expected
+    assert backfill(spec, *ranges).code == 0
+    assert run("land", str(spec), timeout=LAND_SECONDS).code == 0
+    assert rows(spec) == ids(expected, range(2000, 2200, 2))
+    assert run("verify", str(spec), "--files").code == 0
+
+
+def test_times_are_asked_of_the_source_and_say_what_they_come_to(late: Produced) -> None:
+    spec, topic, _ = late
+    told = backfill(spec, "--since", "2020-01-01", "--dry-run", "--json").value
+    assert told["range"] == {f"{topic}[0]": [0, 1000], f"{topic}[1]": [0, 1000]}
+    nothing = backfill(spec, "--until", "2020-01-01")
+    assert nothing.code == 0
+    assert "nothing is to be done" in nothing.err
+    for wrong in (["--since", "yesterday"], ["--since", "2020-01-02", "--until", "2020-01-01"], []):
+        assert backfill(spec, *wrong).code == 2
+    assert backfill(spec, "--range", f"{topic}:0=5-10", "--range", f"{topic}:0=20-30").code == 2
+
+
+@pytest.mark.heavy
+def test_one_that_is_killed_goes_on_with_the_same_words(late: Produced) -> None:
+    spec, _, _ = late
+    command = subprocess.Popen(
+        [*COMMAND, "backfill", str(spec), "--until", "2100-01-01", "--cycles", "4", "--max-records", "500"],
+        stderr=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    until(lambda: rows(spec), PATIENCE)
+    command.send_signal(signal.SIGKILL)
+    command.wait()
+    time.sleep(1)
+    (open_lane,) = run("lanes", "list", str(spec), "--json").value["lanes"]
+    assert open_lane["offsets"] == 2000
+    assert backfill(spec, "--until", "2100-01-01").code == 0
+    assert rows(spec) == ids(range(2000))
+    assert run("lanes", "list", str(spec), "--json").value["lanes"] == []
+    assert run("verify", str(spec), "--files").code == 0
+
+
+def test_a_lane_is_given_up_only_with_a_word(late: Produced, tmp_path: Path) -> None:
+    spec, topic, _ = late
+    one = backfill(spec, "--range", f"{topic}:0=0-600", "--lane", "past", "--cycles", "1", "--max-records", "250")
+    assert one.code == 0, one.err
+    assert "stays open" in one.err
+    assert len(rows(spec)) == 250
+    asked = run("lanes", "close", str(spec), "--lane", "past")
+    assert asked.code == 3
+    assert "GIVES UP" in asked.err
+    assert run("lanes", "close", str(spec), "--lane", "paste").code == 1
+    assert run("lanes", "close", str(spec), "--lane", "past", "--yes", "--reason", "enough").code == 0
+    assert run("lanes", "list", str(spec), "--json").value["lanes"] == []
+    assert "enough" in run("history", str(spec)).out
+    # What it has given up can be landed by another one.
+    assert backfill(spec, "--range", f"{topic}:0=0-600").code == 0
+    assert rows(spec) == ids(range(0, 1200, 2))
+    assert run("verify", str(spec), "--files").code == 0
