@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from airflow_provider_lakecommit.assets import asset_of, hourly_asset_of
+from airflow_provider_lakecommit.core.model import LIVE
 from airflow_provider_lakecommit.core.outcome import Commit, Ended, Outcome, decide
 from airflow_provider_lakecommit.exceptions import LakecommitError, SparkJobError, SpecError
 from airflow_provider_lakecommit.hooks.run_note import note_run
@@ -234,6 +235,9 @@ class KafkaToIcebergOperator(LandingTask):
         return run.whole
 
     def _make_engine(self) -> Engine:
+        return self._engine_of(LIVE)
+
+    def _engine_of(self, lane: str) -> Engine:
         from airflow_provider_lakecommit.hooks.engines import engine_of
 
         settings = Settings.read()
@@ -243,6 +247,7 @@ class KafkaToIcebergOperator(LandingTask):
             landing=self.landing.name,
             conf=self.spark_conf,
             grace=settings.spark_grace,
+            lane=lane,
         )
 
     # -- its end ------------------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.operators.backfill import BackfillOperator
 from airflow_provider_lakecommit.operators.land import KafkaToIcebergOperator
 from tests.support.gate import Gate
 
@@ -44,10 +45,12 @@ class Asked:
     options: dict[str, Any] = field(default_factory=dict)
     states: dict[str, str] = field(default_factory=dict)
     gate: str | None = None
+    kind: str = "land"
 
     def operator(self) -> KafkaToIcebergOperator:
         options = {"spark_conn_id": "spark_connect_default", "retries": 2, **self.options}
-        return KafkaToIcebergOperator(task_id=TASK, landing=Landing(**self.landing), **options)
+        kind = BackfillOperator if self.kind == "backfill" else KafkaToIcebergOperator
+        return kind(task_id=TASK, landing=Landing(**self.landing), **options)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A range of the topics landed beside the live stream: the records of the run's data interval, or what is stated.
+
+Contract: the task lands its range in a lane of its own, cycle after cycle, until all of it is in the tables, and closes
+the lane. What the tables have already stays and is not read again, so that Airflow's own Backfill of a DAG may go over
+days that are landed. It ends as :class:`~airflow_provider_lakecommit.operators.land.KafkaToIcebergOperator` does, and
+*skipped* where nothing of the range is missing. Tried again, or cleared, it goes on with its own lane.
+
+Failure story: that of ``KafkaToIcebergOperator``. A task that ends for good before its range is landed leaves the lane
+open: the same run cleared, or the same range by `lakecommit backfill`, goes on with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+from uuid import UUID
+
+from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.lanes.asked import LaneAsked, lane_asked
+from airflow_provider_lakecommit.operators.arguments import is_stated, texts_of
+from airflow_provider_lakecommit.operators.base import WARNING, landing_of
+from airflow_provider_lakecommit.operators.land import KafkaToIcebergOperator
+
+if TYPE_CHECKING:
+    from airflow.sdk import Asset, Context
+
+    from airflow_provider_lakecommit.cycle.results import Closed
+    from airflow_provider_lakecommit.engines.base import Engine
+    from airflow_provider_lakecommit.landing import Landing
+    from airflow_provider_lakecommit.session.landing_session import LandingSession
+
+__all__ = ["BackfillOperator"]
+
+
+_FOLLOWING = ("follow_for", "window_age", "keep_snapshots", "hourly")
+
+
+class BackfillOperator(KafkaToIcebergOperator):
+    """Land the records of a time, or a range of offsets, beside the live stream.
+
+    Returns how the run ended, as `KafkaToIcebergOperator` does.
+
+    :param landing: the landing, or the path of its YAML spec
+    :param since: the first record at or after that time, by its timestamp; ISO text, UTC where it says none. By
+        default the begin of the run's data interval (templated)
+    :param until: up to the first record at or after that time. By default the end of the data interval (templated)
+    :param ranges: offsets in place of times, as `topic:3=15-20`; several as a list, or with commas (templated)
+    :param lane: the name of the lane; by default made of the range (templated)
+    :param max_records: most records per window, where that is not the landing's own limit: windows that are small leave
+        more of a shared Spark to the live stream
+    :param groups: partition groups per window, likewise
+    :param spark_conn_id: as for `KafkaToIcebergOperator` (templated)
+    :param spark_conf: likewise (templated)
+    :param max_cycles: most cycles of one attempt; the rest is left in the lane
+    :param outlets: assets beside that of the landing
+
+    .. seealso:: :ref:`howto/operator:BackfillOperator`
+    """
+
+    # A lane's cycles are its own, so that one DAG may land, and fill holes.
+    opens_cycles: ClassVar[bool] = False
+    template_fields: Sequence[str] = (*KafkaToIcebergOperator.template_fields, "since", "until", "ranges", "lane")
+    ui_color = "#e6e6f3"
+
+    def __init__(
+        self,
+        *,
+        landing: Landing | str | Path,
+        since: str | datetime | None = "{{ data_interval_start }}",
+        until: str | datetime | None = "{{ data_interval_end }}",
+        ranges: str | Sequence[str] | None = None,
+        lane: str | None = None,
+        max_records: int | None = None,
+        groups: int | None = None,
+        spark_conn_id: str = "spark_default",
+        spark_conf: Mapping[str, Any] | None = None,
+        max_cycles: int | None = None,
+        outlets: Sequence[Asset] = (),
+        **kwargs: Any,
+    ) -> None:
+        if following := [name for name in _FOLLOWING if name in kwargs]:
+            raise SpecError(f"{following[0]} is for KafkaToIcebergOperator: a range has an end, and is not followed")
+        own: dict[str, Any] = {"max_records": max_records, "groups": groups}
+        super().__init__(
+            landing=replace(landing_of(landing), **{k: v for k, v in own.items() if v is not None}),
+            spark_conn_id=spark_conn_id,
+            spark_conf=spark_conf,
+            max_cycles=max_cycles,
+            outlets=outlets,
+            **kwargs,
+        )
+        self.max_records = max_records
+        self.groups = groups
+        self.ranges = ranges
+        # The interval is what is meant where nothing is said.
+        self.since = None if ranges is not None else since
+        self.until = None if ranges is not None else until
+        self.lane = lane
+        if is_stated(self.since, self.until, ranges, lane):
+            self.asked()
+
+    def asked(self) -> LaneAsked:
+        """The range, once its templates are filled.
+
+        :raises SpecError: it is none
+        """
+        from airflow_provider_lakecommit.repair.stated import parse_ranges
+
+        since, until = (_text(value) for value in (self.since, self.until))
+        if since is not None and since == until:
+            raise SpecError(
+                f"since and until are both {since}: the data interval of a run is empty under the timetable of this "
+                "DAG. Schedule it with CronDataIntervalTimetable or DeltaDataIntervalTimetable, or state both"
+            )
+        ranges = parse_ranges(texts_of(self.ranges), "ranges:")
+        return lane_asked(since=since, until=until, ranges=ranges, name=_text(self.lane))
+
+    @contextmanager
+    def session(self) -> Iterator[LandingSession]:
+        """The lane's session; where nothing of it is missing, the landing's."""
+        from airflow_provider_lakecommit.lanes.opening import lane_session
+        from airflow_provider_lakecommit.lanes.preview import lane_preview
+
+        asked = self.asked()
+        with super().session() as session:
+            found = lane_preview(session, asked)
+            for line in found.lines():
+                session.log(line)
+            if found.removed:
+                session.log(
+                    f"{WARNING}{found.removed} of lane {found.name} cannot be landed: the source has removed it"
+                )
+            if found.done:
+                yield session
+                return
+            with lane_session(session, found) as own:
+                yield own
+
+    def _run(self, session: LandingSession, engine: Engine, context: Context) -> Closed:
+        from airflow_provider_lakecommit.core.model import LIVE
+        from airflow_provider_lakecommit.cycle.results import Closed
+        from airflow_provider_lakecommit.lanes.closing import close_lane, lane_rest
+
+        if session.lane == LIVE:
+            why = f"nothing of {self.asked()} is missing"
+            return Closed(commit_id=UUID(int=0), table=self.landing.table, reason=why)
+        whole = super()._run(session, engine, context)
+        if rest := lane_rest(session):
+            session.log(f"lane {session.lane} stays open, it lacks {rest}")
+        else:
+            close_lane(session)
+        return whole
+
+    def _make_engine(self) -> Engine:
+        return self._engine_of(self.asked().name)
+
+
+def _text(value: str | datetime | None) -> str | None:
+    """A template of what a run does not have is a text all the same."""
+    text = value.isoformat() if isinstance(value, datetime) else None if value is None else str(value).strip()
+    return None if text in ("", "None") else text

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operator that fills a range, attempt by attempt, on a real broker, catalog and Spark Connect server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.operators.backfill import BackfillOperator
+from tests.airflow.attempt import Asked, attempt, begin, kill
+from tests.airflow.test_land_operator import CHECKOUT, World, orders, world
+from tests.support.gate import Gate
+
+pytestmark = [pytest.mark.airflow, pytest.mark.integration]
+
+__all__ = ["world"]
+
+Produce = Callable[..., list[tuple[int, int]]]
+
+
+@pytest.fixture
+def late(world: World, produce: Produce) -> World:
+    """A landing that began behind 20 orders in each of two partitions."""
+    for p in range(2):
+        produce(world.topic, orders(*range(100 * p, 100 * p + 20)), p)
+    late = replace(world, landing={**world.landing, "start": "latest"})
+    assert attempt(late.asked("origin")).state == "skipped"
+    produce(world.topic, orders(50), 0)
+    assert attempt(late.asked("live")).state == "success"
+    return late
+
+
+def asked(world: World, run: str, **options: Any) -> Asked:
+    return world.asked(run, kind="backfill", options=options)
+
+
+def test_a_range_is_filled_once_whoever_asks_again(late: World) -> None:
+    ranges = f"{late.topic}:0=5-10, {late.topic}:1=0-20"
+    ended = attempt(asked(late, "fill", ranges=ranges))
+    assert ended.state == "success", ended
+    assert late.ids == sorted([50, *range(5, 10), *range(100, 120)])
+    assert ended.event is not None
+    assert ended.event["rows"] == 25
+    assert ended.event["valid_through"] is None, "a lane says nothing of how new the tables are"
+    again = attempt(asked(late, "again", ranges=ranges))
+    assert again.state == "skipped"
+    assert "is missing" in again.reason
+    whole = attempt(asked(late, "whole", since="2020-01-01", until="2100-01-01"))
+    assert whole.state == "success", whole
+    assert late.ids == sorted([50, *range(20), *range(100, 120)])
+
+
+@pytest.mark.heavy
+def test_an_attempt_that_is_killed_is_gone_on_with(late: World, tmp_path: Path) -> None:
+    (tmp_path / "gate").mkdir()
+    gate = Gate(tmp_path / "gate", late.landing["name"])
+    gate.let_pass(0)
+    cut = replace(late, landing={**late.landing, "slice_records": 10})
+    first = replace(asked(cut, "fill", since="2020-01-01", until="2100-01-01"), gate=str(gate.base))
+    process = begin(first, {"PYTHONPATH": str(CHECKOUT)})
+    try:
+        gate.await_begun(1, 1)
+    finally:
+        kill(process)
+    gate.let_pass()
+    ended = attempt(replace(first, gate=None, number=2))
+    assert ended.state == "success", ended
+    assert late.ids == sorted([50, *range(20), *range(100, 120)])
+    assert attempt(asked(late, "again", since="2020-01-01", until="2100-01-01")).state == "skipped"
+
+
+def test_what_cannot_be_meant_is_told_when_the_dag_is_parsed() -> None:
+    landing = Landing(name="orders", topics="orders", table="shop.orders")
+    with pytest.raises(SpecError, match="is no time"):
+        BackfillOperator(task_id="t", landing=landing, since="yesterday", until="2026-01-01")
+    with pytest.raises(SpecError, match="one range of a partition"):
+        BackfillOperator(task_id="t", landing=landing, ranges="orders:0=1-2,orders:0=5-9")
+    with pytest.raises(SpecError, match="is not followed"):
+        BackfillOperator(task_id="t", landing=landing, follow_for=5)
+    empty = BackfillOperator(task_id="t", landing=landing)
+    empty.since = empty.until = "2026-01-01T00:00:00+00:00"
+    with pytest.raises(SpecError, match="CronDataIntervalTimetable"):
+        empty.asked()
