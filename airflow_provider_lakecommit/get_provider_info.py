@@ -34,6 +34,7 @@ _INFO: dict[str, Any] = {
                 "airflow_provider_lakecommit.operators.outcome",
                 "airflow_provider_lakecommit.operators.land",
                 "airflow_provider_lakecommit.operators.backfill",
+                "airflow_provider_lakecommit.operators.suspend",
                 "airflow_provider_lakecommit.operators.kafka_connect",
                 "airflow_provider_lakecommit.operators.rescue",
                 "airflow_provider_lakecommit.operators.repair",

@@ -38,6 +38,7 @@ from airflow_provider_lakecommit.cli.ledger_commands import (
 )
 from airflow_provider_lakecommit.cli.output import Output, results_only
 from airflow_provider_lakecommit.cli.publish_now import PublishNowCommand
+from airflow_provider_lakecommit.cli.suspend import DrainCommand, ResumeCommand, SuspendCommand
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import LandingSpec
 
@@ -195,6 +196,9 @@ COMMANDS: Mapping[str, Command | Mapping[str, Command]] = {
     "plan": PlanCommand(),
     "status": StatusCommand(),
     "publish-now": PublishNowCommand(),
+    "suspend": SuspendCommand(),
+    "resume": ResumeCommand(),
+    "drain": DrainCommand(),
     "doctor": DoctorCommand(),
     "infer-schema": InferSchemaCommand(),
     "verify": VerifyCommand(),

@@ -69,6 +69,8 @@ def _text(found: Status) -> Iterable[str]:
     )
     yield f"{found.landing}: {found.lag} offsets behind; {through}"
     yield from (f"  topic {topic} does not exist" for topic in found.missing_topics)
+    if found.suspended:
+        yield f"  SUSPENDED by {found.suspended}; `lakecommit resume` has it go on"
     for table in found.tables:
         yield from _table(table)
     if found.partitions:

@@ -47,11 +47,13 @@ class Terms:
 
     :param stalled_cycles: cycles in a row whose commits failed for all tables, after which no window is planned
     :param slow_down: plan smaller and rarer windows before that
+    :param suspended: who had the landing plan nothing, and why; empty: nobody
     """
 
     budget: PendingBudget = field(default_factory=PendingBudget)
     stalled_cycles: int = 3
     slow_down: bool = False
+    suspended: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +125,12 @@ def _full(state: RefusalState, kind: str, per_slice: Callable[[Pressure], int] =
 
 
 TABLE = (
+    AdmissionRule(
+        RefusalState.SUSPENDED,
+        lambda _, t: bool(t.suspended),
+        lambda _, t: f"by {t.suspended}",
+        lambda _p, _t: "`lakecommit resume`, or ResumeOperator",
+    ),
     AdmissionRule(
         RefusalState.STALLED,
         lambda p, t: p.failures >= t.stalled_cycles,

@@ -285,6 +285,7 @@ class ControlPosition:
 class LedgerSection:
     """What one lane of one landing has in one table. ``starts`` is the first offset of the lane per partition, ``ends``
     the one behind its last: the live lane has none, and what lanes that are closed have landed is theirs no more.
+    ``suspended`` says who had the landing plan nothing, and why.
     ``judged`` says by which rules the covered ranges were judged, as far as it is known; ``positions`` under which
     leader epochs partitions were last read.
     """
@@ -301,6 +302,7 @@ class LedgerSection:
     judged: Mapping[str, Coverage] = field(default_factory=dict)
     positions: Mapping[SourcePartition, ReadPosition] = field(default_factory=dict)
     ends: Mapping[SourcePartition, int] = field(default_factory=dict)
+    suspended: str = ""
 
     @property
     def key(self) -> tuple[str, str]:

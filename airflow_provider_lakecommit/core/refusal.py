@@ -31,6 +31,8 @@ class RefusalState(StrEnum):
     """No ledger can be read, so nothing can be planned; no fold can tell this one."""
     SPEC_CHANGE = "spec change"
     """What is landed has to be published before another spec is planned for."""
+    SUSPENDED = "suspended"
+    """A person had the landing plan nothing."""
     OTHER = "another state"
     """A state that this release does not know."""
 

@@ -260,7 +260,12 @@ def _decide(
         targets=prepared.targets,
         vended=vended_of(session.tables, prepared.epochs),
         limits=limits,
-        terms=Terms(budget=landing.pending_budget, stalled_cycles=landing.stalled_cycles, slow_down=landing.slow_down),
+        terms=Terms(
+            budget=landing.pending_budget,
+            stalled_cycles=landing.stalled_cycles,
+            slow_down=landing.slow_down,
+            suspended=prepared.suspended,
+        ),
         released=released,
     )
     plan, explain = decide_plan(landing_state, missing, given)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from airflow_provider_lakecommit.core.refusal import RefusalState
 from airflow_provider_lakecommit.cycle.run import CycleOutcome, first_of
 from airflow_provider_lakecommit.exceptions import SparkJobError
 
@@ -31,16 +32,18 @@ class PausePolicy:
 
     idle: int = 0
     refused: int = 0
+    suspended: bool = False
 
     def note(self, outcome: CycleOutcome) -> None:
         """The newest closed cycle."""
         self.refused = self.refused + 1 if outcome.deferred and not outcome.closed.published else 0
+        self.suspended = outcome.opened.plan.refused is RefusalState.SUSPENDED
         self.idle = 0 if outcome.progress or outcome.deferred else self.idle + 1
 
     @property
     def over(self) -> bool:
-        """Was a window refused so often that the run ends as one that has nothing to do?"""
-        return self.refused > len(REFUSED_PAUSES)
+        """Was a window refused so often, or by a person, that the run ends as one that has nothing to do?"""
+        return self.suspended or self.refused > len(REFUSED_PAUSES)
 
     def pause(self, outcome: CycleOutcome) -> float:
         """Seconds before the next cycle, after this one was noted.

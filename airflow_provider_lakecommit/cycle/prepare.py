@@ -83,6 +83,11 @@ class Prepared:
         return {t.name: t.ledger.section.epoch for t in self.tables}
 
     @property
+    def suspended(self) -> str:
+        """Who had the landing plan nothing, by the data table, and why."""
+        return self.tables[0].ledger.section.suspended
+
+    @property
     def targets(self) -> tuple[TableTarget, ...]:
         return tuple(target_of(t.name, t.table, t.ledger.section.epoch) for t in self.tables)
 

@@ -45,7 +45,8 @@ def new_section(
 ) -> LedgerSection:
     """A section under a new epoch, of the session's lane by default.
 
-    :param before: the section that it stands in for: its estimates are kept, and by which rules ranges were judged
+    :param before: the section that it stands in for: its estimates are kept, by which rules ranges were judged,
+        and whether it is suspended
     :param positions: of it that still hold
     """
     return LedgerSection(
@@ -61,6 +62,7 @@ def new_section(
         judged=judged_in(before.judged, covered) if before else {},
         positions=dict(positions),
         ends=dict(ends),
+        suspended=before.suspended if before else "",
     )
 
 

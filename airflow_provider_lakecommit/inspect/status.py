@@ -73,6 +73,7 @@ class Status:
     crowded: tuple[str, ...] = ()
     stalled: str = ""
     redundant: int = 0
+    suspended: str = ""
 
     @property
     def lag(self) -> int:
@@ -138,6 +139,7 @@ def read_status(session: LandingSession, every: timedelta | None = None, *, coun
         crowded=tuple(f"{name}: {state.crowding}" for name, state in states if state and state.crowding),
         stalled=_stalled(landing_state, ledgers, session.landing.stalled_cycles),
         redundant=sum(len(c.redundant) for c in landing_state.cycles.values()),
+        suspended=ledgers[0].section.suspended if ledgers else "",
     )
 
 

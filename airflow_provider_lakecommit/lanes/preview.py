@@ -101,7 +101,8 @@ def lane_preview(session: LandingSession, asked: LaneAsked) -> LanePreview:
     state = ledger_state(session, session.landing.table)
     own = [] if state is None else [s for s in state.sections if s.landing == session.landing.name]
     for section in own:
-        check_cluster(session, session.landing.table, section, source.cluster_id)
+        if section.lane in (LIVE, asked.name):
+            check_cluster(session, session.landing.table, section, source.cluster_id)
     there = Coverage.union(s.covered for s in (() if state is None else state.sections))
     wanted, later = _asked_for(session, asked, source)
     if (opened := next((s for s in own if s.lane == asked.name), None)) is not None:

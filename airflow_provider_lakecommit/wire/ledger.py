@@ -75,6 +75,7 @@ def _section_to_json(s: LedgerSection) -> dict[str, Any]:
     rare: dict[str, Any] = {"judged": _judged_to_json(s)} if s.judged else {}
     rare |= {"positions": _positions_to_json(s)} if s.positions else {}
     rare |= {"ends": offsets_to_json(s.ends)} if s.ends else {}
+    rare |= {"suspended": s.suspended} if s.suspended else {}
     return rare | {
         "landing": s.landing,
         "lane": s.lane,
@@ -106,6 +107,7 @@ def _section_from_json(s: dict[str, Any]) -> LedgerSection:
         spec_version=text(s["spec"]),
         starts=offsets_from_json(s["starts"]),
         ends=offsets_from_json(s.get("ends", [])),
+        suspended=text(s.get("suspended", "")),
         covered=covered,
         judged=_judged_from_json(s.get("judged", ()), covered),
         record_bytes=count(s["record_bytes"]),

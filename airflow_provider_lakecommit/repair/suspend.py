@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A landing that is to plan nothing for a while, whoever runs it: `lakecommit suspend`, `resume` and `drain`.
+
+Contract: the word is in the ledger of the data table, so that it holds for every run of the landing, wherever it is
+started, and outlives the control topic. While it stands no window is planned; what is reported is published all the
+same, and lanes beside the live one are not concerned. `drain` has the windows that are under way end behind the record
+in hand, too. Each word is recorded in the table's history, with who said it and why.
+
+Failure story: each is one compare-and-swap; said again it changes nothing. A landing that never ran has no ledger to
+say it in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from airflow_provider_lakecommit.committer.ledger_updates import change_section
+from airflow_provider_lakecommit.committer.summary import SnapshotKind
+from airflow_provider_lakecommit.core.decisions import Decision
+from airflow_provider_lakecommit.core.model import LIVE, LedgerSection
+from airflow_provider_lakecommit.cycle.prepare import ledger_state
+from airflow_provider_lakecommit.exceptions import LedgerError
+from airflow_provider_lakecommit.session.landing_session import LandingSession
+
+__all__ = ["Suspension", "resume", "suspend"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspension:
+    """What the ledger says now, and whether this word changed it; empty: the landing is not suspended."""
+
+    suspended: str
+    changed: bool
+
+    def __str__(self) -> str:
+        if self.suspended:
+            return f"suspended by {self.suspended}" + ("" if self.changed else ", as it was before")
+        return "goes on with its next run" if self.changed else "was not suspended"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"suspended": self.suspended or None, "changed": self.changed}
+
+
+def suspend(session: LandingSession, decision: Decision) -> Suspension:
+    """Plan no more windows.
+
+    :raises LedgerError: the landing has no ledger yet, or it needs a person
+    :raises CatalogError: the catalog is away
+    """
+    return _say(session, decision.by, replace(decision, what="plans no more windows"))
+
+
+def resume(session: LandingSession, decision: Decision) -> Suspension:
+    """Plan again.
+
+    :raises LedgerError: as for :func:`suspend`
+    :raises CatalogError: the catalog is away
+    """
+    return _say(session, "", replace(decision, what="plans windows again"))
+
+
+def _say(session: LandingSession, text: str, decision: Decision) -> Suspension:
+    landing, changed = session.landing, False
+    state = ledger_state(session, landing.table)
+    if state is None or state.section(landing.name, LIVE) is None:
+        raise LedgerError(
+            f"landing {landing.name} has no ledger in {landing.table} yet, in which this could be said: pause whatever "
+            "would run it first"
+        )
+
+    def change(section: LedgerSection) -> LedgerSection | None:
+        nonlocal changed
+        # Who said it first is who is asked.
+        changed = bool(section.suspended) != bool(text)
+        return replace(section, suspended=text) if changed else None
+
+    after = change_section(
+        session.tables,
+        landing.table,
+        landing.name,
+        LIVE,
+        SnapshotKind.CARRY,
+        change,
+        branch=landing.branch,
+        decision=decision,
+    )
+    section = after.section(landing.name, LIVE)
+    return Suspension(suspended=section.suspended if section else "", changed=changed)
