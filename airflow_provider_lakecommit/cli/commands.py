@@ -213,5 +213,6 @@ COMMANDS: Mapping[str, Command | Mapping[str, Command]] = {
         "prune": LedgerPruneCommand(),
     },
     "unblock": UnblockCommand(),
+    "reset": {"offsets": LedgerInitCommand(), "attest": LedgerAttestCommand(), "blocked": UnblockCommand()},
     "env": {"pack": EnvPackCommand()},
 }

@@ -40,6 +40,7 @@ class LedgerInitCommand(Command):
     examples = (
         'ledger init orders.yaml --from latest --reason "the old topic is done with"',
         "ledger init --dag land_orders --from orders:0=1500,orders:1=0",
+        "ledger init orders.yaml --from latest --fill the-hole --dry-run",
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -47,9 +48,15 @@ class LedgerInitCommand(Command):
             "--from",
             dest="start",
             required=True,
-            metavar="earliest|latest|TOPIC:PARTITION=OFFSET,…",
+            metavar="earliest|latest|TIME|TOPIC:PARTITION=OFFSET,…",
             help="where reading goes on; partitions that are not named keep their place",
         )
+        add = parser.add_argument
+        only = "with a time, earliest or latest: only this one (may be repeated)"
+        add("--partition", action="append", metavar="TOPIC:PARTITION", help=only)
+        add("--fill", metavar="LANE", help="leave what it goes forward over to a lane, which `backfill` lands")
+        add("--again", action="store_true", help="go back over what is landed, too: its rows are there twice then")
+        add("--dry-run", action="store_true", help="say what it comes to; nothing is written")
         add_confirmation(parser)
         reported = "also what is reported, cannot be published, and the source has no more"
         parser.add_argument("--give-up-reported", action="store_true", help=reported)
@@ -63,6 +70,10 @@ class LedgerInitCommand(Command):
             spec,
             output,
             start=options.start,
+            partitions=options.partition,
+            fill=options.fill,
+            again=options.again,
+            dry=options.dry_run,
             yes=options.yes,
             reason=options.reason,
             give_up_reported=options.give_up_reported,

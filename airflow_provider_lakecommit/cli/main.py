@@ -42,6 +42,7 @@ Exit codes: 0 done, 1 refused or failed with a reason, 2 bad usage or spec, 3 ne
 _GROUPS = {
     "ledger": "show or set the ledger of the tables",
     "lanes": "the ranges that are landed beside the live stream",
+    "reset": "say where a landing goes on, what its tables hold, how it passes blocked ranges",
     "env": "what executors of a cluster need",
 }
 """Help for commands that have actions."""

@@ -17,6 +17,8 @@ from airflow_provider_lakecommit.core.model import Budget
 from airflow_provider_lakecommit.core.retry import own_budget
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import LandingSpec
+from airflow_provider_lakecommit.lanes.asked import lane_asked
+from airflow_provider_lakecommit.repair.init_preview import InitPreview
 from airflow_provider_lakecommit.repair.stated import parse_offsets, parse_partition, parse_ranges, parse_start
 from airflow_provider_lakecommit.repair.wording import attest_text, attest_to_dict, init_text, init_to_dict
 from airflow_provider_lakecommit.session.landing_session import LandingSession
@@ -29,34 +31,57 @@ def ledger_init(
     output: Output,
     *,
     start: str,
+    partitions: Sequence[str] | None = None,
+    fill: str | None = None,
+    again: bool = False,
+    dry: bool = False,
     yes: bool = False,
     reason: str = "",
     give_up_reported: bool = False,
     others: str | None = None,
 ) -> int:
-    """Begin the ledger where *start* says: ``earliest``, ``latest`` or ``topic:partition=offset,…``. What it gives up
-    is shown first, and has to be agreed to.
+    """Begin the ledger where *start* says: ``earliest``, ``latest``, a time or ``topic:partition=offset,…``. What it
+    gives up, or reads twice, is shown first, and has to be agreed to.
+
+    :param fill: the lane that is left what it goes forward over
+    :param again: go back over what is landed
+    :param dry: only show it
 
     :raises SpecError: *start* is none of these
     :raises LakecommitError: a part that is needed is away, or refuses
     """
     from airflow_provider_lakecommit.repair import ledger_init as word
     from airflow_provider_lakecommit.repair.init_preview import init_preview
+    from airflow_provider_lakecommit.repair.word import Way
 
-    places = parse_start(start)
+    places, only = parse_start(start), {parse_partition(text) for text in partitions or ()}
+    if only and isinstance(places, dict):
+        raise SpecError("--partition goes with a time, earliest or latest: offsets name their partitions")
+    way = Way(only=only, fill=lane_asked(name=fill).name if fill else "", again=again)
     with LandingSession.connect(spec.landing, spec.kafka, spec.catalog, log=output.log) as session:
-        preview = init_preview(session, places)
+        preview = init_preview(session, places, way)
+        if dry:
+            return _shown(output, preview)
         if preview.loses and not agreed(output, init_text(preview), yes=yes):
             return _unconfirmed(output, {"tables": [init_to_dict(t) for t in preview.tables]})
         done = word.ledger_init(
             session,
             places,
+            way,
             agreed=preview,
             give_up_reported=give_up_reported,
             others=OtherSections(others or "ask"),
             decision=decision_of(f"ledger init --from {start}", spec.landing.name, reason),
         )
         _done(output, done)
+    return Exit.DONE
+
+
+def _shown(output: Output, preview: InitPreview) -> int:
+    if output.is_for_people:
+        output.lines([*init_text(preview), "nothing is written"])
+    else:
+        output.result({"written": False, "tables": [init_to_dict(t) for t in preview.tables]})
     return Exit.DONE
 
 

@@ -53,6 +53,7 @@ def set_section(
     others: OtherSections = OtherSections.ASK,
     keep: Collection[UUID] = (),
     decision: Decision | None = None,
+    beside: Callable[[], Iterable[LedgerSection]] = tuple,
 ) -> LedgerState:
     """Set a landing's section as a person decided, also where the ledger is gone; other sections get a new epoch if the
     table was rolled back. Where the ledger was cut they come back, under new epochs, from the newest snapshot that has
@@ -63,6 +64,7 @@ def set_section(
     :param passed: what the table has no rows of, by the log, and the section that is there does not say yet: of what
         the ledger gains this is not given up, and the snapshot says so
     :param keep: epochs of others that stay where their sections come back: what is pending for them is lost else
+    :param beside: sections of lanes that are opened by the same word; asked after ``make``
     :raises LedgerError: the epoch is the present one
     """
 
@@ -80,7 +82,7 @@ def set_section(
             raise LedgerError(
                 f"{table}: a ledger that is set by hand needs a new epoch, {section.epoch} is the present one"
             )
-        return _with(state, section, _others_back(state, table, section, others), keep)
+        return (*_with(state, section, _others_back(state, table, section, others), keep), *beside())
 
     decisions = () if decision is None else (decision,)
     # What is told is known when the ledger has been looked at, which is before the record is written.

@@ -16,7 +16,7 @@ offset that the source has removed) is handed back by name; whether that is an e
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from airflow_provider_lakecommit.core.model import LedgerSection
@@ -31,17 +31,22 @@ class StatedOffsets:
     """What a person says: where each named partition goes on.
 
     :param back: may lead back where a log has become shorter than the ledger
+    :param again: leads back over what is landed, too: it is read again, and its rows are in the table then
+    :param fill: what a word leads forward over is left to a lane
     """
 
     offsets: Mapping[SourcePartition, int]
     back: bool = True
+    again: bool = False
+    fill: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restart:
     """A table's ledger by a word. ``given_up`` it will never read, from ``back`` on it reads again; ``removed`` has to
     be read by that word, and the source lacks it; of ``untold`` partitions nobody has said where they begin. ``behind``
-    are the offsets from the word on that the table has: the word does not lead back over them.
+    are the offsets from the word on that the table has: the word does not lead back over them. ``again`` are those that
+    it does lead back over, and ``filled`` those that it leaves to a lane.
     """
 
     starts: Mapping[SourcePartition, int]
@@ -51,6 +56,8 @@ class Restart:
     removed: Coverage
     behind: Coverage
     untold: tuple[SourcePartition, ...]
+    again: Coverage = field(default_factory=Coverage)
+    filled: Coverage = field(default_factory=Coverage)
 
 
 Ranges = dict[SourcePartition, RangeSet]
@@ -76,7 +83,9 @@ def restart(
     now = {p.topic: p.topic_id for p in marks}
     starts: dict[SourcePartition, int] = {}
     untold: list[SourcePartition] = []
-    ranges: dict[str, Ranges] = {"covered": {}, "given_up": {}, "back": {}, "removed": {}, "behind": {}}
+    ranges: dict[str, Ranges] = {
+        what: {} for what in ("covered", "given_up", "back", "removed", "behind", "again", "filled")
+    }
     topics = set() if section is None else {(p.topic, p.topic_id) for p in section.starts}
     if section is not None:
         starts = {p: o for p, o in section.starts.items() if now.get(p.topic, p.topic_id) == p.topic_id}
@@ -84,7 +93,7 @@ def restart(
     for p, mark in sorted(marks.items()):
         said = word.offsets.get(p)
         if section is not None and (p.topic, p.topic_id) in topics:
-            known = _Known(p=p, mark=mark, section=section, passed=passed[p], differs=diverged.get(p), back=word.back)
+            known = _Known(p=p, mark=mark, section=section, passed=passed[p], differs=diverged.get(p), word=word)
             goal = _goes_on(starts, ranges, known, said)
         elif said is not None or p in firsts:
             goal = starts[p] = firsts[p] if said is None else said
@@ -106,14 +115,14 @@ class _Known:
     section: LedgerSection
     passed: RangeSet
     differs: int | None
-    back: bool
+    word: StatedOffsets
 
     def back_to(self, said: int, end: int) -> int | None:
         """Where a word leads back to, if it does. Where the log differs is known to be behind no row of it."""
         if self.differs:
             return max(said, self.differs) if max(said, self.differs) < end else None
         shorter = end > self.mark.high or self.differs is not None
-        return said if said < end and shorter and self.back else None
+        return said if said < end and shorter and self.word.back else None
 
 
 def _goes_on(starts: dict[SourcePartition, int], out: Mapping[str, Ranges], known: _Known, said: int | None) -> int:
@@ -127,8 +136,22 @@ def _goes_on(starts: dict[SourcePartition, int], out: Mapping[str, Ranges], know
             starts[p] = min(first, to)
         out["covered"][p] = RangeSet.of((min(first, to), to))
         return to
+    if said is not None and said < end and known.word.again:
+        # What the source has removed is not read again, so it stays as it is.
+        to = min(end, max(said, known.mark.start))
+        out["again"][p] = section.covered[p] & RangeSet.of((to, end))
+        starts[p] = min(first, to)
+        out["covered"][p] = section.covered[p] & RangeSet.of((0, to)) | RangeSet.of((min(first, to), to))
+        return to
     goal = end if said is None else max(end, said)
-    if said is not None and known.back:
+    if goal > end and known.word.fill:
+        there = max(end, min(known.mark.start, goal))
+        out["given_up"][p] = RangeSet.of((end, there)) - section.covered[p]
+        out["filled"][p] = RangeSet.of((there, goal)) - section.covered[p]
+        out["covered"][p] = section.covered[p] | RangeSet.of((first, end))
+        starts[p] = goal
+        return goal
+    if said is not None and known.word.back:
         out["behind"][p] = RangeSet.of((min(said, end), end))
     unread = min(end, end if said is None or known.differs is None else known.differs)
     out["given_up"][p] = RangeSet.of((unread, end)) | (RangeSet.of((end, goal)) - section.covered[p])

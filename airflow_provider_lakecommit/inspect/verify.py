@@ -37,6 +37,7 @@ from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet
 from airflow_provider_lakecommit.core.routing import Role
 from airflow_provider_lakecommit.core.rules import Judged, merged, otherwise
 from airflow_provider_lakecommit.inspect.accounts import LedgerChange, RangeAccounts, RangeTotals, blocks_of, pieces_of
+from airflow_provider_lakecommit.inspect.lanes import closed_wrongly, filled_of, gone_over
 from airflow_provider_lakecommit.landing import Landing
 
 __all__ = [
@@ -196,6 +197,9 @@ def _set_by_hand(s: LandingSnapshot, before: LedgerSection | None) -> str:
         return f"{who}{by}; it begins at {', '.join(f'{p}@{o}' for p, o in sorted(starts.items())) or 'nothing'}"
     gained, lost = after.covered - before.covered - had_before(s.record), before.covered - after.covered
     said = [f"{'holds' if word else 'gives up'} {gained}, {len(gained)} offsets"] if gained else []
+    if over := gone_over(before, after) - Coverage.union(section.covered for section in s.sections.values()):
+        lanes = [f"lane {name}" for (_, name), section in sorted(s.sections.items()) if section.ends]
+        said.append(f"goes forward over {over}, {len(over)} offsets, left to {', '.join(lanes) or 'nobody'}")
     said += [f"goes back over {lost}, {len(lost)} offsets"] if lost else []
     return f"{who}{by}; {'; '.join(said) or 'gives up nothing'}"
 
@@ -276,9 +280,9 @@ def check_table(history: TableHistory) -> Iterator[Finding]:
 
 def _sections(before: Sections, s: LandingSnapshot) -> Iterator[str]:
     """Each section must be what it was, plus what this snapshot says."""
-    merged_away = merged_sections(s.record)
-    yield from _merged(before, s, merged_away)
-    for key in sorted({*before, *s.sections} - pruned_sections(s.record) - merged_away - _filled(merged_away)):
+    closed = merged_sections(s.record)
+    yield from closed_wrongly(closed, before, s.sections, had_before(s.record))
+    for key in sorted({*before, *s.sections} - pruned_sections(s.record) - closed - filled_of(closed)):
         name = f"landing {key[0]!r}" + ("" if key[1] == "live" else f" lane {key[1]!r}")
         if key not in s.sections:
             yield f"the ledger of {name} is gone; the snapshot before held it"
@@ -294,24 +298,6 @@ def _sections(before: Sections, s: LandingSnapshot) -> Iterator[str]:
             yield f"{twice} was in the ledger of {name} before: landed twice"
         if (gained := has - had) != said - had:
             yield f"the ledger of {name} gained {gained}, the snapshot says {said}"
-
-
-def _filled(merged_away: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
-    return {(landing, FILLED) for landing, _ in merged_away}
-
-
-def _merged(before: Sections, s: LandingSnapshot, closed: set[tuple[str, str]]) -> Iterator[str]:
-    """What closed lanes had is what the landing's filled section has more, with what the table had passed."""
-    for landing, lane in sorted(closed):
-        if (landing, lane) in s.sections:
-            yield f"lane {lane!r} of landing {landing!r} is said to be closed, and is in the ledger"
-    for landing in sorted({landing for landing, _ in closed}):
-        had = Coverage.union(before[key].covered for key in closed if key[0] == landing and key in before)
-        filled = (landing, FILLED)
-        was = before[filled].covered if filled in before else Coverage()
-        now = s.sections[filled].covered if filled in s.sections else Coverage()
-        if now - was - had_before(s.record) != had - was or was - now:
-            yield f"lanes of landing {landing!r} were closed with {had}, and its filled ranges went from {was} to {now}"
 
 
 def _accounting(s: LandingSnapshot) -> Iterator[str]:

@@ -28,7 +28,7 @@ _EXAMPLES = "2026-11-01, 2026-11-01T06:00 or 2026-11-01T06:00:00+02:00; without 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneAsked:
     """The range of a lane: records from ``since`` on and before ``until``, by their times, or ``ranges`` by (topic,
-    partition), one for each.
+    partition), one for each. Without any of these it is the lane of that name, which is open.
     """
 
     name: str
@@ -36,7 +36,13 @@ class LaneAsked:
     until: datetime | None = None
     ranges: Mapping[tuple[str, int], RangeSet] = field(default_factory=dict)
 
+    @property
+    def by_name(self) -> bool:
+        return not self.ranges and self.since is None and self.until is None
+
     def __str__(self) -> str:
+        if self.by_name:
+            return f"lane {self.name}"
         if self.ranges:
             return ", ".join(f"{topic}[{n}] {r}" for (topic, n), r in sorted(self.ranges.items()))
         since = "the beginning" if self.since is None else _text(self.since)
@@ -55,21 +61,27 @@ def lane_asked(
     :param since: a time; ``None`` with ``until``: from the beginning of the topics
     :param until: a time; ``None`` with ``since``: up to where the live lane is
     :param ranges: offsets, in place of times
-    :param name: of the lane; by default made of the range
+    :param name: of the lane; by default made of the range. Alone it is one that is open
     :raises SpecError: neither or both are said, a time is none, or the range is empty
     """
     begin, end = moment_of(since, "since"), moment_of(until, "until")
     stated = dict(ranges or {})
+    if not stated and begin is None and end is None and name is not None:
+        return LaneAsked(name=_named(name))
     if bool(stated) == (begin is not None or end is not None):
         raise SpecError("say which records: `since` and `until`, or `ranges` as in orders:0=1500-2000; not both")
     if begin and end and begin >= end:
         raise SpecError(f"since {_text(begin)} is not before until {_text(end)}: no record is between them")
     if split := [f"{t}:{n}" for (t, n), r in sorted(stated.items()) if len(r.ranges) != 1]:
         raise SpecError(f"{', '.join(split)}: a lane has one range of a partition; give each range a lane of its own")
-    called = _name(begin, end, stated) if name is None else name
-    if not _NAME.fullmatch(called) or called in (LIVE, FILLED):
-        raise SpecError(f"lane {called!r}: up to 60 letters, digits, dots, dashes and underscores, and not {LIVE!r}")
+    called = _name(begin, end, stated) if name is None else _named(name)
     return LaneAsked(name=called, since=begin, until=end, ranges=stated)
+
+
+def _named(name: str) -> str:
+    if not _NAME.fullmatch(name) or name in (LIVE, FILLED):
+        raise SpecError(f"lane {name!r}: up to 60 letters, digits, dots, dashes and underscores, and not {LIVE!r}")
+    return name
 
 
 def moment_of(text: str | datetime | None, what: str) -> datetime | None:

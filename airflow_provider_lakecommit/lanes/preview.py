@@ -20,15 +20,13 @@ from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, Rang
 from airflow_provider_lakecommit.core.planning import Watermark
 from airflow_provider_lakecommit.cycle.prepare import ledger_state
 from airflow_provider_lakecommit.cycle.sections import check_cluster
-from airflow_provider_lakecommit.exceptions import LedgerError, SourceError, SourceUnavailableError
+from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
 from airflow_provider_lakecommit.kafka.source_topic import SourceState
 from airflow_provider_lakecommit.lanes.asked import LaneAsked
 from airflow_provider_lakecommit.session.landing_session import LandingSession
+from airflow_provider_lakecommit.session.moments import offsets_at
 
 __all__ = ["LanePreview", "lane_preview"]
-
-ASK_SECONDS = 30.0
-"""For which brokers may look for the offsets of a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,8 +102,13 @@ def lane_preview(session: LandingSession, asked: LaneAsked) -> LanePreview:
         if section.lane in (LIVE, asked.name):
             check_cluster(session, session.landing.table, section, source.cluster_id)
     there = Coverage.union(s.covered for s in (() if state is None else state.sections))
-    wanted, later = _asked_for(session, asked, source)
-    if (opened := next((s for s in own if s.lane == asked.name), None)) is not None:
+    opened = next((s for s in own if s.lane == asked.name), None)
+    if opened is None and asked.by_name:
+        raise LedgerError(
+            f"landing {session.landing.name} has no lane {asked.name} open: say which range it is to land"
+        )
+    wanted, later = ({}, ()) if asked.by_name else _asked_for(session, asked, source)
+    if opened is not None:
         return _opened(asked, wanted, opened, source, there)
     removed, live, bounds = {}, {}, {}
     ends = _live_ends(own, there, source)
@@ -208,18 +211,8 @@ def _first_since(
     moment: datetime | None,
     marks: Mapping[SourcePartition, Watermark],
     without: Mapping[SourcePartition, int],
-) -> dict[SourcePartition, int | None]:
-    """The first offset at or after a time, for each partition; ``None``: no record is so late."""
-    if moment is None:
-        return dict(without)
-    answers = session.source.ask_first_since([(p, moment) for p in marks])(ASK_SECONDS)
-    known = {p: first for p, _, first in answers}
-    if silent := sorted(marks.keys() - known.keys()):
-        raise SourceUnavailableError(
-            f"the brokers did not say within {ASK_SECONDS:.0f} s where {moment.isoformat()} is in "
-            f"{', '.join(map(str, silent))}: try again, or name offsets"
-        )
-    return {p: None if first is None else min(first[0], marks[p].stable) for p, first in known.items()}
+) -> Mapping[SourcePartition, int | None]:
+    return dict(without) if moment is None else offsets_at(session.source, marks, moment)
 
 
 def _stated(

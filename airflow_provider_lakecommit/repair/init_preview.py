@@ -31,12 +31,10 @@ from airflow_provider_lakecommit.cycle.unbelieved import unbelieved
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
 from airflow_provider_lakecommit.kafka.source_topic import SourceState
 from airflow_provider_lakecommit.repair.published_before import PublishedBefore, published_before
+from airflow_provider_lakecommit.repair.word import PLAIN, Start, Way, check_lane, offsets_of
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 
-__all__ = ["InitPreview", "InitTable", "SectionInit", "Start", "init_preview", "section_inits"]
-
-Start = str | Mapping[tuple[str, int], int]
-"""``earliest``, ``latest``, or an offset per (topic, partition)."""
+__all__ = ["InitPreview", "InitTable", "SectionInit", "init_preview", "section_inits"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,10 +54,14 @@ class InitTable:
     reported: Coverage
     not_again: Coverage = field(default_factory=Coverage)
     lost: str = ""
+    again: Coverage = field(default_factory=Coverage)
+    filled: Coverage = field(default_factory=Coverage)
+    lane: str = ""
+    record_bytes: int = 0
 
     @property
     def loses(self) -> bool:
-        return bool(self.given_up or self.back or self.not_again or self.lost)
+        return bool(self.given_up or self.back or self.not_again or self.lost or self.again)
 
     @property
     def what(self) -> str:
@@ -68,6 +70,8 @@ class InitTable:
             ("gives up", self.given_up),
             ("goes back over", self.back),
             ("does not read again", self.not_again),
+            ("reads again, beside the rows that are there,", self.again),
+            (f"leaves to lane {self.lane}", self.filled),
             ("loses, reported:", self.lost),
         )
         return "; ".join(f"{said} {ranges}" for said, ranges in parts if ranges) or "gives up nothing"
@@ -88,7 +92,7 @@ class InitPreview:
         return "; ".join(f"{t.table}: {t.lost}" for t in self.tables if t.lost)
 
     def given_up(self, table: str) -> Coverage:
-        return next((t.given_up | t.back for t in self.tables if t.table == table), Coverage())
+        return next((t.given_up | t.back | t.again for t in self.tables if t.table == table), Coverage())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +113,7 @@ class SectionInit:
     endangered: Mapping[UUID, str] = field(default_factory=dict)
     unbelieved: Coverage = field(default_factory=Coverage)
     before: PublishedBefore = field(default_factory=PublishedBefore)
+    lane: str = ""
 
     def passed_of(self, section: LedgerSection | None) -> Coverage:
         """What the table has passed without a row beyond this section, which may not be the one that was looked at."""
@@ -169,26 +174,31 @@ class SectionInit:
             reported=Coverage.union(a.coverage for a in self.pending) - saved.published,
             not_again=self.before.not_again(found.starts, self.source.partitions),
             lost="; ".join(filter(None, lost)),
+            again=found.again,
+            filled=found.filled,
+            lane=self.lane,
+            record_bytes=0 if self.old is None else self.old.record_bytes,
         )
 
 
-def init_preview(session: LandingSession, start: Start) -> InitPreview:
+def init_preview(session: LandingSession, start: Start, way: Way = PLAIN) -> InitPreview:
     """What the word would come to; nothing is written.
 
     :raises LakecommitError: as :func:`~airflow_provider_lakecommit.repair.ledger_init.ledger_init`
     """
-    return InitPreview(tables=tuple(s.preview() for s in section_inits(session, start).values()))
+    return InitPreview(tables=tuple(s.preview() for s in section_inits(session, start, way).values()))
 
 
-def section_inits(session: LandingSession, start: Start) -> dict[str, SectionInit]:
+def section_inits(session: LandingSession, start: Start, way: Way = PLAIN) -> dict[str, SectionInit]:
     """By table, in the order of the landing.
 
     :raises LakecommitError: as :func:`~airflow_provider_lakecommit.repair.ledger_init.ledger_init`
     """
     session.control.ensure()
     source = session.source.watermarks()
-    word = _word(source.partitions, start)
+    word = offsets_of(session, source.partitions, start, way)
     states = {name: ledger_state(session, name) for name in session.landing.tables}
+    check_lane(session, states, way.fill)
     state = known_state(session, states)
     passed = passed_by_all(state) if state and _in_order(session, states) else {}
     diverged = _diverged(session, source, states)
@@ -217,26 +227,11 @@ def section_inits(session: LandingSession, start: Start) -> dict[str, SectionIni
             endangered={} if ledger is None or in_order else endangered(session, name, ledger),
             before=PublishedBefore() if old is not None else published_before(session, name, newest),
             unbelieved=Coverage() if newest is None else gone(unbelieved(session, name, newest), source.partitions),
+            lane=way.fill,
         )
         found = settings[name].restart(old)
         data = data or found
     return settings
-
-
-def _word(partitions: Mapping[SourcePartition, Watermark], start: Start) -> StatedOffsets:
-    if isinstance(start, str):
-        # Back to the earliest offset of a log that lost its end would be over rows that the table has.
-        return StatedOffsets(offsets=first_offsets(partitions, start), back=start != "earliest")
-    known = {(p.topic, p.partition): p for p in partitions}
-    if unknown := [f"{t}[{n}]" for t, n in start if (t, n) not in known]:
-        raise SourceError(f"{', '.join(unknown)}: the source has no such partition")
-    # Every plan would be refused until the log is as long, and what comes up to there would never be read.
-    ends = {known[place]: (offset, partitions[known[place]].high) for place, offset in start.items()}
-    if beyond := [
-        f"{p} ends at {high}, and not at {offset} or later" for p, (offset, high) in ends.items() if offset > high
-    ]:
-        raise SourceError(f"{'; '.join(beyond)}: nothing is changed; state offsets that the log has, or `latest`")
-    return StatedOffsets(offsets={known[place]: offset for place, offset in start.items()})
 
 
 def _diverged(

@@ -20,14 +20,15 @@ from airflow_provider_lakecommit.committer.ledger_by_hand import OtherSections, 
 from airflow_provider_lakecommit.committer.ledger_updates import change_section
 from airflow_provider_lakecommit.committer.summary import SnapshotKind
 from airflow_provider_lakecommit.core.decisions import Decision
-from airflow_provider_lakecommit.core.model import LedgerSection
+from airflow_provider_lakecommit.core.model import ControlPosition, LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.core.restart import Restart
 from airflow_provider_lakecommit.cycle.drain import drain
 from airflow_provider_lakecommit.cycle.sections import new_section, origin_position
 from airflow_provider_lakecommit.cycle.unbelieved import unbelieved_text
 from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError
-from airflow_provider_lakecommit.repair.init_preview import InitPreview, SectionInit, Start, section_inits
+from airflow_provider_lakecommit.repair.init_preview import InitPreview, SectionInit, section_inits
+from airflow_provider_lakecommit.repair.word import PLAIN, Start, Way
 from airflow_provider_lakecommit.session.landing_session import LandingSession, RunIdentity
 from airflow_provider_lakecommit.session.tables import table_of
 
@@ -42,6 +43,7 @@ BEHIND = (
 def ledger_init(
     session: LandingSession,
     start: Start,
+    way: Way = PLAIN,
     *,
     agreed: InitPreview | None = None,
     give_up_reported: bool = False,
@@ -62,9 +64,9 @@ def ledger_init(
     :raises TableError: a table is missing and may not be made, or cannot take the rows
     :raises CatalogError: the catalog is away
     """
-    settings = section_inits(session, start)
+    settings = section_inits(session, start, way)
     if any(s.rescued.published for s in settings.values()):
-        settings = _published_first(session, start, decision)
+        settings = _published_first(session, start, way, decision)
     found = InitPreview(tables=tuple(s.preview() for s in settings.values()))
     _check_unbelieved(session, settings, found, give_up_reported)
     if found.lost and not give_up_reported:
@@ -95,16 +97,18 @@ def _check_unbelieved(
             )
 
 
-def _published_first(session: LandingSession, start: Start, decision: Decision | None) -> dict[str, SectionInit]:
+def _published_first(
+    session: LandingSession, start: Start, way: Way, decision: Decision | None
+) -> dict[str, SectionInit]:
     """Publish what the source has no more, over holes that the word gives up; what cannot be is told by a new look."""
     _drained(session)
-    for name, setting in section_inits(session, start).items():
+    for name, setting in section_inits(session, start, way).items():
         if bridged := setting.rescued.bridged:
             session.log(f"{name}: gives up {bridged}, so that what is reported behind it can be published")
             _bridge(session, name, bridged, decision)
             _drained(session)
     # What is pending now could not be published.
-    return {name: replace(s, publishable=False) for name, s in section_inits(session, start).items()}
+    return {name: replace(s, publishable=False) for name, s in section_inits(session, start, way).items()}
 
 
 def _drained(session: LandingSession) -> None:
@@ -139,19 +143,23 @@ def _set(
     """By one compare-and-swap that is decided on the section it finds."""
     name = setting.name
     made: list[tuple[LedgerSection, Restart]] = []
+    beside: dict[str, LedgerSection] = {}
     control = origin_position(session)
 
     def make(now: LedgerSection | None) -> LedgerSection:
         if made and now is not None and now.epoch == made[-1][0].epoch:
             return now
         found = setting.restart(now)
-        if agreed and (more := (found.given_up | found.back) - agreed.given_up(name)):
+        if agreed and (more := (found.given_up | found.back | found.again) - agreed.given_up(name)):
             raise LedgerError(f"{name}: by now this would give up {more} too, which was not shown: look again")
         positions = setting.positions(now, found)
         section = new_section(
             session, setting.source, found.starts, found.covered, control, before=now, positions=positions
         )
         made.append((section, found))
+        beside.clear()
+        if found.filled:
+            beside[setting.lane] = _lane(session, setting, found, control)
         return section
 
     branch, landing = session.landing.branch, session.landing.name
@@ -167,14 +175,33 @@ def _set(
         others=others,
         keep=keep,
         decision=decision,
+        beside=beside.values,
     )
     section, found = made[-1]
     ends = {str(p): section.end(p) for p in sorted(setting.source.partitions)}
     session.log(f"{name}: goes on at {', '.join(f'{p} {o}' for p, o in ends.items())}")
     if found.given_up:
         session.log(f"{name}: gives up {found.given_up}, which it has not landed")
+    if found.filled:
+        session.log(f"{name}: leaves {found.filled} to lane {setting.lane}: `lakecommit backfill` lands it")
+    if found.again:
+        session.log(f"{name}: reads {found.again} again, whose rows are in the table")
     if found.behind:
         session.log(f"{name}: {BEHIND.format(found.behind)}")
     if found.back:
         session.log(f"{name}: goes back over {found.back}, which are other records now than those it has landed")
     return ends
+
+
+def _lane(session: LandingSession, setting: SectionInit, found: Restart, control: ControlPosition) -> LedgerSection:
+    """The lane that is left what the word leads forward over."""
+    parts = found.filled.parts
+    return new_section(
+        session,
+        setting.source,
+        {p: ranges.ranges[0].start for p, ranges in parts.items()},
+        Coverage(),
+        control,
+        ends={p: ranges.ranges[-1].end for p, ranges in parts.items()},
+        lane=setting.lane,
+    )

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from airflow_provider_lakecommit.core.offsets import RangeSet
 from airflow_provider_lakecommit.exceptions import SpecError
@@ -66,11 +67,23 @@ def parse_ranges(texts: Sequence[str], asked: str = "--range") -> dict[tuple[str
     return found
 
 
-def parse_start(text: str, asked: str = "--from") -> str | dict[tuple[str, int], int]:
-    """Where a ledger is to begin: ``earliest``, ``latest``, or offsets by (topic, partition).
+def parse_start(text: str, asked: str = "--from") -> str | datetime | dict[tuple[str, int], int]:
+    """Where a ledger is to begin: ``earliest``, ``latest``, a time, or offsets by (topic, partition).
 
     :param asked: by what the user said it
     :raises SpecError: *text* is none of these
     """
-    hint = f"{asked} {text!r}: say earliest, latest or TOPIC:PARTITION=OFFSET,… as in orders:0=1500"
+    hint = f"{asked} {text!r}: say earliest, latest, a time as 2026-11-01T06:00, or TOPIC:PARTITION=OFFSET,… as in "
+    hint += "orders:0=1500"
+    if (moment := _moment(text)) is not None:
+        return moment
     return text if text in ("earliest", "latest") else parse_offsets(text, hint)
+
+
+def _moment(text: str) -> datetime | None:
+    """A time; without an offset it is UTC."""
+    try:
+        found = datetime.fromisoformat(text.strip())
+    except ValueError:
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)

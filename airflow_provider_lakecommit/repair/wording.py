@@ -30,20 +30,24 @@ def init_text(preview: InitPreview) -> Iterable[str]:
     for t in preview.tables:
         ends = ", ".join(f"{p} {o}" for p, o in t.ends.items())
         yield f"{t.table}: would {'begin' if t.begins else 'go on'} at {ends}"
-        if t.published:
-            yield f"  publishes first, as the source has it no more: {_counted(t.published)}"
-        if t.given_up:
-            yield f"  GIVES UP, never read: {_counted(t.given_up)}"
-        if t.not_again:
-            yield f"  does NOT read again what was in this table before: {_counted(t.not_again)}"
-        if t.back:
-            yield f"  goes BACK over {_counted(t.back)}: other records now than those that are landed"
+        yield from (f"  {said}: {_counted(ranges, t.record_bytes)}{more}" for said, ranges, more in _parts(t) if ranges)
         if t.lost:
             yield f"  LOSES, reported and not to be read again: {t.lost}"
         if t.reported:
             yield f"  voids what is reported: {_counted(t.reported)}"
         if t.behind:
             yield f"  {BEHIND.format(_counted(t.behind))}"
+
+
+def _parts(t: InitTable) -> Iterable[tuple[str, Coverage, str]]:
+    return (
+        ("publishes first, as the source has it no more", t.published, ""),
+        ("GIVES UP, never read", t.given_up, ""),
+        (f"leaves to lane {t.lane}, which `lakecommit backfill` lands", t.filled, ""),
+        ("reads AGAIN, beside the rows that are in the table", t.again, ""),
+        ("does NOT read again what was in this table before", t.not_again, ""),
+        ("goes BACK over", t.back, ": other records now than those that are landed"),
+    )
 
 
 def init_to_dict(t: InitTable) -> dict[str, Any]:
@@ -54,6 +58,13 @@ def init_to_dict(t: InitTable) -> dict[str, Any]:
         "published_first": t.published.to_dict(),
         "given_up": t.given_up.to_dict(),
         "back": t.back.to_dict(),
+        "again": t.again.to_dict(),
+        "filled": t.filled.to_dict(),
+        "lane": t.lane or None,
+        "bytes": {
+            what: len(ranges) * t.record_bytes
+            for what, ranges in (("given_up", t.given_up), ("again", t.again), ("filled", t.filled))
+        },
         "stays": t.behind.to_dict(),
         "voided": t.reported.to_dict(),
         "not_again": t.not_again.to_dict(),
@@ -104,5 +115,6 @@ def attest_to_dict(t: AttestedTable) -> dict[str, Any]:
     }
 
 
-def _counted(coverage: Coverage) -> str:
-    return f"{coverage} ({len(coverage)} offsets)"
+def _counted(coverage: Coverage, record_bytes: int = 0) -> str:
+    size = f", about {len(coverage) * record_bytes} bytes" if record_bytes else ""
+    return f"{coverage} ({len(coverage)} offsets{size})"

@@ -141,7 +141,7 @@ RULES = (
         "core places status_fields goals landing iceberg committer session cycle",
         nowhere=AIRFLOW | SPARK | KAFKA,
     ),
-    *(rule(f"inspect/{module}", "core landing committer", only=NOTHING) for module in ("accounts", "verify")),
+    *(rule(f"inspect/{module}", "core landing committer", only=NOTHING) for module in ("accounts", "lanes", "verify")),
     rule("lanes", "core wire kafka committer session cycle", nowhere=AIRFLOW | SPARK),
     rule("lanes/asked", "core", only=NOTHING),
     rule("repair", "core wire kafka committer session cycle", nowhere=AIRFLOW | SPARK, lazily=KAFKA),

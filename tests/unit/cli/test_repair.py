@@ -142,7 +142,7 @@ class TestConfirmation:
         before = person.landing.snapshots()
         assert person.init("latest") == Exit.UNCONFIRMED == 3
         told = capsys.readouterr().err
-        assert "GIVES UP, never read: orders[0] [20, 80) (60 offsets)" in told
+        assert "GIVES UP, never read: orders[0] [20, 80) (60 offsets, about 600 bytes)" in told
         assert "the same with --yes does it" in told
         assert person.landing.snapshots() == before
         assert person.init("latest", yes=True) == Exit.DONE

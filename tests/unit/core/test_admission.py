@@ -175,7 +175,12 @@ FULL_CASES = {
 
 class TestRefusals:
     def test_there_is_a_case_for_every_row(self) -> None:
-        assert [row.state for row in TABLE] == list(FULL_CASES)
+        assert [row.state for row in TABLE] == ["suspended", *FULL_CASES]
+
+    def test_who_suspended_a_landing_is_said_before_anything_else(self) -> None:
+        refused = admit(FULL_CASES["stalled"], Terms(suspended="ann on here: moved"))
+        assert isinstance(refused, Refuse)
+        assert str(refused) == "suspended: by ann on here: moved; cleared by `lakecommit resume`, or ResumeOperator"
 
     @pytest.mark.parametrize("state", FULL_CASES)
     def test_each_state_names_what_clears_it(self, state: str) -> None:

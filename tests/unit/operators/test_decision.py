@@ -232,7 +232,7 @@ class TestLedgerInit:
         landing.cycle()
         landing.source.ends = {P0: 80, P1: 10}
         shown = run(LedgerInitOperator, start="latest")
-        assert "GIVES UP, never read: orders[0] [20, 80) (60 offsets)" in shown["text"]
+        assert "GIVES UP, never read: orders[0] [20, 80) (60 offsets, about 600 bytes)" in shown["text"]
         landing.source.ends = {P0: 95, P1: 10}
         done = run(LedgerInitOperator, start="latest", agreed=shown, decided_by=YES, reason="agreed with sales")
         assert done["ledger"][DATA] == {"orders[0]": 80, "orders[1]": 10}

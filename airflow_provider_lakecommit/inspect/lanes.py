@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `verify` asks of lanes: is what a closed lane had still in the ledger, and who is left what was passed over?
+
+Contract: pure, on the ledgers of a snapshot and of the one before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from airflow_provider_lakecommit.core.model import FILLED, LedgerSection
+from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet
+
+__all__ = ["closed_wrongly", "filled_of", "gone_over"]
+
+Sections = Mapping[tuple[str, str], LedgerSection]
+
+
+def filled_of(closed: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
+    """The sections that get what closed lanes had."""
+    return {(landing, FILLED) for landing, _ in closed}
+
+
+def closed_wrongly(closed: set[tuple[str, str]], before: Sections, after: Sections, had: Coverage) -> Iterator[str]:
+    """What closed lanes had is what the landing's filled section has more, with what the table had passed.
+
+    :param closed: landings and lanes that a snapshot says it closed
+    :param had: what it says that the table had passed
+    """
+    yield from (
+        f"lane {lane!r} of landing {landing!r} is said to be closed, and is in the ledger"
+        for landing, lane in sorted(closed)
+        if (landing, lane) in after
+    )
+    for landing in sorted({landing for landing, _ in closed}):
+        theirs = Coverage.union(before[key].covered for key in closed if key[0] == landing and key in before)
+        was, now = (_covered(sections, landing) for sections in (before, after))
+        if now - was - had != theirs - was or was - now:
+            yield f"lanes of landing {landing!r} were closed with {theirs}, its filled ranges went from {was} to {now}"
+
+
+def _covered(sections: Sections, landing: str) -> Coverage:
+    section = sections.get((landing, FILLED))
+    return Coverage() if section is None else section.covered
+
+
+def gone_over(before: LedgerSection, after: LedgerSection) -> Coverage:
+    """What a landing goes on behind, where it has not landed it."""
+    return Coverage({p: RangeSet.of((min(before.end(p), o), o)) for p, o in after.starts.items() if p in before.starts})

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A landing that a person sends elsewhere: what the preview says is what happens, killed or not, and `verify` knows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
+from airflow_provider_lakecommit.inspect.history import read_history
+from airflow_provider_lakecommit.inspect.verify import check_landing
+from airflow_provider_lakecommit.lanes.asked import lane_asked
+from airflow_provider_lakecommit.repair.init_preview import InitTable, init_preview
+from airflow_provider_lakecommit.repair.ledger_init import ledger_init
+from airflow_provider_lakecommit.repair.word import Start, Way
+from tests.faults.test_lanes import LaneWorld, sections
+from tests.support.steps import check_verified
+from tests.support.waiting import PATIENCE
+from tests.support.world import Killed, World, deaths, records
+
+pytestmark = pytest.mark.faults
+
+Make = Callable[..., World]
+Produce = Callable[..., list[tuple[int, int]]]
+
+
+def look(world: World, start: Start, way: Way) -> InitTable:
+    with world.session() as session:
+        return init_preview(session, start, way).tables[0]
+
+
+def say(world: World, start: Start, way: Way) -> Mapping[str, object]:
+    with world.session() as session:
+        return ledger_init(session, start, way, agreed=init_preview(session, start, way))
+
+
+def lane(world: World, name: str) -> LaneWorld:
+    return LaneWorld(
+        landing=world.landing, kafka=world.kafka, catalog=world.catalog, asked=lane_asked(name=name), lines=world.lines
+    )
+
+
+def short(world: World, text: object) -> str:
+    return str(text).replace(str(world.landing.topics), "")
+
+
+@pytest.fixture
+def behind(make_world: Make, produce: Produce) -> World:
+    """Two partitions, 10 records of each landed and 20 more there."""
+    world = make_world(partitions=2)
+    for p in range(2):
+        produce(world.landing.topics, records(100 * p, 10), partition=p)
+    world.settle()
+    for p in range(2):
+        produce(world.landing.topics, records(100 * p + 10, 20), partition=p)
+    return world
+
+
+def test_latest_now_and_the_hole_in_a_lane_of_its_own(behind: World, produce: Produce) -> None:
+    way = Way(fill="hole")
+    told = look(behind, "latest", way)
+    assert short(behind, told.filled) == "[0] [10, 30), [1] [10, 30)"
+    assert not told.loses
+    say(behind, "latest", way)
+    produce(behind.landing.topics, records(30, 5), partition=0)
+    # The live lane is level at once, and the hole is landed beside it.
+    assert short(behind, behind.run().published[0].coverage) == "[0] [30, 35)"
+    behind.check(Counter([*range(10), *range(100, 110), *range(30, 35)]))
+    check_verified(behind)
+    lane(behind, "hole").finish()
+    behind.check(Counter([*range(35), *range(100, 130)]))
+    check_verified(behind)
+    assert "left to lane hole" in notes(behind)
+    with pytest.raises(LedgerError, match="has no lane hole open"):
+        lane(behind, "hole").run()
+
+
+def notes(world: World) -> str:
+    with world.session() as session:
+        told = [read_history(session.tables, t, "main", progress=lambda _: None) for t in world.landing.tables]
+    return "\n".join(map(str, check_landing(world.landing, told)))
+
+
+def test_only_the_partitions_that_are_named_move(behind: World) -> None:
+    way = Way(fill="hole", only=[(str(behind.landing.topics), 1)])
+    assert short(behind, look(behind, "latest", way).filled) == "[1] [10, 30)"
+    say(behind, "latest", way)
+    behind.settle()
+    behind.check(Counter([*range(30), *range(100, 110)]))
+    lane(behind, "hole").finish()
+    behind.check(Counter([*range(30), *range(100, 130)]))
+    check_verified(behind)
+    with behind.session() as session, pytest.raises(SourceError, match=r"\[7\]: the source has no such partition"):
+        init_preview(session, "latest", Way(only=[(str(behind.landing.topics), 7)]))
+
+
+def test_what_the_source_has_removed_of_the_hole_is_given_up_by_name(behind: World) -> None:
+    topic = str(behind.landing.topics)
+    admin = AdminClient(dict(behind.kafka))
+    admin.delete_records([TopicPartition(topic, 0, 15)])[TopicPartition(topic, 0)].result(PATIENCE)
+    told = look(behind, "latest", Way(fill="hole"))
+    assert short(behind, told.given_up) == "[0] [10, 15)"
+    assert short(behind, told.filled) == "[0] [15, 30), [1] [10, 30)"
+    assert told.loses
+    say(behind, "latest", Way(fill="hole"))
+    lane(behind, "hole").finish()
+    behind.check(Counter([*range(10), *range(15, 30), *range(100, 130)]))
+    check_verified(behind)
+
+
+def test_a_time_is_where_the_source_has_it(behind: World) -> None:
+    now = datetime.now(UTC)
+    assert not look(behind, now - timedelta(days=1), Way()).given_up
+    assert short(behind, look(behind, now + timedelta(days=1), Way()).given_up) == "[0] [10, 30), [1] [10, 30)"
+
+
+def test_back_over_what_is_landed_reads_it_twice_and_says_so(behind: World) -> None:
+    behind.settle()
+    topic = str(behind.landing.topics)
+    start, way = {(topic, 0): 5}, Way(again=True)
+    plain = look(behind, start, Way())
+    assert not plain.again, "without the word nothing is read twice"
+    told = look(behind, start, way)
+    assert short(behind, told.again) == "[0] [5, 30)"
+    assert told.loses
+    say(behind, start, way)
+    behind.settle()
+    behind.check(Counter([*range(30), *range(5, 30), *range(100, 130)]))
+    check_verified(behind)
+
+
+@pytest.mark.campaign
+def test_a_word_that_dies_is_there_or_not_and_can_be_said_again(behind: World) -> None:
+    for step in range(1, 9):
+        for when in ("before", "after"):
+            name = f"hole-{step}-{when}"
+            with deaths(step, when) as counter:  # type: ignore[arg-type]
+                try:
+                    say(behind, "latest", Way(fill=name))
+                except Killed:
+                    pass
+                else:
+                    assert len(counter.steps) < step
+            # A lane that was opened is in every table or in the first ones: both are gone on with.
+            if name in sections(behind):
+                lane(behind, name).finish()
+            behind.settle()
+            behind.check(Counter([*range(30), *range(100, 130)]))
+            check_verified(behind)
