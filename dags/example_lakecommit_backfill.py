@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ranges of a topic that are landed beside the live stream.
+
+Airflow's own Backfill of the first DAG lands the days that it goes over, each in a lane of its own; a day that is in the
+table already is skipped. The second one suspends the landing, has what it has read published, and lets it go on.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from airflow.sdk import DAG, CronDataIntervalTimetable, Param
+
+from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.operators.backfill import BackfillOperator
+from airflow_provider_lakecommit.operators.suspend import DrainOperator, ResumeOperator
+
+START = datetime(2026, 1, 1)
+TAGS = ["example", "lakecommit"]
+orders = Landing(name="orders", topics="orders", table="shop.orders", dead_letter_table="shop.orders_dead")
+
+# [START howto_operator_backfill]
+with DAG(
+    "example_lakecommit_backfill",
+    schedule=CronDataIntervalTimetable("@daily", timezone="UTC"),
+    start_date=START,
+    catchup=False,
+    max_active_runs=2,
+    doc_md=__doc__,
+    tags=TAGS,
+):
+    # The records of the run's day, by their timestamps; small windows leave room for the live stream.
+    BackfillOperator(task_id="fill", landing=orders, max_records=500_000)
+# [END howto_operator_backfill]
+
+# [START howto_operator_drain]
+with DAG(
+    "example_lakecommit_maintain",
+    schedule=None,
+    start_date=START,
+    doc_md=__doc__,
+    tags=TAGS,
+    params={"reason": Param("", type="string", description="Kept in the table's history.")},
+):
+    drain = DrainOperator(task_id="drain", landing=orders, reason="{{ params.reason }}")
+    go_on = ResumeOperator(task_id="go_on", landing=orders, reason="{{ params.reason }}")
+    # What needs a landing that writes nothing stands between the two.
+    drain >> go_on
+# [END howto_operator_drain]
