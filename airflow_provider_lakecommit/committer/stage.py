@@ -14,7 +14,7 @@ only.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyiceberg.io import FileIO
@@ -36,6 +36,7 @@ from pyiceberg.table.update import (
 
 from airflow_provider_lakecommit.committer.ledger import tag_name
 from airflow_provider_lakecommit.committer.merge_manifests import MergingAppend
+from airflow_provider_lakecommit.committer.overwrite import OverwritingFiles
 from airflow_provider_lakecommit.exceptions import StorageError, TableError
 from airflow_provider_lakecommit.iceberg.storage import trouble_of
 
@@ -65,13 +66,21 @@ class Attempt:
     tag: str | None = None
 
 
-def stage(table: Table, branch: str, files: Sequence[DataFile], summary: Mapping[str, str]) -> Attempt:
+def stage(
+    table: Table,
+    branch: str,
+    files: Sequence[DataFile],
+    summary: Mapping[str, str],
+    *,
+    removed: Collection[str] | None = None,
+) -> Attempt:
     """Of a snapshot with the ledger in its summary.
 
+    :param removed: paths of files that it takes out, in an overwrite; ``None`` for an append
     :raises TableError: pyiceberg cannot write to a table of this format version
     :raises StorageError: the storage cannot be written
     """
-    bare = stage_untagged(table, branch, files, summary)
+    bare = _untagged(table, branch, _written_or_error(table, branch, files, dict(summary), removed))
     # On a table without snapshots pyiceberg's catalogs refuse to look at a tag; there the head alone is guard enough.
     fenced = bool(table.metadata.snapshots)
     tag = tag_name(branch)
@@ -95,8 +104,11 @@ def stage_untagged(table: Table, branch: str, files: Sequence[DataFile], summary
     :raises TableError: pyiceberg cannot write to a table of this format version
     :raises StorageError: the storage cannot be written
     """
+    return _untagged(table, branch, _written_or_error(table, branch, files, dict(summary), None))
+
+
+def _untagged(table: Table, branch: str, snapshot: Snapshot) -> Attempt:
     metadata = table.metadata
-    snapshot = _written_or_error(table, branch, files, dict(summary))
     # A reference is replaced whole: what the owner set for its branch is stated again.
     now = metadata.refs.get(branch)
     keep = now.model_dump(by_alias=True, exclude={"snapshot_id"}) if now else {"type": SnapshotRefType.BRANCH}
@@ -158,10 +170,14 @@ class _Staging(Transaction):
         return super().table_metadata
 
 
-def _written_or_error(table: Table, branch: str, files: Sequence[DataFile], summary: dict[str, str]) -> Snapshot:
+def _written_or_error(
+    table: Table, branch: str, files: Sequence[DataFile], summary: dict[str, str], removed: Collection[str] | None
+) -> Snapshot:
     """The snapshot with its manifests written, or an error for the caller."""
     try:
-        return _written(table, branch, files, summary)
+        if removed is None:
+            return _appended(table, branch, files, summary)
+        return _overwritten(table, branch, files, summary, removed)
     except NotImplementedError as e:
         raise TableError(
             f"{'.'.join(table.name())} has format version {table.format_version}, to which pyiceberg cannot append: {e}"
@@ -173,7 +189,7 @@ def _written_or_error(table: Table, branch: str, files: Sequence[DataFile], summ
         ) from None
 
 
-def _written(table: Table, branch: str, files: Sequence[DataFile], summary: dict[str, str]) -> Snapshot:
+def _appended(table: Table, branch: str, files: Sequence[DataFile], summary: dict[str, str]) -> Snapshot:
     specs = {f.spec_id for f in files} or {table.metadata.default_spec_id}
     if len(specs) > 1:
         raise TableError(f"files of the partition specs {sorted(specs)} of {'.'.join(table.name())} need a commit each")
@@ -181,10 +197,24 @@ def _written(table: Table, branch: str, files: Sequence[DataFile], summary: dict
     append = MergingAppend(
         operation=Operation.APPEND, transaction=transaction, io=table.io, branch=branch, snapshot_properties=summary
     )
+    return _staged(table, transaction, append, files)
+
+
+def _overwritten(
+    table: Table, branch: str, files: Sequence[DataFile], summary: dict[str, str], removed: Collection[str]
+) -> Snapshot:
+    transaction = _Staging(table, table.metadata.default_spec_id)
+    overwrite = OverwritingFiles(transaction, removed, branch=branch, snapshot_properties=summary)
+    return _staged(table, transaction, overwrite, files)
+
+
+def _staged(
+    table: Table, transaction: _Staging, producer: MergingAppend | OverwritingFiles, files: Sequence[DataFile]
+) -> Snapshot:
     for file in files:
-        append.append_data_file(file)
-    append.commit()
-    snapshot = transaction.staged_metadata.snapshot_by_id(append.snapshot_id)
+        producer.append_data_file(file)
+    producer.commit()
+    snapshot = transaction.staged_metadata.snapshot_by_id(producer.snapshot_id)
     if snapshot is None:
         raise TableError(f"pyiceberg staged no snapshot for {'.'.join(table.name())}: nothing was committed")
     return snapshot

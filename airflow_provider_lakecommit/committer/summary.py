@@ -67,7 +67,7 @@ _UNSET = datetime.fromtimestamp(0, UTC)
 
 
 class SnapshotKind(StrEnum):
-    """Why a landing snapshot was made. All but ``APPEND`` are without files."""
+    """Why a landing snapshot was made. All but ``APPEND`` and ``REPLACE`` are without files."""
 
     ORIGIN = "origin"
     """A landing's lane joined the table."""
@@ -78,6 +78,8 @@ class SnapshotKind(StrEnum):
     """The ledger was brought forward past foreign snapshots, or a control position was."""
     INIT = "init"
     """A person set the ledger."""
+    REPLACE = "replace"
+    """Rows of some ranges were taken out, and others put in their place or not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

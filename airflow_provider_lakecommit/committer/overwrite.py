@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A snapshot that takes files out of a table and adds others, in one step.
+
+Contract: the snapshot has operation ``overwrite``. Each manifest that lists a file to take out is written anew: its
+other entries keep the snapshot, the sequence numbers and all else that they had, the file's own is marked as deleted by
+this snapshot. Manifests without such a file are kept as they are, those of delete files too: a delete of a file that is
+gone applies to nothing. Added files may be of several partition specs; each spec has a manifest of its own.
+
+Failure story: a file to take out that the head does not list, or lists twice, is a :class:`TableError` before anything
+is asked of the catalog: the caller looked at another head. Written manifests are unknown to the table until the request
+is applied.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntry, ManifestEntryStatus, ManifestFile
+from pyiceberg.table import TableProperties, Transaction
+from pyiceberg.table.snapshots import Operation, SnapshotSummaryCollector, Summary, update_snapshot_summaries
+from pyiceberg.table.update.snapshot import _SnapshotProducer
+
+from airflow_provider_lakecommit.exceptions import TableError
+
+if TYPE_CHECKING:
+    Producer = _SnapshotProducer["OverwritingFiles"]
+else:
+    Producer = _SnapshotProducer
+
+__all__ = ["OverwritingFiles"]
+
+
+class OverwritingFiles(Producer):
+    """pyiceberg's producer of snapshots, for files that are known by their paths.
+
+    :param removed: paths of the data files to take out
+    """
+
+    def __init__(self, transaction: Transaction, removed: Collection[str], **options: Any) -> None:
+        super().__init__(operation=Operation.OVERWRITE, transaction=transaction, io=transaction._table.io, **options)
+        self._removed = frozenset(removed)
+        self._taken_out: list[DataFile] = []
+
+    def _validate_concurrency(self) -> None:
+        """The request states the head that it was made for."""
+
+    def _manifests(self) -> list[ManifestFile]:
+        kept: list[ManifestFile] = []
+        for manifest in self._parents():
+            kept += self._without(manifest) if manifest.content == ManifestContent.DATA else [manifest]
+        if len(self._taken_out) != len(self._removed) or {f.file_path for f in self._taken_out} != self._removed:
+            raise TableError(
+                f"{len(self._removed)} data files are to be replaced, the head of the table lists "
+                f"{len(self._taken_out)} of them: another writer is at work, or a file is listed twice; nothing was "
+                "committed, look again"
+            )
+        return [*self._added(), *kept]
+
+    def _parents(self) -> list[ManifestFile]:
+        parent = self._parent_snapshot_id
+        snapshot = None if parent is None else self._transaction.table_metadata.snapshot_by_id(parent)
+        found = [] if snapshot is None else snapshot.manifests(io=self._io)
+        return [m for m in found if m.has_added_files() or m.has_existing_files()]
+
+    def _without(self, manifest: ManifestFile) -> list[ManifestFile]:
+        """A manifest less the files to take out: itself where it lists none of them."""
+        entries = self.fetch_manifest_entry(manifest)
+        gone = [e for e in entries if e.data_file.file_path in self._removed]
+        if not gone:
+            return [manifest]
+        self._taken_out += (e.data_file for e in gone)
+        with self.new_manifest_writer(spec=self.spec(manifest.partition_spec_id)) as writer:
+            for entry in entries:
+                if entry.data_file.file_path in self._removed:
+                    writer.delete(entry)
+                else:
+                    writer.existing(entry)
+        return [writer.to_manifest_file()]
+
+    def _added(self) -> list[ManifestFile]:
+        by_spec: defaultdict[int, list[DataFile]] = defaultdict(list)
+        for file in self._added_data_files:
+            by_spec[file.spec_id].append(file)
+        return [self._new_manifest(spec_id, files) for spec_id, files in sorted(by_spec.items())]
+
+    def _new_manifest(self, spec_id: int, files: Iterable[DataFile]) -> ManifestFile:
+        with self.new_manifest_writer(spec=self.spec(spec_id)) as writer:
+            for file in files:
+                writer.add(
+                    ManifestEntry.from_args(
+                        status=ManifestEntryStatus.ADDED,
+                        snapshot_id=self._snapshot_id,
+                        sequence_number=None,
+                        file_sequence_number=None,
+                        data_file=file,
+                    )
+                )
+        return writer.to_manifest_file()
+
+    def _summary(self, snapshot_properties: Mapping[str, str] | None = None) -> Summary:
+        metadata = self._transaction.table_metadata
+        schema, specs = metadata.schema(), metadata.specs()
+        name, default = (
+            TableProperties.WRITE_PARTITION_SUMMARY_LIMIT,
+            TableProperties.WRITE_PARTITION_SUMMARY_LIMIT_DEFAULT,
+        )
+        collector = SnapshotSummaryCollector(partition_summary_limit=int(metadata.properties.get(name, default)))
+        for file in self._added_data_files:
+            collector.add_file(data_file=file, partition_spec=specs[file.spec_id], schema=schema)
+        for file in self._taken_out:
+            collector.remove_file(data_file=file, partition_spec=specs[file.spec_id], schema=schema)
+        parent = self._parent_snapshot_id
+        before = None if parent is None else metadata.snapshot_by_id(parent)
+        return update_snapshot_summaries(
+            summary=Summary(operation=self._operation, **collector.build(), **(snapshot_properties or {})),
+            previous_summary=before.summary if before is not None else None,
+        )
+
+    def _existing_manifests(self) -> list[ManifestFile]:
+        return self._parents()
+
+    def _deleted_entries(self) -> list[ManifestEntry]:
+        return []

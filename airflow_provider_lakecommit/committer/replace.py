@@ -1,0 +1,278 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Replacing ranges: rows that a table has of them go, others come in their place or none, in one snapshot.
+
+Contract: after :func:`replace_ranges` the table has of the ranges the rows of the request's slices and no others, and
+its ledger says so; no reader ever sees both, or neither. What to take out is found by the caller on the very head that
+the request states (``remove``), so that what other engines wrote, deleted or compacted meanwhile is looked at again.
+Rows of other landings are never asked for: the ranges are those that the ledger has of this landing.
+
+Calling again with the same request, from anywhere, at any time, replaces nothing twice: the snapshot's token, and after
+its expiry the epochs and ranges of the ledger, tell that it was done; a request that was made for an older ledger is
+refused. So one that was held up for days never takes out what was landed since.
+
+Failure story: :mod:`airflow_provider_lakecommit.committer.swap`. What ``remove`` raises passes through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from uuid import UUID, uuid5
+
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import MAIN_BRANCH
+
+from airflow_provider_lakecommit.committer.checks import StagedSlice, judge
+from airflow_provider_lakecommit.committer.ledger import (
+    Condition,
+    LedgerState,
+    landing_snapshots,
+    read_ledger,
+    require_ledger,
+)
+from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
+from airflow_provider_lakecommit.committer.replaced import (
+    REPLACED,
+    LandedAnew,
+    Replaced,
+    other_topics,
+    renewed_epoch,
+    sections_after,
+)
+from airflow_provider_lakecommit.committer.stage import Attempt, stage
+from airflow_provider_lakecommit.committer.summary import LogPoint, SnapshotKind, SnapshotRecord
+from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap, ledger_change
+from airflow_provider_lakecommit.core.accounting import Account
+from airflow_provider_lakecommit.core.decisions import Decision
+from airflow_provider_lakecommit.core.identity import token
+from airflow_provider_lakecommit.core.model import LIVE
+from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.exceptions import LedgerError
+from airflow_provider_lakecommit.iceberg.catalog import Tables
+
+__all__ = ["Removal", "ReplaceOutcome", "ReplaceRequest", "epochs_of", "replace_ranges", "require_ranges"]
+
+Key = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplaceRequest:
+    """Ranges to replace in one table.
+
+    :param table_uuid: the table they were looked up in
+    :param epochs: those of the landing's sections that had some of the ranges when they were looked up
+    :param coverage: what is taken out; all of it is in the ledger of this landing
+    :param slices: what comes in its place, of lane ``lane``; none: it is only a deletion
+    :param extra: further summary keys, without prefix
+    :param decision: of the person who asks, for the table's history
+    """
+
+    table: str
+    table_uuid: UUID
+    landing: str
+    epochs: Mapping[Key, UUID]
+    commit_id: UUID
+    coverage: Coverage
+    slices: tuple[StagedSlice, ...] = ()
+    lane: str = LIVE
+    branch: str = MAIN_BRANCH
+    control_end: LogPoint | None = None
+    extra: Mapping[str, str] = field(default_factory=dict)
+    decision: Decision | None = None
+
+    @property
+    def anew(self) -> LandedAnew:
+        """What comes in place of the ranges."""
+        judged = tuple((s.rules, s.coverage) for s in self.slices)
+        return LandedAnew(lane=self.lane, coverage=Coverage.union(s.coverage for s in self.slices), judged=judged)
+
+    @property
+    def token(self) -> UUID:
+        """Name of the snapshot that does this."""
+        ids = [s.slice_id for s in self.slices]
+        taken = ";".join(f"{p.topic_id}:{p.partition}:{r.start}:{r.end}" for p, r in self.coverage.items())
+        return token(self.commit_id, self.table_uuid, [uuid5(self.commit_id, f"replace\x1f{taken}"), *ids])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removal:
+    """What taking the ranges out of one head comes to: paths that go, and copies without the ranges that come."""
+
+    replaced: Replaced
+    paths: frozenset[str] = frozenset()
+    copies: tuple[DataFile, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplaceOutcome:
+    """What became of a request. ``replaced`` and ``snapshot_id`` are of the snapshot that this call made; without one
+    it was done before.
+    """
+
+    replaced: Replaced | None
+    snapshot_id: int | None
+    token: UUID
+    requests_sent: int
+    state: LedgerState
+    metadata: TableMetadata
+    copies: tuple[DataFile, ...] = ()
+
+
+def replace_ranges(
+    tables: Tables,
+    request: ReplaceRequest,
+    remove: Callable[[Table], Removal],
+    *,
+    staging: Callable[[Attempt], None] = lambda _: None,
+    retry_policy: RetryPolicy | None = None,
+) -> ReplaceOutcome:
+    """Replace what of the request is not replaced yet.
+
+    :param remove: finds, on the head of the branch, what to take out, and makes the copies
+    :param staging: is told of each attempt before it is sent
+    :raises LedgerError: the ledger has not all of the ranges, was made anew since they were looked up, or is gone; a
+        slice is none that it could take; rows of another topic of the same name cannot be told from them
+    :raises CommitUnknownError: a request was sent and what became of it cannot be learned in time
+    :raises CatalogError: the catalog or the storage cannot be reached
+    """
+    last: list[Removal] = []
+
+    def decide(loaded: Table) -> Change[Removal] | None:
+        metadata, state = loaded.metadata, read_ledger(loaded.metadata, request.branch)
+        _check_table(request, metadata, state)
+        if _is_done(request, metadata, state):
+            return None
+        _check_epochs(request, state)
+        require_ranges(request.table, request.landing, request.coverage, metadata, state)
+        _check_slices(request, metadata, state)
+        last[:] = [removal := remove(loaded)]
+        return _change(request, state, removal)
+
+    def staged(table: Table, branch: str, files: Sequence[DataFile], summary: Mapping[str, str]) -> Attempt:
+        attempt = stage(table, branch, files, summary, removed=last[-1].paths)
+        staging(attempt)
+        return attempt
+
+    swapped = compare_and_swap(tables, request.table, request.branch, decide, retry_policy, staging=staged)
+    landed = swapped.landed
+    return ReplaceOutcome(
+        replaced=landed.why.replaced if landed else None,
+        snapshot_id=swapped.snapshot_id,
+        token=request.token,
+        requests_sent=swapped.requests,
+        state=read_ledger(swapped.metadata, request.branch),
+        metadata=swapped.metadata,
+        copies=landed.why.copies if landed else (),
+    )
+
+
+def epochs_of(state: LedgerState, landing: str, coverage: Coverage) -> dict[Key, UUID]:
+    """The epochs of the sections that have some of the ranges."""
+    return {s.key: s.epoch for s in state.sections if s.landing == landing and s.covered.overlaps(coverage)}
+
+
+def require_ranges(table: str, landing: str, coverage: Coverage, metadata: TableMetadata, state: LedgerState) -> None:
+    """Refuse ranges whose rows a table has not, or whose rows cannot be told from others.
+
+    :raises LedgerError: naming them
+    """
+    covered = Coverage.union(s.covered for s in state.sections if s.landing == landing)
+    if lacking := coverage - covered:
+        raise LedgerError(
+            f"the ledger of {table} (branch {state.branch}) has not {lacking} of landing {landing}: only what it has "
+            "is replaced; `lakecommit ledger show SPEC` lists it"
+        )
+    records = landing_snapshots(metadata, state.branch)
+    known = (*(s.covered for s in state.sections), *(r.ranges for r in records))
+    if alike := other_topics(coverage, known):
+        named = ", ".join(f"{p} (topic id {p.topic_id}) and {o.topic_id}" for p, o in sorted(alike.items()))
+        raise LedgerError(
+            f"{table} has the same offsets of two topics of one name: {named}. Its rows have the name of their topic "
+            "only, so nothing tells which of them to take out; delete by another column, or land into a new table"
+        )
+
+
+def _check_table(request: ReplaceRequest, metadata: TableMetadata, state: LedgerState) -> None:
+    if metadata.table_uuid != request.table_uuid:
+        raise LedgerError(
+            f"{request.table} is table {metadata.table_uuid} now, the ranges were looked up in {request.table_uuid}: "
+            "it was dropped and made anew; look again"
+        )
+    require_ledger(state, request.table)
+    if state.condition is not Condition.PRESENT:
+        raise LedgerError(
+            f"{request.table}: its ledger is {state.condition} {state.reason}".rstrip()
+            + "; the next plan deals with that, then look again"
+        )
+    if state.section(request.landing, request.lane) is None:
+        raise LedgerError(f"{request.table} has no section for lane {request.lane} of landing {request.landing}")
+
+
+def _is_done(request: ReplaceRequest, metadata: TableMetadata, state: LedgerState) -> bool:
+    """By the token in the history, by the epochs that it gives, or as the lane has what others had."""
+    own = [s for s in state.sections if s.landing == request.landing]
+    name = request.token
+    given = {renewed_epoch(name, s) for s in own}
+    if any(s.epoch in given for s in own) or any(r.token == name for r in landing_snapshots(metadata, request.branch)):
+        return True
+    lane = next(s for s in own if s.lane == request.lane)
+    landed, elsewhere = request.anew.coverage, Coverage.union(s.covered for s in own if s is not lane)
+    return (
+        bool(landed)
+        and lane.key not in request.epochs
+        and all(s.epoch == lane.epoch for s in request.slices)
+        and not landed - lane.covered
+        and not request.coverage & elsewhere
+    )
+
+
+def _check_epochs(request: ReplaceRequest, state: LedgerState) -> None:
+    now = epochs_of(state, request.landing, request.coverage)
+    changed = sorted(lane for _, lane in {k for k, _ in now.items() ^ request.epochs.items()})
+    if now and changed:
+        raise LedgerError(
+            f"{request.table}: lane {', '.join(changed)} of landing {request.landing} has other ranges or another "
+            "epoch than when they were looked up, so what it has may be other rows; nothing was replaced, look again"
+        )
+
+
+def _check_slices(request: ReplaceRequest, metadata: TableMetadata, state: LedgerState) -> None:
+    """Each slice must be one that the ledger would take, had it nothing of the ranges."""
+    if beyond := request.anew.coverage - request.coverage:
+        raise LedgerError(f"{request.table}: {beyond} is landed anew but not taken out: nothing was replaced")
+    emptied = tuple(
+        replace(s, covered=s.covered - request.coverage) if s.landing == request.landing else s for s in state.sections
+    )
+    free = replace(state, sections=emptied)
+    section = free.section(request.landing, request.lane)
+    judged = judge(request.slices, metadata, free, section, ()) if section is not None else None
+    if judged is None or judged.refused:
+        why = "; ".join(map(str, judged.refused)) if judged else "it has no such lane"
+        raise LedgerError(f"{request.table}: nothing was replaced, since not all can be landed anew: {why}")
+
+
+def _change(request: ReplaceRequest, state: LedgerState, removal: Removal) -> Change[Removal]:
+    anew, name = request.anew, request.token
+    section = state.section(request.landing, request.lane)
+    record = SnapshotRecord(
+        kind=SnapshotKind.REPLACE,
+        branch=request.branch,
+        landing=request.landing,
+        lane=request.lane,
+        token=name,
+        commit_id=request.commit_id,
+        slices=len(request.slices),
+        windows=tuple(dict.fromkeys(s.window_id for s in request.slices)),
+        ranges=anew.coverage,
+        accounting=Account.of(r for s in request.slices for r in s.spans),
+        rows=sum(s.rows for s in request.slices),
+        spec_version=None if section is None else section.spec_version,
+        control_end=request.control_end,
+        extra={**request.extra, REPLACED: removal.replaced.to_text()},
+        decisions=() if request.decision is None else (request.decision,),
+    )
+    sections = sections_after(state.sections, request.landing, request.coverage, anew, name)
+    files = (*removal.copies, *(f for s in request.slices for f in s.files))
+    return ledger_change(request.table, state, record, sections, removal, files=files)

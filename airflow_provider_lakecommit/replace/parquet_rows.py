@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rows of a Parquet data file in blocks of bounded size, as they are in the file, with the deletes that apply.
+
+Contract: columns keep the names, types and field ids of the file itself, whatever the table's schema is by now. A block
+has at most :data:`BLOCK_BYTES` of rows by the file's own sizes. ``live`` says of each row whether no position delete
+names it.
+
+Failure story: a file that cannot be read is a :class:`StorageError`, one that is no Parquet a :class:`TableError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.io import FileIO
+from pyiceberg.table.name_mapping import NameMapping
+
+from airflow_provider_lakecommit.exceptions import StorageError, TableError
+from airflow_provider_lakecommit.iceberg.storage import trouble_of
+
+__all__ = ["ParquetRows", "opened", "positions_of"]
+
+BLOCK_BYTES = 8 << 20
+BLOCK_ROWS = 1 << 16
+_BUFFER = 1 << 20
+_FIELD_ID = b"PARQUET:field_id"
+Numbers = np.ndarray[Any, Any]
+
+
+class ParquetRows:
+    """An open file."""
+
+    def __init__(self, file: pq.ParquetFile, mapping: NameMapping | None) -> None:
+        self._file = file
+        self.schema: pa.Schema = file.schema_arrow
+        self._names = _names_by_id(self.schema, mapping)
+
+    def name(self, field_id: int) -> str | None:
+        """The name that a column of the table has in the file, if it is there."""
+        return self._names.get(field_id)
+
+    def blocks(self, deleted: Numbers, columns: Sequence[str] | None = None) -> Iterator[tuple[pa.Table, Numbers]]:
+        """Rows in their order, each block with which of them are not deleted.
+
+        :param deleted: positions of deleted rows, sorted
+        """
+        at, size = 0, self._block_rows()
+        for batch in self._file.iter_batches(batch_size=size, columns=None if columns is None else list(columns)):
+            live = np.ones(batch.num_rows, bool)
+            first, last = np.searchsorted(deleted, [at, at + batch.num_rows])
+            live[deleted[first:last] - at] = False
+            yield pa.Table.from_batches([batch]), live
+            at += batch.num_rows
+
+    def _block_rows(self) -> int:
+        footer = self._file.metadata
+        size = sum(footer.row_group(i).total_byte_size for i in range(footer.num_row_groups))
+        return int(max(1, min(BLOCK_ROWS, BLOCK_BYTES * footer.num_rows // max(1, size))))
+
+
+@contextmanager
+def opened(io: FileIO, path: str, mapping: NameMapping | None) -> Iterator[ParquetRows]:
+    """A data file, to be read.
+
+    :raises StorageError: it cannot be read
+    :raises TableError: it is no Parquet file
+    """
+    try:
+        with io.new_input(path).open(seekable=True) as stream:
+            # Not the whole of a row group, which may be larger than the memory of this task.
+            file = pq.ParquetFile(stream, buffer_size=_BUFFER, pre_buffer=False, coerce_int96_timestamp_unit="us")
+            yield ParquetRows(file, mapping)
+    except pa.ArrowException as e:
+        raise TableError(f"file {path} is no Parquet file that can be read: {e}") from None
+    except OSError as e:
+        raise StorageError(f"file {path} cannot be read ({trouble_of(io, e)}): check the storage") from None
+
+
+def positions_of(io: FileIO, path: str) -> dict[str, Numbers]:
+    """The positions that a position delete file names, by data file.
+
+    :raises StorageError: it cannot be read
+    :raises TableError: it is no Parquet file
+    """
+    found: dict[str, list[Numbers]] = {}
+    with opened(io, path, None) as rows:
+        for block, _ in rows.blocks(np.zeros(0, np.int64), ["file_path", "pos"]):
+            paths = block.column("file_path").combine_chunks().dictionary_encode()
+            codes, positions = paths.indices.to_numpy(), block.column("pos").to_numpy()
+            for code, named in enumerate(paths.dictionary.to_pylist()):
+                found.setdefault(named, []).append(positions[codes == code])
+    return {named: np.concatenate(parts) for named, parts in found.items()}
+
+
+def _names_by_id(schema: pa.Schema, mapping: NameMapping | None) -> dict[int, str]:
+    """By the ids in the file; without any, as in a file that was brought in, by the table's mapping of names."""
+    ids = {int(f.metadata[_FIELD_ID]): f.name for f in schema if f.metadata and _FIELD_ID in f.metadata}
+    if ids or mapping is None:
+        return ids
+    mapped = {name: field.field_id for field in mapping.root for name in field.names if field.field_id is not None}
+    return {mapped[f.name]: f.name for f in schema if f.name in mapped}

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which data files of a table's head have rows of some ranges, and how many: what is dropped or rewritten.
+
+Contract: reads manifests, statistics, and of files whose statistics do not tell the three columns that say which record
+a row is of; writes nothing. What is found of a file is kept, so that another look after somebody's commit reads only
+what is new. Rows that position deletes took out are counted apart.
+
+Failure story: what cannot be answered rightly is refused by name, before anything is written: a file that equality
+deletes apply to, a deletion vector, a file of another format than Parquet that would have to be read, one that is
+encrypted, and rows of this very landing that do not say which record they are of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from pyiceberg.manifest import (
+    DataFile,
+    DataFileContent,
+    FileFormat,
+    ManifestContent,
+    ManifestEntry,
+    ManifestFile,
+)
+from pyiceberg.table import Table
+from pyiceberg.table.delete_file_index import DeleteFileIndex
+from pyiceberg.table.metadata import SUPPORTED_TABLE_FORMAT_VERSION
+
+from airflow_provider_lakecommit.exceptions import StorageError, TableError
+from airflow_provider_lakecommit.iceberg.storage import trouble_of
+from airflow_provider_lakecommit.replace.parquet_rows import Numbers, opened, positions_of
+from airflow_provider_lakecommit.replace.ranges import FileShare, RowRanges
+
+__all__ = ["FoundFile", "Survey"]
+
+_NONE_DELETED = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundFile:
+    """A data file that has rows of the ranges: so many ``rows``, of so many ``live`` ones. ``deletes`` are the position
+    delete files that apply to it, and ``deleted`` what they name, sorted.
+    """
+
+    file: DataFile
+    rows: int
+    live: int
+    deletes: tuple[str, ...]
+    deleted: Numbers
+
+    @property
+    def whole(self) -> bool:
+        """Has it no other rows?"""
+        return self.rows == self.live
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        return self.file.file_path, *self.deletes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Deletes:
+    """What deletes rows of a head."""
+
+    positions: DeleteFileIndex
+    equality: tuple[ManifestEntry, ...]
+
+
+class Survey:
+    """Looks at one table, as often as its head changes.
+
+    :param own: snapshots by which the landing added rows of the ranges
+    """
+
+    def __init__(self, name: str, ranges: RowRanges, own: Collection[int] = ()) -> None:
+        self._name, self._ranges, self._own = name, ranges, frozenset(own)
+        self._listed: dict[str, list[ManifestEntry]] = {}
+        self._found: dict[tuple[str, ...], FoundFile] = {}
+        self._positions: dict[str, dict[str, Numbers]] = {}
+
+    def look(self, table: Table, branch: str) -> tuple[FoundFile, ...]:
+        """The files of the branch's head that have rows of the ranges.
+
+        :raises TableError: naming what cannot be answered rightly
+        :raises StorageError: the storage cannot be read
+        """
+        if table.format_version > SUPPORTED_TABLE_FORMAT_VERSION:
+            raise TableError(
+                f"table {self._name} has format version {table.format_version}: rows are replaced in tables of "
+                f"versions up to {SUPPORTED_TABLE_FORMAT_VERSION}, which pyiceberg can write"
+            )
+        head = table.metadata.snapshot_by_name(branch)
+        try:
+            manifests = [] if head is None else head.manifests(table.io)
+            deletes = self._deletes(table, manifests)
+            entries = [e for m in manifests if m.content == ManifestContent.DATA for e in self._entries(table, m)]
+        except OSError as e:
+            raise StorageError(
+                f"the manifests of {self._name} cannot be read ({trouble_of(table.io, e)}): check the storage"
+            ) from None
+        found = (self._find(table, e, deletes) for e in entries)
+        return tuple(one for one in found if one.rows)
+
+    def _entries(self, table: Table, manifest: ManifestFile) -> list[ManifestEntry]:
+        """Those of a manifest that may have rows of the ranges, or ought to."""
+        if manifest.manifest_path not in self._listed:
+            self._listed[manifest.manifest_path] = [
+                e
+                for e in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+                if self._ranges.of_file(e.data_file) is not FileShare.NONE or self._unmarked(e)
+            ]
+        return self._listed[manifest.manifest_path]
+
+    def _unmarked(self, entry: ManifestEntry) -> bool:
+        """May a file of this landing have rows that do not say which record they are of?"""
+        nulls = (entry.data_file.null_value_counts or {}).get(self._ranges.columns.offset)
+        return entry.snapshot_id in self._own and nulls != 0
+
+    def _deletes(self, table: Table, manifests: Collection[ManifestFile]) -> _Deletes:
+        positions, equality = DeleteFileIndex(), []
+        for entry in _delete_entries(table, manifests):
+            if entry.data_file.content == DataFileContent.EQUALITY_DELETES:
+                equality.append(entry)
+            else:
+                positions.add_delete_file(entry, partition_key=entry.data_file.partition)
+        return _Deletes(positions=positions, equality=tuple(equality))
+
+    def _find(self, table: Table, entry: ManifestEntry, deletes: _Deletes) -> FoundFile:
+        file = entry.data_file
+        self._check_equality(table, entry, deletes)
+        applied = deletes.positions.for_data_file(entry.sequence_number or 0, file, partition_key=file.partition)
+        key = file.file_path, *sorted(f.file_path for f in applied)
+        if key not in self._found:
+            self._found[key] = self._counted(table, entry, key, applied)
+        return self._found[key]
+
+    def _check_equality(self, table: Table, entry: ManifestEntry, deletes: _Deletes) -> None:
+        file = entry.data_file
+        for other in deletes.equality:
+            delete = other.data_file
+            everywhere = not table.metadata.specs()[delete.spec_id].fields
+            there = delete.spec_id == file.spec_id and delete.partition == file.partition
+            if (other.sequence_number or 0) > (entry.sequence_number or 0) and (everywhere or there):
+                raise TableError(
+                    f"{self._name}: file {file.file_path} has rows of the ranges, and equality deletes of another "
+                    f"engine ({delete.file_path}) apply to it: have that engine rewrite its data files, then look again"
+                )
+
+    def _counted(
+        self, table: Table, entry: ManifestEntry, key: tuple[str, ...], applied: Collection[DataFile]
+    ) -> FoundFile:
+        file, deleted = entry.data_file, self._deleted(table, entry.data_file, applied)
+        share = self._ranges.of_file(file)
+        if share is FileShare.ALL:
+            rows = live = file.record_count - len(deleted)
+        else:
+            rows, live = self._read(table, entry, deleted)
+        return FoundFile(file=file, rows=rows, live=live, deletes=key[1:], deleted=deleted)
+
+    def _deleted(self, table: Table, file: DataFile, applied: Collection[DataFile]) -> Numbers:
+        """Positions, sorted, each once."""
+        parts = []
+        for delete in applied:
+            path = delete.file_path
+            if delete.file_format != FileFormat.PARQUET:
+                raise TableError(
+                    f"{self._name}: {path}, which deletes rows of {file.file_path}, is {delete.file_format.value}: "
+                    "only position deletes in Parquet are read; have the engine that wrote it rewrite its data files"
+                )
+            if path not in self._positions:
+                self._positions[path] = positions_of(table.io, path)
+            parts.append(self._positions[path].get(file.file_path, _NONE_DELETED))
+        return np.unique(np.concatenate(parts)) if parts else _NONE_DELETED
+
+    def _read(self, table: Table, entry: ManifestEntry, deleted: Numbers) -> tuple[int, int]:
+        """How many rows of a file are of the ranges, and how many it has."""
+        file = entry.data_file
+        self._check_readable(file)
+        found = nulls = 0
+        with opened(table.io, file.file_path, table.metadata.name_mapping()) as rows:
+            names = [rows.name(column) for column in self._ranges.columns.ids]
+            there = [name for name in names if name is not None]
+            if len(there) < len(names):
+                nulls = file.record_count - len(deleted)
+            else:
+                for block, live in rows.blocks(deleted, there):
+                    topic, partition, offset = (block.column(name).combine_chunks() for name in there)
+                    found += int((self._ranges.of_rows(topic, partition, offset) & live).sum())
+                    nulls += int((offset.is_null().to_numpy(zero_copy_only=False) & live).sum())
+        if nulls and entry.snapshot_id in self._own:
+            raise TableError(
+                f"{self._name}: file {file.file_path} has {nulls} rows of this landing that do not say which record "
+                "they are of, since they were landed before the table had these columns: what they stand for cannot be "
+                "replaced; roll the table back, or land again into a new one"
+            )
+        return found, file.record_count - len(deleted)
+
+    def _check_readable(self, file: DataFile) -> None:
+        if file.file_format != FileFormat.PARQUET or file.key_metadata:
+            what = "is encrypted" if file.key_metadata else f"is {file.file_format.value}"
+            raise TableError(
+                f"{self._name}: file {file.file_path} may have rows of the ranges, and {what}: only plain Parquet "
+                "files are read; have another engine rewrite it as that"
+            )
+
+
+def _delete_entries(table: Table, manifests: Collection[ManifestFile]) -> Iterator[ManifestEntry]:
+    for manifest in manifests:
+        if manifest.content == ManifestContent.DELETES:
+            yield from manifest.fetch_manifest_entry(table.io, discard_deleted=True)

@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A lake whose rows say which record they are of, in real Parquet files, landed by the committer without brokers; and
+what a reader that shares no code with us finds in it: DuckDB reads the files that the head lists, and their deletes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import duckdb
+import pyarrow as pa
+from pyiceberg.manifest import DataFile, ManifestContent
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
+from pyiceberg.types import (
+    BinaryType,
+    IntegerType,
+    ListType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestamptzType,
+    UUIDType,
+)
+
+from airflow_provider_lakecommit.committer.append import PublishOutcome
+from airflow_provider_lakecommit.committer.checks import StagedSlice
+from airflow_provider_lakecommit.core.model import LIVE, LedgerSection
+from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.parquet.layout import Layout
+from airflow_provider_lakecommit.parquet.write import FanoutWriter
+from airflow_provider_lakecommit.session.landing_session import LandingSession
+from airflow_provider_lakecommit.session.targets import target_of
+from tests.fakes.kafka import FakeControl, FakeSource
+from tests.fakes.lake import TOPIC_ID, Lake, at, section, spans, staged
+
+ROWS_SCHEMA = Schema(
+    NestedField(1, "id", LongType(), required=True),
+    NestedField(2, "note", StringType()),
+    NestedField(3, "day", TimestamptzType()),
+    NestedField(4, "parts", ListType(20, StructType(NestedField(21, "a", IntegerType())), element_required=False)),
+    NestedField(5, "ref", UUIDType()),
+    NestedField(10, "kafka_topic", StringType()),
+    NestedField(11, "kafka_partition", IntegerType()),
+    NestedField(12, "kafka_offset", LongType()),
+    NestedField(13, "kafka_timestamp", TimestamptzType()),
+    NestedField(14, "kafka_key", BinaryType()),
+)
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+Ranges = tuple[int, int, int]
+
+
+def rows_of(ranges: Iterable[Ranges], schema: pa.Schema, note: str, topic: str = "orders") -> pa.Table:
+    """One row per offset; an hour per offset, so that a day has 24 of a partition."""
+    found = [(p, o) for p, a, b in ranges for o in range(a, b)]
+    columns: dict[str, list[Any]] = {
+        "id": [p * 1_000_000 + o for p, o in found],
+        "note": [note for _ in found],
+        "day": [BEGIN + timedelta(hours=o) for _, o in found],
+        "parts": [[{"a": o}] * (o % 3) for _, o in found],
+        "ref": [UUID(int=o).bytes for _, o in found],
+        "kafka_topic": [topic for _ in found],
+        "kafka_partition": [p for p, _ in found],
+        "kafka_offset": [o for _, o in found],
+        "kafka_timestamp": [BEGIN for _ in found],
+        "kafka_key": [b"k" if o % 2 else None for _, o in found],
+    }
+    return pa.table({f.name: pa.array(columns.get(f.name, [None] * len(found)), f.type) for f in schema}, schema=schema)
+
+
+@dataclass
+class RowsLake(Lake):
+    """One landing with its session, a table of real rows, and what is in it by an independent reader."""
+
+    spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC
+    order: SortOrder = UNSORTED_SORT_ORDER
+    schema: Schema = field(default_factory=lambda: ROWS_SCHEMA)
+    branch: str = "main"
+
+    def make(self) -> Table:
+        return self.tables.create(self.name, self.schema, self.spec, dict(self.properties), self.order)
+
+    def session(self, tables: Tables | None = None, **fields: Any) -> LandingSession:
+        landing = {"name": "orders", "topics": "orders", "table": self.name, "metadata_columns": True}
+        return LandingSession(
+            landing=Landing(**{**landing, "branch": self.branch, **fields}),
+            kafka={},
+            tables=tables or self.tables,
+            control=FakeControl(),
+            source=FakeSource({}),
+            log=lambda _: None,
+        )
+
+    def written(self, *ranges: Ranges, note: str = "first", topic: str = "orders") -> tuple[DataFile, ...]:
+        """Files of a slice, by the writer that landings have."""
+        table = self.load()
+        target = target_of(self.name, table, uuid4())
+        writer = FanoutWriter(target, table.io, uuid4())
+        writer.write(rows_of(ranges, Layout(target).arrow, note, topic))
+        return tuple(writer.close())
+
+    def slice(self, *ranges: Ranges, epoch: UUID, note: str = "first", **changes: Any) -> StagedSlice:
+        metadata = self.load().metadata
+        values = {
+            "files": self.written(*ranges, note=note),
+            "schema_id": metadata.current_schema_id,
+            "spec_id": metadata.default_spec_id,
+        }
+        return staged(*ranges, epoch=epoch, **{**values, **changes})
+
+    def land(self, *ranges: Ranges, lane: str = LIVE, landing: str = "orders", **changes: Any) -> PublishOutcome:
+        own = self.state(self.branch).section(landing, lane)
+        assert own is not None
+        outcome = self.publish(
+            self.request(
+                self.slice(*ranges, epoch=own.epoch, **changes), lane=lane, landing=landing, branch=self.branch
+            )
+        )
+        assert outcome.published, outcome.refused
+        return outcome
+
+    def starting(self, lane: str = LIVE, *starts: tuple[int, int]) -> LedgerSection:
+        """A lane that begins at these offsets of its partitions."""
+        return section(lane=lane, starts={at(p): o for p, o in starts or ((0, 0), (1, 0))})
+
+    def files(self, content: ManifestContent = ManifestContent.DATA) -> list[DataFile]:
+        table = self.load()
+        head = table.metadata.snapshot_by_name(self.branch)
+        manifests = [m for m in head.manifests(table.io) if m.content == content] if head else []
+        return [e.data_file for m in manifests for e in m.fetch_manifest_entry(table.io)]
+
+    def found(self, columns: str = "id, note, kafka_topic, kafka_partition, kafka_offset") -> Counter[tuple[Any, ...]]:
+        """The rows of the head, by DuckDB."""
+        data, deletes = [f.file_path for f in self.files()], self.files(ManifestContent.DELETES)
+        if not data:
+            return Counter()
+        gone = ""
+        if deletes:
+            listed = [f.file_path for f in deletes]
+            gone = (
+                f"WHERE NOT EXISTS (SELECT 1 FROM read_parquet({listed}) d "
+                "WHERE replace(d.file_path, 'file://', '') = r.filename AND d.pos = r.file_row_number)"
+            )
+        source = f"read_parquet({[p.removeprefix('file://') for p in data]}, union_by_name=true, filename=true, "
+        with duckdb.connect() as database:
+            rows = database.execute(f"SELECT {columns} FROM {source} file_row_number=true) r {gone}").fetchall()
+        return Counter(rows)
+
+    def expected(self, notes: Mapping[str, Sequence[Ranges]]) -> Counter[tuple[Any, ...]]:
+        """Rows of these ranges, by the note that they have."""
+        return Counter(
+            (p * 1_000_000 + o, note, "orders", p, o)
+            for note, ranges in notes.items()
+            for p, a, b in ranges
+            for o in range(a, b)
+        )
+
+    def parquet_files(self) -> set[str]:
+        return {f"file://{p}" for p in (self.path / "warehouse").rglob("*.parquet")}
+
+
+def lake_at(path: Path, **options: Any) -> RowsLake:
+    """A table with a live lane, into main."""
+    made = RowsLake(path, **options)
+    made.make()
+    return made
+
+
+__all__ = ["BEGIN", "ROWS_SCHEMA", "TOPIC_ID", "RowsLake", "lake_at", "rows_of", "spans"]
