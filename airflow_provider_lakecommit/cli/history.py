@@ -65,6 +65,9 @@ def _text(told: Mapping[str, Any]) -> Iterable[str]:
     yield from (f"    {_spec(s)}" for s in told["spec_versions"])
     yield f"  {_many(told['epochs'], 'epoch')}"
     yield from (f"    {e['at']} {_lane(e)}{e['epoch']}: {e['why']}" for e in told["epochs"])
+    if told["replaced"]:
+        yield f"  {_many(told['replaced'], 'replacement')}"
+        yield from (f"    {_replacement(r)}" for r in told["replaced"])
     yield f"  {_many(told['decisions'], 'decision')} of persons"
     yield from (f"    {Decision(**d)}" for d in told["decisions"])
     yield from (f"  WARNING: {problem}" for problem in told["unreadable"])
@@ -84,6 +87,12 @@ def _window(w: Mapping[str, Any]) -> str:
     counts = ", ".join(f"{w[k]} {k}" for k in ("landed", "rejected", "filtered", "gaps", "skipped") if w[k])
     made = f"{w['rows']} rows, {w['files']} files, {w['slices']} slices{took}"
     return f"{w['at']} {_lane(w)}{counts or 'nothing'}: {made}{run}"
+
+
+def _replacement(r: Mapping[str, Any]) -> str:
+    ranges = ", ".join(f"{p} [{a}, {b})" for p, some in r["offsets"].items() for a, b in some)
+    files = f"{r['dropped_files']} files dropped, {r['rewritten_files']} rewritten ({r['rewritten_bytes']} bytes)"
+    return f"{r['at']} {_lane(r)}{r['rows']} rows of {ranges}: {files}"
 
 
 def _run(dag: str, run: str) -> str:

@@ -217,7 +217,7 @@ def landing_snapshots(
 def unannounced(
     records: Iterator[SnapshotRecord], announced: Container[UUID], log_begin: LogPoint
 ) -> tuple[SnapshotRecord, ...]:
-    """Appends whose tokens were never announced, oldest first.
+    """Snapshots with slices whose tokens were never announced, oldest first.
 
     :param records: of one landing and lane, newest first
     :param announced: tokens in the control log from ``log_begin`` on
@@ -227,7 +227,7 @@ def unannounced(
     """
     out: list[SnapshotRecord] = []
     for record in records:
-        if record.kind is not SnapshotKind.APPEND:
+        if not record.publishes:
             continue
         end = record.control_end
         if end is None or _log(end) != _log(log_begin) or end.offset < log_begin.offset:

@@ -118,6 +118,11 @@ class SnapshotRecord:
     parent_id: int | None = None
     at: datetime = _UNSET
 
+    @property
+    def publishes(self) -> bool:
+        """Does it bring rows that were landed, so that it is announced?"""
+        return self.kind is SnapshotKind.APPEND or (self.kind is SnapshotKind.REPLACE and self.slices > 0)
+
 
 PRUNED = "pruned"
 """Extra key of a snapshot that took out of some sections what is gone: these, as a JSON list of names and lanes."""

@@ -22,7 +22,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFileContent, FileFormat, ManifestEntry, ManifestEntryStatus
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.snapshots import Operation, Snapshot
 
 from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, ancestry, read_ledger, tag_name
 from airflow_provider_lakecommit.committer.summary import SnapshotKind, has_ledger, record_of, sections_of
@@ -32,6 +32,7 @@ from airflow_provider_lakecommit.iceberg.data_files import rows_in_footer
 from airflow_provider_lakecommit.iceberg.storage import trouble_of
 from airflow_provider_lakecommit.inspect.brought_back import brought_back
 from airflow_provider_lakecommit.inspect.other_writers import row_change
+from airflow_provider_lakecommit.inspect.replaced import copied_rows
 from airflow_provider_lakecommit.inspect.verify import AddedFile, Finding, LandingSnapshot, Severity, TableHistory
 from airflow_provider_lakecommit.places import data_roots, place_problem
 
@@ -162,21 +163,37 @@ def _landing_snapshots(
         if record is None:
             continue
         files = at_head.get(snapshot.snapshot_id, [])
-        if sum(f.rows for f in files) != record.rows:
+        if sum(f.rows for f in files) != record.rows + copied_rows(record):
             # Others rewrote or removed some of them since, or it is wrong: its own manifests tell.
             files = [_added(e) for e in _entries(reading, snapshot) if e.snapshot_id == snapshot.snapshot_id]
-        yield LandingSnapshot(record=record, sections={s.key: s for s in sections}, files=tuple(files))
+        yield LandingSnapshot(
+            record=record,
+            sections={s.key: s for s in sections},
+            files=tuple(files),
+            removed=tuple(_removed(reading, snapshot)),
+        )
 
 
-def _entries(reading: _HistoryReading, snapshot: Snapshot) -> Iterator[ManifestEntry]:
-    """The data files that a snapshot holds."""
+def _removed(reading: _HistoryReading, snapshot: Snapshot) -> Iterator[AddedFile]:
+    """The data files that a snapshot took out, by its own manifests; an append takes none."""
+    if snapshot.summary is None or snapshot.summary.operation is Operation.APPEND:
+        return
+    for entry in _entries(reading, snapshot, ManifestEntryStatus.DELETED):
+        if entry.snapshot_id == snapshot.snapshot_id:
+            yield _added(entry)
+
+
+def _entries(
+    reading: _HistoryReading, snapshot: Snapshot, only: ManifestEntryStatus | None = None
+) -> Iterator[ManifestEntry]:
+    """The data files that a snapshot holds, or those that are ``only`` told of."""
     io = reading.table.io
     try:
         for manifest in snapshot.manifests(io):
-            for entry in manifest.fetch_manifest_entry(io, discard_deleted=True):
+            for entry in manifest.fetch_manifest_entry(io, discard_deleted=only is None):
                 # Equal, not the same: manifests of format version 1 have the plain number.
                 data = entry.data_file.content == DataFileContent.DATA
-                if data and entry.status is not ManifestEntryStatus.DELETED:
+                if data and only in (None, entry.status):
                     yield entry
     except Exception as e:  # whatever a reader may say about a damaged file
         reading.wrong(f"its manifests cannot be read: {trouble_of(io, e)}", snapshot.snapshot_id)

@@ -22,6 +22,7 @@ from uuid import UUID
 from pyiceberg.table.metadata import TableMetadata
 
 from airflow_provider_lakecommit.committer.ledger import ancestry
+from airflow_provider_lakecommit.committer.replaced import replaced_of
 from airflow_provider_lakecommit.committer.summary import SPEC, SnapshotKind, record_of, sections_of
 from airflow_provider_lakecommit.core.decisions import Decision, kept_decisions
 from airflow_provider_lakecommit.core.model import Cycle
@@ -38,6 +39,7 @@ WHY = {
     SnapshotKind.ORIGIN: "the landing joined the table",
     SnapshotKind.EPOCH: "all that was pending was voided",
     SnapshotKind.INIT: "a person set the ledger",
+    SnapshotKind.REPLACE: "ranges were taken out",
 }
 
 
@@ -58,12 +60,13 @@ def table_history(
     found = list(_snapshots(metadata, branch, unreadable))
     own = [s for s in found if any(name == landing for name, _ in s.sections)]
     decisions = kept_decisions(found[0].record.decisions if found else (), said)
-    windows = (s for s in own if s.record.landing == landing and s.record.kind is SnapshotKind.APPEND)
+    windows = (s for s in own if s.record.landing == landing and s.record.publishes)
     return {
         "table": table,
         "windows": [_window(s, runs) for s in islice(windows, MOST)],
         "spec_versions": list(islice(_spec_versions(own, landing), MOST)),
         "epochs": list(islice(_epochs(own, landing), MOST)),
+        "replaced": list(islice(_replacements(own, landing), MOST)),
         "decisions": [asdict(d) for d in reversed(decisions) if d.landing in ("", landing)],
         "unreadable": unreadable,
     }
@@ -101,6 +104,14 @@ def _window(s: LandingSnapshot, runs: Mapping[UUID, Cycle]) -> dict[str, Any]:
         "seconds": sum(c.busy_ms + c.idle_ms for c in took) / 1000 if took else None,
         "spec_version": s.sections[s.key].spec_version if s.key in s.sections else record.spec_version,
     }
+
+
+def _replacements(found: Iterable[LandingSnapshot], landing: str) -> Iterator[dict[str, Any]]:
+    for s in found:
+        replaced = replaced_of(s.record) if s.record.landing == landing else None
+        if replaced is not None:
+            numbers = {k: v for k, v in asdict(replaced).items() if k != "ranges"}
+            yield {**_head(s), "lane": s.record.lane, "offsets": replaced.ranges.to_dict(), **numbers}
 
 
 def _changes(

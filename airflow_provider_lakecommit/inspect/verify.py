@@ -8,7 +8,8 @@ expired). Nothing is compared with the source, which forgets.
 
 Checked per landing snapshot: every ledger can be read; no section is dropped, loses ranges or changes without a word;
 the ranges that a snapshot says it adds are exactly what its ledger gained; ledgers have no hole and no overlap; the
-records add up to the ranges; rows equal the record counts of the files; no token and no file path comes twice.
+records add up to the ranges; rows equal the record counts of the files; no token and no file path comes twice. Only a
+snapshot that replaces ranges takes files out (:mod:`~airflow_provider_lakecommit.inspect.replaced`).
 
 Checked between the tables of a landing, on what both have, wherever each of them ends: of each range as many records
 are dead letters as the data table says were rejected, and both judged it by the same rules, unless none was rejected.
@@ -18,14 +19,12 @@ What a person said, or what was expired, is accounted for by nobody; that is a n
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from enum import StrEnum
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import combinations, product
 
 from airflow_provider_lakecommit.committer.summary import (
     SnapshotKind,
-    SnapshotRecord,
     had_before,
     merged_sections,
     pruned_sections,
@@ -38,6 +37,22 @@ from airflow_provider_lakecommit.core.routing import Role
 from airflow_provider_lakecommit.core.rules import Judged, merged, otherwise
 from airflow_provider_lakecommit.inspect.accounts import LedgerChange, RangeAccounts, RangeTotals, blocks_of, pieces_of
 from airflow_provider_lakecommit.inspect.lanes import closed_wrongly, filled_of, gone_over
+from airflow_provider_lakecommit.inspect.replaced import (
+    back_again,
+    copied_rows,
+    removal_problems,
+    replaced_rows,
+    rows_problems,
+    taken_from,
+)
+from airflow_provider_lakecommit.inspect.table_history import (
+    AddedFile,
+    Finding,
+    LandingSnapshot,
+    Sections,
+    Severity,
+    TableHistory,
+)
 from airflow_provider_lakecommit.landing import Landing
 
 __all__ = [
@@ -52,82 +67,20 @@ __all__ = [
     "totals",
 ]
 
-Sections = Mapping[tuple[str, str], LedgerSection]
 FATES = {Role.ROWS: "landed", Role.DEAD_LETTERS: "rejected"}
 """Of the records that are a row of a table of that role, the name of their count."""
 
 
-class Severity(StrEnum):
-    """How much a finding says."""
-
-    WRONG = "wrong"
-    NOTE = "note"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One thing that is off, or worth knowing."""
-
-    level: Severity
-    table: str
-    text: str
-    snapshot_id: int | None = None
-
-    def __str__(self) -> str:
-        where = f"{self.table} snapshot {self.snapshot_id}" if self.snapshot_id is not None else self.table
-        return f"{self.level}: {where}: {self.text}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AddedFile:
-    """A data file that a snapshot added."""
-
-    path: str
-    rows: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LandingSnapshot:
-    """What a snapshot of a landing says of itself, and the files that it really added."""
-
-    record: SnapshotRecord
-    sections: Sections
-    files: tuple[AddedFile, ...] = ()
-
-    @property
-    def key(self) -> tuple[str, str]:
-        return self.record.landing, self.record.lane
-
-    @property
-    def counts(self) -> Counts:
-        return self.record.accounting.total
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableHistory:
-    """One table as it tells its own story. ``whole`` is false where the oldest landing snapshots were expired;
-    ``taken_out`` are the rows of landings that only snapshots beside the branch have, and no ledger on it knows;
-    ``fewer`` how many rows other writers took out.
-    """
-
-    table: str
-    snapshots: tuple[LandingSnapshot, ...]
-    whole: bool
-    head: tuple[str, ...] = ()
-    problems: tuple[Finding, ...] = ()
-    taken_out: Mapping[str, int] = field(default_factory=dict)
-    fewer: int = 0
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableTotals:
-    """Sums over a table's history, of one landing."""
+    """Sums over a table's history, of one landing. Of its ``rows``, ``replaced`` were taken out again."""
 
     snapshots: int
     offsets: int
     rows: int
     files: int
     counts: Counts
+    replaced: int = 0
 
 
 def totals(history: TableHistory, landing: str) -> TableTotals:
@@ -138,6 +91,7 @@ def totals(history: TableHistory, landing: str) -> TableTotals:
         rows=sum(s.record.rows for s in mine),
         files=sum(len(s.files) for s in mine),
         counts=sum((s.counts for s in mine), Counts()),
+        replaced=sum(replaced_rows(s.record) for s in mine),
     )
 
 
@@ -251,6 +205,9 @@ def _pieces(history: TableHistory, landing: str) -> RangeAccounts:
         has = Coverage.union(section.covered for section in mine)
         own = s.record.landing == landing
         ranges, account = (s.record.ranges, s.record.accounting) if own else (Coverage(), Account())
+        if taken := taken_from(s.record, landing):
+            steps.append(LedgerChange(had=had, has=had - taken, ranges=Coverage(), account=Account()))
+            had = had - taken
         steps.append(LedgerChange(had=had, has=has, ranges=ranges, account=account))
         had = has
     return pieces_of(steps)
@@ -267,7 +224,10 @@ def check_table(history: TableHistory) -> Iterator[Finding]:
     """All that one table can be asked."""
     before: Sections | None = None if not history.whole else {}
     for s in history.snapshots:
-        texts = [*_sections(before, s), *_accounting(s)] if before is not None else _accounting(s)
+        texts = [*_accounting(s)]
+        if before is not None:
+            had = Coverage.union(one.covered for key, one in before.items() if key[0] == s.record.landing)
+            texts = [*_sections(before, s), *texts, *removal_problems(s.record, [f.rows for f in s.removed], had)]
         yield from (_wrong(history.table, s, text) for text in texts)
         yield from (_wrong(history.table, s, text) for text in _shape(s.sections))
         before = s.sections
@@ -276,6 +236,18 @@ def check_table(history: TableHistory) -> Iterator[Finding]:
         if n > 1:
             yield _of_table(history, f"{n} snapshots have the token {token}: the same slices were published {n} times")
     yield from (_of_table(history, text) for text in _paths(history))
+    yield from _replaced(history)
+
+
+def _replaced(history: TableHistory) -> Iterator[Finding]:
+    """What all replacements of a table come to."""
+    for landing in sorted({s.record.landing for s in history.snapshots}):
+        records = [s.record for s in history.snapshots if s.record.landing == landing]
+        for snapshot_id, wrong, text in rows_problems(records, whole=history.whole):
+            level = Severity.WRONG if wrong else Severity.NOTE
+            yield Finding(level=level, table=history.table, snapshot_id=snapshot_id, text=text)
+    for path in back_again((f.path for s in history.snapshots for f in s.removed), history.head):
+        yield _of_table(history, f"file {path} was replaced, and another writer has brought it back")
 
 
 def _sections(before: Sections, s: LandingSnapshot) -> Iterator[str]:
@@ -291,6 +263,7 @@ def _sections(before: Sections, s: LandingSnapshot) -> Iterator[str]:
         if own and s.record.kind is SnapshotKind.INIT:
             continue
         had, has = before[key].covered if key in before else Coverage(), s.sections[key].covered
+        had = had - taken_from(s.record, key[0])
         said = s.record.ranges if own else Coverage()
         if lost := had - has:
             yield f"the ledger of {name} lost {lost}"
@@ -306,8 +279,9 @@ def _accounting(s: LandingSnapshot) -> Iterator[str]:
         counts, ranges = parts.get(p, Counts()), s.record.ranges[p]
         if counts.total != len(ranges):
             yield f"{p}: {ranges} spans {len(ranges)} offsets, {counts.total} are accounted for ({counts})"
-    if s.record.rows != (held := sum(f.rows for f in s.files)):
-        yield f"says {s.record.rows} rows, its {len(s.files)} files hold {held}"
+    if s.record.rows + (copied := copied_rows(s.record)) != (held := sum(f.rows for f in s.files)):
+        said = f"{s.record.rows} rows" + (f" and {copied} copied ones" if copied else "")
+        yield f"says {said}, its {len(s.files)} files hold {held}"
 
 
 def _shape(sections: Sections) -> Iterator[str]:

@@ -40,6 +40,7 @@ def verified_text(landing: Landing, histories: Iterable[TableHistory], findings:
         yield (
             f"{history.table}: {t.snapshots} snapshots, {t.offsets} offsets = {c.landed} landed + {c.rejected} "
             f"rejected + {c.filtered} filtered + {c.gaps} gaps + {c.skipped} skipped; {t.rows} rows in {t.files} files"
+            + (f", of which {t.replaced} were replaced" if t.replaced else "")
         )
     yield from (f"  {finding}" for finding in findings)
     standing = "NOT all right" if any(f.level is Severity.WRONG for f in findings) else "all right"
