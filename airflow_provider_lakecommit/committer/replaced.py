@@ -54,12 +54,17 @@ class Replaced:
         """Record counts of the files that are gone."""
         return self.rows + self.copied_rows + self.deleted_rows
 
+    @property
+    def counts(self) -> dict[str, int]:
+        """Its numbers by their names."""
+        return {name: getattr(self, name) for name in _COUNTS}
+
     def to_text(self) -> str:
         """For :data:`REPLACED`.
 
         :raises WireError: the ranges are too many for a summary
         """
-        values = {"ranges": coverage_to_json(self.ranges), **{name: getattr(self, name) for name in _COUNTS}}
+        values = {"ranges": coverage_to_json(self.ranges), **self.counts}
         return pack(values, what="what was replaced", limit=LEDGER_LIMIT, remedy="replace fewer ranges at once")
 
 

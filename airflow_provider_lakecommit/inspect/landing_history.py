@@ -110,8 +110,7 @@ def _replacements(found: Iterable[LandingSnapshot], landing: str) -> Iterator[di
     for s in found:
         replaced = replaced_of(s.record) if s.record.landing == landing else None
         if replaced is not None:
-            numbers = {k: v for k, v in asdict(replaced).items() if k != "ranges"}
-            yield {**_head(s), "lane": s.record.lane, "offsets": replaced.ranges.to_dict(), **numbers}
+            yield {**_head(s), "lane": s.record.lane, "offsets": replaced.ranges.to_dict(), **replaced.counts}
 
 
 def _changes(

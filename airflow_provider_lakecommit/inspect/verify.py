@@ -19,7 +19,7 @@ What a person said, or what was expired, is accounted for by nobody; that is a n
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations, product
 
@@ -201,8 +201,7 @@ def _fate(block: RangeTotals, data: str) -> tuple[Severity, str] | None:
 def _pieces(history: TableHistory, landing: str) -> RangeAccounts:
     had, steps = Coverage(), []
     for s in history.snapshots:
-        mine = (section for (name, _), section in s.sections.items() if name == landing)
-        has = Coverage.union(section.covered for section in mine)
+        has = _covered(s.sections, landing)
         own = s.record.landing == landing
         ranges, account = (s.record.ranges, s.record.accounting) if own else (Coverage(), Account())
         if taken := taken_from(s.record, landing):
@@ -211,6 +210,11 @@ def _pieces(history: TableHistory, landing: str) -> RangeAccounts:
         steps.append(LedgerChange(had=had, has=has, ranges=ranges, account=account))
         had = has
     return pieces_of(steps)
+
+
+def _covered(sections: Sections, landing: str) -> Coverage:
+    """What all lanes of a landing have."""
+    return Coverage.union(s.covered for (name, _), s in sections.items() if name == landing)
 
 
 def _judged(history: TableHistory, landing: str) -> Judged:
@@ -223,13 +227,16 @@ def _judged(history: TableHistory, landing: str) -> Judged:
 def check_table(history: TableHistory) -> Iterator[Finding]:
     """All that one table can be asked."""
     before: Sections | None = None if not history.whole else {}
+    taken: dict[str, Coverage] = {}
     for s in history.snapshots:
         texts = [*_accounting(s)]
         if before is not None:
-            had = Coverage.union(one.covered for key, one in before.items() if key[0] == s.record.landing)
+            had = _covered(before, s.record.landing)
             texts = [*_sections(before, s), *texts, *removal_problems(s.record, [f.rows for f in s.removed], had)]
         yield from (_wrong(history.table, s, text) for text in texts)
-        yield from (_wrong(history.table, s, text) for text in _shape(s.sections))
+        if out := taken_from(s.record, s.record.landing):
+            taken[s.record.landing] = taken.get(s.record.landing, Coverage()) | out
+        yield from (_wrong(history.table, s, text) for text in _shape(s.sections, taken))
         before = s.sections
     tokens = Counter(s.record.token for s in history.snapshots if s.record.token is not None)
     for token, n in tokens.items():
@@ -246,6 +253,10 @@ def _replaced(history: TableHistory) -> Iterator[Finding]:
         for snapshot_id, wrong, text in rows_problems(records, whole=history.whole):
             level = Severity.WRONG if wrong else Severity.NOTE
             yield Finding(level=level, table=history.table, snapshot_id=snapshot_id, text=text)
+        out = Coverage.union(taken_from(r, landing) for r in records)
+        if out and (left := out - _covered(history.snapshots[-1].sections, landing)):
+            text = f"of what was taken out of the ledger of landing {landing!r}, {left} is not landed again"
+            yield Finding(level=Severity.NOTE, table=history.table, text=text)
     for path in back_again((f.path for s in history.snapshots for f in s.removed), history.head):
         yield _of_table(history, f"file {path} was replaced, and another writer has brought it back")
 
@@ -284,12 +295,14 @@ def _accounting(s: LandingSnapshot) -> Iterator[str]:
         yield f"says {said}, its {len(s.files)} files hold {held}"
 
 
-def _shape(sections: Sections) -> Iterator[str]:
+def _shape(sections: Sections, taken: Mapping[str, Coverage]) -> Iterator[str]:
     held = Coverage.union(s.covered for s in sections.values())
     for (landing, lane), section in sorted(sections.items()):
+        # What was taken out by a word of its own is no hole.
+        known = held | taken.get(landing, Coverage())
         # What closed lanes have landed is in many pieces.
         for p, ranges in sorted(section.covered.parts.items() if lane != FILLED else ()):
-            end = held[p].reach(section.starts.get(p, 0))
+            end = known[p].reach(section.starts.get(p, 0))
             if beyond := ranges - RangeSet.of((0, end)):
                 yield f"the ledger of landing {landing!r} has a hole: {p} is landed to {end} and in {beyond}"
     for (one, a), (other, b) in combinations(sorted(sections.items()), 2):

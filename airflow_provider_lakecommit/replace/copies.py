@@ -21,6 +21,7 @@ from itertools import count
 from uuid import UUID
 
 import pyarrow as pa
+from pyiceberg.io import OutputFile
 from pyiceberg.io.pyarrow import pyarrow_to_schema
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
@@ -29,6 +30,7 @@ from pyiceberg.types import NestedField
 
 from airflow_provider_lakecommit.exceptions import StorageError, TableError
 from airflow_provider_lakecommit.iceberg.storage import trouble_of
+from airflow_provider_lakecommit.parquet.arrow_types import arrow_schema
 from airflow_provider_lakecommit.parquet.parquet import FileFormat, OpenFile
 from airflow_provider_lakecommit.parquet.statistics import Metrics
 from airflow_provider_lakecommit.places import data_roots, place_problem
@@ -77,9 +79,9 @@ class Copier:
         source = found.file
         path = self._path(table, source.file_path)
         with opened(table.io, source.file_path, table.metadata.name_mapping()) as rows:
-            layout, metrics = self._layout(table, source, rows)
+            layout, metrics, schema = self._layout(table, source, rows)
             columns = [rows.name(column) for column in self._ranges.columns.ids]
-            writing = _Writing(table, path, layout, metrics, source)
+            writing = _Writing(table.io.new_output(path), layout, metrics, schema, source)
             self._made.append(path)
             try:
                 for block, live in rows.blocks(found.deleted):
@@ -108,7 +110,7 @@ class Copier:
             return f"{source.rpartition('/')[0]}/{name}"
         return table.location_provider().new_data_location(name)
 
-    def _layout(self, table: Table, source: DataFile, rows: ParquetRows) -> tuple[FileFormat, Metrics]:
+    def _layout(self, table: Table, source: DataFile, rows: ParquetRows) -> tuple[FileFormat, Metrics, pa.Schema]:
         metadata = table.metadata
         try:
             physical = pyarrow_to_schema(rows.schema, metadata.name_mapping(), format_version=metadata.format_version)
@@ -121,21 +123,24 @@ class Copier:
         order = next((o for o in metadata.sort_orders if o.order_id == source.sort_order_id), None)
         sorted_by = [f.source_id for f in order.fields if f.transform.preserves_order] if order else []
         layout = FileFormat(self._name, metadata.properties, named, physical)
-        return layout, Metrics(named, metadata.properties, sorted_by)
+        return layout, Metrics(named, metadata.properties, sorted_by), arrow_schema(physical)
 
 
 class _Writing:
     """A copy while it is written, in row groups of the table's size."""
 
-    def __init__(self, table: Table, path: str, layout: FileFormat, metrics: Metrics, source: DataFile) -> None:
-        self._output, self._layout, self._metrics = table.io.new_output(path), layout, metrics
+    def __init__(
+        self, output: OutputFile, layout: FileFormat, metrics: Metrics, schema: pa.Schema, source: DataFile
+    ) -> None:
+        self._output, self._layout, self._metrics, self._schema = output, layout, metrics, schema
         self._source = source
         self._waiting: list[pa.Table] = []
         self._rows = self._bytes = 0
         self._file: OpenFile | None = None
 
     def add(self, block: pa.Table, chosen: Numbers) -> None:
-        kept = block.filter(pa.array(chosen))
+        # Other writers' files say of themselves that they are of 64-bit offsets, which a block of ours never needs.
+        kept = block.filter(pa.array(chosen)).cast(self._schema)
         if not kept.num_rows:
             return
         self._waiting.append(kept)

@@ -35,9 +35,12 @@ Numbers = np.ndarray[Any, Any]
 class ParquetRows:
     """An open file."""
 
-    def __init__(self, file: pq.ParquetFile, mapping: NameMapping | None) -> None:
-        self._file = file
-        self.schema: pa.Schema = file.schema_arrow
+    def __init__(self, io: FileIO, path: str, stream: Any, mapping: NameMapping | None) -> None:
+        self._io, self._path = io, path
+        with _named(io, path):
+            # Not the whole of a row group, which may be larger than the memory of this task.
+            self._file = pq.ParquetFile(stream, buffer_size=_BUFFER, pre_buffer=False, coerce_int96_timestamp_unit="us")
+        self.schema: pa.Schema = self._file.schema_arrow
         self._names = _names_by_id(self.schema, mapping)
 
     def name(self, field_id: int) -> str | None:
@@ -49,8 +52,13 @@ class ParquetRows:
 
         :param deleted: positions of deleted rows, sorted
         """
-        at, size = 0, self._block_rows()
-        for batch in self._file.iter_batches(batch_size=size, columns=None if columns is None else list(columns)):
+        at, wanted = 0, None if columns is None else list(columns)
+        batches = self._file.iter_batches(batch_size=self._block_rows(), columns=wanted)
+        while True:
+            with _named(self._io, self._path):
+                batch = next(batches, None)
+            if batch is None:
+                return
             live = np.ones(batch.num_rows, bool)
             first, last = np.searchsorted(deleted, [at, at + batch.num_rows])
             live[deleted[first:last] - at] = False
@@ -70,15 +78,21 @@ def opened(io: FileIO, path: str, mapping: NameMapping | None) -> Iterator[Parqu
     :raises StorageError: it cannot be read
     :raises TableError: it is no Parquet file
     """
+    with _named(io, path):
+        stream = io.new_input(path).open(seekable=True)
+    with stream:
+        yield ParquetRows(io, path, stream, mapping)
+
+
+@contextmanager
+def _named(io: FileIO, path: str) -> Iterator[None]:
+    """What reading may raise, as an error that names the file."""
     try:
-        with io.new_input(path).open(seekable=True) as stream:
-            # Not the whole of a row group, which may be larger than the memory of this task.
-            file = pq.ParquetFile(stream, buffer_size=_BUFFER, pre_buffer=False, coerce_int96_timestamp_unit="us")
-            yield ParquetRows(file, mapping)
-    except pa.ArrowException as e:
-        raise TableError(f"file {path} is no Parquet file that can be read: {e}") from None
+        yield
     except OSError as e:
         raise StorageError(f"file {path} cannot be read ({trouble_of(io, e)}): check the storage") from None
+    except pa.ArrowException as e:
+        raise TableError(f"file {path} is no Parquet file that can be read: {e}") from None
 
 
 def positions_of(io: FileIO, path: str) -> dict[str, Numbers]:

@@ -36,6 +36,8 @@ from airflow_provider_lakecommit.committer.append import PublishOutcome
 from airflow_provider_lakecommit.committer.checks import StagedSlice
 from airflow_provider_lakecommit.core.model import LIVE, LedgerSection
 from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.inspect.history import read_history
+from airflow_provider_lakecommit.inspect.verify import Severity, check_landing
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.parquet.layout import Layout
 from airflow_provider_lakecommit.parquet.write import FanoutWriter
@@ -164,6 +166,32 @@ class RowsLake(Lake):
             for p, a, b in ranges
             for o in range(a, b)
         )
+
+    def findings(self, level: Severity = Severity.WRONG) -> list[str]:
+        """What `verify` says."""
+        history = read_history(self.tables, self.name, self.branch, files=True, progress=lambda _: None)
+        return [str(f) for f in check_landing(self.session().landing, [history]) if f.level is level]
+
+    def compact(self) -> None:
+        """Another writer makes one file of all rows, in the order in which it reads them."""
+        with self.another() as other:
+            table = other.load_table(self.name)
+            scan = table.scan(snapshot_id=table.metadata.refs[self.branch].snapshot_id)
+            table.overwrite(scan.to_arrow(), branch=self.branch)
+
+    def append_rows(self, count: int = 5, *, marked: bool = False) -> None:
+        """Another writer's rows: they say of no record that they are of it."""
+        with self.another() as other:
+            table = other.load_table(self.name)
+            rows = rows_of([(9, 0, count)], table.schema().as_arrow(), "foreign")
+            for name in () if marked else ("kafka_topic", "kafka_partition", "kafka_offset"):
+                place = rows.column_names.index(name)
+                kind = rows.schema.field(name)
+                rows = rows.set_column(place, kind, pa.nulls(count, kind.type))
+            table.append(rows, branch=self.branch)
+
+    def foreign(self, count: int = 5) -> Counter[tuple[Any, ...]]:
+        return Counter((9_000_000 + n, "foreign", None, None, None) for n in range(count))
 
     def parquet_files(self) -> set[str]:
         return {f"file://{p}" for p in (self.path / "warehouse").rglob("*.parquet")}

@@ -1,18 +1,59 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranges taken out of real tables, and landed anew: exactly the rows of these ranges go, in one snapshot, once."""
+"""Ranges taken out of real tables, and landed anew: exactly the rows of these ranges go, in one snapshot, once.
+
+What is in a table before and after is read by DuckDB, which shares no code with us, and compared row by row.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace as changed
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import SortDirection, SortField, SortOrder
+from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform
+from pyiceberg.types import LongType, StringType
 
-from airflow_provider_lakecommit.replace.replace import replace, replace_preview
-from tests.fakes.lake import coverage
-from tests.fakes.replaced_lake import RowsLake, lake_at
+from airflow_provider_lakecommit.committer.ledger import landing_snapshots
+from airflow_provider_lakecommit.committer.ledger_updates import renew_epochs
+from airflow_provider_lakecommit.committer.replace import ReplaceOutcome
+from airflow_provider_lakecommit.committer.replaced import replaced_of
+from airflow_provider_lakecommit.committer.summary import SnapshotKind
+from airflow_provider_lakecommit.exceptions import LedgerError, TableError
+from airflow_provider_lakecommit.inspect.landing_history import table_history
+from airflow_provider_lakecommit.inspect.verify import Severity
+from airflow_provider_lakecommit.replace.replace import ReplacePreview, replace, replace_preview
+from tests.fakes.lake import TOPIC_ID, at, coverage, section, spans
+from tests.fakes.replaced_lake import ROWS_SCHEMA, Ranges, RowsLake, lake_at
 
 pytestmark = pytest.mark.integration
+
+REPLAY = "replay-1"
+DAY = PartitionSpec(PartitionField(3, 1000, DayTransform(), "day_day"))
+BUCKET = PartitionSpec(PartitionField(1, 1000, BucketTransform(3), "id_bucket"))
+IDENTITY = PartitionSpec(PartitionField(11, 1000, IdentityTransform(), "of_partition"))
+BY_NOTE = SortOrder(SortField(1, IdentityTransform(), SortDirection.DESC), order_id=1)
+TABLES = {
+    "plain": {},
+    "day": {"spec": DAY},
+    "bucket": {"spec": BUCKET},
+    "identity": {"spec": IDENTITY},
+    "sorted": {"order": BY_NOTE, "spec": DAY},
+    "v1": {"properties": {"format-version": "1"}, "spec": BUCKET},
+}
+
+
+def taken_out(
+    lake: RowsLake, *ranges: Ranges, commit_id: object = None, **options: object
+) -> tuple[ReplacePreview, ReplaceOutcome]:
+    """A range deleted: what was told before, and what was done."""
+    session, wanted = lake.session(), coverage(*ranges)
+    (seen,) = replace_preview(session, wanted)
+    return seen, replace(session, wanted, commit_id=uuid4(), **options)[lake.name]  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -22,14 +63,352 @@ def lake(tmp_path: Path) -> RowsLake:
     return made
 
 
-def test_a_range_is_deleted_in_one_step(lake: RowsLake) -> None:
+@pytest.mark.parametrize("options", TABLES.values(), ids=TABLES)
+@pytest.mark.parametrize("compacted", [False, True], ids=["as-landed", "compacted"])
+def test_exactly_the_rows_of_the_range_go(tmp_path: Path, options: dict[str, object], compacted: bool) -> None:
+    lake = lake_at(tmp_path, **options)
+    lake.join()
+    lake.land((0, 0, 40), (1, 0, 30))
+    lake.land((0, 40, 80))
+    lake.append_rows()
+    lake.land((0, 80, 100), (1, 30, 50))
+    if compacted:
+        lake.compact()
+    assert lake.found() == lake.expected({"first": [(0, 0, 100), (1, 0, 50)]}) + lake.foreign()
+    before = {f.file_path for f in lake.files()}
+    seen, done = taken_out(lake, (0, 35, 85))
+    after = {f.file_path for f in lake.files()}
+    assert lake.found() == lake.expected({"first": [(0, 0, 35), (0, 85, 100), (1, 0, 50)]}) + lake.foreign()
+    assert lake.state().covered() == coverage((0, 0, 35), (0, 85, 100), (1, 0, 50))
+    assert done.replaced == seen.replaced
+    assert (seen.replaced.rows, len(before - after)) == (
+        50,
+        seen.replaced.dropped_files + seen.replaced.rewritten_files,
+    )
+    assert len(after - before) == seen.replaced.rewritten_files
+    assert lake.findings() == []
+
+
+@pytest.mark.parametrize("options", [TABLES["sorted"], TABLES["bucket"]], ids=["sorted", "bucket"])
+def test_a_copy_is_a_file_of_the_table_as_the_one_before_was(tmp_path: Path, options: dict[str, object]) -> None:
+    lake = lake_at(tmp_path, **options)
+    lake.join()
+    lake.land((0, 0, 60))
+    before = {(str(f.partition), f.spec_id, f.sort_order_id) for f in lake.files()}
+    taken_out(lake, (0, 7, 9))
+    files = lake.files()
+    assert {(str(f.partition), f.spec_id, f.sort_order_id) for f in files} == before
+    for file in files:
+        names = ("id", "note", "day", "kafka_topic", "kafka_partition", "kafka_offset")
+        ids = {lake.load().schema().find_field(name).field_id for name in names}
+        assert {file.value_counts[i] for i in ids} == {file.record_count}
+        assert ids <= set(file.lower_bounds) & set(file.upper_bounds)
+    # The scan prunes by these statistics and partitions, and the schema of the file is found by its field ids.
+    table = lake.load()
+    assert sorted(table.scan("kafka_offset >= 5 and kafka_offset < 12").to_arrow()["kafka_offset"].to_pylist()) == [
+        5,
+        6,
+        *range(9, 12),
+    ]
+    ids = table.scan().to_arrow()["id"].to_pylist()
+    if "order" in options:
+        by_day = [
+            table.scan(f"day >= '2026-01-0{d}T00:00:00+00:00' and day < '2026-01-0{d + 1}T00:00:00+00:00'")
+            for d in (1, 2)
+        ]
+        for scan in by_day:
+            found = scan.to_arrow()["id"].to_pylist()
+            assert found == sorted(found, reverse=True)
+    assert sorted(ids) == [*range(7), *range(9, 60)]
+
+
+def test_a_range_is_landed_anew_by_another_lane_and_live_goes_on(lake: RowsLake) -> None:
     lake.land((0, 0, 10), (1, 0, 10))
     lake.land((0, 10, 20))
+    live = lake.state().section("orders", "live")
+    lane = lake.join(lake.starting(REPLAY, (0, 5)))
+    session, wanted = lake.session(), coverage((0, 5, 15))
+    anew = lake.slice((0, 5, 15), epoch=lane.epoch, note="anew")
+    commit = uuid4()
+    previews = replace_preview(session, wanted)
+    done = replace(session, wanted, {lake.name: [anew]}, commit_id=commit, lane=REPLAY, previews=previews)[lake.name]
+    assert lake.found() == lake.expected({"first": [(0, 0, 5), (0, 15, 20), (1, 0, 10)], "anew": [(0, 5, 15)]})
+    after = {s.lane: s for s in lake.state().sections}
+    assert live is not None
+    assert after["live"].epoch == live.epoch
+    assert after["live"].covered == coverage((0, 0, 5), (0, 15, 20), (1, 0, 10))
+    assert after[REPLAY].covered == wanted
+    assert after[REPLAY].epoch == lane.epoch
+    record = next(landing_snapshots(lake.load().metadata))
+    assert (record.kind, record.rows, record.ranges, record.token) == (SnapshotKind.REPLACE, 10, wanted, done.token)
+    again = replace(session, wanted, {lake.name: [anew]}, commit_id=commit, lane=REPLAY, previews=previews)[lake.name]
+    assert (again.replaced, again.snapshot_id, again.requests_sent) == (None, None, 0)
+    assert lake.findings() == []
+    lake.land((0, 20, 25), note="later")
+    assert lake.found()[(22, "later", "orders", 0, 22)] == 1
+    assert lake.findings() == []
+
+
+def test_a_lane_may_land_its_own_ranges_anew(lake: RowsLake) -> None:
+    lake.land((0, 0, 10))
+    own = lake.state().section("orders", "live")
+    assert own is not None
+    session, wanted, commit = lake.session(), coverage((0, 2, 6)), uuid4()
+    anew = [lake.slice((0, 2, 6), epoch=own.epoch, note="anew")]
+    previews = replace_preview(session, wanted)
+    for attempt in range(2):
+        done = replace(session, wanted, {lake.name: anew}, commit_id=commit, previews=previews)[lake.name]
+        assert done.requests_sent == 1 - attempt
+    assert lake.found() == lake.expected({"first": [(0, 0, 2), (0, 6, 10)], "anew": [(0, 2, 6)]})
+    now = lake.state().section("orders", "live")
+    assert now is not None
+    assert (now.covered, now.epoch == own.epoch) == (coverage((0, 0, 10)), False)
+    assert lake.findings() == []
+
+
+def test_what_is_landed_anew_must_be_what_is_taken_out(lake: RowsLake) -> None:
+    lake.land((0, 0, 10))
+    lane, session = lake.join(lake.starting(REPLAY, (0, 5))), lake.session()
+    head = lake.state().head_id
+    for slices, said in (
+        ([lake.slice((0, 5, 12), epoch=lane.epoch)], r"\[10, 12\) is landed anew but not taken out"),
+        ([lake.slice((0, 5, 8), epoch=uuid4())], "it is of epoch"),
+        ([lake.slice((0, 5, 8), epoch=lane.epoch, rows=2)], "not all can be landed anew"),
+    ):
+        with pytest.raises(LedgerError, match=said):
+            replace(session, coverage((0, 5, 10)), {lake.name: slices}, commit_id=uuid4(), lane=REPLAY)
+    assert lake.state().head_id == head
+
+
+def test_a_request_of_before_takes_out_nothing_that_was_landed_since(lake: RowsLake) -> None:
+    """A zombie: its range was deleted by another, and landed again."""
+    lake.land((0, 0, 10))
+    session, wanted = lake.session(), coverage((0, 5, 10))
+    previews, commit = replace_preview(session, wanted), uuid4()
+    first = replace(session, wanted, commit_id=commit, previews=previews)[lake.name]
+    assert first.replaced is not None
+    lake.land((0, 5, 10), note="again")
+    again = replace(session, wanted, commit_id=commit, previews=previews)[lake.name]
+    assert (again.replaced, again.requests_sent) == (None, 0)
+    with pytest.raises(LedgerError, match="look again"):
+        replace(session, wanted, commit_id=uuid4(), previews=previews)
+    assert lake.found() == lake.expected({"first": [(0, 0, 5)], "again": [(0, 5, 10)]})
+    assert lake.findings() == []
+
+
+def test_a_retry_after_all_history_was_expired_replaces_nothing_twice(lake: RowsLake) -> None:
+    lake.land((0, 0, 10))
+    session, wanted = lake.session(), coverage((0, 5, 10))
+    previews, commit = replace_preview(session, wanted), uuid4()
+    replace(session, wanted, commit_id=commit, previews=previews)
+    lake.land((0, 5, 10), note="again")
+    table = lake.load()
+    old = [s.snapshot_id for s in table.metadata.snapshots if s.snapshot_id != table.metadata.current_snapshot_id]
+    table.maintenance.expire_snapshots().by_ids(old).commit()
+    again = replace(session, wanted, commit_id=commit, previews=previews)[lake.name]
+    assert again.requests_sent == 0
+    assert lake.found() == lake.expected({"first": [(0, 0, 5)], "again": [(0, 5, 10)]})
+
+
+def test_a_slice_of_before_the_deletion_is_not_taken_again(lake: RowsLake) -> None:
+    """Its report is in the control log still: the new epoch says that it is over, in every lane."""
+    lane = lake.join(lake.starting(REPLAY, (1, 0)))
+    own = lake.state().section("orders", "live")
+    assert own is not None
+    old = lake.slice((0, 0, 10), epoch=own.epoch)
+    lake.publish(lake.request(old))
+    taken_out(lake, (0, 5, 10))
+    refused = lake.publish(lake.request(lake.slice((0, 5, 10), epoch=own.epoch)))
+    assert not refused.published
+    assert "epoch" in str(refused.refused[0])
+    now = {s.lane: s.epoch for s in lake.state().sections}
+    assert now.keys() == {"live", REPLAY}
+    assert {own.epoch, lane.epoch}.isdisjoint(now.values())
+
+
+def test_rows_of_another_landing_stay(lake: RowsLake) -> None:
+    lake.join(section("returns", starts={at(5): 0}))
+    lake.land((0, 0, 20))
+    lake.land((5, 0, 20), landing="returns", note="theirs")
+    lake.compact()
+    theirs = lake.state().section("returns", "live")
+    with pytest.raises(LedgerError, match=r"has not orders\[5\]"):
+        replace(lake.session(), coverage((0, 5, 10), (5, 5, 10)), commit_id=uuid4(), previews=_of_both(lake))
+    taken_out(lake, (0, 5, 10), (5, 5, 10))
+    assert lake.found() == lake.expected({"first": [(0, 0, 5), (0, 10, 20)], "theirs": [(5, 0, 20)]})
+    assert lake.state().section("returns", "live") == theirs
+
+
+def _of_both(lake: RowsLake) -> tuple[ReplacePreview, ...]:
+    """A preview that claims what the landing has not."""
+    (seen,) = replace_preview(lake.session(), coverage((0, 5, 10)))
+    return (changed(seen, replaced=changed(seen.replaced, ranges=coverage((0, 5, 10), (5, 5, 10)))),)
+
+
+def test_a_branch_is_replaced_on_its_own(tmp_path: Path) -> None:
+    lake = RowsLake(tmp_path)
+    lake.make()
+    lake.append_rows()
+    head = lake.load().metadata.current_snapshot_id
+    lake.load().manage_snapshots().create_branch(head, "audit", max_snapshot_age_ms=1000).commit()
+    lake.branch = "audit"
+    lake.join(branch="audit")
+    lake.land((0, 0, 20))
+    taken_out(lake, (0, 10, 20))
+    assert lake.found() == lake.expected({"first": [(0, 0, 10)]}) + lake.foreign()
+    metadata = lake.load().metadata
+    assert metadata.current_snapshot_id == head
+    assert metadata.refs["audit"].max_snapshot_age_ms == 1000
+    assert lake.findings() == []
+
+
+def test_files_of_older_schemas_and_specs_keep_what_they_have(tmp_path: Path) -> None:
+    lake = lake_at(tmp_path, spec=DAY)
+    lake.join()
+    lake.land((0, 0, 30))
+    with lake.load().update_schema() as schema:
+        schema.add_column("later", StringType())
+        schema.rename_column("note", "remark")
+        schema.add_column("more", LongType())
+        schema.delete_column("parts")
+    with lake.load().update_spec() as spec:
+        spec.add_field("id", BucketTransform(2), "id_bucket")
+    lake.land((0, 30, 60))
+    before = Counter(lake.found("id, kafka_offset"))
+    taken_out(lake, (0, 20, 40))
+    assert lake.found("id, kafka_offset") == before - Counter({(o, o): 1 for o in range(20, 40)})
+    read = lake.load().scan().to_arrow()
+    assert sorted(read["kafka_offset"].to_pylist()) == [*range(20), *range(40, 60)]
+    assert {f.spec_id for f in lake.files()} == {0, 1}
+    assert set(read.column_names) >= {"remark", "later", "more"}
+    assert lake.findings() == []
+
+
+def test_statistics_that_were_cut_or_are_missing_are_made_up_for_by_reading(tmp_path: Path) -> None:
+    """All topics of more than 16 letters begin alike, as far as statistics tell."""
+    lake = lake_at(tmp_path, properties={"write.metadata.metrics.column.kafka_offset": "none"})
+    lake.join()
+    lake.land((0, 0, 20), (1, 0, 20))
     lake.land((0, 20, 30))
-    session = lake.session()
-    (seen,) = replace_preview(session, coverage((0, 5, 30)))
-    done = replace(session, coverage((0, 5, 30)), commit_id=uuid4())[lake.name]
-    assert done.replaced == seen.replaced
-    assert (seen.replaced.rows, seen.replaced.dropped_files, seen.replaced.rewritten_files) == (25, 2, 1)
-    assert lake.found() == lake.expected({"first": [(0, 0, 5), (1, 0, 10)]})
-    assert lake.state().covered() == coverage((0, 0, 5), (1, 0, 10))
+    seen, _ = taken_out(lake, (0, 10, 30))
+    assert (seen.replaced.rows, seen.replaced.dropped_files, seen.replaced.rewritten_files) == (20, 1, 1)
+    assert lake.found() == lake.expected({"first": [(0, 0, 10), (1, 0, 20)]})
+
+
+def test_a_range_without_rows_moves_the_ledger_alone(lake: RowsLake) -> None:
+    lake.land((0, 0, 10))
+    lake.land((1, 0, 10), files=(), rows=0)
+    before = {f.file_path for f in lake.files()}
+    seen, done = taken_out(lake, (1, 5, 10))
+    assert (seen.replaced.rows, done.requests_sent) == (0, 1)
+    assert {f.file_path for f in lake.files()} == before
+    assert lake.state().covered() == coverage((0, 0, 10), (1, 0, 5))
+
+
+def test_nothing_is_replaced_where_the_table_has_nothing(lake: RowsLake) -> None:
+    lake.land((0, 0, 10))
+    assert replace_preview(lake.session(), coverage((0, 50, 60))) == ()
+    assert replace(lake.session(), coverage((0, 50, 60)), commit_id=uuid4()) == {}
+
+
+def test_a_table_without_metadata_columns_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    fields = [f for f in ROWS_SCHEMA.fields if not f.name.startswith("kafka_")]
+    lake = lake_at(tmp_path, schema=Schema(*fields))
+    lake.join()
+    lake.land((0, 0, 10))
+    with pytest.raises(TableError, match=r"kafka_topic must be string: it has none.*metadata_columns: true"):
+        replace_preview(lake.session(), coverage((0, 0, 5)))
+
+
+def test_rows_that_were_landed_before_the_columns_are_refused(tmp_path: Path) -> None:
+    fields = [f for f in ROWS_SCHEMA.fields if not f.name.startswith("kafka_")]
+    lake = lake_at(tmp_path, schema=Schema(*fields))
+    lake.join()
+    lake.land((0, 0, 10))
+    with lake.load().update_schema() as schema:
+        for f in ROWS_SCHEMA.fields:
+            if f.name.startswith("kafka_"):
+                schema.add_column(f.name, f.field_type)
+    lake.land((0, 10, 20))
+    with pytest.raises(TableError, match="10 rows of this landing that do not say which record they are of"):
+        replace_preview(lake.session(), coverage((0, 5, 15)))
+    lake.compact()
+    (seen,) = replace_preview(lake.session(), coverage((0, 0, 20)))
+    assert (seen.replaced.rows, seen.expected, seen.missing) == (10, 20, 10)
+    with pytest.raises(LedgerError, match=r"has 10 rows of orders\[0\] \[0, 20\), 20 were landed.*would stay"):
+        replace(lake.session(), coverage((0, 0, 20)), commit_id=uuid4())
+    ranges = [(0, 10, 20)]
+    seen, _ = taken_out(lake, *ranges)
+    assert seen.missing == 0
+
+
+def test_rows_that_others_deleted_are_taken_note_of(lake: RowsLake) -> None:
+    lake.land((0, 0, 10))
+    lake.load().delete("id == 7")
+    session, wanted = lake.session(), coverage((0, 0, 10))
+    with pytest.raises(LedgerError, match="has 9 rows"):
+        replace(session, wanted, commit_id=uuid4())
+    replace(session, wanted, commit_id=uuid4(), fewer=True)
+    assert lake.found() == Counter()
+    assert lake.findings() == []
+    assert any("took out 9 rows" in text for text in lake.findings(Severity.NOTE))
+
+
+def test_offsets_of_a_topic_made_anew_are_ambiguous_only_where_they_overlap(lake: RowsLake) -> None:
+    anew = "bmV3LXRvcGljLWlkLS0tLQ"
+    lake.land((0, 0, 10))
+    own = lake.state().section("orders", "live")
+    assert own is not None
+    lake.publish(lake.request(lake.slice((0, 0, 20), epoch=own.epoch, spans=spans((0, 0, 20), topic_id=anew))))
+    with pytest.raises(LedgerError, match=rf"same offsets of two topics of one name.*{TOPIC_ID}.*{anew}"):
+        replace_preview(lake.session(), coverage((0, 5, 10)))
+    with pytest.raises(LedgerError, match="two topics of one name"):
+        replace_preview(lake.session(), coverage((0, 5, 20), topic_id=anew))
+    (seen,) = replace_preview(lake.session(), coverage((0, 10, 20), topic_id=anew))
+    assert seen.replaced.rows == 10
+
+
+def test_a_rollback_afterwards_is_a_rollback_as_any(lake: RowsLake) -> None:
+    lake.land((0, 0, 10))
+    before = lake.state().head_id
+    session, wanted = lake.session(), coverage((0, 5, 10))
+    previews, commit = replace_preview(session, wanted), uuid4()
+    replace(session, wanted, commit_id=commit, previews=previews)
+    assert before is not None
+    lake.roll_back(before)
+    with pytest.raises(LedgerError, match="rolled back"):
+        replace(session, wanted, commit_id=commit, previews=previews)
+    renew_epochs(lake.tables, lake.name, "orders", "live")
+    with pytest.raises(LedgerError, match="look again"):
+        replace(session, wanted, commit_id=commit, previews=previews)
+    assert lake.found() == lake.expected({"first": [(0, 0, 10)]})
+    taken_out(lake, (0, 5, 10))
+    assert lake.found() == lake.expected({"first": [(0, 0, 5)]})
+    assert lake.findings() == []
+
+
+def test_history_tells_of_a_replacement(lake: RowsLake) -> None:
+    lake.land((0, 0, 10))
+    taken_out(lake, (0, 5, 10))
+    told = table_history(lake.name, lake.load().metadata, "main", "orders", {})
+    (replaced,) = told["replaced"]
+    assert (replaced["rows"], replaced["offsets"], replaced["rewritten_files"]) == (5, {"orders[0]": [[5, 10]]}, 1)
+    assert told["epochs"][0]["why"] == "ranges were taken out"
+    assert [w["rows"] for w in told["windows"]] == [10]
+
+
+def test_the_statement_of_what_was_replaced_comes_back(lake: RowsLake) -> None:
+    lake.land((0, 0, 10))
+    seen, _ = taken_out(lake, (0, 5, 10))
+    assert replaced_of(next(landing_snapshots(lake.load().metadata))) == seen.replaced
+
+
+def test_a_thousand_files(lake: RowsLake) -> None:
+    own = lake.state().section("orders", "live")
+    assert own is not None
+    files = [f for n in range(100) for f in lake.written((0, n * 2, n * 2 + 2))]
+    lake.publish(lake.request(lake.slice((0, 0, 200), epoch=own.epoch, files=tuple(files))))
+    seen, _ = taken_out(lake, (0, 51, 151))
+    assert (seen.replaced.rows, seen.replaced.dropped_files, seen.replaced.rewritten_files) == (100, 49, 2)
+    assert lake.found() == lake.expected({"first": [(0, 0, 51), (0, 151, 200)]})
+    assert lake.findings() == []
