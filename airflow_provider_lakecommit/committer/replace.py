@@ -35,8 +35,8 @@ from airflow_provider_lakecommit.committer.ledger import (
 from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
 from airflow_provider_lakecommit.committer.replaced import (
     REPLACED,
-    LandedAnew,
     Replaced,
+    Replacement,
     other_topics,
     renewed_epoch,
     sections_after,
@@ -83,10 +83,10 @@ class ReplaceRequest:
     decision: Decision | None = None
 
     @property
-    def anew(self) -> LandedAnew:
+    def anew(self) -> Replacement:
         """What comes in place of the ranges."""
         judged = tuple((s.rules, s.coverage) for s in self.slices)
-        return LandedAnew(lane=self.lane, coverage=Coverage.union(s.coverage for s in self.slices), judged=judged)
+        return Replacement(lane=self.lane, coverage=Coverage.union(s.coverage for s in self.slices), judged=judged)
 
     @property
     def token(self) -> UUID:

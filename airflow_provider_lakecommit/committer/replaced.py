@@ -82,7 +82,7 @@ def replaced_of(record: SnapshotRecord) -> Replaced | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LandedAnew:
+class Replacement:
     """What comes in place of ranges: the lane's slices, and by which rules they were judged."""
 
     lane: str
@@ -96,14 +96,14 @@ def renewed_epoch(token: UUID, section: LedgerSection) -> UUID:
 
 
 def sections_after(
-    sections: Iterable[LedgerSection], landing: str, taken: Coverage, anew: LandedAnew, token: UUID
+    sections: Iterable[LedgerSection], landing: str, taken: Coverage, anew: Replacement, token: UUID
 ) -> tuple[LedgerSection, ...]:
     """The ledger without what was taken out and with what came in its place; sections of others as they are."""
     gone = taken - anew.coverage
     return tuple(_after(s, taken, anew, token, gone=bool(gone)) if s.landing == landing else s for s in sections)
 
 
-def _after(s: LedgerSection, taken: Coverage, anew: LandedAnew, token: UUID, *, gone: bool) -> LedgerSection:
+def _after(s: LedgerSection, taken: Coverage, anew: Replacement, token: UUID, *, gone: bool) -> LedgerSection:
     own = s.lane == anew.lane
     kept = s.covered - taken
     covered = kept | anew.coverage if own else kept

@@ -40,7 +40,7 @@ from airflow_provider_lakecommit.core.model import LIVE
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.core.routing import role_of
 from airflow_provider_lakecommit.exceptions import LedgerError
-from airflow_provider_lakecommit.replace.copies import Copier
+from airflow_provider_lakecommit.replace.copier import Copier
 from airflow_provider_lakecommit.replace.ranges import RecordColumns, RowRanges
 from airflow_provider_lakecommit.replace.survey import FoundFile, Survey
 from airflow_provider_lakecommit.session.landing_session import LandingSession

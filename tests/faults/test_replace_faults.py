@@ -24,7 +24,7 @@ from airflow_provider_lakecommit.core.offsets import OffsetRange
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError, LedgerError, TableError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.parquet.parquet import OpenFile
-from airflow_provider_lakecommit.replace.copies import Copier
+from airflow_provider_lakecommit.replace.copier import Copier
 from airflow_provider_lakecommit.replace.replace import ReplacePreview, replace, replace_preview
 from tests.fakes.catalog import Fault
 from tests.fakes.lake import coverage

@@ -142,6 +142,8 @@ RULES = (
         nowhere=AIRFLOW | SPARK | KAFKA,
     ),
     *(rule(f"inspect/{module}", "core landing committer", only=NOTHING) for module in ("accounts", "lanes", "verify")),
+    *(rule(f"inspect/{module}", "core landing committer", only=NOTHING) for module in ("accounts", "verify")),
+    rule("replace", "core places iceberg parquet committer session", nowhere=AIRFLOW | SPARK | KAFKA),
     rule("lanes", "core wire kafka committer session cycle", nowhere=AIRFLOW | SPARK),
     rule("lanes/asked", "core", only=NOTHING),
     rule("repair", "core wire kafka committer session cycle", nowhere=AIRFLOW | SPARK, lazily=KAFKA),
@@ -277,8 +279,8 @@ def test_a_lazy_import_and_one_for_types_are_no_import_at_load(source: str) -> N
 
 
 LIGHT = (
-    "landing,core,goals,declared,wire,kafka,iceberg,stall,engines,committer,connector,session,cycle,inspect,repair,doctor,"
-    "cli,telemetry"
+    "landing,core,goals,declared,wire,kafka,iceberg,stall,engines,committer,connector,session,cycle,inspect,repair,replace,"
+    "doctor,cli,telemetry"
 )
 WITHOUT = """
 import importlib, pkgutil, sys
