@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ranges taken out between the runs of a landing, on a real broker: the next run reads them again, and each record is
+there once. What was reported of them before stays in the control log and is not taken for them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from uuid import uuid4
+
+import pytest
+
+from airflow_provider_lakecommit.committer.ledger import read_ledger
+from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange
+from airflow_provider_lakecommit.exceptions import LakecommitError
+from airflow_provider_lakecommit.replace.replace import ReplacePreview, replace, replace_preview
+from tests.support.steps import check_verified
+from tests.support.world import Killed, When, World, deaths, records
+
+pytestmark = pytest.mark.faults
+
+Make = Callable[..., World]
+Produce = Callable[..., list[tuple[int, int]]]
+COMMIT = uuid4()
+
+
+def wanted(world: World, *ranges: tuple[int, int, int]) -> Coverage:
+    with world.session() as session:
+        state = session.tables.load(world.landing.table)
+        known = {p.partition: p for p in read_ledger(state.metadata).covered().parts}
+    return Coverage.of((known[p], OffsetRange(a, b)) for p, a, b in ranges)
+
+
+def preview(world: World, coverage: Coverage) -> tuple[ReplacePreview, ...]:
+    with world.session() as session:
+        return replace_preview(session, coverage)
+
+
+def take_out(world: World, coverage: Coverage, seen: tuple[ReplacePreview, ...] | None = None) -> int:
+    """Rows that went, of all tables."""
+    with world.session() as session:
+        done = replace(session, coverage, commit_id=COMMIT, previews=seen)
+    return sum(one.replaced.rows for one in done.values() if one.replaced is not None)
+
+
+def dead(world: World) -> Counter[int]:
+    return Counter(row["offset"] for row in world.rows("shop.dead"))
+
+
+def test_a_reset_back_reads_again_what_it_took_out_dead_letters_too(make_world: Make, produce: Produce) -> None:
+    world = make_world(metadata_columns=True)
+    topic = world.landing.topics
+    produce(topic, records(0, 30), partition=0)
+    produce(topic, [("bad", "no json"), *records(100, 20), ("bad", "no json")], partition=1)
+    world.settle()
+    produce(topic, records(30, 20), partition=0)
+    world.settle()
+    everything = Counter([*range(50), *range(100, 120)])
+    world.check(everything)
+    assert dead(world) == Counter([0, 21])
+    coverage = wanted(world, (0, 25, 50), (1, 10, 22))
+    assert [(p.table, p.replaced.rows) for p in preview(world, coverage)] == [("shop.rows", 36), ("shop.dead", 1)]
+    assert take_out(world, coverage) == 37
+    world.check(Counter([*range(25), *range(100, 109)]))
+    assert dead(world) == Counter([0])
+    check_verified(world)
+    world.settle()
+    world.check(everything)
+    assert dead(world) == Counter([0, 21])
+    check_verified(world)
+
+
+def test_a_hole_in_the_middle_is_read_again_beside_what_is_new(make_world: Make, produce: Produce) -> None:
+    world = make_world(metadata_columns=True, partitions=1)
+    produce(world.landing.topics, records(0, 100))
+    world.settle()
+    take_out(world, wanted(world, (0, 30, 60)))
+    world.check(Counter([*range(30), *range(60, 100)]))
+    produce(world.landing.topics, records(100, 20))
+    world.settle()
+    world.check(Counter(range(120)))
+    check_verified(world)
+
+
+@pytest.mark.parametrize("reported", [False, True], ids=["opened", "reported"])
+def test_a_window_under_way_is_void_and_read_again(make_world: Make, produce: Produce, reported: bool) -> None:
+    world = make_world(metadata_columns=True)
+    produce(world.landing.topics, records(0, 60))
+    world.settle()
+    produce(world.landing.topics, records(60, 40))
+    opened = world.open("under way")
+    if reported:
+        world.write(opened)
+    taken = take_out(world, wanted(world, (0, 5, 20), (1, 5, 20)))
+    assert taken
+    if not reported:
+        world.write(opened)
+    closed = world.close("under way", opened)
+    assert not closed.published
+    world.settle()
+    world.check(Counter(range(100)))
+    check_verified(world)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("at", [1, 2])
+def test_whenever_it_dies_the_same_call_does_what_is_left(
+    make_world: Make, produce: Produce, at: int, when: When
+) -> None:
+    """Its two durable steps are the commits of both tables."""
+    world = make_world(metadata_columns=True)
+    produce(world.landing.topics, [*records(0, 40), *(("bad", "no json") for _ in range(4))], partition=0)
+    world.settle()
+    coverage = wanted(world, (0, 20, 44))
+    seen = preview(world, coverage)
+    with deaths(at, when), pytest.raises(Killed):
+        take_out(world, coverage, seen)
+    take_out(world, coverage, seen)
+    world.check(Counter(range(20)))
+    assert dead(world) == Counter()
+    check_verified(world)
+    world.settle()
+    assert take_out(world, coverage, seen) == 0, "a late repetition takes nothing out"
+    world.check(Counter(range(40)))
+    assert dead(world) == Counter(range(40, 44))
+    check_verified(world)
+
+
+def test_one_that_was_looked_up_long_ago_is_refused(make_world: Make, produce: Produce) -> None:
+    world = make_world(metadata_columns=True, dead_letter_table=None)
+    produce(world.landing.topics, records(0, 40), partition=0)
+    world.settle()
+    coverage = wanted(world, (0, 20, 40))
+    seen = preview(world, coverage)
+    with world.session() as session:
+        replace(session, coverage, commit_id=uuid4())
+    world.settle()
+    with pytest.raises(LakecommitError, match="look again"):
+        take_out(world, coverage, seen)
+    world.check(Counter(range(40)))
