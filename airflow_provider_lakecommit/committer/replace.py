@@ -144,7 +144,7 @@ def replace_ranges(
         _check_table(request, metadata, state)
         if _is_done(request, metadata, state):
             return None
-        _check_epochs(request, state)
+        _check_sections(request, state)
         require_ranges(request.table, request.landing, request.coverage, metadata, state)
         _check_slices(request, metadata, state)
         last[:] = [removal := remove(loaded)]
@@ -206,8 +206,6 @@ def _check_table(request: ReplaceRequest, metadata: TableMetadata, state: Ledger
             f"{request.table}: its ledger is {state.condition} {state.reason}".rstrip()
             + "; the next plan deals with that, then look again"
         )
-    if state.section(request.landing, request.lane) is None:
-        raise LedgerError(f"{request.table} has no section for lane {request.lane} of landing {request.landing}")
 
 
 def _is_done(request: ReplaceRequest, metadata: TableMetadata, state: LedgerState) -> bool:
@@ -217,7 +215,9 @@ def _is_done(request: ReplaceRequest, metadata: TableMetadata, state: LedgerStat
     given = {renewed_epoch(name, s) for s in own}
     if any(s.epoch in given for s in own) or any(r.token == name for r in landing_snapshots(metadata, request.branch)):
         return True
-    lane = next(s for s in own if s.lane == request.lane)
+    lane = state.section(request.landing, request.lane)
+    if lane is None:
+        return False
     landed, elsewhere = request.anew.coverage, Coverage.union(s.covered for s in own if s is not lane)
     return (
         bool(landed)
@@ -228,7 +228,12 @@ def _is_done(request: ReplaceRequest, metadata: TableMetadata, state: LedgerStat
     )
 
 
-def _check_epochs(request: ReplaceRequest, state: LedgerState) -> None:
+def _check_sections(request: ReplaceRequest, state: LedgerState) -> None:
+    if state.section(request.landing, request.lane) is None:
+        raise LedgerError(
+            f"{request.table} has no section for lane {request.lane} of landing {request.landing}: it was closed, or "
+            "never begun; nothing was replaced"
+        )
     now = epochs_of(state, request.landing, request.coverage)
     changed = sorted(lane for _, lane in {k for k, _ in now.items() ^ request.epochs.items()})
     if now and changed:
