@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -22,9 +23,11 @@ from pyiceberg.table import Table
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.types import (
     BinaryType,
+    DecimalType,
     IntegerType,
     ListType,
     LongType,
+    MapType,
     NestedField,
     StringType,
     StructType,
@@ -52,6 +55,7 @@ ROWS_SCHEMA = Schema(
     NestedField(3, "day", TimestamptzType()),
     NestedField(4, "parts", ListType(20, StructType(NestedField(21, "a", IntegerType())), element_required=False)),
     NestedField(5, "ref", UUIDType()),
+    NestedField(6, "named", MapType(22, StringType(), 23, DecimalType(12, 2), value_required=False)),
     NestedField(10, "kafka_topic", StringType()),
     NestedField(11, "kafka_partition", IntegerType()),
     NestedField(12, "kafka_offset", LongType()),
@@ -71,6 +75,7 @@ def rows_of(ranges: Iterable[Ranges], schema: pa.Schema, note: str, topic: str =
         "day": [BEGIN + timedelta(hours=o) for _, o in found],
         "parts": [[{"a": o}] * (o % 3) for _, o in found],
         "ref": [UUID(int=o).bytes for _, o in found],
+        "named": [{"a": Decimal(o)} if o % 4 else None for _, o in found],
         "kafka_topic": [topic for _ in found],
         "kafka_partition": [p for p, _ in found],
         "kafka_offset": [o for _, o in found],

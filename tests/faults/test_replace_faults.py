@@ -184,9 +184,10 @@ def test_a_ledger_that_is_set_anew_meanwhile_ends_it(lake: RowsLake) -> None:
     assert len(lake.parquet_files() - before) == 2, "copies of a request that was sent stay for a clean-up"
 
 
-@pytest.mark.parametrize("partitioned", [False, True])
-@pytest.mark.parametrize("bounds", [False, True])
-@pytest.mark.parametrize("meanwhile", [False, True])
+@pytest.mark.heavy(but=("before-bounds-buckets", "before-plain-buckets", "meanwhile-plain-whole"))
+@pytest.mark.parametrize("partitioned", [False, True], ids=["whole", "buckets"])
+@pytest.mark.parametrize("bounds", [False, True], ids=["plain", "bounds"])
+@pytest.mark.parametrize("meanwhile", [False, True], ids=["before", "meanwhile"])
 def test_rows_that_position_deletes_took_out_do_not_come_back(
     tmp_path: Path, partitioned: bool, bounds: bool, meanwhile: bool
 ) -> None:

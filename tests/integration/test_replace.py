@@ -11,6 +11,7 @@ from dataclasses import replace as changed
 from pathlib import Path
 from uuid import uuid4
 
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -20,14 +21,18 @@ from pyiceberg.types import LongType, StringType
 
 from airflow_provider_lakecommit.committer.ledger import landing_snapshots
 from airflow_provider_lakecommit.committer.ledger_updates import renew_epochs
+from airflow_provider_lakecommit.committer.merge_section import merge_section
 from airflow_provider_lakecommit.committer.replace import ReplaceOutcome
 from airflow_provider_lakecommit.committer.replaced import replaced_of
 from airflow_provider_lakecommit.committer.summary import SnapshotKind
+from airflow_provider_lakecommit.core.model import FILLED
 from airflow_provider_lakecommit.exceptions import LedgerError, TableError
 from airflow_provider_lakecommit.inspect.landing_history import table_history
 from airflow_provider_lakecommit.inspect.verify import Severity
+from airflow_provider_lakecommit.replace import parquet_rows
 from airflow_provider_lakecommit.replace.replace import ReplacePreview, replace, replace_preview
 from tests.fakes.lake import TOPIC_ID, at, coverage, section, spans
+from tests.fakes.position_deletes import delete_positions
 from tests.fakes.replaced_lake import ROWS_SCHEMA, Ranges, RowsLake, lake_at
 
 pytestmark = pytest.mark.integration
@@ -63,6 +68,7 @@ def lake(tmp_path: Path) -> RowsLake:
     return made
 
 
+@pytest.mark.heavy(but=("as-landed-day", "compacted-bucket", "compacted-sorted", "as-landed-v1"))
 @pytest.mark.parametrize("options", TABLES.values(), ids=TABLES)
 @pytest.mark.parametrize("compacted", [False, True], ids=["as-landed", "compacted"])
 def test_exactly_the_rows_of_the_range_go(tmp_path: Path, options: dict[str, object], compacted: bool) -> None:
@@ -146,6 +152,53 @@ def test_a_range_is_landed_anew_by_another_lane_and_live_goes_on(lake: RowsLake)
     assert lake.findings() == []
     lake.land((0, 20, 25), note="later")
     assert lake.found()[(22, "later", "orders", 0, 22)] == 1
+    assert lake.findings() == []
+
+
+def test_a_lane_that_was_closed_since_is_no_reason_to_do_it_again(lake: RowsLake) -> None:
+    lake.land((0, 0, 20))
+    lane = lake.join(lake.starting(REPLAY, (0, 5)))
+    session, wanted, commit = lake.session(), coverage((0, 5, 15)), uuid4()
+    anew = [lake.slice((0, 5, 15), epoch=lane.epoch, note="anew")]
+    previews = replace_preview(session, wanted)
+    for _ in range(2):
+        replace(session, wanted, {lake.name: anew}, commit_id=commit, lane=REPLAY, previews=previews)
+        merge_section(lake.tables, lake.name, ("orders", REPLAY), FILLED, had=coverage())
+    assert lake.found() == lake.expected({"first": [(0, 0, 5), (0, 15, 20)], "anew": [(0, 5, 15)]})
+    assert lake.findings() == []
+    with pytest.raises(LedgerError, match="was closed, or never begun"):
+        replace(session, wanted, {lake.name: anew}, commit_id=uuid4(), lane=REPLAY, previews=previews)
+    taken_out(lake, (0, 10, 20))
+    assert lake.found() == lake.expected({"first": [(0, 0, 5)], "anew": [(0, 5, 10)]})
+    assert lake.findings() == []
+
+
+def test_a_copy_has_all_values_that_its_rows_had(lake: RowsLake) -> None:
+    """Lists, maps, decimals and uuids too, of files of our own and of another writer's."""
+    columns = "id, note, day, parts::varchar, ref::varchar, named::varchar, kafka_timestamp, kafka_key"
+    lake.land((0, 0, 60))
+    for compacted in (False, True):
+        if compacted:
+            lake.compact()
+        before = lake.found(columns)
+        taken_out(lake, (0, 20, 40) if compacted else (0, 40, 60))
+        left = range(20) if compacted else range(40)
+        assert lake.found(columns) == Counter({row: n for row, n in before.items() if row[0] in left})
+
+
+def test_a_copy_is_written_in_small_groups_from_small_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However large a file is, a block and a row group of it are held at most; deletes are of places in the file."""
+    lake = lake_at(tmp_path, properties={"write.parquet.row-group-limit": "10"})
+    lake.join()
+    lake.land((0, 0, 95))
+    delete_positions(lake.load(), "main", [(lake.files()[0], n) for n in (0, 6, 7, 13, 50, 94)])
+    monkeypatch.setattr(parquet_rows, "BLOCK_ROWS", 7)
+    taken_out(lake, (0, 45, 52), fewer=True)
+    (file,) = lake.files()
+    groups = pq.read_metadata(file.file_path.removeprefix("file://"))
+    assert {groups.row_group(i).num_rows for i in range(groups.num_row_groups - 1)} == {10, 4}
+    left = [n for n in range(95) if n not in (0, 6, 7, 13, 50, 94, *range(45, 52))]
+    assert lake.load().scan().to_arrow()["kafka_offset"].to_pylist() == left
     assert lake.findings() == []
 
 
