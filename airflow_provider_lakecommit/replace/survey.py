@@ -129,11 +129,12 @@ class Survey:
 
     def _find(self, table: Table, entry: ManifestEntry, deletes: _Deletes) -> FoundFile:
         file = entry.data_file
-        self._check_equality(table, entry, deletes)
         applied = deletes.positions.for_data_file(entry.sequence_number or 0, file, partition_key=file.partition)
         key = file.file_path, *sorted(f.file_path for f in applied)
         if key not in self._found:
             self._found[key] = self._counted(table, entry, key, applied)
+        if self._found[key].rows:
+            self._check_equality(table, entry, deletes)
         return self._found[key]
 
     def _check_equality(self, table: Table, entry: ManifestEntry, deletes: _Deletes) -> None:

@@ -5,17 +5,20 @@ there once. What was reported of them before stays in the control log and is not
 
 from __future__ import annotations
 
+import random
+import threading
 from collections import Counter
 from collections.abc import Callable
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 
 from airflow_provider_lakecommit.committer.ledger import read_ledger
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange
-from airflow_provider_lakecommit.exceptions import LakecommitError
+from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError
 from airflow_provider_lakecommit.replace.replace import ReplacePreview, replace, replace_preview
 from tests.support.steps import check_verified
+from tests.support.waiting import PATIENCE
 from tests.support.world import Killed, When, World, deaths, records
 
 pytestmark = pytest.mark.faults
@@ -37,10 +40,12 @@ def preview(world: World, coverage: Coverage) -> tuple[ReplacePreview, ...]:
         return replace_preview(session, coverage)
 
 
-def take_out(world: World, coverage: Coverage, seen: tuple[ReplacePreview, ...] | None = None) -> int:
+def take_out(
+    world: World, coverage: Coverage, seen: tuple[ReplacePreview, ...] | None = None, commit: UUID = COMMIT
+) -> int:
     """Rows that went, of all tables."""
     with world.session() as session:
-        done = replace(session, coverage, commit_id=COMMIT, previews=seen)
+        done = replace(session, coverage, commit_id=commit, previews=seen)
     return sum(one.replaced.rows for one in done.values() if one.replaced is not None)
 
 
@@ -125,6 +130,47 @@ def test_whenever_it_dies_the_same_call_does_what_is_left(
     world.check(Counter(range(40)))
     assert dead(world) == Counter(range(40, 44))
     check_verified(world)
+
+
+@pytest.mark.heavy
+def test_ranges_go_while_runs_land_and_all_is_there_once_in_the_end(make_world: Make, produce: Produce) -> None:
+    """Somebody takes ranges out again and again, beside runs that land what is new and what is missing."""
+    world, choose = make_world(metadata_columns=True), random.Random(5)
+    topic, sent, taken, errors = world.landing.topics, 0, 0, list[BaseException]()
+    done = threading.Event()
+
+    def runs() -> None:
+        while not done.is_set():
+            try:
+                world.run()
+            except LakecommitError as e:
+                world.lines.append(f"run: {e}")
+            except BaseException as e:
+                errors.append(e)
+                return
+
+    produce(topic, records(0, 200))
+    world.settle()
+    running = threading.Thread(target=runs)
+    running.start()
+    try:
+        for n in range(12):
+            sent += 60
+            produce(topic, records(200 + 60 * n, 60))
+            start = choose.randint(0, 80)
+            try:
+                taken += take_out(world, wanted(world, (n % 2, start, start + choose.randint(1, 40))), commit=uuid4())
+            except LedgerError as e:
+                # A run was faster than the person: what he saw is not what there is.
+                world.lines.append(f"replace: {e}")
+    finally:
+        done.set()
+        running.join(PATIENCE)
+    assert errors == []
+    world.settle(20)
+    world.check(Counter(range(200 + sent)))
+    check_verified(world)
+    assert taken > 0
 
 
 def test_one_that_was_looked_up_long_ago_is_refused(make_world: Make, produce: Produce) -> None:
