@@ -35,6 +35,7 @@ from airflow_provider_lakecommit.committer.replace import (
 )
 from airflow_provider_lakecommit.committer.replaced import Replaced, replaced_of
 from airflow_provider_lakecommit.committer.stage import Attempt
+from airflow_provider_lakecommit.committer.summary import SnapshotKind
 from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.model import LIVE
 from airflow_provider_lakecommit.core.offsets import Coverage
@@ -218,13 +219,15 @@ def _replacement(session: LandingSession, name: str, loaded: Table, coverage: Co
     landing = session.landing
     role = role_of(landing.destinations, name)
     ranges = RowRanges(RecordColumns.of(name, loaded.schema(), role), coverage)
-    records = landing_snapshots(loaded.metadata, landing.branch, landing=landing.name)
-    own = [r.snapshot_id for r in records if r.slices and r.ranges.overlaps(coverage)]
+    records = [r for r in landing_snapshots(loaded.metadata, landing.branch) if r.publishes]
+    own = [r.snapshot_id for r in records if r.landing == landing.name and r.ranges.overlaps(coverage)]
+    # A replacement brings copies of rows of other ranges too.
+    others = [r.snapshot_id for r in records if r.kind is SnapshotKind.APPEND and not r.ranges.overlaps(coverage)]
     return _Replacement(
         table=name,
         branch=landing.branch,
         coverage=coverage,
-        survey=Survey(name, ranges, own),
+        survey=Survey(name, ranges, own, others),
         copier=Copier(name, ranges, uuid4()),
     )
 

@@ -2,8 +2,9 @@
 """Which data files of a table's head have rows of some ranges, and how many: what is dropped or rewritten.
 
 Contract: reads manifests, statistics, and of files whose statistics do not tell the three columns that say which record
-a row is of; writes nothing. What is found of a file is kept, so that another look after somebody's commit reads only
-what is new. Rows that position deletes took out are counted apart.
+a row is of; writes nothing. Files that a landing's append brought are of that append's ranges: those of others are not
+read, however wide the statistics of a file of many partitions are. What is found of a file is kept, so that another
+look after somebody's commit reads only what is new. Rows that position deletes took out are counted apart.
 
 Failure story: what cannot be answered rightly is refused by name, before anything is written: a file that equality
 deletes apply to, a deletion vector, a file of another format than Parquet that would have to be read, one that is
@@ -72,10 +73,11 @@ class Survey:
     """Looks at one table, as often as its head changes.
 
     :param own: snapshots by which the landing added rows of the ranges
+    :param others: snapshots by which landings appended rows of other ranges, and nothing else
     """
 
-    def __init__(self, name: str, ranges: RowRanges, own: Collection[int] = ()) -> None:
-        self._name, self._ranges, self._own = name, ranges, frozenset(own)
+    def __init__(self, name: str, ranges: RowRanges, own: Collection[int] = (), others: Collection[int] = ()) -> None:
+        self._name, self._ranges, self._own, self._others = name, ranges, frozenset(own), frozenset(others)
         self._listed: dict[str, list[ManifestEntry]] = {}
         self._found: dict[tuple[str, ...], FoundFile] = {}
         self._positions: dict[str, dict[str, Numbers]] = {}
@@ -109,7 +111,8 @@ class Survey:
             self._listed[manifest.manifest_path] = [
                 e
                 for e in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
-                if self._ranges.of_file(e.data_file) is not FileShare.NONE or self._unmarked(e)
+                if e.snapshot_id not in self._others
+                and (self._ranges.of_file(e.data_file) is not FileShare.NONE or self._unmarked(e))
             ]
         return self._listed[manifest.manifest_path]
 

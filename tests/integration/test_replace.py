@@ -23,13 +23,20 @@ from airflow_provider_lakecommit.committer.ledger import landing_snapshots
 from airflow_provider_lakecommit.committer.ledger_updates import renew_epochs
 from airflow_provider_lakecommit.committer.merge_section import merge_section
 from airflow_provider_lakecommit.committer.replace import ReplaceOutcome
-from airflow_provider_lakecommit.committer.replaced import replaced_of
-from airflow_provider_lakecommit.committer.summary import SnapshotKind
+from airflow_provider_lakecommit.committer.replaced import (
+    REPLACED,
+    Replaced,
+    Replacement,
+    replaced_of,
+    sections_after,
+)
+from airflow_provider_lakecommit.committer.stage import stage
+from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord, to_summary
 from airflow_provider_lakecommit.core.model import FILLED
 from airflow_provider_lakecommit.exceptions import LedgerError, TableError
 from airflow_provider_lakecommit.inspect.landing_history import table_history
 from airflow_provider_lakecommit.inspect.verify import Severity
-from airflow_provider_lakecommit.replace import parquet_rows
+from airflow_provider_lakecommit.replace import parquet_rows, survey
 from airflow_provider_lakecommit.replace.replace import ReplacePreview, replace, replace_preview
 from tests.fakes.lake import TOPIC_ID, at, coverage, section, spans
 from tests.fakes.position_deletes import delete_positions
@@ -348,6 +355,22 @@ def test_statistics_that_were_cut_or_are_missing_are_made_up_for_by_reading(tmp_
     assert lake.found() == lake.expected({"first": [(0, 0, 10), (1, 0, 20)]})
 
 
+def test_files_of_other_windows_are_not_read_however_wide_their_statistics_are(
+    lake: RowsLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each file has two partitions at other offsets, so its least and greatest offset tell nothing."""
+    for n in range(4):
+        lake.land((0, n * 10, n * 10 + 10), (1, n * 1000, n * 1000 + 1000))
+    read: list[str] = []
+    real = survey.opened
+    monkeypatch.setattr(survey, "opened", lambda io, path, mapping: [read.append(path), real(io, path, mapping)][1])
+    (seen,) = replace_preview(lake.session(), coverage((0, 25, 35)))
+    assert (seen.replaced.rows, len(read)) == (10, 2)
+    lake.compact()
+    (seen,) = replace_preview(lake.session(), coverage((0, 25, 35)))
+    assert seen.replaced.rows == 10
+
+
 def test_a_range_without_rows_moves_the_ledger_alone(lake: RowsLake) -> None:
     lake.land((0, 0, 10))
     lake.land((1, 0, 10), files=(), rows=0)
@@ -438,6 +461,35 @@ def test_a_rollback_afterwards_is_a_rollback_as_any(lake: RowsLake) -> None:
     taken_out(lake, (0, 5, 10))
     assert lake.found() == lake.expected({"first": [(0, 0, 5)]})
     assert lake.findings() == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "files", "said"),
+    [
+        (
+            SnapshotKind.REPLACE,
+            2,
+            "says that it took out 10 rows, copied 0 and left out 0 deleted ones, but the 2 files",
+        ),
+        (SnapshotKind.REPLACE, 0, "but the 0 files that it took out held 0"),
+        (SnapshotKind.APPEND, 1, "took out 1 files of 10 rows, and says nothing of it"),
+    ],
+)
+def test_a_forged_replacement_is_found(lake: RowsLake, kind: SnapshotKind, files: int, said: str) -> None:
+    """Its files are gone, or are not, whatever its summary says."""
+    for n in range(3):
+        lake.land((0, n * 10, n * 10 + 10))
+    state, took = lake.state(), Replaced(ranges=coverage((0, 20, 30)), rows=10, dropped_files=1)
+    token = uuid4()
+    extra = {REPLACED: took.to_text()} if kind is SnapshotKind.REPLACE else {}
+    record = SnapshotRecord(kind=kind, branch="main", landing="orders", lane="live", token=token, extra=extra)
+    taken = took.ranges if kind is SnapshotKind.REPLACE else coverage()
+    sections = sections_after(state.sections, "orders", taken, Replacement(lane="live"), token)
+    removed = [f.file_path for f in lake.files()[:files]]
+    table = lake.load()
+    forged = stage(table, "main", (), to_summary(record, sections), removed=removed)
+    lake.tables.commit(table, forged.requirements, forged.updates)
+    assert any(said in text for text in lake.findings()), lake.findings()
 
 
 def test_history_tells_of_a_replacement(lake: RowsLake) -> None:
