@@ -35,7 +35,7 @@ from airflow_provider_lakecommit.committer.replace import (
 )
 from airflow_provider_lakecommit.committer.replaced import Replaced, replaced_of
 from airflow_provider_lakecommit.committer.stage import Attempt
-from airflow_provider_lakecommit.committer.summary import SnapshotKind
+from airflow_provider_lakecommit.committer.summary import LogPoint, SnapshotKind
 from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.model import LIVE
 from airflow_provider_lakecommit.core.offsets import Coverage
@@ -122,6 +122,8 @@ def replace(
     lane: str = LIVE,
     previews: Sequence[ReplacePreview] | None = None,
     fewer: bool = False,
+    control_end: LogPoint | None = None,
+    extra: Mapping[str, str] | None = None,
     decision: Decision | None = None,
     retry_policy: RetryPolicy | None = None,
 ) -> dict[str, ReplaceOutcome]:
@@ -133,6 +135,8 @@ def replace(
     :param previews: what was looked up; a ledger that was made anew since is refused. Who repeats a call after a death
         passes those of the first
     :param fewer: take it that the table has fewer rows of the ranges than were landed
+    :param control_end: how far the control log was read, so that a snapshot with slices is announced once
+    :param extra: further summary keys, without prefix
     :param decision: of the person who asks
     :raises LedgerError: see :func:`~airflow_provider_lakecommit.committer.replace.replace_ranges`
     :raises TableError: as :func:`replace_preview`
@@ -161,6 +165,8 @@ def replace(
                 slices=tuple((files or {}).get(p.table, ())),
                 lane=lane,
                 branch=session.landing.branch,
+                control_end=control_end,
+                extra=extra or {},
                 decision=decision,
             ),
             retry_policy,

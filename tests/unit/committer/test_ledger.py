@@ -191,6 +191,15 @@ def test_snapshots_that_were_never_announced_are_told_oldest_first() -> None:
     assert unannounced(records, {announced.token}, begin) == (older, newest)
 
 
+def test_a_replacement_is_announced_if_it_brings_rows() -> None:
+    """One that only takes ranges out has nothing to announce, and keeps nothing before it from being."""
+    begin = LogPoint(topic_id="log", partition=0, offset=0)
+    anew = replace(appended(9, kind=SnapshotKind.REPLACE), slices=2)
+    gone = appended(None, kind=SnapshotKind.REPLACE)
+    before = appended(5)
+    assert unannounced(iter([gone, anew, before]), set(), begin) == (before, anew)
+
+
 def test_snapshots_of_another_log_cannot_be_judged() -> None:
     begin = LogPoint(topic_id="log", partition=0, offset=0)
     records = [appended(9), appended(8, topic_id="old log"), appended(7)]
