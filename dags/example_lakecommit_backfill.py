@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranges of a topic that are landed beside the live stream.
 
-Airflow's own Backfill of the first DAG lands the days that it goes over, each in a lane of its own; a day that is in the
-table already is skipped. The second one suspends the landing, has what it has read published, and lets it go on.
+Airflow's own Backfill of the first DAG lands the days that it goes over, each in a lane of its own; a day that is in
+the table already is skipped. The second one suspends the landing, has what it has read published, and lets it go on.
 """
 
 from __future__ import annotations
