@@ -30,6 +30,7 @@ from airflow_provider_lakecommit.cli.kafka_commands import (
 )
 from airflow_provider_lakecommit.cli.lane_commands import BackfillCommand, LanesCloseCommand, LanesListCommand
 from airflow_provider_lakecommit.cli.ledger_commands import (
+    HardResetCommand,
     LedgerAttestCommand,
     LedgerInitCommand,
     LedgerPruneCommand,
@@ -213,6 +214,11 @@ COMMANDS: Mapping[str, Command | Mapping[str, Command]] = {
         "prune": LedgerPruneCommand(),
     },
     "unblock": UnblockCommand(),
-    "reset": {"offsets": LedgerInitCommand(), "attest": LedgerAttestCommand(), "blocked": UnblockCommand()},
+    "reset": {
+        "offsets": LedgerInitCommand(),
+        "hard": HardResetCommand(),
+        "attest": LedgerAttestCommand(),
+        "blocked": UnblockCommand(),
+    },
     "env": {"pack": EnvPackCommand()},
 }

@@ -18,7 +18,14 @@ from airflow_provider_lakecommit.cli.arguments import (
 from airflow_provider_lakecommit.cli.from_airflow import load
 from airflow_provider_lakecommit.cli.output import Output
 
-__all__ = ["LedgerAttestCommand", "LedgerInitCommand", "LedgerPruneCommand", "LedgerShowCommand", "UnblockCommand"]
+__all__ = [
+    "HardResetCommand",
+    "LedgerAttestCommand",
+    "LedgerInitCommand",
+    "LedgerPruneCommand",
+    "LedgerShowCommand",
+    "UnblockCommand",
+]
 
 
 class LedgerShowCommand(Command):
@@ -55,7 +62,9 @@ class LedgerInitCommand(Command):
         only = "with a time, earliest or latest: only this one (may be repeated)"
         add("--partition", action="append", metavar="TOPIC:PARTITION", help=only)
         add("--fill", metavar="LANE", help="leave what it goes forward over to a lane, which `backfill` lands")
-        add("--again", action="store_true", help="go back over what is landed, too: its rows are there twice then")
+        back = parser.add_mutually_exclusive_group().add_argument
+        back("--again", action="store_true", help="go back over what is landed, too: its rows are there twice then")
+        back("--delete", action="store_true", help="go back over what is landed, and delete its rows in the same step")
         add("--dry-run", action="store_true", help="say what it comes to; nothing is written")
         add_confirmation(parser)
         reported = "also what is reported, cannot be published, and the source has no more"
@@ -64,6 +73,18 @@ class LedgerInitCommand(Command):
 
     def run(self, options: Namespace, output: Output) -> int:
         spec = load(options, output)
+        if options.delete:
+            from airflow_provider_lakecommit.cli.repair import delete_back
+
+            return delete_back(
+                spec,
+                output,
+                start=options.start,
+                partitions=options.partition,
+                dry=options.dry_run,
+                yes=options.yes,
+                reason=options.reason,
+            )
         from airflow_provider_lakecommit.cli.repair import ledger_init
 
         return ledger_init(
@@ -78,6 +99,23 @@ class LedgerInitCommand(Command):
             reason=options.reason,
             give_up_reported=options.give_up_reported,
             others=options.others,
+        )
+
+
+class HardResetCommand(Command):
+    says = "delete all rows of a landing, and have it begin where its declaration says"
+    examples = ("reset hard orders.yaml --dry-run", 'reset hard orders.yaml --yes --reason "test data"')
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--dry-run", action="store_true", help="say what it comes to; nothing is written")
+        add_confirmation(parser)
+
+    def run(self, options: Namespace, output: Output) -> int:
+        spec = load(options, output)
+        from airflow_provider_lakecommit.cli.repair import delete_back
+
+        return delete_back(
+            spec, output, start=None, partitions=None, dry=options.dry_run, yes=options.yes, reason=options.reason
         )
 
 

@@ -77,6 +77,42 @@ def ledger_init(
     return Exit.DONE
 
 
+def delete_back(
+    spec: LandingSpec,
+    output: Output,
+    *,
+    start: str | None,
+    partitions: Sequence[str] | None,
+    dry: bool,
+    yes: bool,
+    reason: str,
+) -> int:
+    """Go back over what is landed, with its rows; what goes is shown first, and has to be agreed to.
+
+    :param start: where to; ``None``: all of the landing goes, and it begins where its declaration says
+    :raises SpecError: *start* is no place
+    :raises LakecommitError: a part that is needed is away, or refuses
+    """
+    from airflow_provider_lakecommit.repair import delete_back as word
+    from airflow_provider_lakecommit.repair.word import Way
+
+    places = None if start is None else parse_start(start)
+    way = Way(only={parse_partition(text) for text in partitions or ()})
+    command = "reset hard" if start is None else f"reset offsets --from {start} --delete"
+    with LandingSession.connect(spec.landing, spec.kafka, spec.catalog, log=output.log) as session:
+        found = word.delete_preview(session, places, way)
+        if dry:
+            if output.is_for_people:
+                output.lines([*found.lines(), "nothing is written"])
+            else:
+                output.result({"written": False, **found.to_dict()})
+            return Exit.DONE
+        if found.deletes and not agreed(output, found.lines(), yes=yes):
+            return _unconfirmed(output, found.to_dict())
+        _done(output, word.delete_back(session, found, decision_of(command, spec.landing.name, reason)))
+    return Exit.DONE
+
+
 def _shown(output: Output, preview: InitPreview) -> int:
     if output.is_for_people:
         output.lines([*init_text(preview), "nothing is written"])

@@ -11,13 +11,15 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
+from airflow_provider_lakecommit.core.decisions import Decision
+from airflow_provider_lakecommit.exceptions import LedgerError, SourceError, TableError
 from airflow_provider_lakecommit.inspect.history import read_history
 from airflow_provider_lakecommit.inspect.verify import check_landing
 from airflow_provider_lakecommit.lanes.asked import lane_asked
+from airflow_provider_lakecommit.repair.delete_back import DeleteBack, delete_back, delete_preview
 from airflow_provider_lakecommit.repair.init_preview import InitTable, init_preview
 from airflow_provider_lakecommit.repair.ledger_init import ledger_init
-from airflow_provider_lakecommit.repair.word import Start, Way
+from airflow_provider_lakecommit.repair.word import PLAIN, Start, Way
 from tests.faults.test_lanes import LaneWorld, sections
 from tests.support.steps import check_verified
 from tests.support.waiting import PATIENCE
@@ -152,3 +154,90 @@ def test_a_word_that_dies_is_there_or_not_and_can_be_said_again(behind: World) -
             behind.settle()
             behind.check(Counter([*range(30), *range(100, 130)]))
             check_verified(behind)
+
+
+@pytest.fixture
+def told_apart(make_world: Make, produce: Produce) -> World:
+    """Rows that say which records they are of, 30 in each of two partitions, and a bad record."""
+    world = make_world(metadata_columns=True)
+    for p in range(2):
+        produce(world.landing.topics, records(100 * p, 30), partition=p)
+    produce(world.landing.topics, [("bad", "{")], partition=0)
+    world.settle()
+    return world
+
+
+EVERYTHING = Counter([*range(30), *range(100, 130)])
+
+
+def delete(world: World, start: Start | None, expected: int, way: Way = PLAIN) -> DeleteBack:
+    """Do it, if the preview tells as many rows."""
+    with world.session() as session:
+        found = delete_preview(session, start, way)
+        assert sum(t.replaced.rows for t in found.tables) == expected
+        delete_back(session, found, decision("reset"))
+    return found
+
+
+def decision(command: str) -> Decision:
+    return Decision(command=command, actor="ann", host="here", at=datetime.now(UTC).isoformat(), landing="rows")
+
+
+def test_back_with_the_rows_deletes_what_was_said_and_reads_it_again_once(told_apart: World) -> None:
+    topic = str(told_apart.landing.topics)
+    delete(told_apart, {(topic, 0): 20}, 11)
+    told_apart.check(Counter([*range(20), *range(100, 130)]))
+    assert told_apart.rows("shop.dead") == []
+    check_verified(told_apart)
+    told_apart.settle()
+    told_apart.check(EVERYTHING)
+    assert len(told_apart.rows("shop.dead")) == 1
+    # Nothing is landed behind the end of the log.
+    assert not delete(told_apart, "latest", 0).deletes
+    told_apart.check(EVERYTHING)
+
+
+def test_a_hard_reset_begins_where_the_declaration_says(told_apart: World) -> None:
+    found = delete(told_apart, None, 61)
+    assert found.start == "earliest"
+    told_apart.check(Counter())
+    told_apart.settle()
+    told_apart.check(EVERYTHING)
+    check_verified(told_apart)
+
+
+def test_what_cannot_be_read_again_is_named_and_given_up(told_apart: World) -> None:
+    topic = str(told_apart.landing.topics)
+    admin = AdminClient(dict(told_apart.kafka))
+    admin.delete_records([TopicPartition(topic, 1, 12)])[TopicPartition(topic, 1)].result(PATIENCE)
+    found = delete(told_apart, {(topic, 1): 10}, 20)
+    assert short(told_apart, found.removed) == "[1] [10, 12)"
+    assert any("CANNOT be read again" in line for line in found.lines())
+    told_apart.settle()
+    told_apart.check(EVERYTHING - Counter([110, 111]))
+    check_verified(told_apart)
+
+
+@pytest.mark.campaign
+def test_a_hard_reset_that_dies_anywhere_is_gone_on_with(told_apart: World) -> None:
+    for step in range(1, 9):
+        with deaths(step, "after") as counter:
+            try:
+                with told_apart.session() as session:
+                    delete_back(session, delete_preview(session, None), decision("reset hard"))
+            except Killed:
+                pass
+            else:
+                assert len(counter.steps) < step
+        with told_apart.session() as session:
+            delete_back(session, delete_preview(session, None), decision("reset hard"))
+        told_apart.check(Counter())
+        told_apart.settle()
+        told_apart.check(EVERYTHING)
+        check_verified(told_apart)
+
+
+def test_a_table_that_does_not_say_which_records_its_rows_are_of_is_refused(behind: World) -> None:
+    with behind.session() as session, pytest.raises(TableError, match="kafka_offset"):
+        delete_preview(session, None)
+    behind.check(Counter([*range(10), *range(100, 110)]))

@@ -54,8 +54,8 @@ PLAIN = """
     do from link nothing progress shown variables wording hours send telemetry alike back brought collector holder
     named ahead following full interval merge merging next pace small trouble upkeep env pack packed page access
     viewer mark detail list remedy remedies app board look memory slow hot trend steps action operation with database
-    notes note explained backfill lane lanes bounded opening closing suspend suspension word way moments replaced
-    removal copier survey share
+    notes note explained backfill lane lanes bounded opening closing suspend suspension word way moments delete hard
+    reset replaced removal copier survey share
 """
 
 

@@ -145,7 +145,7 @@ RULES = (
     rule("replace", "core places iceberg parquet committer session", nowhere=AIRFLOW | SPARK | KAFKA),
     rule("lanes", "core wire kafka committer session cycle", nowhere=AIRFLOW | SPARK),
     rule("lanes/asked", "core", only=NOTHING),
-    rule("repair", "core wire kafka committer session cycle", nowhere=AIRFLOW | SPARK, lazily=KAFKA),
+    rule("repair", "core wire kafka committer session cycle replace", nowhere=AIRFLOW | SPARK, lazily=KAFKA),
     rule("doctor", f"{LIBRARY} inspect", nowhere=AIRFLOW, lazily=SPARK),
     rule("settings", "landing", only=AIRFLOW, lazily=AIRFLOW),
     rule("page", "core status_fields wire kafka stall", nowhere=SPARK | LAKE),
