@@ -87,7 +87,7 @@ def close(spec: LandingSpec, output: Output, *, lane: str, yes: bool, reason: st
         found = _named(open_lanes(session), lane)
         if found.lacking and not agreed(output, [*found.lines(), f"GIVES UP {found.lacking}"], yes=yes):
             return Exit.UNCONFIRMED
-        with joined_session(session, found.section) as own:
+        with joined_session(session, found) as own:
             rest = close_lane(own, decision=decision_of("lanes close", spec.landing.name, reason))
         if not output.is_for_people:
             output.result({"landing": spec.landing.name, "closed": lane, "given_up": rest.to_dict()})
@@ -95,8 +95,8 @@ def close(spec: LandingSpec, output: Output, *, lane: str, yes: bool, reason: st
 
 
 def _named(lanes: tuple[OpenLane, ...], name: str) -> OpenLane:
-    found = next((lane for lane in lanes if lane.section.lane == name), None)
+    found = next((lane for lane in lanes if lane.name == name), None)
     if found is None:
-        there = ", ".join(lane.section.lane for lane in lanes) or "none"
+        there = ", ".join(lane.name for lane in lanes) or "none"
         raise LedgerError(f"no lane {name} is open; open are: {there}")
     return found

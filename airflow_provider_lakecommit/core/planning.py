@@ -130,6 +130,9 @@ def find_missing(
         accepted = landing_state.accepted_coverage(table)
         missing: dict[SourcePartition, RangeSet] = {}
         for p, mark in watermarks.items():
+            if ledger.section.ends and p not in ledger.section.ends:
+                # Of this partition the lane is for another table alone.
+                continue
             begin, end = ledger.end(p), mark.stable
             if begin > mark.high:
                 raise SourceError(_shorter(table, p, begin, mark))

@@ -23,6 +23,7 @@ from airflow_provider_lakecommit.cycle.sections import check_cluster
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
 from airflow_provider_lakecommit.kafka.source_topic import SourceState
 from airflow_provider_lakecommit.lanes.asked import LaneAsked
+from airflow_provider_lakecommit.lanes.status import OpenLane, open_lanes
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 from airflow_provider_lakecommit.session.moments import offsets_at
 
@@ -102,14 +103,19 @@ def lane_preview(session: LandingSession, asked: LaneAsked) -> LanePreview:
         if section.lane in (LIVE, asked.name):
             check_cluster(session, session.landing.table, section, source.cluster_id)
     there = Coverage.union(s.covered for s in (() if state is None else state.sections))
-    opened = next((s for s in own if s.lane == asked.name), None)
+    opened = next((lane for lane in open_lanes(session) if lane.name == asked.name), None)
+    if opened is None and any(s.lane == asked.name for s in own):
+        raise LedgerError(
+            f"lane {asked.name} has no end any more: an earlier release has written its ledger since it was opened. "
+            "Give this one another name; what that one has landed stays"
+        )
     if opened is None and asked.by_name:
         raise LedgerError(
             f"landing {session.landing.name} has no lane {asked.name} open: say which range it is to land"
         )
     wanted, later = ({}, ()) if asked.by_name else _asked_for(session, asked, source)
     if opened is not None:
-        return _opened(asked, wanted, opened, source, there)
+        return _opened(asked, wanted, opened, source)
     removed, live, bounds = {}, {}, {}
     ends = _live_ends(own, there, source)
     for p, r in wanted.items():
@@ -134,20 +140,15 @@ def lane_preview(session: LandingSession, asked: LaneAsked) -> LanePreview:
 def _opened(
     asked: LaneAsked,
     wanted: Mapping[SourcePartition, OffsetRange],
-    section: LedgerSection,
+    lane: OpenLane,
     source: SourceState,
-    has: Coverage,
 ) -> LanePreview:
-    if not section.ends:
-        raise LedgerError(
-            f"lane {asked.name} has no end any more: an earlier release has written its ledger since it was opened. "
-            f"`lakecommit lanes close SPEC --lane {asked.name}`, and begin it again"
-        )
-    bounds = {p: OffsetRange(section.starts[p], end) for p, end in section.ends.items()}
+    bounds = lane.bounds
     # It was opened with what the source and the live lane left of it then.
     if asked.ranges and _coverage(bounds) - _coverage(wanted):
         raise LedgerError(f"lane {asked.name} is open with {_coverage(bounds)}, and not {asked}: take another name")
-    return LanePreview(name=asked.name, source=source, bounds=bounds, there=has & _coverage(bounds), opened=True)
+    there = _coverage(bounds) - lane.lacking
+    return LanePreview(name=asked.name, source=source, bounds=bounds, there=there, opened=True)
 
 
 def _check(

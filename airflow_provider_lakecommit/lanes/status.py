@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lanes of a landing that are open, as the data table's ledger tells.
+"""The lanes of a landing that are open, as the ledgers of its tables tell.
 
-Contract: reads only the table. What a lane has reported and not published counts as lacking.
+Contract: reads only the tables. A lane is open as long as any table has a section of it: one that was behind may have a
+larger range than the data table, or be the only one. What a lane has reported and not published counts as lacking.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_provider_lakecommit.core.model import FILLED, LIVE, LedgerSection
-from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet
+from airflow_provider_lakecommit.core.model import LedgerSection
+from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
 from airflow_provider_lakecommit.cycle.prepare import ledger_state
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 
@@ -20,29 +21,37 @@ __all__ = ["OpenLane", "open_lanes"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenLane:
-    """A lane's section, and what its table lacks of the range."""
+    """A lane's sections by table, and what some table lacks of its range."""
 
-    section: LedgerSection
+    name: str
+    sections: Mapping[str, LedgerSection]
     lacking: Coverage
+
+    @property
+    def bounds(self) -> dict[SourcePartition, OffsetRange]:
+        """Its range, over all tables; empty: an older release has written its ledger, which knows of no end."""
+        out: dict[SourcePartition, OffsetRange] = {}
+        for s in self.sections.values():
+            for p, end in s.ends.items():
+                start, known = s.starts.get(p, 0), out.get(p)
+                out[p] = OffsetRange(min(start, known.start), max(end, known.end)) if known else OffsetRange(start, end)
+        return out
 
     @property
     def size(self) -> int:
         """Offsets of its range."""
-        return sum(end - self.section.starts.get(p, 0) for p, end in self.section.ends.items())
+        return sum(map(len, self.bounds.values()))
 
     def lines(self) -> Iterator[str]:
         """For people."""
-        s = self.section
-        yield f"lane {s.lane}: {self.size - len(self.lacking)} of {self.size} offsets are in the table"
-        for p, end in sorted(s.ends.items()):
-            yield f"  {p} [{s.starts.get(p, 0)}, {end}): lacks {self.lacking[p]}"
+        yield f"lane {self.name}: {self.size - len(self.lacking)} of {self.size} offsets are in the tables"
+        yield from (f"  {p} {r}: lacks {self.lacking[p]}" for p, r in sorted(self.bounds.items()))
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
-        s = self.section
         return {
-            "lane": s.lane,
-            "range": {str(p): [s.starts.get(p, 0), end] for p, end in sorted(s.ends.items())},
+            "lane": self.name,
+            "range": {str(p): [r.start, r.end] for p, r in sorted(self.bounds.items())},
             "offsets": self.size,
             "lacking": self.lacking.to_dict(),
         }
@@ -53,12 +62,16 @@ def open_lanes(session: LandingSession) -> tuple[OpenLane, ...]:
 
     :raises CatalogError: the catalog is away
     """
-    state = ledger_state(session, session.landing.table)
-    if state is None:
-        return ()
-    own = [s for s in state.sections if s.landing == session.landing.name and s.lane not in (LIVE, FILLED)]
-    has = state.covered()
-    return tuple(OpenLane(section=s, lacking=_range(s) - has) for s in sorted(own, key=lambda s: s.lane))
+    sections: dict[str, dict[str, LedgerSection]] = {}
+    lacking: dict[str, Coverage] = {}
+    for table in session.landing.tables:
+        if (state := ledger_state(session, table)) is None:
+            continue
+        for s in state.sections:
+            if s.landing == session.landing.name and s.ends:
+                sections.setdefault(s.lane, {})[table] = s
+                lacking[s.lane] = lacking.get(s.lane, Coverage()) | (_range(s) - state.covered())
+    return tuple(OpenLane(name=n, sections=sections[n], lacking=lacking[n]) for n in sorted(sections))
 
 
 def _range(section: LedgerSection) -> Coverage:

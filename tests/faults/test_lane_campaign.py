@@ -68,7 +68,7 @@ class Campaign:
         with self.world.session() as session:
             lanes = open_lanes(session)
         if lanes:
-            self.go_on(self.chance.choice(lanes).section.lane)
+            self.go_on(self.chance.choice(lanes).name)
 
     def go_on(self, name: str) -> None:
         lane = self.of(lane_asked(name=name))
@@ -114,7 +114,7 @@ class Campaign:
                 lanes = open_lanes(session)
             if not lanes:
                 break
-            self.go_on(lanes[0].section.lane)
+            self.go_on(lanes[0].name)
         with self.world.session() as session:
             found = lane_preview(session, lane_asked(since="2020-01-01"))
         if not found.done:
