@@ -132,6 +132,18 @@ _INFO: dict[str, Any] = {
                     "example": "/var/lib/airflow/lakecommit-page",
                     "default": "",
                 },
+                "page_tables": {
+                    "description": (
+                        "What API servers read of the tables of landings, now and then and in a process of its own, "
+                        "for the page Lake commits, by the `iceberg` connections that DAGs declare: `files`: how many "
+                        "files there are, and how many of them are small; `samples`: also the newest dead letters with "
+                        "their keys and values, for those who may read the task logs of the landing's DAG; `none`."
+                    ),
+                    "version_added": "0.1.0",
+                    "type": "string",
+                    "example": "samples",
+                    "default": "files",
+                },
                 "location_providers": {
                     "description": (
                         "Classes (module.Class, with blanks or commas between them) that tables may name in "

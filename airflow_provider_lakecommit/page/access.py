@@ -55,10 +55,11 @@ class Viewer:
 
     def sees_tasks(self, dag: str) -> bool:
         """May task instances of this DAG be shown?"""
-        details, entity = DagDetails(id=dag), DagAccessEntity.TASK_INSTANCE
-        return dag in self.dags and get_auth_manager().is_authorized_dag(
-            method="GET", access_entity=entity, details=details, user=self.user
-        )
+        return self._reads(dag, DagAccessEntity.TASK_INSTANCE)
+
+    def sees_logs(self, dag: str) -> bool:
+        """May the logs of its tasks be shown?"""
+        return self._reads(dag, DagAccessEntity.TASK_LOGS)
 
     def triggers(self, dag: str) -> bool:
         """May he have Airflow run this DAG?"""
@@ -70,6 +71,11 @@ class Viewer:
     def edits(self, dag: str) -> bool:
         """May he pause this DAG?"""
         return get_auth_manager().is_authorized_dag(method="PUT", details=DagDetails(id=dag), user=self.user)
+
+    def _reads(self, dag: str, entity: DagAccessEntity) -> bool:
+        return dag in self.dags and get_auth_manager().is_authorized_dag(
+            method="GET", access_entity=entity, details=DagDetails(id=dag), user=self.user
+        )
 
 
 _known: dict[str, tuple[float, Viewer]] = {}

@@ -8,6 +8,7 @@ from Airflow's database, so whatever they hold, they are text: who shows them mu
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -25,11 +26,13 @@ from airflow_provider_lakecommit.page.cycle_answers import (
     time_or_none,
     windows_of,
 )
+from airflow_provider_lakecommit.page.landing_tables import KnownTables
 from airflow_provider_lakecommit.page.landings import DAY, LandingRow, TopicReading
 from airflow_provider_lakecommit.page.partitions import hot
 from airflow_provider_lakecommit.page.remedies import Remedy, remedies
-from airflow_provider_lakecommit.page.seen_cycle import CycleOutcome
+from airflow_provider_lakecommit.page.seen_cycle import CycleOutcome, SeenCycle
 from airflow_provider_lakecommit.page.sensors import HeldSensor
+from airflow_provider_lakecommit.page.table_answers import BudgetAnswer, FilesAnswer, budget_of, files_of
 from airflow_provider_lakecommit.stall.state import State, waiting
 from airflow_provider_lakecommit.status_fields import lag_fields, partition_fields, pending_fields
 
@@ -46,6 +49,7 @@ __all__ = [
 
 STRIP = 50
 MOST_SENSORS = 20
+NO_TABLES = KnownTables()
 
 
 class TopicAnswer(BaseModel):
@@ -87,16 +91,18 @@ class RemedyAnswer(BaseModel):
 
 
 class PendingAnswer(BaseModel):
-    """What was reported and waits for its commit."""
+    """What was reported and waits for its commit; ``files_most`` are those of the table that has most of them."""
 
     slices: int
     files: int
+    files_most: int
     bytes: int
 
 
 class LandingAnswer(BaseModel):
     """A landing or a connector's group. ``kind`` is `landing` or `connector`. One that only a parsed DAG tells of has
-    no connection and no control topic; ``never_ran`` says that its DAG has no run.
+    no connection and no control topic; ``never_ran`` says that its DAG has no run. ``budget`` is known of landings that
+    a parsed DAG declares, and so is where to look for ``files``.
     """
 
     id: str
@@ -115,6 +121,8 @@ class LandingAnswer(BaseModel):
     commit_lag: int | None
     valid_through: datetime | None
     pending: PendingAnswer
+    budget: BudgetAnswer | None
+    files: FilesAnswer | None
     open_cycles: int
     blocked_ranges: int
     blocked: int
@@ -218,12 +226,16 @@ def topics_of(topics: Iterable[TopicReading]) -> list[TopicAnswer]:
     ]
 
 
-def landing_of(row: LandingRow, sensors: Sequence[HeldSensor], now: float) -> LandingAnswer:
+def landing_of(
+    row: LandingRow, sensors: Sequence[HeldSensor], now: float, tables: KnownTables = NO_TABLES
+) -> LandingAnswer:
     """:param sensors: those of it that the user may see"""
-    return LandingAnswer(**_common(row, sensors, now))
+    return LandingAnswer(**_common(row, sensors, now, tables))
 
 
-def detail_of(row: LandingRow, sensors: Sequence[HeldSensor], now: float) -> LandingDetail:
+def detail_of(
+    row: LandingRow, sensors: Sequence[HeldSensor], now: float, tables: KnownTables = NO_TABLES
+) -> LandingDetail:
     """:param sensors: those of it that the user may see"""
     pairs = list(zip(row.cycles.cycles, row.outcomes, strict=True))
     hottest = hot(row.partitions)
@@ -242,7 +254,7 @@ def detail_of(row: LandingRow, sensors: Sequence[HeldSensor], now: float) -> Lan
         for p in row.partitions
     ]
     return LandingDetail(
-        **_common(row, sensors, now),
+        **_common(row, sensors, now, tables),
         spec_version=row.cycles.spec_version,
         partitions=partitions,
         windows=windows_of(pairs),
@@ -269,7 +281,7 @@ def list_json(
     return head.model_dump_json().encode().removesuffix(b"[]}") + b"[" + b",".join(landings) + b"]}"
 
 
-def _common(row: LandingRow, sensors: Sequence[HeldSensor], now: float) -> dict[str, Any]:
+def _common(row: LandingRow, sensors: Sequence[HeldSensor], now: float, tables: KnownTables) -> dict[str, Any]:
     state, cycles = row.state, row.cycles
     outcomes = row.outcomes
     newest = list(zip(cycles.cycles, outcomes, strict=True))[-STRIP:]
@@ -290,9 +302,12 @@ def _common(row: LandingRow, sensors: Sequence[HeldSensor], now: float) -> dict[
         "failed_cycles": int(str(row.found.evidence.get("cycles", 0))),
         "last_commit": time_or_none(state.completed_at),
         **lag_fields(read_lag=row.read_lag, commit_lag=row.commit_lag, valid_through=time_or_none(state.valid_through)),
-        "pending": pending_fields(
-            slices=sum(c.done for c in under_way), files=files, bytes=sum(c.bytes for c in under_way)
-        ),
+        "pending": {
+            **pending_fields(slices=sum(c.done for c in under_way), files=files, bytes=sum(c.bytes for c in under_way)),
+            "files_most": max(_files_of(under_way).values(), default=files),
+        },
+        "budget": budget_of(tables.declared),
+        "files": files_of(tables.files),
         "open_cycles": outcomes.count(CycleOutcome.RUNNING),
         "blocked_ranges": sum(len(c.items()) for c, _ in state.blocked),
         "blocked": sum(len(c) for c, _ in state.blocked),
@@ -305,6 +320,11 @@ def _common(row: LandingRow, sensors: Sequence[HeldSensor], now: float) -> dict[
         ),
         "cycles": [mark_of(c, o) for c, o in newest],
     }
+
+
+def _files_of(cycles: Iterable[SeenCycle]) -> Counter[str]:
+    """By table."""
+    return sum((Counter(dict(c.files_of)) for c in cycles), Counter())
 
 
 def _task(t: ConnectorTask, tasks: Sequence[ConnectorTask]) -> ConnectorTaskAnswer:

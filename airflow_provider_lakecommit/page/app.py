@@ -3,7 +3,9 @@
 
 Contract: every route is guarded, the files of the page too (:mod:`~airflow_provider_lakecommit.page.access`); there is
 no mount, and no documentation that Airflow does not guard. No request touches brokers, catalog or Spark: rows come from
-:class:`~airflow_provider_lakecommit.page.reader.PageReader`, sensors from Airflow's database. Nothing is changed.
+:class:`~airflow_provider_lakecommit.page.reader.PageReader`, what tables hold from
+:class:`~airflow_provider_lakecommit.page.table_reader.TableReader`, sensors from Airflow's database. Nothing is
+changed.
 
 ==================================  ===================================================================================
 route                               answer
@@ -12,7 +14,7 @@ route                               answer
 ``/api/v1/landings``                rows, the worst first, paged and searched; with an ETag
 ``/api/v1/landings/{id}``           one of them, with partitions, cycles and remedies; with an ETag
 ``/api/v1/landings/{id}/trend``     what it did over hours and days, by minute and by quarter of an hour
-``/api/v1/landings/{id}/notes``     its specs, what persons decided, what was rejected, and the newest plan explained
+``/api/v1/landings/{id}/notes``     its specs, what persons decided, what was rejected with samples, and the newest plan
 ``/api/v1/landings/{id}/actions``   what the user may do about it, where `[lakecommit] page_actions` is on
 ``/api/v1/changes``                 server-sent events: rows have changed
 ``/api/v1/openapi.json``            this interface
@@ -24,6 +26,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
+from functools import cache
 from hashlib import sha256
 from typing import Annotated, Any
 
@@ -47,12 +50,14 @@ from airflow_provider_lakecommit.page.answers import (
 from airflow_provider_lakecommit.page.declared_landings import DeclaredRows, declared_landings
 from airflow_provider_lakecommit.page.explained import newest_plan
 from airflow_provider_lakecommit.page.files import ASSETS, HEADERS, INDEX, built
+from airflow_provider_lakecommit.page.landing_tables import KnownTables, LandingTables
 from airflow_provider_lakecommit.page.landings import LandingRow, search
 from airflow_provider_lakecommit.page.look import DatabaseLook
 from airflow_provider_lakecommit.page.note_answers import NotesAnswer, notes_answer
 from airflow_provider_lakecommit.page.operations import OperationLook
 from airflow_provider_lakecommit.page.reader import PageReader
 from airflow_provider_lakecommit.page.sensors import HeldSensor, held_sensors
+from airflow_provider_lakecommit.page.table_reader import TableReader
 from airflow_provider_lakecommit.page.trend_answers import TrendAnswer, trend_of
 
 __all__ = ["create_app"]
@@ -76,9 +81,10 @@ UNSEEN = "no landing of this id is known, or it is not yours to see"
 Guards = [Depends(same_site), Depends(viewer)]
 
 
-def create_app(reader: PageReader, *, with_actions: bool = False) -> FastAPI:
+def create_app(reader: PageReader, tables: TableReader | None = None, *, with_actions: bool = False) -> FastAPI:
     """The app that Airflow mounts.
 
+    :param tables: looks at tables; ``None``: nobody does
     :param with_actions: are actions offered?
     """
     app = FastAPI(
@@ -86,7 +92,7 @@ def create_app(reader: PageReader, *, with_actions: bool = False) -> FastAPI:
     )
     _add_headers(app)
     _add_files(app)
-    _add_landings(app, reader, with_actions=with_actions)
+    _add_landings(app, reader, tables, with_actions=with_actions)
     _add_changes(app, reader)
 
     @app.get("/api/v1/openapi.json", include_in_schema=False)
@@ -124,10 +130,11 @@ def _add_files(app: FastAPI) -> None:
         return served(f"{ASSETS}/{name}")
 
 
-def _add_landings(app: FastAPI, reader: PageReader, *, with_actions: bool) -> None:
+def _add_landings(app: FastAPI, reader: PageReader, table_reader: TableReader | None, *, with_actions: bool) -> None:
     known = DatabaseLook(OperationLook(), STATE_SECONDS)
     written, look = _Written(), DatabaseLook(held_sensors, STATE_SECONDS)
-    rows_of = DeclaredRows(DatabaseLook(declared_landings, DECLARED_SECONDS))
+    declared = DatabaseLook(declared_landings, DECLARED_SECONDS)
+    rows_of, tables = DeclaredRows(declared), LandingTables(declared, table_reader)
 
     def seen(who: Viewer, key: str) -> LandingRow:
         row = rows_of.find(reader.board(), key)
@@ -148,13 +155,13 @@ def _add_landings(app: FastAPI, reader: PageReader, *, with_actions: bool) -> No
         board, held = reader.board(), _Held(look(), who)
         rows = [r for r in rows_of(board).values() if who.sees(r)]
         found, verdicts = search(rows, text=q, verdicts=verdict or (), dag=dag_id)
-        shown = [written(r, held.of(r)) for r in found[offset : offset + limit]]
+        shown = [written(r, held.of(r), tables.of(r, who)) for r in found[offset : offset + limit]]
         return _tagged(request, list_json(board.version, who.topics_of(board), verdicts, len(found), offset, shown))
 
     @app.get("/api/v1/landings/{key}", response_model=LandingDetail)
     def landing(request: Request, who: ViewerDep, key: str) -> Response:
         row = seen(who, key)
-        found = detail_of(row, _Held(look(), who).of(row), time.time())
+        found = detail_of(row, _Held(look(), who).of(row), time.time(), tables.of(row, who))
         return _tagged(request, found.model_dump_json().encode())
 
     @app.get("/api/v1/landings/{key}/trend", response_model=TrendAnswer)
@@ -168,31 +175,34 @@ def _add_landings(app: FastAPI, reader: PageReader, *, with_actions: bool) -> No
         dags = [dag for dag in row.dags if who.sees_tasks(dag)]
         with create_session() as session:
             plan = newest_plan(session, row.name, dags) if dags else None
-        return _tagged(request, notes_answer(row.cycles.notes, plan).model_dump_json().encode())
+        found = notes_answer(row.cycles.notes, plan, tables.samples(row, who))
+        return _tagged(request, found.model_dump_json().encode())
 
     @app.get("/api/v1/landings/{key}/actions", response_model=ActionsAnswer)
     def actions_of(request: Request, who: ViewerDep, key: str) -> Response:
-        row, rights = seen(who, key), Rights(reads=who.dags.__contains__, triggers=who.triggers, edits=who.edits)
+        row = seen(who, key)
+        # Each is asked of the auth manager once for a DAG, however many actions ask.
+        rights = Rights(reads=who.dags.__contains__, triggers=cache(who.triggers), edits=cache(who.edits))
         found = actions(row, known(), rights) if with_actions else ()
         return _tagged(request, actions_answer(found, enabled=with_actions).model_dump_json().encode())
 
 
 class _Written:
-    """Rows as JSON, each written once as long as it is the same, with the same sensors, in the same minutes."""
+    """Rows as JSON, each written once as long as it, its sensors and its tables are the same, in the same minutes."""
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[LandingRow, list[HeldSensor], int, bytes]] = {}
+        self._known: dict[str, tuple[LandingRow, list[HeldSensor], KnownTables, int, bytes]] = {}
 
-    def __call__(self, row: LandingRow, sensors: list[HeldSensor]) -> bytes:
+    def __call__(self, row: LandingRow, sensors: list[HeldSensor], tables: KnownTables) -> bytes:
         now = time.time()
         minutes = int(now // ROW_SECONDS)
         known = self._known.get(row.key)
-        if known is None or known[0] is not row or known[1:3] != (sensors, minutes):
+        if known is None or known[0] is not row or known[1:4] != (sensors, tables, minutes):
             if len(self._known) >= MOST_WRITTEN:
                 self._known.clear()
-            known = (row, sensors, minutes, landing_of(row, sensors, now).model_dump_json().encode())
+            known = (row, sensors, tables, minutes, landing_of(row, sensors, now, tables).model_dump_json().encode())
             self._known[row.key] = known
-        return known[3]
+        return known[4]
 
 
 class _Held:

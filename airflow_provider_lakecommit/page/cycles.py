@@ -222,7 +222,7 @@ def _closed(known: LandingCycles, commit: UUID, at: float) -> LandingCycles:
     if cycle is not None and cycle.published and cycle.ended is None:
         took = at - (cycle.last_report or cycle.began)
         known = _counted(known, commits=1, committed=cycle.recorded)._replace(took=max(0.0, took))
-    return _changed(known, commit, lambda c: c._replace(ended=at, work=NO_WORK))
+    return _changed(known, commit, lambda c: c._replace(ended=at, work=NO_WORK, files_of=()))
 
 
 def _counted(known: LandingCycles, **more: int) -> LandingCycles:

@@ -2,7 +2,8 @@
 """Landings that parsed DAGs declare and that no control topic tells of: they never ran, or are not watched.
 
 Contract: reads only, from Airflow's database, where the DAG processor keeps the assets that tasks of serialized DAGs
-send events of; a landing's asset says its name and its table (:mod:`~airflow_provider_lakecommit.assets`). At most
+send events of; a landing's asset says its name, where its tables are, and how much may wait for them
+(:mod:`~airflow_provider_lakecommit.assets`). Of these a control topic is never believed. At most
 :data:`MOST`. DAGs that are not parsed any more declare nothing. A declared landing is a row of its DAG alone, so who
 sees it is who may read that DAG.
 
@@ -12,7 +13,7 @@ Failure story: while a control topic has not been read yet nobody knows what is 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow.models.asset import AssetModel, TaskOutletAssetReference
@@ -20,6 +21,7 @@ from airflow.models.dag import DagModel
 from airflow.models.dagrun import DagRun
 from sqlalchemy import select
 
+from airflow_provider_lakecommit.core.budgets import PendingBudget
 from airflow_provider_lakecommit.core.identity import group_id
 from airflow_provider_lakecommit.page.cycles import LandingCycles
 from airflow_provider_lakecommit.page.landings import Board, LandingRow, PageTopic, key_of, ranked
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["DeclaredLanding", "DeclaredRows", "declared_landings"]
 
 MOST = 10_000
+UNTOLD = PendingBudget()
 SCHEME = "lakecommit://"
 UNREAD = "nothing of it was seen so far, and not all control topics have been read yet"
 NEVER = "it never ran: its DAG has no run yet"
@@ -40,14 +43,20 @@ UNSEEN = (
 )
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True)
 class DeclaredLanding:
-    """A landing of one DAG. ``ran``: that DAG has runs."""
+    """A landing of one DAG. ``ran``: that DAG has runs. ``connection`` names its catalog; what is not told is empty, as
+    where the DAG was parsed by an earlier release.
+    """
 
     name: str
     table: str
     dag: str
     ran: bool
+    connection: str = ""
+    branch: str = ""
+    dead_letter_table: str = ""
+    budget: PendingBudget = UNTOLD
 
 
 def declared_landings(session: Session) -> tuple[DeclaredLanding, ...]:
@@ -63,14 +72,20 @@ def declared_landings(session: Session) -> tuple[DeclaredLanding, ...]:
         .limit(MOST)
     )
     found = (_declared(*row) for row in session.execute(query))
-    return tuple(sorted({each for each in found if each is not None}))
+    return tuple(sorted({each for each in found if each is not None}, key=lambda d: str(astuple(d))))
 
 
 def _declared(extra: Any, dag: str, ran: bool) -> DeclaredLanding | None:
     """``None`` for an asset that somebody else made up."""
     told = extra if isinstance(extra, Mapping) else {}
     name, table = told.get("landing"), told.get("table")
-    return DeclaredLanding(name, table, dag, ran) if isinstance(name, str) and isinstance(table, str) else None
+    if not (isinstance(name, str) and isinstance(table, str)):
+        return None
+    connection, branch, dead = (str(told.get(key) or "") for key in ("iceberg_conn_id", "branch", "dead_letter_table"))
+    most = (told.get(f"max_{key}") for key in ("open_cycles", "pending_slices", "pending_files", "pending_bytes"))
+    cycles, slices, files, size = (number if isinstance(number, int) else None for number in most)
+    budget = PendingBudget(open_cycles=cycles, slices=slices, files=files, bytes=size)
+    return DeclaredLanding(name, table, dag, ran, connection, branch, dead, budget)
 
 
 class DeclaredRows:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The answer of the status API about a landing's notes and its newest plan, version 1.
 
-Contract: that of :mod:`~airflow_provider_lakecommit.page.answers`. The newest comes first. No value of a record is
-told: what a dead letter holds is in the table, for who may read that.
+Contract: that of :mod:`~airflow_provider_lakecommit.page.answers`. The newest comes first. What records hold is told by
+``samples`` alone (:mod:`~airflow_provider_lakecommit.page.table_answers` says to whom).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from airflow_provider_lakecommit.page.cycle_answers import moment
 from airflow_provider_lakecommit.page.explained import ExplainedPlan
 from airflow_provider_lakecommit.page.notes import LandingNotes
+from airflow_provider_lakecommit.page.table_answers import SamplesAnswer
 
 __all__ = ["NotesAnswer", "notes_answer"]
 
@@ -65,10 +66,11 @@ class NotesAnswer(BaseModel):
     specs: list[SpecAnswer]
     decisions: list[DecisionAnswer]
     rejects: list[RejectAnswer]
+    samples: SamplesAnswer
     plan: PlanAnswer | None
 
 
-def notes_answer(notes: LandingNotes, plan: ExplainedPlan | None) -> NotesAnswer:
+def notes_answer(notes: LandingNotes, plan: ExplainedPlan | None, samples: SamplesAnswer) -> NotesAnswer:
     """The answer."""
     return NotesAnswer(
         specs=[SpecAnswer(version=s.version, since=moment(s.at), dag=s.dag, run=s.run) for s in reversed(notes.specs)],
@@ -85,5 +87,6 @@ def notes_answer(notes: LandingNotes, plan: ExplainedPlan | None) -> NotesAnswer
             )
             for r in reversed(notes.rejects)
         ],
+        samples=samples,
         plan=None if plan is None else PlanAnswer.model_validate(plan, from_attributes=True),
     )

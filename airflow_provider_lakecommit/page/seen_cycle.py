@@ -87,10 +87,10 @@ class SeenCycle(NamedTuple):
     """One cycle. Times are seconds of the epoch; ``planned`` counts offsets.
 
     ``done`` counts the slices of this cycle's plan that were read whole or in part, ``undone`` those that were only
-    over their budget, or failed; ``work`` are all of them, while it is under way. ``redundant`` counts reports on
-    slices that had been reported. ``rows`` are those written for each table. ``published`` are its tables with their
-    snapshot and when it was told. A cycle of a connector has no plan that is known; its ``files`` are those that were
-    announced for it, ``recorded`` their records.
+    over their budget, or failed; ``work`` are all of them, while it is under way, as are ``files_of``, the files for
+    each table. ``redundant`` counts reports on slices that had been reported. ``rows`` are those written for each
+    table. ``published`` are its tables with their snapshot and when it was told. A cycle of a connector has no plan
+    that is known; its ``files`` are those that were announced for it, ``recorded`` their records.
     """
 
     commit_id: str
@@ -114,6 +114,7 @@ class SeenCycle(NamedTuple):
     rows: tuple[tuple[str, int], ...] = ()
     recorded: int = 0
     files: int = 0
+    files_of: tuple[tuple[str, int], ...] = ()
     bytes: int = 0
     last_report: float | None = None
     published: tuple[tuple[str, int, float], ...] = ()
@@ -180,9 +181,10 @@ def with_report(cycle: SeenCycle, entry: SliceReported, at: float) -> SeenCycle:
     undone = cycle.undone + (after.outcome in TROUBLED) - (before.outcome in TROUBLED)
     if after.outcome in TROUBLED:
         return cycle._replace(work=work, undone=undone, last_report=at)
-    rows = dict(cycle.rows)
+    rows, files = dict(cycle.rows), dict(cycle.files_of)
     for t in report.tables:
         rows[t.table] = rows.get(t.table, 0) + t.rows
+        files[t.table] = files.get(t.table, 0) + t.files
     return cycle._replace(
         work=work,
         undone=undone,
@@ -191,6 +193,7 @@ def with_report(cycle: SeenCycle, entry: SliceReported, at: float) -> SeenCycle:
         counts=_sum(cycle.counts, (counts,)),
         rows=tuple(rows.items()),
         files=cycle.files + after.files,
+        files_of=tuple(files.items()),
         bytes=cycle.bytes + report.bytes,
         end_asked=cycle.end_asked or (ENDED_EARLY if report.whole else ""),
     )

@@ -56,6 +56,7 @@ PLAIN = """
     viewer mark detail list remedy remedies app board look memory slow hot trend steps action operation with database
     notes note explained backfill lane lanes bounded opening closing suspend suspension word way moments delete hard
     reset replaced removal copier survey share
+    question stored
 """
 
 

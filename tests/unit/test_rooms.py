@@ -148,7 +148,9 @@ RULES = (
     rule("repair", "core wire kafka committer session cycle replace", nowhere=AIRFLOW | SPARK, lazily=KAFKA),
     rule("doctor", f"{LIBRARY} inspect", nowhere=AIRFLOW, lazily=SPARK),
     rule("settings", "landing", only=AIRFLOW, lazily=AIRFLOW),
-    rule("page", "core status_fields wire kafka stall", nowhere=SPARK | LAKE),
+    rule("table_looks", "core iceberg inspect", nowhere=AIRFLOW | SPARK | KAFKA),
+    *(rule(f"table_looks/{module}", only=NOTHING) for module in ("process", "question")),
+    rule("page", "core status_fields wire kafka stall table_looks", nowhere=SPARK | LAKE),
     *(
         rule(f"page/{module}", "core stall", only=NOTHING)
         for module in (

@@ -17,6 +17,7 @@ from airflow_provider_lakecommit.page.codec import decoder, encoder
 from airflow_provider_lakecommit.page.cycles import LandingCycles, cycles_after
 from airflow_provider_lakecommit.page.note_answers import notes_answer
 from airflow_provider_lakecommit.page.notes import MOST, LandingNotes
+from airflow_provider_lakecommit.page.table_answers import samples_of
 from tests.support.story import P0, plan, report_of
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -103,7 +104,7 @@ def test_notes_outlive_a_restart_and_are_answered_newest_first() -> None:
     log.opens("a", "s1", SKIPPED)
     log.rejects(log.opens("b", "s2"), {"bad_json": 1})
     assert decoder(LandingNotes)(encoder(LandingNotes)(log.notes)) == log.notes
-    told = notes_answer(log.notes, None)
+    told = notes_answer(log.notes, None, samples_of(None))
     assert [s.version for s in told.specs] == ["s2", "s1"]
     assert (told.decisions[0].actor, told.rejects[0].kind, told.plan) == ("ann", "bad_json", None)
 
