@@ -102,7 +102,8 @@ class PendingAnswer(BaseModel):
 class LandingAnswer(BaseModel):
     """A landing or a connector's group. ``kind`` is `landing` or `connector`. One that only a parsed DAG tells of has
     no connection and no control topic; ``never_ran`` says that its DAG has no run. ``budget`` is known of landings that
-    a parsed DAG declares, and so is where to look for ``files``.
+    a parsed DAG declares, and so is where to look for ``files``. ``read_lag_since`` is since when records wait to be
+    read, at the latest, ``table_lag_since`` since when the table lacks some, read or not.
     """
 
     id: str
@@ -119,6 +120,8 @@ class LandingAnswer(BaseModel):
     last_commit: datetime | None
     read_lag: int | None
     commit_lag: int | None
+    read_lag_since: datetime | None
+    table_lag_since: datetime | None
     valid_through: datetime | None
     pending: PendingAnswer
     budget: BudgetAnswer | None
@@ -301,6 +304,8 @@ def _common(row: LandingRow, sensors: Sequence[HeldSensor], now: float, tables: 
         "never_ran": row.never_ran,
         "failed_cycles": int(str(row.found.evidence.get("cycles", 0))),
         "last_commit": time_or_none(state.completed_at),
+        "read_lag_since": time_or_none(row.read_since if row.read_lag else None),
+        "table_lag_since": time_or_none(row.table_since if row.read_lag or row.commit_lag else None),
         **lag_fields(read_lag=row.read_lag, commit_lag=row.commit_lag, valid_through=time_or_none(state.valid_through)),
         "pending": {
             **pending_fields(slices=sum(c.done for c in under_way), files=files, bytes=sum(c.bytes for c in under_way)),

@@ -83,6 +83,11 @@ class LandingCycles(NamedTuple):
         """How far the table of the data is."""
         return next((self.published[t] for t in self.tables if t in self.published), NO_ENDS)
 
+    @property
+    def read_upto(self) -> Ends:
+        """How far the topics were read; where nobody reported anything, as after a long while, as the table is."""
+        return {**self.in_table, **self.reported}
+
     def partitions(self, ends: Ends) -> tuple[PagePartition, ...]:
         """:param ends: of the topics, as they are now; those of the newest plan where that is not known"""
         return shown_partitions(self.planned, self.reported, self.in_table, {**self.ends, **_known(ends, self.ends)})

@@ -71,7 +71,8 @@ class TopicReading:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LandingRow:
     """A landing or a connector's group, as it was at ``place`` when that was last read. ``dags`` are those of this
-    deployment that run it; ``never_ran`` is one that a DAG declares which has not run yet.
+    deployment that run it; ``never_ran`` is one that a DAG declares which has not run yet. ``read_since`` and
+    ``table_since`` are since when records wait to be read and the table lacks some, where that is known.
     """
 
     place: PageTopic
@@ -82,6 +83,8 @@ class LandingRow:
     dags: tuple[str, ...] = ()
     partitions: tuple[PagePartition, ...] = ()
     never_ran: bool = False
+    read_since: float | None = None
+    table_since: float | None = None
     trend: Trend | None = field(default=None, compare=False)
     key: str
 

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from airflow_provider_lakecommit.core.log import CycleOpened
 from airflow_provider_lakecommit.core.model import LIVE, ReadPosition
 from airflow_provider_lakecommit.kafka.control_log import ControlRecord
 from airflow_provider_lakecommit.page.codec import DAMAGE, decoder, encoder
@@ -25,6 +26,7 @@ from airflow_provider_lakecommit.page.cycles import (
     connector_cycles_after,
     cycles_after,
 )
+from airflow_provider_lakecommit.page.lag_clock import LagClock
 from airflow_provider_lakecommit.page.partitions import Ends, lags
 from airflow_provider_lakecommit.page.trend import Trend
 from airflow_provider_lakecommit.stall.events import SeenRecord
@@ -51,6 +53,7 @@ class TopicMemory:
     def __init__(self) -> None:
         self.cycles: dict[str, LandingCycles] = {}
         self.trends: dict[str, Trend] = {}
+        self.clocks: dict[str, LagClock] = {}
         self.positions: dict[int, ReadPosition] = {}
 
     def heard(self, told: SeenRecord, record: ControlRecord, landing: bool) -> None:
@@ -69,6 +72,8 @@ class TopicMemory:
             covers = seen.covers if seen.kind is EventKind.PUBLISHED else None
             entry = entry_told(record, _PAYLOADS[seen.kind], UUID(bytes=seen.commit), header, covers)
             after = known if entry is None else cycles_after(known, entry)
+            if isinstance(entry, CycleOpened) and entry.plan.ends:
+                self._looked(group, after, entry.plan.asked_at.timestamp(), after.ends)
         if after is not known:
             self.cycles[group] = after
             self._tell(group, known, after, told)
@@ -80,7 +85,24 @@ class TopicMemory:
             there = {p: ends[p] for p in known.ends if p in ends}
             if there and (trend := self._trend(group)) is not None:
                 read, commit = lags(known.reported, known.in_table, there)
-                trend.add(now, now, {"read_lag": read, "commit_lag": commit})
+                clock = self._looked(group, known, now, there)
+                late = _late(clock, known, now)
+                trend.add(now, now, {"read_lag": read, "commit_lag": commit, **late})
+
+    def since(self, group: str) -> tuple[float | None, float | None]:
+        """Since when records wait to be read, and since when the table lacks some."""
+        known, clock = self.cycles.get(group), self.clocks.get(group)
+        if known is None or clock is None:
+            return None, None
+        return clock.since(known.read_upto), clock.since(known.in_table)
+
+    def _looked(self, group: str, known: LandingCycles, at: float, ends: Ends) -> LagClock:
+        clock = self.clocks.get(group) or LagClock()
+        if len(self.clocks) < MOST_TRENDS:
+            self.clocks[group] = clock
+        clock.looked(at, time.time(), ends)
+        clock.forget(known.in_table)
+        return clock
 
     def _tell(self, group: str, before: LandingCycles, after: LandingCycles, told: SeenRecord) -> None:
         """Tell the trend what changed."""
@@ -100,6 +122,8 @@ class TopicMemory:
             # The most is waiting just before it is published.
             at = before if kind is EventKind.PUBLISHED else after
             amounts["read_lag"], amounts["commit_lag"] = lags(at.reported, at.in_table, at.ends)
+            if (clock := self.clocks.get(group)) is not None:
+                amounts |= _late(clock, at, told.seen.at)
         trend.add(told.seen.at, time.time(), amounts)
 
     def _trend(self, group: str) -> Trend | None:
@@ -117,7 +141,9 @@ class TopicMemory:
         for group, state in states.items():
             known, trend = self.cycles.get(group) or LandingCycles(), self.trends.get(group)
             cycles = _CYCLES[0](known._replace(cycles=known.cycles[-most:]))
-            yield [group, _state_to_json(state), cycles, None if trend is None else trend.to_json()]
+            clock = self.clocks.get(group) or LagClock()
+            looks = _LOOKS[0](tuple(clock.looks))
+            yield [group, _state_to_json(state), cycles, None if trend is None else trend.to_json(), looks]
 
     @classmethod
     def from_json(cls, lines: Iterable[Any]) -> tuple[TopicMemory, dict[str, State]]:
@@ -128,9 +154,11 @@ class TopicMemory:
         rest = iter(lines)
         made, states = cls(), dict[str, State]()
         made.positions = dict(_POSITIONS[1](next(rest, None)))
-        for group, state, cycles, trend in rest:
+        for group, state, cycles, trend, looks in rest:
             states[group] = _state_from_json(state)
             made.cycles[group] = _CYCLES[1](cycles)
+            if looks:
+                made.clocks[group] = LagClock(_LOOKS[1](looks))
             if trend is not None:
                 made.trends[group] = Trend.from_json(trend)
         return made, states
@@ -149,8 +177,14 @@ def _pair(hint: Any) -> tuple[Any, Any]:
 
 _POSITIONS = _pair(Mapping[int, ReadPosition])
 _CYCLES = _pair(LandingCycles)
+_LOOKS = _pair(tuple[tuple[float, Ends], ...])
 _STATE = _pair(State)
 _CHAINS = _pair(_Chains)
+
+
+def _late(clock: LagClock, known: LandingCycles, at: float) -> dict[str, float | None]:
+    read, table = clock.seconds(known.read_upto, at), clock.seconds(known.in_table, at)
+    return {"read_lag_seconds": read, "table_lag_seconds": table}
 
 
 def _state_to_json(state: State) -> list[Any]:

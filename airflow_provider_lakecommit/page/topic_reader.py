@@ -127,6 +127,7 @@ class TopicReader:
         same = known is not None and known.state is state and known.ends is ends and known.row.cycles is cycles
         if known is not None and same and state.landing:
             return known.row
+        read_since, table_since = self.memory.since(group)
         made = LandingRow(
             place=self._place,
             group=group,
@@ -137,6 +138,8 @@ class TopicReader:
             cycles=cycles,
             dags=tuple(dag for deployment, dag in cycles.dags if deployment == self._deployment),
             partitions=cycles.partitions(ends),
+            read_since=read_since,
+            table_since=table_since,
             trend=self.memory.trends.get(group),
         )
         row = known.row if known is not None and known.row == made else made

@@ -23,7 +23,7 @@ __all__ = ["MEASURES", "PEAKS", "STEPS", "Steps", "Trend"]
 STEPS = ((60, 120), (900, 192))
 """Seconds of a bucket, and how many there are."""
 AMOUNTS = ("read", "committed", "rejected", "bytes", "files", "commits", "failures")
-PEAKS = ("read_lag", "commit_lag", "commit_seconds")
+PEAKS = ("read_lag", "commit_lag", "read_lag_seconds", "table_lag_seconds", "commit_seconds")
 MEASURES = AMOUNTS + PEAKS
 EMPTY = -1
 

@@ -19,7 +19,8 @@ __all__ = ["TrendAnswer", "trend_of"]
 
 class StepsAnswer(BaseModel):
     """Buckets of ``step_seconds``, the first of which begins at ``begin``. Offsets that were read and committed, bytes
-    and files are summed in each; lags and seconds of commits are the most of each.
+    and files are summed in each; lags, in records and in seconds, and seconds of commits are the most of each. The lag
+    of the table is that of all that it lacks, read or not.
     """
 
     step_seconds: int
@@ -33,6 +34,8 @@ class StepsAnswer(BaseModel):
     failures: list[float]
     read_lag: list[float | None]
     commit_lag: list[float | None]
+    read_lag_seconds: list[float | None]
+    table_lag_seconds: list[float | None]
     commit_seconds: list[float | None]
 
 

@@ -23,7 +23,7 @@ AIRFLOW = """
 """
 KAFKA = """
     admin batch broker cluster connect connector consumer control fenced group header kafka offset partition
-    partitioning record retention sink topic watched watermark worker deliveries transaction
+    partitioning record retention sink lag topic watched watermark worker deliveries transaction
 """
 SPARK = """
     daemon driver engine executor fanout master scratch shuffle spark sql stage staged submit

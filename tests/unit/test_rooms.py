@@ -157,6 +157,7 @@ RULES = (
             "connector_tasks",
             "cycles",
             "files",
+            "lag_clock",
             "landings",
             "partitions",
             "remedies",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /** What the user may do about a landing: told with what it comes to, asked back, and then done by Airflow's own API. */
-import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { airflowBase, dagUrl, runUrl } from "./airflow";
 import { actions as fetchActions, detailOf, type Action, type Detail } from "./api";
 import { useAnswer } from "./live";
@@ -97,6 +97,40 @@ async function perform(action: Action, landing: string): Promise<Done> {
 /** Seconds after which it is asked for again. */
 const EVERY = 5;
 
+/** What takes an action's place when it was done. */
+const THEN: Record<string, string> = { suspend: "resume", resume: "suspend", drain: "resume" };
+
+/** The focus stays among the actions, though the one that had it is not offered any more: that which came in its place
+ * has it then, or else the words on what was done.
+ */
+function useKeptFocus(): { current: HTMLElement | null } {
+  const section = useRef<HTMLElement>(null);
+  const had = useRef("");
+  useEffect(() => {
+    const moved = () => {
+      const now = document.activeElement;
+      if (now instanceof HTMLElement && section.current?.contains(now)) had.current = now.dataset["kind"] ?? had.current;
+      // Nothing has it when what had it is taken away; else somebody went elsewhere.
+      else if (now !== null && now !== document.body) had.current = "";
+    };
+    const pressed = (event: PointerEvent) => {
+      if (!(event.target instanceof Node && section.current?.contains(event.target))) had.current = "";
+    };
+    document.addEventListener("focusin", moved);
+    document.addEventListener("pointerdown", pressed);
+    return () => {
+      document.removeEventListener("focusin", moved);
+      document.removeEventListener("pointerdown", pressed);
+    };
+  }, []);
+  useEffect(() => {
+    if (had.current === "" || document.activeElement !== document.body) return;
+    const button = (kind: string | undefined) => section.current?.querySelector<HTMLElement>(`button[data-kind="${kind}"]`);
+    (button(had.current) ?? button(THEN[had.current]) ?? section.current?.querySelector<HTMLElement>("h2"))?.focus();
+  });
+  return section;
+}
+
 export function Actions({ landing, now }: { landing: Detail; now: number }) {
   const [asked, setAsked] = useState<Action | null>(null);
   const [done, setDone] = useState<Done | null>(null);
@@ -104,6 +138,7 @@ export function Actions({ landing, now }: { landing: Detail; now: number }) {
   const [doing, setDoing] = useState("");
   // Two clicks may come before anything is drawn anew.
   const busy = useRef(false);
+  const section = useKeptFocus();
   const { value, error } = useAnswer(`actions/${landing.id}`, Math.floor(now / EVERY) + turn, (signal) =>
     fetchActions(landing.id, signal),
   );
@@ -123,23 +158,25 @@ export function Actions({ landing, now }: { landing: Detail; now: number }) {
     setTurn((n) => n + 1);
   };
   return (
-    <section>
-      <h2>Actions</h2>
+    <section ref={section}>
+      <h2 tabIndex={-1}>Actions</h2>
       <Failure error={error} />
       <ul class="actions">
         {value.actions.map((a) => (
           <li key={a.kind}>
             <button
               type="button"
-              disabled={a.hindrance !== ""}
-              aria-disabled={doing !== ""}
+              data-kind={a.kind}
+              // Not `disabled`, which would take the focus away, and the reason from who cannot see it.
+              aria-disabled={doing !== "" || a.hindrance !== ""}
+              aria-describedby={`does-${a.kind}`}
               onClick={() => {
-                if (!busy.current) setAsked(a);
+                if (!busy.current && !a.hindrance) setAsked(a);
               }}
             >
               {titleOf(a.kind)} …
             </button>{" "}
-            <span>
+            <span id={`does-${a.kind}`}>
               {a.does} <span class="dim">({a.hindrance || a.now})</span>
             </span>
           </li>

@@ -62,6 +62,24 @@ export interface Sensor {
   reason: string;
 }
 
+/** How much may be under way or wait, in each table; `null` is no limit. */
+export interface Budget {
+  open_cycles: number | null;
+  slices: number | null;
+  files: number | null;
+  bytes: number | null;
+}
+
+/** Files of the data table, when it was last looked at; `small` are those of less than `small_below` bytes. */
+export interface Files {
+  files: number | null;
+  bytes: number | null;
+  small: number | null;
+  small_below: number | null;
+  as_of: string | null;
+  trouble: string;
+}
+
 export interface Landing {
   id: string;
   kind: "landing" | "connector";
@@ -78,7 +96,12 @@ export interface Landing {
   valid_through: string | null;
   read_lag: number | null;
   commit_lag: number | null;
-  pending: { slices: number; files: number; bytes: number };
+  /** Since when records wait to be read, and since when the table lacks some, at the latest. */
+  read_lag_since: string | null;
+  table_lag_since: string | null;
+  pending: { slices: number; files: number; files_most: number; bytes: number };
+  budget: Budget | null;
+  files: Files | null;
   open_cycles: number;
   blocked_ranges: number;
   blocked: number;
@@ -177,6 +200,8 @@ export interface Steps {
   failures: number[];
   read_lag: (number | null)[];
   commit_lag: (number | null)[];
+  read_lag_seconds: (number | null)[];
+  table_lag_seconds: (number | null)[];
   commit_seconds: (number | null)[];
 }
 
@@ -213,11 +238,38 @@ export interface ActionList {
   actions: Action[];
 }
 
+/** The beginning of a key or a value, and how many bytes all of it has. */
+export interface Part {
+  size: number;
+  text: string | null;
+  base64: string | null;
+}
+
+/** A rejected record; its texts may hold anything. */
+export interface Sample {
+  partition: string;
+  offset: number;
+  at: string | null;
+  kind: string;
+  reason: string;
+  key: Part | null;
+  value: Part | null;
+  headers: string[];
+}
+
+export interface Samples {
+  samples: Sample[];
+  as_of: string | null;
+  trouble: string;
+  hidden: string;
+}
+
 /** What is worth knowing beyond the cycles; the newest first. */
 export interface Notes {
   specs: { version: string; since: string; dag: string; run: string }[];
   decisions: { at: string; command: string; actor: string; host: string; reason: string; what: string }[];
   rejects: { kind: string; records: number; since: string; at: string; ranges: string[]; reason: string }[];
+  samples: Samples;
   plan: { dag: string; run: string; task: string; at: string | null; lines: string[] } | null;
 }
 

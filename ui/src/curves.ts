@@ -7,6 +7,7 @@ export interface Curves {
   times: number[];
   rates: Series[];
   lags: Series[];
+  late: Series[];
   commits: Series[];
 }
 
@@ -19,6 +20,10 @@ export function curves(steps: Steps, connector: boolean): Curves {
     { label: "not read", colour: "--warn", values: steps.read_lag },
     { label: "not committed", colour: "--bad", values: steps.commit_lag },
   ];
+  const late = [
+    { label: "not read", colour: "--warn", values: steps.read_lag_seconds },
+    { label: "not in the table", colour: "--bad", values: steps.table_lag_seconds },
+  ];
   return {
     times: steps.read.map((_, i) => begin + i * steps.step_seconds),
     rates: [
@@ -26,6 +31,7 @@ export function curves(steps: Steps, connector: boolean): Curves {
       { label: "committed", colour: "--good", values: rate(steps.committed) },
     ],
     lags: lags.filter((s) => known(s.values)),
+    late: late.filter((s) => known(s.values)),
     commits: known(steps.commit_seconds) ? [{ label: "seconds", colour: "--calm", values: steps.commit_seconds }] : [],
   };
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /** One landing or connector: how it stands, what helps, how far its partitions are, and its cycles. */
-import { useMemo, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Actions } from "./actions";
 import { runUrl } from "./airflow";
 import { Accounting } from "./account";
@@ -10,7 +10,20 @@ import { ConnectorParts } from "./connector";
 import { bytes, count, duration, many, short } from "./format";
 import { useAnswer, useChanges, useNow } from "./live";
 import { LandingNotes } from "./notes";
-import { AirflowLink, DagLinks, Failure, Freshness, Head, Name, pending, SensorLinks, Table, Time } from "./parts";
+import {
+  AirflowLink,
+  budgeted,
+  DagLinks,
+  Failure,
+  Freshness,
+  Head,
+  Name,
+  pending,
+  SensorLinks,
+  SmallFiles,
+  Table,
+  Time,
+} from "./parts";
 import { outcomeWords } from "./strip";
 import { Timeline } from "./timeline";
 import { Trends } from "./trends";
@@ -22,9 +35,14 @@ export function LandingPage({ id }: { id: string }) {
   const { version, topics } = useChanges();
   const now = useNow();
   const { value, error } = useAnswer(id, version, (signal) => fetchLanding(id, signal));
+  const page = useRef<HTMLElement>(null);
+  useEffect(() => {
+    // What had the focus is gone with the list.
+    page.current?.focus({ preventScroll: true });
+  }, []);
   const own = topics?.filter((t) => t.topic === value?.control_topic && t.connection === value.connection);
   return (
-    <main>
+    <main ref={page} tabIndex={-1}>
       <nav>
         <a href="#/">← all landings</a>
       </nav>
@@ -64,6 +82,7 @@ function Body({ landing, now }: { landing: Detail; now: number }) {
       <Actions landing={landing} now={now} />
       <Timeline cycles={landing.history} now={now} />
       <Windows landing={landing} now={now} />
+      <Waiting landing={landing} />
       <Trends id={landing.id} kind={landing.kind} />
       <Charts history={landing.history} />
       <ConnectorParts landing={landing} now={now} />
@@ -71,6 +90,40 @@ function Body({ landing, now }: { landing: Detail; now: number }) {
       <LandingNotes landing={landing} now={now} />
       <History landing={landing} now={now} />
     </>
+  );
+}
+
+function Waiting({ landing }: { landing: Detail }) {
+  const rows = budgeted(landing);
+  const { files } = landing;
+  if (rows.length === 0 && files === null) return null;
+  return (
+    <section>
+      <h2>Waiting, and small files</h2>
+      {rows.length > 0 && (
+        <Table label="What waits, against its budgets" heads={["budget", "share", "#waits", "#may wait"]}>
+          {rows.map((b) => (
+            <tr key={b.option}>
+              <td>
+                <code>max_{b.option}</code>
+              </td>
+              <td>
+                <meter min={0} max={1} value={Math.min(1, b.share)} aria-label={`${Math.round(b.share * 100)} percent`} />
+              </td>
+              <td class="number">{b.show(b.used)}</td>
+              <td class="number">{b.show(b.most)}</td>
+            </tr>
+          ))}
+        </Table>
+      )}
+      {files !== null && (
+        <p>
+          Small files of the table: <SmallFiles files={files} />
+          {files.small_below !== null && <span class="dim"> (below {bytes(files.small_below)})</span>}
+          {files.trouble && <span class="dim"> · {files.trouble}</span>}
+        </p>
+      )}
+    </section>
   );
 }
 

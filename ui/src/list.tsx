@@ -9,9 +9,11 @@ import {
   Failure,
   Freshness,
   Head,
+  Lag,
   Name,
   pending,
   SensorLinks,
+  SmallFiles,
   Table,
   Time,
   troubled,
@@ -20,13 +22,20 @@ import {
 } from "./parts";
 import { Strip } from "./strip";
 
-export function List({ dag }: { dag: string }) {
+/** `opened` is the landing whose page was left just now: the focus goes back to its entry. */
+export function List({ dag, opened }: { dag: string; opened: string }) {
   const [search, setSearch] = useState<Search>({ q: "", verdicts: [], dag, offset: 0 });
   const { version, topics } = useChanges();
   const now = useNow();
   const { value, error } = useAnswer(JSON.stringify(search), version, (signal) => landings(search, signal));
   const field = useRef<HTMLInputElement>(null);
   useKeys(field);
+  const back = useRef(opened);
+  useEffect(() => {
+    if (value === null || !back.current) return;
+    document.querySelector<HTMLAnchorElement>(`a.entry[href="#/landing/${back.current}"]`)?.focus();
+    back.current = "";
+  }, [value]);
   const cards = value?.landings.filter((l) => troubled(l.verdict)) ?? [];
   const rows = value?.landings.filter((l) => !troubled(l.verdict)) ?? [];
   const counts = value?.verdicts ?? {};
@@ -115,9 +124,16 @@ function Card({ landing, now }: { landing: Landing; now: number }) {
         <Fact term="valid through">
           <Time at={landing.valid_through} now={now} never="not known" />
         </Fact>
-        <Fact term="not read">{count(landing.read_lag)}</Fact>
+        <Fact term="not read">
+          <Lag records={landing.read_lag} since={landing.read_lag_since} now={now} />
+        </Fact>
         <Fact term="not committed">{count(landing.commit_lag)}</Fact>
         <Fact term="pending">{pending(landing)}</Fact>
+        {landing.files !== null && (
+          <Fact term="small files">
+            <SmallFiles files={landing.files} />
+          </Fact>
+        )}
         {landing.dags.length > 0 && (
           <Fact term="DAG">
             <DagLinks dags={landing.dags} />
@@ -148,7 +164,7 @@ function Fact({ term, children }: { term: string; children: preact.ComponentChil
 
 const HEADS = [
   ...["landing", "verdict", "cycles", "#not read"],
-  ...["#not committed", "#last commit", "#pending", "#rejected 24 h"],
+  ...["#not committed", "#last commit", "#pending", "#small files", "#rejected 24 h"],
 ];
 
 function Rows({ rows, now }: { rows: Landing[]; now: number }) {
@@ -171,12 +187,17 @@ function Rows({ rows, now }: { rows: Landing[]; now: number }) {
           <td>
             <Strip cycles={l.cycles} />
           </td>
-          <td class="number">{count(l.read_lag)}</td>
+          <td class="number">
+            <Lag records={l.read_lag} since={l.read_lag_since} now={now} />
+          </td>
           <td class="number">{count(l.commit_lag)}</td>
           <td class="number">
             <Time at={l.last_commit} now={now} />
           </td>
           <td class="number">{pending(l)}</td>
+          <td class="number">
+            <SmallFiles files={l.files} />
+          </td>
           <td class="number">{l.kind === "landing" ? count(l.rejected_24h) : "–"}</td>
         </tr>
       ))}

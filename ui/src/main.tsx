@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /** The page: the list, or one landing by `#/landing/<id>`; within a DAG, run or task of Airflow, those of its DAG. */
 import { render } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { followTheme } from "./airflow";
 import { LandingPage } from "./landing";
 import { List } from "./list";
@@ -23,8 +23,12 @@ function useHash(): string {
 
 function Page() {
   const id = /^#\/landing\/([0-9a-f]+)$/.exec(useHash())?.[1];
+  const opened = useRef("");
+  useEffect(() => {
+    opened.current = id ?? "";
+  }, [id]);
   const dag = new URLSearchParams(window.location.search).get("dag_id") ?? "";
-  return id === undefined ? <List dag={dag} /> : <LandingPage key={id} id={id} />;
+  return id === undefined ? <List dag={dag} opened={opened.current} /> : <LandingPage key={id} id={id} />;
 }
 
 followTheme();

@@ -6,6 +6,7 @@ import { notes as fetchNotes, type Detail, type Notes } from "./api";
 import { count, short } from "./format";
 import { useAnswer } from "./live";
 import { AirflowLink, Table, Time } from "./parts";
+import { DeadLetters } from "./samples";
 
 /** Seconds after which it is asked for again. */
 const EVERY = 15;
@@ -23,6 +24,7 @@ export function Shown({ notes, landing, now }: { notes: Notes; landing: Detail; 
     <>
       <Explained plan={notes.plan} now={now} />
       <Rejects rejects={notes.rejects} now={now} />
+      <DeadLetters samples={notes.samples} counted={notes.rejects.length > 0} now={now} />
       <Decisions decisions={notes.decisions} />
       <Specs specs={notes.specs} dags={landing.dags} now={now} />
     </>

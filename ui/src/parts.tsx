@@ -2,8 +2,8 @@
 /** Parts that the list and a landing's page share. */
 import type { ComponentChildren } from "preact";
 import { dagUrl, follow, taskUrl } from "./airflow";
-import type { Landing, Sensor, Topic } from "./api";
-import { absolute, ago, count, short } from "./format";
+import type { Files, Landing, Sensor, Topic } from "./api";
+import { absolute, ago, bytes, count, many, short } from "./format";
 import { Strip } from "./strip";
 
 const SIGNS: Record<string, string> = {
@@ -134,12 +134,73 @@ export function DagLinks({ dags }: { dags: string[] }) {
 
 /** What waits between the topic and the table, in one line. */
 export function pending(landing: Landing): string {
+  const full = fullest(landing);
   const parts = [
-    landing.pending.slices ? `${count(landing.pending.slices)} slices` : "",
-    landing.pending.files ? `${count(landing.pending.files)} files` : "",
+    landing.pending.slices ? many(landing.pending.slices, "slice") : "",
+    landing.pending.files ? many(landing.pending.files, "file") : "",
+    landing.pending.bytes ? bytes(landing.pending.bytes) : "",
+    full !== null && full.share >= WORTH_TELLING ? `${Math.round(full.share * 100)} % of max_${full.option}` : "",
     landing.blocked ? `${count(landing.blocked)} offsets blocked` : "",
   ].filter(Boolean);
   return parts.join(" · ") || "nothing";
+}
+
+/** Something that waits, and how much of it may: budgets are for each table. */
+export interface Budgeted {
+  option: string;
+  used: number;
+  most: number;
+  share: number;
+  show: (value: number) => string;
+}
+
+const WORTH_TELLING = 0.1;
+
+/** What waits against its budgets, where they are known and limit something; plans of windows come on top. */
+export function budgeted(landing: Landing): Budgeted[] {
+  const { budget, pending: waits } = landing;
+  if (budget === null) return [];
+  const rows: [string, number, number | null, (value: number) => string][] = [
+    ["open_cycles", landing.open_cycles, budget.open_cycles, count],
+    ["pending_slices", waits.slices, budget.slices, count],
+    ["pending_files", waits.files_most, budget.files, count],
+    ["pending_bytes", waits.bytes, budget.bytes, bytes],
+  ];
+  return rows.flatMap(([option, used, most, show]) =>
+    most === null ? [] : [{ option, used, most, share: used / Math.max(1, most), show }],
+  );
+}
+
+export function fullest(landing: Landing): Budgeted | null {
+  return budgeted(landing).reduce<Budgeted | null>((a, b) => (a === null || b.share > a.share ? b : a), null);
+}
+
+/** Records that wait, and since when at the latest. */
+export function Lag({ records, since, now }: { records: number | null; since: string | null; now: number }) {
+  return (
+    <>
+      {count(records)}
+      {records !== 0 && since !== null && (
+        <span class="dim">
+          {" · "}
+          <Time at={since} now={now} />
+        </span>
+      )}
+    </>
+  );
+}
+
+/** Small files of the data table, of all. */
+export function SmallFiles({ files }: { files: Files | null }) {
+  if (files?.files == null) return <span title={files?.trouble ?? "not looked at yet"}>–</span>;
+  const told = `as of ${absolute(files.as_of)}${files.trouble && `; since then: ${files.trouble}`}`;
+  const mean = `${bytes((files.bytes ?? 0) / Math.max(1, files.files))} in the mean`;
+  const below = files.small === null ? mean : `below ${bytes(files.small_below ?? 0)}, ${mean}`;
+  return (
+    <span title={`${below}; ${told}`}>
+      {files.small === null ? "–" : count(files.small)} of {count(files.files)}
+    </span>
+  );
 }
 
 /** How fresh what is shown is; it says so where it is not. */

@@ -46,6 +46,9 @@ export function Trends({ id, kind }: { id: string; kind: string }) {
         {drawn.lags.length > 0 && (
           <Chart title="Records behind, the most of each" times={drawn.times} series={drawn.lags} show={count} />
         )}
+        {drawn.late.length > 0 && (
+          <Chart title="Time behind, the most of each" times={drawn.times} series={drawn.late} show={duration} />
+        )}
         {drawn.commits.length > 0 && (
           <Chart
             title="From the last report to COMPLETE, the longest of each"

@@ -79,6 +79,8 @@ test("buckets of every length are drawn by the second, and what is not known is 
     ...sums,
     read_lag: [5, null],
     commit_lag: none,
+    read_lag_seconds: [3, null],
+    table_lag_seconds: none,
     commit_seconds: none,
   };
   const drawn = curves(steps, false);
@@ -88,6 +90,7 @@ test("buckets of every length are drawn by the second, and what is not known is 
     [0, 2],
   ]);
   expect(drawn.lags.map((s) => s.label)).toEqual(["not read"]);
+  expect(drawn.late.map((s) => [s.label, s.values])).toEqual([["not read", [3, null]]]);
   expect(drawn.commits).toEqual([]);
   expect(curves(steps, true).rates[0]?.label).toBe("announced");
 });

@@ -105,6 +105,8 @@ def test_all_of_it_comes_back(tmp_path: Path, told: tuple[TopicMemory, dict[str,
     assert (
         again.positions == memory.positions == {0: ReadPosition(offset=len(list(again.positions)) + 28, leader_epoch=3)}
     )
+    assert {g: c.looks for g, c in again.clocks.items()} == {g: c.looks for g, c in memory.clocks.items()}
+    assert set(again.clocks) == {"lakecommit-orders", "lakecommit-clicks"}
     now = datetime.now(UTC).timestamp()
     assert [t.shown(now) for t in again.trends.values()] == [t.shown(now) for t in memory.trends.values()]
     assert sum(v or 0 for v in again.trends["lakecommit-orders"].shown(now)[1].values["read"]) == 4 * 40_000
