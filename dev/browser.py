@@ -114,6 +114,10 @@ class Browser:
         theme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self._ask("Emulation.setEmulatedMedia", features=[theme])
 
+    def move_to(self, zone: str) -> None:
+        """Another time zone, as in `Asia/Tokyo`."""
+        self._ask("Emulation.setTimezoneOverride", timezoneId=zone)
+
     def press(self, key: str) -> None:
         """A key of the keyboard, where the focus is: one of :data:`KEYS`."""
         code, text = KEYS[key]

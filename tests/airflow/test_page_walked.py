@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A walk over the page in Chromium while a real landing runs, rejects records, loses its catalog and gets it back."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from dev import page
+from dev.airflow_stack import WITH_TRIGGERER
+from dev.browser import Browser
+from tests.airflow.live import Live, live_airflow, until
+from tests.airflow.test_page_seen import FRAME, shot
+from tests.fixtures.kafka import unique
+from tests.support import waiting
+from tests.support.coordinator import write_guard
+
+pytestmark = [pytest.mark.airflow, pytest.mark.ui, pytest.mark.integration]
+
+PATH, WALK, GUARD = "/af", "walk", "walk_guard"
+SCRIPT = "<script>window.hostile = 1</script><img src=x onerror='window.hostile = 1'>"
+HOSTILE = ("\u202emoc.live", "\x00\x07nul", b"\xff\xfe{", '{"id": "' + "x" * 4_000 + '"}', json.dumps({"id": SCRIPT}))
+LOOK_SECONDS = 120.0
+
+
+@pytest.fixture(scope="module", autouse=True)
+def built() -> None:
+    page.build()
+
+
+@pytest.fixture(scope="module")
+def live(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    more = {
+        "AIRFLOW__LAKECOMMIT__CONTROL_TOPIC": unique("control"),
+        "AIRFLOW__LAKECOMMIT__PAGE_ACTIONS": "True",
+        "AIRFLOW__LAKECOMMIT__PAGE_TABLES": "samples",
+        "AIRFLOW__CORE__AUTH_MANAGER": "tests.airflow.team_auth.DiscreetAuthManager",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": "admin:admin,lou:viewer",
+    }
+    with live_airflow(tmp_path_factory.mktemp("live-walk"), bootstrap, WITH_TRIGGERER, more, PATH) as running:
+        yield running
+
+
+@pytest.fixture
+def browser(live: Live) -> Iterator[Browser]:
+    with Browser(1280, 1400) as found:
+        found.set_cookie(live.airflow.url, "_token", live.client.token)
+        yield found
+
+
+class Catalog:
+    """The file of the catalog's database, which is taken away and brought back."""
+
+    def __init__(self, live: Live) -> None:
+        self._file = live.folder.parent / "catalog.db"
+        self._kept = self._file.with_suffix(".kept")
+
+    def stop(self) -> None:
+        self._file.rename(self._kept)
+        # SQLite would make a new one.
+        self._file.mkdir()
+
+    def start(self) -> None:
+        self._file.rmdir()
+        self._kept.rename(self._file)
+
+
+def ask(live: Live, path: str, token: str) -> Any:
+    login = {"Authorization": f"Bearer {token}"}
+    answer = httpx.get(f"{live.airflow.url}/lakecommit/api/v1/landings{path}", headers=login, timeout=60)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def token(live: Live, user: str) -> str:
+    words = json.loads((live.airflow.home / "passwords.json").read_text())
+    login = {"username": user, "password": words[user]}
+    return str(httpx.post(f"{live.airflow.url}/auth/token", json=login, timeout=60).json()["access_token"])
+
+
+def serious(browser: Browser) -> list[tuple[str, str]]:
+    browser.evaluate((page.SOURCE / "node_modules" / "axe-core" / "axe.min.js").read_text())
+    found = json.loads(browser.evaluate("axe.run().then((r) => JSON.stringify(r.violations))"))
+    return [(v["id"], v["nodes"][0]["html"]) for v in found if v["impact"] in ("serious", "critical")]
+
+
+def values(*numbers: int) -> list[str]:
+    return [json.dumps({"id": n, "note": f"order {n}"}) for n in numbers]
+
+
+def test_a_walk(live: Live, browser: Browser, make_topic: Callable[..., str], produce: Callable[..., Any]) -> None:
+    topic, catalog = make_topic(2), Catalog(live)
+    produce(topic, [("k", v) for v in values(*range(50))], partition=0)
+    produce(topic, [("k", v) for v in HOSTILE], partition=1, headers=[(SCRIPT, b"")])
+    dead: dict[str, Any] = {"dead_letter_table": "shop.walk_dead", "dead_letter_max_ratio": 1.0}
+    faults = live.armed(WALK, topic, **dead)
+    assert live.run(WALK, "first")[0] == "success"
+
+    browser.visit(f"{live.airflow.url}/plugin/lakecommits")
+    browser.wait_for("1 ● HEALTHY")
+    see_samples(live, browser)
+    see_a_stall_and_its_end(live, browser, faults, catalog, lambda n: produce(topic, values(n), partition=0))
+
+
+def see_samples(live: Live, browser: Browser) -> None:
+    """Dead letters are seen by who may see the logs, as texts."""
+    browser.evaluate("window.loaded = 1")
+    browser.evaluate(f"{FRAME}.querySelector('a.entry').click()")
+    browser.wait_for("Samples of dead letters")
+    browser.evaluate(f"{FRAME}.querySelectorAll('details').forEach((d) => (d.open = true))")
+    for text in ("\\u{202e}moc.live", "\\u{0}\\u{7}nul", SCRIPT, "no UTF-8", "xxx …", "Waiting, and small files"):
+        browser.wait_for(text)
+    shot(browser, "walk-samples")
+    assert browser.evaluate(f"[window, {FRAME}.defaultView].every((w) => w.hostile === undefined)")
+    (row,) = ask(live, "", live.client.token)["landings"]
+    waiting.until(lambda: ask(live, "", live.client.token)["landings"][0]["files"], LOOK_SECONDS, "its files")
+    assert ask(live, "", live.client.token)["landings"][0]["files"]["small"] >= 1
+    assert row["budget"] == {"open_cycles": 16, "slices": 8000, "files": 100_000, "bytes": 1 << 40}
+    for user, told in (("admin", True), ("lou", False)):
+        notes = ask(live, f"/{row['id']}/notes", token(live, user))
+        assert (bool(notes["samples"]["samples"]), "task logs" in notes["samples"]["hidden"]) == (told, not told)
+        assert sum(r["records"] for r in notes["rejects"]) == 5
+
+
+def see_a_stall_and_its_end(
+    live: Live, browser: Browser, faults: Any, catalog: Catalog, more: Callable[[int], object]
+) -> None:
+    """The catalog stops while a run is under way, until three commits failed, and comes again."""
+    browser.evaluate(f"{FRAME}.querySelector('nav a').click()")
+    browser.wait_for("HEALTHY")
+    assert browser.evaluate(f"{FRAME}.activeElement.className") == "entry", "where it was before"
+    more(100)
+    faults.hold("commit.before")
+    live.client.trigger(WALK, "cut")
+    until("its commit", lambda: live.states(WALK, "cut").get("commit") == "running")
+    catalog.stop()
+    faults.let_go("commit.before")
+    until("the end of its commit", lambda: live.states(WALK, "cut").get("commit") == "failed")
+    told = time.monotonic()
+    browser.wait_for("SLOWING")
+    browser.wait_for("unable to open database file")
+    assert time.monotonic() - told < 20, "within one cycle"
+    for n, run in enumerate(("second", "third")):
+        more(101 + n)
+        assert live.run(WALK, run)[0] == "failed"
+    browser.wait_for("STALLED")
+    write_guard(live.folder, GUARD, landing=WALK, on_stall="wait")
+    live.client.await_dag(GUARD, 600)
+    live.client.trigger(GUARD, "held")
+    live.await_state(GUARD, "held", "guard", "deferred")
+    browser.wait_for("Held: 1 sensor waits")
+    shot(browser, "walk-stalled")
+    at_every_size(live, browser)
+
+    browser.wait_for("Held: 1 sensor waits")
+    browser.evaluate("window.loaded = 2")
+    catalog.start()
+    more(200)
+    assert live.run(WALK, "mended")[0] == "success"
+    browser.wait_for("1 ● HEALTHY")
+    live.await_state(GUARD, "held", "guard", "success")
+    assert "STALLED" not in browser.text()
+    assert browser.evaluate("window.loaded") == 2, "nobody loaded the page again"
+    assert live.run(WALK, "next")[0] == "success", "the one before published what waited, and planned nothing"
+    assert live.lake.ids(f"shop.{WALK}") == [*range(50), 100, 101, 102, 200]
+
+
+def at_every_size(live: Live, browser: Browser) -> None:
+    """The page of the stalled landing by itself: small and large, light and dark, in another time zone."""
+    for zone, told in (("Asia/Tokyo", "GMT+9"), ("America/New_York", "E")):
+        browser.move_to(zone)
+        for size, dark in (((1280, 1400), False), ((390, 844), True)):
+            browser.resize(*size, dark=dark)
+            browser.visit(f"{live.airflow.url}/lakecommit/")
+            browser.wait_for("STALLED")
+            titles = browser.evaluate("[...document.querySelectorAll('time')].map((t) => t.title).join()")
+            assert told in titles
+            assert serious(browser) == []
+            browser.evaluate("document.querySelector('a.entry').click()")
+            browser.wait_for("Samples of dead letters")
+            browser.evaluate("document.querySelectorAll('details').forEach((d) => (d.open = true))")
+            assert serious(browser) == []
+            assert browser.evaluate("document.documentElement.scrollWidth") <= size[0], "one way to scroll"
+            shot(browser, f"walk-{size[0]}-{'dark' if dark else 'light'}")
+    browser.resize(1280, 1400)
+    browser.visit(f"{live.airflow.url}/plugin/lakecommits")
+    browser.wait_for("Held: 1 sensor waits")
+    link = f"[...{FRAME}.querySelectorAll('ul.sensors a')][0]"
+    assert browser.evaluate(f"{link}.innerText") == f"{GUARD}.guard"
+    browser.evaluate(f"{link}.click()")
+    path = f"{PATH}/dags/{GUARD}/runs/held/tasks/guard"
+    waiting.until(lambda: str(browser.evaluate("location.pathname")).startswith(path), 60, "the task's own page")
+    browser.wait_for("guard")
+    browser.visit(f"{live.airflow.url}/plugin/lakecommits")
