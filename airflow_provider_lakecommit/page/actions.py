@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 from airflow_provider_lakecommit.page.landings import LandingRow
 from airflow_provider_lakecommit.page.operations import KnownDag, Operation
@@ -38,6 +39,10 @@ class Rights:
     reads: Callable[[str], bool]
     triggers: Callable[[str], bool]
     edits: Callable[[str], bool]
+
+    def asked_once(self) -> Rights:
+        """The same, with each asked once for a DAG: the auth manager may be far away."""
+        return Rights(reads=self.reads, triggers=cache(self.triggers), edits=cache(self.edits))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +67,7 @@ def actions(row: LandingRow, dags: Mapping[str, KnownDag], rights: Rights) -> tu
     """Those of a landing that the user may know of."""
     if not row.state.landing:
         return ()
+    rights = rights.asked_once()
     operations = _operations(row, dags, rights)
     runs = [_run(row, o, dags, rights) for kind in ORDER for o in operations if o.kind == kind]
     land = [dag for dag in row.dags if dag in dags and rights.reads(dag)]

@@ -220,9 +220,16 @@ FRAME = "document.querySelector('iframe').contentDocument"
 
 def press(browser: Browser, title: str) -> None:
     """A button of the page in Airflow's frame, once it is there."""
-    found = f"[...{FRAME}.querySelectorAll('button')].findLast((b) => b.innerText === {title!r} && !b.disabled)"
+    enabled = f"b.innerText === {title!r} && b.ariaDisabled !== 'true'"
+    found = f"[...{FRAME}.querySelectorAll('button')].findLast((b) => {enabled})"
     waiting.until(lambda: browser.evaluate(f"{found} !== undefined"), 60, f"the button {title}")
-    browser.evaluate(f"{found}.click()")
+    browser.evaluate(f"{FRAME}.defaultView.focus(); ((b) => {{ b.focus(); b.click() }})({found})")
+
+
+def has_focus(browser: Browser, text: str) -> None:
+    """Within the frame, and soon."""
+    focused = f"{FRAME}.activeElement.innerText"
+    waiting.until(lambda: browser.evaluate(focused) == text, 60, f"the focus at {text}")
 
 
 def test_what_is_asked_for_is_asked_back_and_then_done_by_airflow_in_the_users_name(
@@ -255,11 +262,17 @@ def test_what_is_asked_for_is_asked_back_and_then_done_by_airflow_in_the_users_n
 
     press(browser, "Suspend …")
     press(browser, "Suspend")
-    press(browser, "Resume …")
+    has_focus(browser, "Resume …")
     assert live.client.told("/dags/acted")["is_paused"] is True
+    browser.press("Enter")
+    browser.wait_for("unpauses DAG acted")
     press(browser, "Resume")
-    press(browser, "Suspend …")
+    has_focus(browser, "Suspend …")
     assert live.client.told("/dags/acted")["is_paused"] is False
+    browser.evaluate(f"{FRAME}.querySelector('input, nav a').focus()")
+    live.client.pause("acted", paused=True)
+    browser.wait_for("unpauses DAG acted")
+    has_focus(browser, "← all landings")
 
 
 LONG = "acted_check." + "x" * 200

@@ -51,7 +51,7 @@ export function Accounting({
         {Object.entries(rows).map(([table, n]) => (
           <span key={table}>
             {" · "}
-            {n.toLocaleString()} rows in <bdi>{table}</bdi>
+            {n.toLocaleString()} {n === 1 ? "row" : "rows"} in <bdi>{table}</bdi>
           </span>
         ))}
       </p>

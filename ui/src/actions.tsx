@@ -107,24 +107,21 @@ function useKeptFocus(): { current: HTMLElement | null } {
   const section = useRef<HTMLElement>(null);
   const had = useRef("");
   useEffect(() => {
-    const moved = () => {
-      const now = document.activeElement;
-      if (now instanceof HTMLElement && section.current?.contains(now)) had.current = now.dataset["kind"] ?? had.current;
-      // Nothing has it when what had it is taken away; else somebody went elsewhere.
-      else if (now !== null && now !== document.body) had.current = "";
-    };
     const pressed = (event: PointerEvent) => {
       if (!(event.target instanceof Node && section.current?.contains(event.target))) had.current = "";
     };
-    document.addEventListener("focusin", moved);
     document.addEventListener("pointerdown", pressed);
     return () => {
-      document.removeEventListener("focusin", moved);
       document.removeEventListener("pointerdown", pressed);
     };
   }, []);
+  // Each time that something is drawn, which is once a second at least.
   useEffect(() => {
-    if (had.current === "" || document.activeElement !== document.body) return;
+    const now = document.activeElement;
+    if (now instanceof HTMLElement && section.current?.contains(now)) had.current = now.dataset["kind"] ?? had.current;
+    // Nothing has it when what had it is taken away; else somebody went elsewhere.
+    else if (now !== null && now !== document.body) had.current = "";
+    if (had.current === "" || now !== document.body) return;
     const button = (kind: string | undefined) => section.current?.querySelector<HTMLElement>(`button[data-kind="${kind}"]`);
     (button(had.current) ?? button(THEN[had.current]) ?? section.current?.querySelector<HTMLElement>("h2"))?.focus();
   });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import { expect, test } from "vitest";
-import { ago, bytes, clocks, count, duration, short, span } from "./format";
+import { ago, bytes, clocks, count, duration, rate, short, span } from "./format";
 
 test.each([
   [null, "–"],
@@ -48,4 +48,8 @@ test("a time axis tells the day once, and no time of the evening as one of the m
   const told = clocks([evening, evening + 1800, evening + 5400]);
   expect(told.map((text) => text.split("\n")[0])).toEqual(["22:30", "23:00", "00:00"]);
   expect(told.map((text) => text.includes("\n"))).toEqual([true, false, true]);
+});
+
+test("rates below ten have tenths", () => {
+  expect([0, 0.25, 0.9, 1, 9.96, 1234].map(rate)).toEqual(["0", "0.3", "0.9", "1", "10", "1.2 k"]);
 });

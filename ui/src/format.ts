@@ -26,6 +26,11 @@ export function count(value: number | null): string {
   return value === null ? "–" : scaled(value, 1000, SI);
 }
 
+/** The same, with tenths below ten: what happens less than once a second is not nothing. */
+export function rate(value: number): string {
+  return value < 9.95 && !Number.isInteger(value) ? value.toFixed(1) : count(value);
+}
+
 /** "1 slice", "2 slices". */
 export function many(value: number, what: string): string {
   return `${count(value)} ${what}${value === 1 ? "" : "s"}`;
@@ -60,13 +65,16 @@ export function ago(time: string | null, now: number): string {
 const CLOCK = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
 const DAY = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric" });
 
+const SECONDS = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
+
 /** Marks of a time axis, in the user's own zone: the day is told at the first, and where another one begins. */
 export function clocks(times: number[]): string[] {
+  const clock = (times[1] ?? Infinity) - (times[0] ?? 0) < 60 ? SECONDS : CLOCK;
   let known = "";
   return times.map((seconds) => {
     const at = new Date(seconds * 1000);
     const day = DAY.format(at);
-    const told = day === known ? CLOCK.format(at) : `${CLOCK.format(at)}\n${day}`;
+    const told = day === known ? clock.format(at) : `${clock.format(at)}\n${day}`;
     known = day;
     return told;
   });

@@ -4,7 +4,7 @@ import { useMemo, useState } from "preact/hooks";
 import { trend as fetchTrend } from "./api";
 import { Chart } from "./chart";
 import { curves } from "./curves";
-import { count, duration, span } from "./format";
+import { count, duration, rate, span } from "./format";
 import { useAnswer } from "./live";
 
 export function Trends({ id, kind }: { id: string; kind: string }) {
@@ -42,7 +42,7 @@ export function Trends({ id, kind }: { id: string; kind: string }) {
         </span>
       </h2>
       <div class="charts">
-        <Chart title="Records a second" times={drawn.times} series={drawn.rates} show={count} />
+        <Chart title="Records a second" times={drawn.times} series={drawn.rates} show={rate} />
         {drawn.lags.length > 0 && (
           <Chart title="Records behind, the most of each" times={drawn.times} series={drawn.lags} show={count} />
         )}

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -169,6 +170,17 @@ def test_who_may_not_is_told_so_and_of_dags_that_he_may_not_read_nothing() -> No
     foreign = replace(reads, reads=lambda dag: dag == "land_orders")
     assert list(offered(ROW, rights=foreign)) == ["suspend"]
     assert offered(ROW, rights=replace(reads, reads=lambda _: False)) == {}
+
+
+def test_each_right_is_asked_for_once_for_a_dag() -> None:
+    asked: list[tuple[str, str]] = []
+
+    def granted(right: str) -> Callable[[str], bool]:
+        return lambda dag: asked.append((right, dag)) is None
+
+    rights = Rights(reads=lambda _: True, triggers=granted("trigger"), edits=granted("edit"))
+    assert {"publish_now", "verify", "drain", "suspend"} <= set(offered(ROW, rights=rights))
+    assert sorted(asked) == [("edit", "land_orders"), ("trigger", "ops")]
 
 
 def test_a_paused_dag_does_nothing_now_and_others_landings_are_others() -> None:
