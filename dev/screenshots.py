@@ -1,19 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pictures of the documentation, made from a live Airflow: `make screenshots`, which starts the local stack where
-it does not run (and stops it then), runs example DAGs and has a headless Chromium look at their pages.
+it does not run (and stops it then), runs example DAGs and has a headless Chromium look at their pages. Those of the
+page "Lake commits" are what its tests see.
 
-Contract: each of :data:`PICTURES` becomes `docs/images/<name>.png`, below :data:`MOST_BYTES`. A page that does not show
-what its picture is for is an error, and its picture of before stays.
+Contract: each of :data:`PICTURES`, and of :data:`SEEN_BY_TESTS`, becomes `docs/images/<name>.png`, below
+:data:`MOST_BYTES`. A page that does not show what its picture is for is an error, and its picture of before stays.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
+import tempfile
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from dev.airflow_stack import USER, Airflow
 from dev.browser import Browser, BrowserError
@@ -53,6 +58,31 @@ PICTURES = (
 )
 
 
+SEEN_BY_TESTS = {"page": "walk-stalled", "page_samples": "walk-samples", "page_action": "actions-asked"}
+"""By the name of the picture, what tests of :data:`TESTS` call it."""
+TESTS = (
+    "tests/airflow/test_page_walked.py",
+    "tests/airflow/test_page_seen.py::test_what_is_asked_for_is_asked_back_and_then_done_by_airflow_in_the_users_name",
+)
+SHOTS = "LAKECOMMIT_SHOTS"
+
+
+def take_from_tests() -> None:
+    """The pictures of the page "Lake commits".
+
+    :raises BrowserError: a test fails
+    """
+    with tempfile.TemporaryDirectory(prefix="lakecommit-shots-") as folder:
+        command = [sys.executable, "-m", "pytest", "-q", *TESTS]
+        done = subprocess.run(
+            command, cwd=CHECKOUT, env={**os.environ, SHOTS: folder}, capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise BrowserError(f"tests of the page failed:\n{done.stdout[-3000:]}")
+        for name, shot in SEEN_BY_TESTS.items():
+            _keep(name, Path(folder, f"{shot}.png").read_bytes())
+
+
 def take(airflow: Airflow) -> None:
     """All pictures, of what has been run."""
     FOLDER.mkdir(exist_ok=True)
@@ -60,11 +90,14 @@ def take(airflow: Airflow) -> None:
         browser.set_cookie(airflow.url, "_token", _token(airflow))
         for each in PICTURES:
             browser.visit(f"{airflow.url}{each.path}")
-            content = browser.picture(*each.shows)
-            if len(content) > MOST_BYTES:
-                raise BrowserError(f"{each.name}: {len(content)} bytes are more than {MOST_BYTES}")
-            (FOLDER / f"{each.name}.png").write_bytes(content)
-            print(f"docs/images/{each.name}.png: {len(content)} bytes", flush=True)
+            _keep(each.name, browser.picture(*each.shows))
+
+
+def _keep(name: str, content: bytes) -> None:
+    if len(content) > MOST_BYTES:
+        raise BrowserError(f"{name}: {len(content)} bytes are more than {MOST_BYTES}")
+    (FOLDER / f"{name}.png").write_bytes(content)
+    print(f"docs/images/{name}.png: {len(content)} bytes", flush=True)
 
 
 def _token(airflow: Airflow) -> str:
@@ -113,6 +146,7 @@ def main() -> int:
         with _running() as airflow:
             run_examples(airflow)
             take(airflow)
+        take_from_tests()
     except (RuntimeError, OSError) as error:
         print(error, file=sys.stderr)
         return 1

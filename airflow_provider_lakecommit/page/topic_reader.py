@@ -3,7 +3,7 @@
 
 Contract: for one thread at a time, by the same :class:`CommitWatch` that serves the triggers. What was kept of the
 topic is taken if it is of this very topic and its log still holds what was read of it, by the leader epochs; else all
-is read anew. It is kept every :data:`SAVE_SECONDS`, and at the end.
+is read anew. It is kept when all has been read for the first time, every :data:`SAVE_SECONDS`, and at the end.
 
 Failure story: brokers that do not answer raise, and who calls begins anew.
 """
@@ -59,10 +59,11 @@ class TopicReader:
         self._place, self._settings, self._deployment = place, settings, deployment
         self._known: dict[str, _Known] = {}
         self._history = PageHistory(folder, place)
-        self._saved = time.monotonic()
         with ControlTopic(place.topic, settings(place.connection), DESCRIBE_SECONDS) as topic:
             self._info = topic.describe()
         self.memory, states = self._remembered()
+        # What took long to be read first is kept as soon as it is: workers of an API server end without a word.
+        self._saved = time.monotonic() if states else float("-inf")
         watched = WatchedTopic(topic=place.topic, completion_timeout=COMPLETION_SECONDS)
         self._watch = CommitWatch(
             watched,

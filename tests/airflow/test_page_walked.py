@@ -15,14 +15,16 @@ from dev import page
 from dev.airflow_stack import WITH_TRIGGERER
 from dev.browser import Browser
 from tests.airflow.live import Live, live_airflow, until
-from tests.airflow.test_page_seen import FRAME, shot
+from tests.airflow.test_page_seen import FRAME, open_entry, shot
 from tests.fixtures.kafka import unique
 from tests.support import waiting
 from tests.support.coordinator import write_guard
+from tests.support.narrator import Narrator
+from tests.support.story import P0
 
 pytestmark = [pytest.mark.airflow, pytest.mark.ui, pytest.mark.integration]
 
-PATH, WALK, GUARD = "/af", "walk", "walk_guard"
+PATH, WALK, GUARD = "/af", "orders", "revenue"
 SCRIPT = "<script>window.hostile = 1</script><img src=x onerror='window.hostile = 1'>"
 HOSTILE = ("\u202emoc.live", "\x00\x07nul", b"\xff\xfe{", '{"id": "' + "x" * 4_000 + '"}', json.dumps({"id": SCRIPT}))
 LOOK_SECONDS = 120.0
@@ -77,6 +79,10 @@ def ask(live: Live, path: str, token: str) -> Any:
     return answer.json()
 
 
+def own_row(live: Live) -> Any:
+    return next(r for r in ask(live, "", live.client.token)["landings"] if r["name"] == WALK)
+
+
 def token(live: Live, user: str) -> str:
     words = json.loads((live.airflow.home / "passwords.json").read_text())
     login = {"username": user, "password": words[user]}
@@ -93,16 +99,24 @@ def values(*numbers: int) -> list[str]:
     return [json.dumps({"id": n, "note": f"order {n}"}) for n in numbers]
 
 
-def test_a_walk(live: Live, browser: Browser, make_topic: Callable[..., str], produce: Callable[..., Any]) -> None:
+def test_a_walk(
+    live: Live, bootstrap: str, browser: Browser, make_topic: Callable[..., str], produce: Callable[..., Any]
+) -> None:
     topic, catalog = make_topic(2), Catalog(live)
     produce(topic, [("k", v) for v in values(*range(50))], partition=0)
     produce(topic, [("k", v) for v in HOSTILE], partition=1, headers=[(SCRIPT, b"")])
-    dead: dict[str, Any] = {"dead_letter_table": "shop.walk_dead", "dead_letter_max_ratio": 1.0}
+    dead: dict[str, Any] = {"dead_letter_table": "shop.orders_dead", "dead_letter_max_ratio": 1.0}
     faults = live.armed(WALK, topic, **dead)
     assert live.run(WALK, "first")[0] == "success"
+    waiting.until(lambda: own_row(live)["control_topic"], LOOK_SECONDS, "its cycles")
+    own = own_row(live)
+    for name, runs in (("clicks", 30), ("payments", 12)):
+        other = Narrator({"bootstrap.servers": bootstrap}, own["control_topic"], name, "land", "another")
+        for n in range(runs):
+            other.lands(f"run-{n}", ((P0, 10 * n, 10 * n + 1 + n % 9),))
 
     browser.visit(f"{live.airflow.url}/plugin/lakecommits")
-    browser.wait_for("1 ● HEALTHY")
+    browser.wait_for("3 ● HEALTHY")
     see_samples(live, browser)
     see_a_stall_and_its_end(live, browser, faults, catalog, lambda n: produce(topic, values(n), partition=0))
 
@@ -110,16 +124,19 @@ def test_a_walk(live: Live, browser: Browser, make_topic: Callable[..., str], pr
 def see_samples(live: Live, browser: Browser) -> None:
     """Dead letters are seen by who may see the logs, as texts."""
     browser.evaluate("window.loaded = 1")
-    browser.evaluate(f"{FRAME}.querySelector('a.entry').click()")
+    browser.evaluate(f"[...{FRAME}.querySelectorAll('a.entry')].find((a) => /^{WALK}/.test(a.innerText)).click()")
     browser.wait_for("Samples of dead letters")
     browser.evaluate(f"{FRAME}.querySelectorAll('details').forEach((d) => (d.open = true))")
     for text in ("\\u{202e}moc.live", "\\u{0}\\u{7}nul", SCRIPT, "no UTF-8", "xxx …", "Waiting, and small files"):
         browser.wait_for(text)
+    browser.resize(1280, 700)
+    browser.evaluate(f"[...{FRAME}.querySelectorAll('h2')].find((h) => /^Dead/.test(h.innerText)).scrollIntoView()")
     shot(browser, "walk-samples")
+    browser.resize(1280, 1400)
     assert browser.evaluate(f"[window, {FRAME}.defaultView].every((w) => w.hostile === undefined)")
-    (row,) = ask(live, "", live.client.token)["landings"]
-    waiting.until(lambda: ask(live, "", live.client.token)["landings"][0]["files"], LOOK_SECONDS, "its files")
-    assert ask(live, "", live.client.token)["landings"][0]["files"]["small"] >= 1
+    waiting.until(lambda: own_row(live)["files"], LOOK_SECONDS, "its files")
+    row = own_row(live)
+    assert row["files"]["small"] >= 1
     assert row["budget"] == {"open_cycles": 16, "slices": 8000, "files": 100_000, "bytes": 1 << 40}
     for user, told in (("admin", True), ("lou", False)):
         notes = ask(live, f"/{row['id']}/notes", token(live, user))
@@ -154,6 +171,7 @@ def see_a_stall_and_its_end(
     live.client.trigger(GUARD, "held")
     live.await_state(GUARD, "held", "guard", "deferred")
     browser.wait_for("Held: 1 sensor waits")
+    browser.resize(1280, 560)
     shot(browser, "walk-stalled")
     at_every_size(live, browser)
 
@@ -162,7 +180,7 @@ def see_a_stall_and_its_end(
     catalog.start()
     more(200)
     assert live.run(WALK, "mended")[0] == "success"
-    browser.wait_for("1 ● HEALTHY")
+    browser.wait_for("3 ● HEALTHY")
     live.await_state(GUARD, "held", "guard", "success")
     assert "STALLED" not in browser.text()
     assert browser.evaluate("window.loaded") == 2, "nobody loaded the page again"
@@ -181,7 +199,7 @@ def at_every_size(live: Live, browser: Browser) -> None:
             titles = browser.evaluate("[...document.querySelectorAll('time')].map((t) => t.title).join()")
             assert told in titles
             assert serious(browser) == []
-            browser.evaluate("document.querySelector('a.entry').click()")
+            open_entry(browser, WALK)
             browser.wait_for("Samples of dead letters")
             browser.evaluate("document.querySelectorAll('details').forEach((d) => (d.open = true))")
             assert serious(browser) == []
