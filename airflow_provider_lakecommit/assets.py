@@ -16,15 +16,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Declared", "asset_of", "hourly_asset_of"]
 
-EXTRA = (
-    *("table", "branch", "iceberg_conn_id", "dead_letter_table"),
-    *("max_open_cycles", "max_pending_slices", "max_pending_files", "max_pending_bytes"),
-)
-"""What an asset tells of its landing, beside the name: where its tables are, and how much may wait for them."""
-
 
 class Declared(Protocol):
-    """What of a landing names its asset, and what the asset tells of it."""
+    """What of a landing names its asset."""
 
     @property
     def name(self) -> str: ...
@@ -34,16 +28,6 @@ class Declared(Protocol):
     def branch(self) -> str: ...
     @property
     def iceberg_conn_id(self) -> str: ...
-    @property
-    def dead_letter_table(self) -> str | None: ...
-    @property
-    def max_open_cycles(self) -> int | None: ...
-    @property
-    def max_pending_slices(self) -> int | None: ...
-    @property
-    def max_pending_files(self) -> int | None: ...
-    @property
-    def max_pending_bytes(self) -> int | None: ...
 
 
 def asset_of(landing: Declared) -> Asset:
@@ -65,5 +49,5 @@ def _asset(landing: Declared, which: str) -> Asset:
     return Asset(
         name=f"lakecommit/{landing.name}{which}",
         uri=f"lakecommit://{place}{which}",
-        extra={"landing": landing.name, **{field: getattr(landing, field) for field in EXTRA}},
+        extra={"landing": landing.name, "table": landing.table, "branch": landing.branch},
     )

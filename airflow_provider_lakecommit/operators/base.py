@@ -110,13 +110,16 @@ def exact(value: Any) -> Any:
 
 
 class Declared:
-    """A landing as Airflow's page shows it among the rendered fields. No text, so that nothing in it is a template."""
+    """A landing as Airflow's page shows it among the rendered fields. No text, so that nothing in it is a template.
+    ``create`` is the last: Airflow cuts long ones.
+    """
 
     def __init__(self, landing: Landing) -> None:
         self._landing = landing
 
     def __str__(self) -> str:
-        return json.dumps(self._landing.to_dict(), indent=2, sort_keys=True, default=str)
+        fields = dict(sorted(self._landing.to_dict().items(), key=lambda field: (field[0] == "create", field[0])))
+        return json.dumps(fields, indent=2, default=str)
 
     __repr__ = __str__
 

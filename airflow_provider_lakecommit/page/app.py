@@ -46,7 +46,7 @@ from airflow_provider_lakecommit.page.answers import (
     list_json,
     topics_of,
 )
-from airflow_provider_lakecommit.page.declared_landings import DeclaredRows, declared_landings
+from airflow_provider_lakecommit.page.declared_landings import DeclaredLook, DeclaredRows
 from airflow_provider_lakecommit.page.explained import newest_plan
 from airflow_provider_lakecommit.page.files import ASSETS, HEADERS, INDEX, built
 from airflow_provider_lakecommit.page.landing_tables import KnownTables, LandingTables
@@ -132,7 +132,7 @@ def _add_files(app: FastAPI) -> None:
 def _add_landings(app: FastAPI, reader: PageReader, table_reader: TableReader | None, *, with_actions: bool) -> None:
     known = DatabaseLook(OperationLook(), STATE_SECONDS)
     written, look = _Written(), DatabaseLook(held_sensors, STATE_SECONDS)
-    declared = DatabaseLook(declared_landings, DECLARED_SECONDS)
+    declared = DatabaseLook(DeclaredLook(), DECLARED_SECONDS)
     rows_of, tables = DeclaredRows(declared), LandingTables(declared, table_reader)
 
     def seen(who: Viewer, key: str) -> LandingRow:

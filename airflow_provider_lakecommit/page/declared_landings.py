@@ -2,8 +2,9 @@
 """Landings that parsed DAGs declare and that no control topic tells of: they never ran, or are not watched.
 
 Contract: reads only, from Airflow's database, where the DAG processor keeps the assets that tasks of serialized DAGs
-send events of; a landing's asset says its name, where its tables are, and how much may wait for them
-(:mod:`~airflow_provider_lakecommit.assets`). Of these a control topic is never believed. At most
+send events of; a landing's asset says its name and its table (:mod:`~airflow_provider_lakecommit.assets`). The tasks
+themselves have the rest of their declaration, as far as Airflow keeps it whole: where its tables are, and how much may
+wait for them. A control topic is not believed in this. At most
 :data:`MOST`. DAGs that are not parsed any more declare nothing. A declared landing is a row of its DAG alone, so who
 sees it is who may read that DAG.
 
@@ -12,6 +13,7 @@ Failure story: while a control topic has not been read yet nobody knows what is 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Any
@@ -23,16 +25,22 @@ from sqlalchemy import select
 
 from airflow_provider_lakecommit.core.budgets import PendingBudget
 from airflow_provider_lakecommit.core.identity import group_id
+from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.page.cycles import LandingCycles
 from airflow_provider_lakecommit.page.landings import Board, LandingRow, PageTopic, key_of, ranked
+from airflow_provider_lakecommit.page.stored_dags import OTHER_FORM, StoredDags, tasks_in
 from airflow_provider_lakecommit.stall.verdict import Diagnosis, State, Verdict
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
-__all__ = ["DeclaredLanding", "DeclaredRows", "declared_landings"]
+__all__ = ["DeclaredLanding", "DeclaredLook", "DeclaredRows", "declared_in"]
 
-MOST = 10_000
+MOST, MOST_NEW = 10_000, 50
+OURS = "airflow_provider_lakecommit."
+LAST = '\n  "create": '
+"""The last field of a declaration among the rendered fields of its task."""
 UNTOLD = PendingBudget()
 SCHEME = "lakecommit://"
 UNREAD = "nothing of it was seen so far, and not all control topics have been read yet"
@@ -45,9 +53,7 @@ UNSEEN = (
 
 @dataclass(frozen=True, slots=True)
 class DeclaredLanding:
-    """A landing of one DAG. ``ran``: that DAG has runs. ``connection`` names its catalog; what is not told is empty, as
-    where the DAG was parsed by an earlier release.
-    """
+    """A landing of one DAG. ``ran``: that DAG has runs. ``connection`` names its catalog; empty: it is not known."""
 
     name: str
     table: str
@@ -59,33 +65,64 @@ class DeclaredLanding:
     budget: PendingBudget = UNTOLD
 
 
-def declared_landings(session: Session) -> tuple[DeclaredLanding, ...]:
-    """Those of all DAGs that are parsed."""
-    sent, asset, dag = TaskOutletAssetReference, AssetModel, DagModel
-    has_run = select(DagRun.id).where(DagRun.dag_id == dag.dag_id).exists()
-    query = (
-        select(asset.extra, sent.dag_id, has_run)
-        .join(sent, sent.asset_id == asset.id)
-        .join(dag, dag.dag_id == sent.dag_id)
-        .where(asset.uri.startswith(SCHEME), dag.is_stale.is_(False))
-        .distinct()
-        .limit(MOST)
-    )
-    found = (_declared(*row) for row in session.execute(query))
-    return tuple(sorted({each for each in found if each is not None}, key=lambda d: str(astuple(d))))
+class DeclaredLook:
+    """Those of all DAGs that are parsed, for one thread at a time."""
+
+    def __init__(self) -> None:
+        self._stored = StoredDags(declared_in)
+
+    def __call__(self, session: Session) -> tuple[DeclaredLanding, ...]:
+        """As they are now; of very many that have changed at once the rest of the declaration is known later."""
+        sent, asset, dag = TaskOutletAssetReference, AssetModel, DagModel
+        has_run = select(DagRun.id).where(DagRun.dag_id == dag.dag_id).exists()
+        query = (
+            select(asset.extra, sent.dag_id, has_run)
+            .join(sent, sent.asset_id == asset.id)
+            .join(dag, dag.dag_id == sent.dag_id)
+            .where(asset.uri.startswith(SCHEME), dag.is_stale.is_(False))
+            .distinct()
+            .limit(MOST)
+        )
+        rows = session.execute(query).all()
+        stored = self._stored(session, {dag_id for _, dag_id, _ in rows}, MOST_NEW) if rows else {}
+        found = (_declared(extra, dag_id, ran, stored.get(dag_id, {})) for extra, dag_id, ran in rows)
+        return tuple(sorted({each for each in found if each is not None}, key=lambda d: str(astuple(d))))
 
 
-def _declared(extra: Any, dag: str, ran: bool) -> DeclaredLanding | None:
+def declared_in(_: str, stored: Any) -> dict[str, Landing]:
+    """The landings that the tasks of a stored DAG are for, by their names.
+
+    :param stored: Airflow's JSON of the DAG
+    """
+    try:
+        texts = [t.get("declared") for t in tasks_in(stored) if str(t.get("_task_module", "")).startswith(OURS)]
+    except OTHER_FORM:
+        return {}
+    found = (_landing_of(text) for text in texts if isinstance(text, str))
+    return {landing.name: landing for landing in found if landing is not None}
+
+
+def _landing_of(text: str) -> Landing | None:
+    """Of the text that the task has; a long one is cut within ``create``, which is last and not needed."""
+    begin, end = text.find("{"), text.find(LAST)
+    whole = text[begin:] if end < 0 else f"{text[begin:end].rstrip(', ')}}}"
+    try:
+        return Landing.from_dict(json.loads(whole))
+    except (SpecError, TypeError, ValueError):
+        return None
+
+
+def _declared(extra: Any, dag: str, ran: bool, stored: Mapping[str, Landing]) -> DeclaredLanding | None:
     """``None`` for an asset that somebody else made up."""
     told = extra if isinstance(extra, Mapping) else {}
     name, table = told.get("landing"), told.get("table")
     if not (isinstance(name, str) and isinstance(table, str)):
         return None
-    connection, branch, dead = (str(told.get(key) or "") for key in ("iceberg_conn_id", "branch", "dead_letter_table"))
-    most = (told.get(f"max_{key}") for key in ("open_cycles", "pending_slices", "pending_files", "pending_bytes"))
-    cycles, slices, files, size = (number if isinstance(number, int) else None for number in most)
-    budget = PendingBudget(open_cycles=cycles, slices=slices, files=files, bytes=size)
-    return DeclaredLanding(name, table, dag, ran, connection, branch, dead, budget)
+    whole = stored.get(name)
+    if whole is None or whole.table != table:
+        return DeclaredLanding(name, table, dag, ran)
+    dead, budget = whole.dead_letter_table or "", whole.pending_budget
+    return DeclaredLanding(name, table, dag, ran, whole.iceberg_conn_id, whole.branch, dead, budget)
 
 
 class DeclaredRows:

@@ -69,7 +69,7 @@ class LandingTables:
     def _declared(self, row: LandingRow, may: Callable[[str], bool]) -> DeclaredLanding | None:
         found = self._by_dag()
         of_dags = (found.get((row.name, dag)) for dag in sorted(row.dags) if row.state.landing)
-        return next((d for d in of_dags if d is not None and may(d.dag)), None)
+        return next((d for d in of_dags if d is not None and d.connection and may(d.dag)), None)
 
     def _by_dag(self) -> Mapping[tuple[str, str], DeclaredLanding]:
         declared = self._look()

@@ -3,28 +3,27 @@
 
 Contract: reads only. A DAG is for an action when all its tasks of this provider do that and nothing else (they are
 `PublishNowOperator`, or `VerifyOperator`, or `UnblockOperator` that may retry; sensors do nothing), so that nobody who
-asks for a check decides what becomes of records. To run it does that for all landings that these tasks name. At most
-:data:`MOST` DAGs are read, each once as long as it is the same.
+asks for a check decides what becomes of records. To run it does that for all landings that these tasks name.
 
 Failure story: a DAG that is stored in another form than this reads is for no action.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airflow.models.dag import DagModel
-from airflow.models.serialized_dag import SerializedDagModel
-from sqlalchemy import func, select
+from sqlalchemy import select
+
+from airflow_provider_lakecommit.page.stored_dags import OTHER_FORM, StoredDags, tasks_in
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
 __all__ = ["KnownDag", "Operation", "OperationLook", "operations_in"]
 
-MOST = 5_000
 OURS = "airflow_provider_lakecommit."
 RETRY = "retry"
 KINDS = {"PublishNowOperator": "publish_now", "VerifyOperator": "verify", "UnblockOperator": "retry_blocked"}
@@ -60,7 +59,7 @@ def operations_in(dag: str, stored: Any) -> tuple[Operation, ...]:
     :param stored: Airflow's JSON of the DAG
     """
     try:
-        tasks = list(_tasks(stored))
+        tasks = list(tasks_in(stored))
         params = dict(stored["dag"].get("params", []))
         ours = [t for t in tasks if str(t.get("_task_module", "")).startswith(OURS) and t["task_type"] != BYSTANDER]
         if len({t["task_type"] for t in ours}) != 1 or not all(_does_only_that(t, params) for t in ours):
@@ -72,17 +71,9 @@ def operations_in(dag: str, stored: Any) -> tuple[Operation, ...]:
         for task in ours:
             if (operation := _operation(dag, task, conf, asks=asks)) is not None:
                 found[operation.kind, operation.landing] = operation
-    except (AttributeError, KeyError, TypeError, ValueError):
+    except OTHER_FORM:
         return ()
     return tuple(found.values())
-
-
-def _tasks(stored: Any) -> Iterator[Mapping[str, Any]]:
-    for each in stored["dag"]["tasks"]:
-        task = each["__var"]
-        if not isinstance(task, Mapping):
-            raise TypeError("a task is no object")
-        yield task
 
 
 def _does_only_that(task: Mapping[str, Any], params: Mapping[str, Mapping[str, Any]]) -> bool:
@@ -120,27 +111,10 @@ class OperationLook:
     """All parsed DAGs by their id, for one thread at a time."""
 
     def __init__(self) -> None:
-        self._read: dict[str, tuple[str, tuple[Operation, ...]]] = {}
+        self._stored = StoredDags(operations_in)
 
     def __call__(self, session: Session) -> dict[str, KnownDag]:
         """As they are now."""
-        stored = SerializedDagModel
-        newest = (
-            select(stored.dag_id, func.max(stored.created_at).label("at"))
-            .join(DagModel, DagModel.dag_id == stored.dag_id)
-            .where(DagModel.is_stale.is_(False))
-            .group_by(stored.dag_id)
-            .limit(MOST)
-            .subquery()
-        )
-        of_newest = (stored.dag_id == newest.c.dag_id) & (stored.created_at == newest.c.at)
-        rows = session.execute(select(stored.dag_id, stored.dag_hash).join(newest, of_newest)).all()
-        changed = [(dag, sha) for dag, sha in rows if self._read.get(dag, ("",))[0] != sha]
-        for dag, sha in changed:
-            model = session.scalar(select(stored).where(stored.dag_id == dag, stored.dag_hash == sha).limit(1))
-            self._read[dag] = sha, operations_in(dag, model.data if model is not None else None)
-            if model is not None:
-                session.expunge(model)
-        self._read = {dag: self._read[dag] for dag, _ in rows}
+        found = self._stored(session)
         paused = {dag: off for dag, off in session.execute(select(DagModel.dag_id, DagModel.is_paused))}  # noqa: C416
-        return {dag: KnownDag(paused=paused.get(dag, False), operations=told) for dag, (_, told) in self._read.items()}
+        return {dag: KnownDag(paused=paused.get(dag, False), operations=told) for dag, told in found.items()}

@@ -19,7 +19,7 @@ from airflow_provider_lakecommit.table_looks.question import Sample
 
 __all__ = ["BudgetAnswer", "FilesAnswer", "SampleAnswer", "SamplesAnswer", "budget_of", "files_of", "samples_of"]
 
-UNDECLARED = "no parsed DAG that you may read declares this landing: nothing says where its dead letters are"
+UNDECLARED = "no parsed DAG that you may read says where the tables of this landing are"
 NO_TABLE = "the landing has no dead_letter_table"
 SWITCHED_OFF = "values of records are not shown here: [lakecommit] page_tables = samples allows it"
 NO_RIGHT = "they are shown to those who may read the task logs of DAG {}"

@@ -10,13 +10,14 @@ from typing import Any
 
 import httpx
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from dev import page
 from dev.airflow_stack import WITH_TRIGGERER
 from dev.browser import Browser
 from tests.airflow.live import Live, live_airflow, until
 from tests.airflow.test_page_seen import FRAME, open_entry, shot
-from tests.fixtures.kafka import unique
+from tests.fixtures.kafka import create_topic, unique
 from tests.support import waiting
 from tests.support.coordinator import write_guard
 from tests.support.narrator import Narrator
@@ -99,10 +100,9 @@ def values(*numbers: int) -> list[str]:
     return [json.dumps({"id": n, "note": f"order {n}"}) for n in numbers]
 
 
-def test_a_walk(
-    live: Live, bootstrap: str, browser: Browser, make_topic: Callable[..., str], produce: Callable[..., Any]
-) -> None:
-    topic, catalog = make_topic(2), Catalog(live)
+def test_a_walk(live: Live, bootstrap: str, browser: Browser, admin: AdminClient, produce: Callable[..., Any]) -> None:
+    topic, catalog = unique("orders"), Catalog(live)
+    create_topic(admin, topic, 2)
     produce(topic, [("k", v) for v in values(*range(50))], partition=0)
     produce(topic, [("k", v) for v in HOSTILE], partition=1, headers=[(SCRIPT, b"")])
     dead: dict[str, Any] = {"dead_letter_table": "shop.orders_dead", "dead_letter_max_ratio": 1.0}

@@ -150,7 +150,7 @@ RULES = (
     rule("settings", "landing", only=AIRFLOW, lazily=AIRFLOW),
     rule("table_looks", "core iceberg inspect", nowhere=AIRFLOW | SPARK | KAFKA),
     *(rule(f"table_looks/{module}", only=NOTHING) for module in ("process", "question")),
-    rule("page", "core status_fields wire kafka stall table_looks", nowhere=SPARK | LAKE),
+    rule("page", "core status_fields landing wire kafka stall table_looks", nowhere=SPARK | LAKE),
     *(
         rule(f"page/{module}", "core stall", only=NOTHING)
         for module in (

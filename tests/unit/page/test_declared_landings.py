@@ -3,12 +3,19 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import Any
 
+import pytest
+from airflow.sdk import DAG
+from airflow.serialization.serialized_objects import DagSerialization
+
+from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.operators.land import KafkaToIcebergOperator
 from airflow_provider_lakecommit.page.answers import landing_of
-from airflow_provider_lakecommit.page.declared_landings import DeclaredLanding, DeclaredRows
+from airflow_provider_lakecommit.page.declared_landings import DeclaredLanding, DeclaredRows, declared_in
 from airflow_provider_lakecommit.page.landings import Board, LandingRow, TopicReading
 from airflow_provider_lakecommit.stall.verdict import State, Verdict
+from airflow_provider_lakecommit.task_groups import KafkaToIcebergTaskGroup
 from tests.unit.page.test_landings import PLACE, row
 
 READ = (TopicReading(place=PLACE, as_of=1.0),)
@@ -73,3 +80,41 @@ def test_its_address_leads_to_the_landing_after_it_was_seen() -> None:
     assert rows.find(board(seen), never.key) == seen
     assert rows.find(board(seen), seen.key) == seen
     assert rows.find(board(row("orders", dags=("another",))), "0123") is None
+
+
+def parsed(**fields: Any) -> Any:
+    """Airflow's JSON of a DAG with a landing."""
+    with DAG("land_orders", schedule=None) as dag:
+        KafkaToIcebergTaskGroup("land", landing=Landing(name="orders", topics="orders", table="shop.orders", **fields))
+        KafkaToIcebergOperator(task_id="other", landing=Landing(name="clicks", topics="clicks", table="shop.clicks"))
+    return DagSerialization.to_dict(dag)
+
+
+def test_where_the_tables_are_is_what_the_tasks_of_the_dag_have() -> None:
+    found = declared_in(
+        "land_orders", parsed(dead_letter_table="shop.dead", max_pending_files=7, iceberg_conn_id="lake")
+    )
+    assert set(found) == {"orders", "clicks"}
+    orders = found["orders"]
+    assert (orders.dead_letter_table, orders.iceberg_conn_id, orders.pending_budget.files) == ("shop.dead", "lake", 7)
+    assert found["clicks"].dead_letter_table is None
+
+
+def test_a_declaration_that_airflow_cuts_is_known_but_for_its_schema() -> None:
+    schema = [{"name": f"column_{n}", "type": "string"} for n in range(500)]
+    found = declared_in("land_orders", parsed(dead_letter_table="shop.dead", create={"schema": schema}))
+    assert (found["orders"].dead_letter_table, found["orders"].create) == ("shop.dead", None)
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        None,
+        {"dag": {"tasks": [7]}},
+        {"dag": {"tasks": [{"__var": {"_task_module": "airflow_provider_lakecommit.x", "declared": "{"}}]}},
+        {"dag": {"tasks": [{"__var": {"_task_module": "airflow_provider_lakecommit.x", "declared": '{"nme": 1}'}}]}},
+        {"dag": {"tasks": [{"__var": {"_task_module": "elsewhere", "declared": '{"name": "a"}'}}]}},
+    ],
+)
+def test_a_dag_that_is_stored_otherwise_declares_nothing_more(stored: Any) -> None:
+    assert declared_in("land", stored) == {}

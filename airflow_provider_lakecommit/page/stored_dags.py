@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Airflow's own store of parsed DAGs, each read once as long as it is the same.
+
+Contract: reads only, and what is made of a DAG is made once for each version of it. :func:`tasks_in` gives the tasks of
+a stored DAG as it holds them.
+
+Failure story: a DAG that is stored in another form than this reads raises one of :data:`OTHER_FORM`; who makes
+something of it decides what that means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from airflow.models.dag import DagModel
+from airflow.models.serialized_dag import SerializedDagModel
+from sqlalchemy import func, select
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
+__all__ = ["OTHER_FORM", "StoredDags", "tasks_in"]
+
+MOST = 5_000
+OTHER_FORM = (AttributeError, KeyError, TypeError, ValueError)
+
+Made = TypeVar("Made")
+
+
+def tasks_in(stored: Any) -> Iterator[Mapping[str, Any]]:
+    """The tasks of Airflow's JSON of a DAG."""
+    for each in stored["dag"]["tasks"]:
+        task = each["__var"]
+        if not isinstance(task, Mapping):
+            raise TypeError("a task is no object")
+        yield task
+
+
+class StoredDags(Generic[Made]):
+    """What is made of parsed DAGs, for one thread at a time.
+
+    :param make: makes something of a DAG's id and Airflow's JSON of it
+    """
+
+    def __init__(self, make: Callable[[str, Any], Made]) -> None:
+        self._make = make
+        self._known: dict[str, tuple[str, Made]] = {}
+
+    def __call__(
+        self, session: Session, dags: Collection[str] | None = None, most_new: int | None = None
+    ) -> dict[str, Made]:
+        """As they are now, by their ids.
+
+        :param dags: those that are wanted; ``None``: all, at most :data:`MOST`
+        :param most_new: so many that have changed are read now, the others as long as it is called again
+        """
+        stored = SerializedDagModel
+        newest = (
+            select(stored.dag_id, func.max(stored.created_at).label("at"))
+            .join(DagModel, DagModel.dag_id == stored.dag_id)
+            .where(DagModel.is_stale.is_(False), *(() if dags is None else (stored.dag_id.in_(dags),)))
+            .group_by(stored.dag_id)
+            .limit(MOST)
+            .subquery()
+        )
+        of_newest = (stored.dag_id == newest.c.dag_id) & (stored.created_at == newest.c.at)
+        rows = session.execute(select(stored.dag_id, stored.dag_hash).join(newest, of_newest)).all()
+        changed = [(dag, sha) for dag, sha in rows if self._known.get(dag, ("",))[0] != sha]
+        for dag, sha in changed[:most_new]:
+            model = session.scalar(select(stored).where(stored.dag_id == dag, stored.dag_hash == sha).limit(1))
+            self._known[dag] = sha, self._make(dag, model.data if model is not None else None)
+            if model is not None:
+                session.expunge(model)
+        self._known = {dag: self._known[dag] for dag, _ in rows if dag in self._known}
+        return {dag: made for dag, (_, made) in self._known.items()}
