@@ -33,7 +33,7 @@ class SpecSeen(NamedTuple):
 
 class RejectSeen(NamedTuple):
     """Rejected records of one kind: how many in all, when first and last, and the newest slice that had some: where
-    its ranges are, and in what words most of its rejects are told.
+    its ranges are; and in what words it is told, by the newest slice of which it was the kind of most rejects.
     """
 
     kind: str
@@ -77,7 +77,7 @@ def after_rejects(known: LandingNotes, entry: SliceReported, at: float) -> Landi
     if not report.rejects:
         return known
     seen = {r.kind: r for r in known.rejects}
-    ranges = tuple(str(s.span) for s in report.spans[:3])
+    ranges, most = tuple(str(s.span) for s in report.spans[:3]), max(report.rejects.values())
     for kind, records in report.rejects.items():
         before = seen.pop(kind, None)
         seen[kind] = RejectSeen(
@@ -86,6 +86,7 @@ def after_rejects(known: LandingNotes, entry: SliceReported, at: float) -> Landi
             since=before.since if before else at,
             at=at,
             ranges=ranges,
-            reason=report.reject_reason,
+            # The report has the words of most of its rejects.
+            reason=report.reject_reason if records == most else before.reason if before else "",
         )
     return known._replace(rejects=tuple(seen.values())[-MOST:])

@@ -69,7 +69,7 @@ function Part({ label, heads, children }: { label: string; heads: string[]; chil
 function Rejects({ rejects, now }: { rejects: Notes["rejects"]; now: number }) {
   if (rejects.length === 0) return null;
   return (
-    <Part label="Dead letters by kind" heads={["kind", "#records", "last", "since", "newest where", "most are told as"]}>
+    <Part label="Dead letters by kind" heads={["kind", "#records", "last", "since", "newest where", "told as"]}>
       {rejects.map((r) => (
         <tr key={r.kind}>
           <td>

@@ -79,6 +79,7 @@ def test_rejects_are_counted_by_kind_and_a_report_that_comes_again_counts_nothin
     first = log.opens("a")
     log.rejects(first, {"missing_required id": 3, "bad_json": 1}, "the record has 'idx'")
     log.rejects(first, {"missing_required id": 3, "bad_json": 1})
+    assert [r.reason for r in log.notes.rejects] == ["the record has 'idx'", ""], "the words are of the most"
     log.rejects(log.opens("b"), {"bad_json": 2}, "line 1: no object")
     found = {r.kind: (r.records, r.reason) for r in log.notes.rejects}
     assert found == {"missing_required id": (3, "the record has 'idx'"), "bad_json": (3, "line 1: no object")}
