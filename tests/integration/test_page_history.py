@@ -96,6 +96,18 @@ def test_a_restart_goes_on_in_the_middle_of_a_window_and_counts_nothing_twice(
     assert sum(v or 0 for v in after["orders"].trend.shown(time.time())[1].values["read"]) == 30
 
 
+def test_what_was_read_first_is_kept_though_the_process_dies(told: tuple[Restarts, Narrator]) -> None:
+    restarts, _ = told
+    before = restarts.rows(lambda r: len(r) == 2, "both groups")
+    dead, restarts.reader = restarts.reader, None
+    try:
+        again = restarts.start()
+        assert set(again.memory.cycles) == {r.group for r in before.values()}, "before anything is read"
+    finally:
+        if dead is not None:
+            dead.close()
+
+
 def test_a_log_that_was_cut_below_its_history_is_read_anew(
     told: tuple[Restarts, Narrator], caplog: pytest.LogCaptureFixture
 ) -> None:

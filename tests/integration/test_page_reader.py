@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -37,7 +38,7 @@ def page_of(world: World) -> Iterator[Callable[[], LandingRow]]:
 
 def test_lags_counts_and_outcomes_are_those_of_the_landing(make_world: Make, produce: Produce) -> None:
     world = make_world()
-    topic = str(world.landing.topics)
+    topic, began = str(world.landing.topics), time.time()
     produce(topic, [{"id": n, "note": "good"} for n in range(100)], 0)
     produce(topic, [{"id": "not a number"}], 1)
     world.run("first")
@@ -50,9 +51,11 @@ def test_lags_counts_and_outcomes_are_those_of_the_landing(make_world: Make, pro
 
         produce(topic, [{"id": n, "note": "more"} for n in range(50)], 0)
         until(lambda: row().read_lag == 50, what="the lag of a landing that does not run", timeout=60)
+        assert began <= (row().read_since or 0) == (row().table_since or 0) <= time.time(), "the look before them"
         opened = world.open("second")
         world.write(opened)
         until(lambda: (row().read_lag, row().commit_lag) == (0, 50), what="reported, and not published", timeout=60)
+        assert (row().read_since, (row().table_since or 0) >= began) == (None, True), "read, and not in the table"
         assert row().outcomes[-1] == "running"
         world.close("second", opened)
         until(lambda: row().commit_lag == 0, what="published")
