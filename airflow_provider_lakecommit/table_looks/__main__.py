@@ -18,6 +18,7 @@ import resource
 import signal
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from airflow_provider_lakecommit.exceptions import CatalogError, LakecommitError, StorageError
@@ -74,7 +75,9 @@ def main() -> int:
     """`python -m airflow_provider_lakecommit.table_looks`."""
     signal.alarm(int(MOST_SECONDS) + 1)
     os.nice(NICE)
-    resource.setrlimit(resource.RLIMIT_DATA, (MOST_MEMORY, MOST_MEMORY))
+    with suppress(OSError, ValueError):
+        # Not every system has this limit.
+        resource.setrlimit(resource.RLIMIT_DATA, (MOST_MEMORY, MOST_MEMORY))
     asked: dict[str, Any] = json.load(sys.stdin)
     look = CatalogLook(asked["catalogs"])
     for number, told in enumerate(asked["questions"]):

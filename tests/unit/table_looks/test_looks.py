@@ -10,9 +10,23 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.manifest import (
+    DataFile,
+    DataFileContent,
+    FileFormat,
+    ManifestContent,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestWriterV2,
+    write_manifest_list,
+)
 from pyiceberg.schema import Schema
+from pyiceberg.table.snapshots import Operation, Snapshot, Summary
+from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate
+from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField
 
 from airflow_provider_lakecommit.iceberg.schemas import DEAD_LETTER_SCHEMA
@@ -31,6 +45,17 @@ from airflow_provider_lakecommit.table_looks.question import (
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 DEAD = "shop.dead"
 HOSTILE = ("<script>alert(1)</script>", "\u202etxt.exe", "\x00\x07", "x" * 4_000)
+
+
+class DeletesWriter(ManifestWriterV2):
+    """A manifest of deletes, which pyiceberg reads and does not write."""
+
+    def content(self) -> ManifestContent:
+        return ManifestContent.DELETES
+
+    @property
+    def _meta(self) -> dict[str, str]:
+        return {**super()._meta, "content": "deletes"}
 
 
 class Shop:
@@ -53,6 +78,29 @@ class Shop:
             rows.append({**row, "landing": landing, **more})
         made = pa.Table.from_pylist(rows, schema=arrow_schema(DEAD_LETTER_SCHEMA))
         self.catalog.load_table(DEAD).append(pa.concat_tables([made] * times))
+
+    def deletes(self, content: DataFileContent, path: Path, rows: pa.Table) -> None:
+        """What engines write that delete rows in place: a file of deletes, by positions or by values."""
+        pq.write_table(rows, path)
+        table = self.catalog.load_table(DEAD)
+        head, number = table.current_snapshot(), table.last_sequence_number + 1
+        assert head is not None
+        place = {"content": content, "file_path": f"file://{path}", "file_format": FileFormat.PARQUET}
+        of_file = {"partition": Record(), "record_count": len(rows), "file_size_in_bytes": path.stat().st_size}
+        file = DataFile.from_args(**place, **of_file, equality_ids=[3])
+        with DeletesWriter(
+            table.spec(), table.schema(), table.io.new_output(f"file://{path}.avro"), 7, "null"
+        ) as writer:
+            writer.add(ManifestEntry.from_args(status=ManifestEntryStatus.ADDED, snapshot_id=7, data_file=file))
+        manifests = [*head.manifests(table.io), writer.to_manifest_file()]
+        listed = f"file://{path}.list.avro"
+        with write_manifest_list(2, table.io.new_output(listed), 7, head.snapshot_id, number, "null") as out:
+            out.add_manifests(manifests)
+        summary = Summary(Operation.DELETE)
+        made = {"snapshot_id": 7, "parent_snapshot_id": head.snapshot_id, "sequence_number": number, "schema_id": 0}
+        added = AddSnapshotUpdate(snapshot=Snapshot(**made, manifest_list=listed, summary=summary))
+        to_head = SetSnapshotRefUpdate.model_validate({"ref-name": "main", "type": "branch", "snapshot-id": 7})
+        self.catalog.commit_table(table, (), (added, to_head))
 
     def ask(self, *questions: TableQuestion, **more: Any) -> list[TableAnswer]:
         return ask(questions, {"lake": self.properties, **more.pop("catalogs", {})}, **more)
@@ -110,6 +158,27 @@ def test_rows_that_were_deleted_are_not_told(shop: Shop) -> None:
     shop.rejects(b"to be forgotten", b"stays")
     shop.catalog.load_table(DEAD).delete("offset = 1")
     assert [s.value and s.value.text for s in shop.samples()] == ["stays"]
+
+
+def test_rows_that_an_engine_deleted_in_place_are_not_told_or_nothing_is(shop: Shop, tmp_path: Path) -> None:
+    shop.rejects(b"to be forgotten", b"stays")
+    (file,) = shop.catalog.load_table(DEAD).inspect.files().column("file_path").to_pylist()
+    ids = {"file_path": b"2147483546", "pos": b"2147483545"}
+    fields = [
+        pa.field(n, t, False, {b"PARQUET:field_id": ids[n]})
+        for n, t in (("file_path", pa.string()), ("pos", pa.int64()))
+    ]
+    positions = pa.table([[file], [0]], schema=pa.schema(fields))
+    shop.deletes(DataFileContent.POSITION_DELETES, tmp_path / "positions.parquet", positions)
+    assert [s.value and s.value.text for s in shop.samples()] == ["stays"]
+
+
+def test_where_deletes_cannot_be_applied_there_are_no_samples(shop: Shop, tmp_path: Path) -> None:
+    shop.rejects(b"to be forgotten", b"stays")
+    shop.deletes(DataFileContent.EQUALITY_DELETES, tmp_path / "values.parquet", pa.table({"offset": [1]}))
+    (answer,) = shop.ask(TableQuestion(connection="lake", table=DEAD, landing="orders"))
+    assert answer.samples == ()
+    assert "compact the table" in answer.trouble
 
 
 def test_small_files_are_counted_in_one_look_with_what_else_is_asked(shop: Shop) -> None:
