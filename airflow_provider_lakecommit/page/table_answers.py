@@ -26,14 +26,14 @@ NO_RIGHT = "they are shown to those who may read the task logs of DAG {}"
 
 
 class FilesAnswer(BaseModel):
-    """Files of the data table as of a time; ``small`` are those of less than ``small_below`` bytes. ``trouble`` is what
+    """Files of the data table as of a time; ``small`` are those of less than ``limit`` bytes. ``trouble`` is what
     keeps it from being newer.
     """
 
     files: int | None
     bytes: int | None
     small: int | None
-    small_below: int | None
+    limit: int | None
     as_of: datetime | None
     trouble: str
 
@@ -86,7 +86,7 @@ def files_of(seen: TableSeen | None) -> FilesAnswer | None:
         files=None if found is None else found.files,
         bytes=None if found is None else found.bytes,
         small=None if found is None else found.small,
-        small_below=None if found is None else found.limit,
+        limit=None if found is None else found.limit,
         as_of=time_or_none(seen.as_of),
         trouble=seen.trouble,
     )

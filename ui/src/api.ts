@@ -70,12 +70,12 @@ export interface Budget {
   bytes: number | null;
 }
 
-/** Files of the data table, when it was last looked at; `small` are those of less than `small_below` bytes. */
+/** Files of the data table, when it was last looked at; `small` are those of less than `limit` bytes. */
 export interface Files {
   files: number | null;
   bytes: number | null;
   small: number | null;
-  small_below: number | null;
+  limit: number | null;
   as_of: string | null;
   trouble: string;
 }

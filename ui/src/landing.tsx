@@ -119,7 +119,7 @@ function Waiting({ landing }: { landing: Detail }) {
       {files !== null && (
         <p>
           Small files of the table: <SmallFiles files={files} />
-          {files.small_below !== null && <span class="dim"> (below {bytes(files.small_below)})</span>}
+          {files.limit !== null && <span class="dim"> (below {bytes(files.limit)})</span>}
           {files.trouble && <span class="dim"> · {files.trouble}</span>}
         </p>
       )}

@@ -195,7 +195,7 @@ export function SmallFiles({ files }: { files: Files | null }) {
   if (files?.files == null) return <span title={files?.trouble ?? "not looked at yet"}>–</span>;
   const told = `as of ${absolute(files.as_of)}${files.trouble && `; since then: ${files.trouble}`}`;
   const mean = `${bytes((files.bytes ?? 0) / Math.max(1, files.files))} in the mean`;
-  const below = files.small === null ? mean : `below ${bytes(files.small_below ?? 0)}, ${mean}`;
+  const below = files.small === null ? mean : `below ${bytes(files.limit ?? 0)}, ${mean}`;
   return (
     <span title={`${below}; ${told}`}>
       {files.small === null ? "–" : count(files.small)} of {count(files.files)}

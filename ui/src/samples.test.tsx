@@ -83,7 +83,7 @@ test("what waits is told against the budget that is nearest to full", () => {
 
 test("small files and lags are told as far as they are known", () => {
   const place = document.createElement("div");
-  const files = { files: 40, bytes: 4 << 20, small: 39, small_below: 1 << 20, as_of: null, trouble: "" };
+  const files = { files: 40, bytes: 4 << 20, small: 39, limit: 1 << 20, as_of: null, trouble: "" };
   render(
     <p>
       <SmallFiles files={files} />|<SmallFiles files={{ ...files, small: null }} />|<SmallFiles files={null} />|
