@@ -20,6 +20,8 @@ from collections.abc import Iterable
 from pyiceberg.manifest import ManifestContent, ManifestFile
 from pyiceberg.table.update.snapshot import _FastAppendFiles
 
+from airflow_provider_lakecommit.committer.manifest_writer import KnownSpecs
+
 __all__ = ["TIER", "WHOLE", "MergingAppend", "tiers_to_merge"]
 
 TIER = 32
@@ -28,7 +30,7 @@ WHOLE = TIER**3
 _LAST_VERSION = 2
 
 
-class MergingAppend(_FastAppendFiles):
+class MergingAppend(KnownSpecs, _FastAppendFiles):
     """pyiceberg's fast append, with the manifests of its parent merged where there are many."""
 
     def _process_manifests(self, manifests: list[ManifestFile]) -> list[ManifestFile]:

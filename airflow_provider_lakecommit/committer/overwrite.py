@@ -22,6 +22,7 @@ from pyiceberg.table import TableProperties, Transaction
 from pyiceberg.table.snapshots import Operation, SnapshotSummaryCollector, Summary, update_snapshot_summaries
 from pyiceberg.table.update.snapshot import _SnapshotProducer
 
+from airflow_provider_lakecommit.committer.manifest_writer import KnownSpecs, schema_of
 from airflow_provider_lakecommit.exceptions import TableError
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ else:
 __all__ = ["OverwritingFiles"]
 
 
-class OverwritingFiles(Producer):
+class OverwritingFiles(KnownSpecs, Producer):
     """pyiceberg's producer of snapshots, for files that are known by their paths.
 
     :param removed: paths of the data files to take out
@@ -101,16 +102,18 @@ class OverwritingFiles(Producer):
 
     def _summary(self, snapshot_properties: Mapping[str, str] | None = None) -> Summary:
         metadata = self._transaction.table_metadata
-        schema, specs = metadata.schema(), metadata.specs()
+        specs = metadata.specs()
         name, default = (
             TableProperties.WRITE_PARTITION_SUMMARY_LIMIT,
             TableProperties.WRITE_PARTITION_SUMMARY_LIMIT_DEFAULT,
         )
         collector = SnapshotSummaryCollector(partition_summary_limit=int(metadata.properties.get(name, default)))
         for file in self._added_data_files:
-            collector.add_file(data_file=file, partition_spec=specs[file.spec_id], schema=schema)
+            spec = specs[file.spec_id]
+            collector.add_file(data_file=file, partition_spec=spec, schema=schema_of(metadata, spec))
         for file in self._taken_out:
-            collector.remove_file(data_file=file, partition_spec=specs[file.spec_id], schema=schema)
+            spec = specs[file.spec_id]
+            collector.remove_file(data_file=file, partition_spec=spec, schema=schema_of(metadata, spec))
         parent = self._parent_snapshot_id
         before = None if parent is None else metadata.snapshot_by_id(parent)
         return update_snapshot_summaries(

@@ -18,6 +18,7 @@ from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.replace.replace import replace, replace_preview
 from dev.servers.engine import Engine
+from tests.support.messes import CREATE
 from tests.support.steps import check_verified
 from tests.support.world import World, records
 
@@ -122,6 +123,21 @@ def test_columns_and_partitions_that_it_changes(engine: Engine, world: World, pr
     take_out(world, 0, 30, 140)
     assert read(engine, world) == due(range(30), range(140, 160))
     assert Counter((r["id"], r["title"]) for r in engine.sql(world.catalog, titles)) == before
+    check_verified(world)
+
+
+def test_a_partition_column_that_is_gone(engine: Engine, make_engine_world: Make, produce: Produce) -> None:
+    """The manifest that is written anew is one of a spec which no current column explains."""
+    world = make_engine_world(metadata_columns=True, partitions=1, create={**CREATE, "partition_by": ["name"]})
+    produce(world.landing.topics, [(None, f'{{"id": {n}, "name": "{n % 3}"}}') for n in range(60)])
+    world.settle()
+    engine.sql(world.catalog, f"ALTER TABLE {ROWS} DROP PARTITION FIELD name")
+    engine.sql(world.catalog, f"ALTER TABLE {ROWS} DROP COLUMN name")
+    take_out(world, 0, 20, 40)
+    assert read(engine, world) == due(range(20), range(40, 60))
+    world.settle()
+    engine.sql(world.catalog, COMPACT)
+    assert read(engine, world) == due(range(60))
     check_verified(world)
 
 

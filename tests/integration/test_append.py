@@ -9,13 +9,15 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from pyiceberg.transforms import BucketTransform
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import StringType
 
 from airflow_provider_lakecommit.committer.checks import Grounds
 from airflow_provider_lakecommit.committer.ledger import Condition, landing_snapshots, tag_name
 from airflow_provider_lakecommit.committer.ledger_by_hand import set_section
 from airflow_provider_lakecommit.committer.ledger_updates import carry_forward, change_section, join_table, renew_epochs
+from airflow_provider_lakecommit.committer.merge_manifests import TIER
 from airflow_provider_lakecommit.committer.summary import LogPoint, SnapshotKind
 from airflow_provider_lakecommit.core.identity import token
 from airflow_provider_lakecommit.core.model import ControlPosition, Counts
@@ -264,6 +266,28 @@ def test_a_slice_written_before_the_partitioning_changed_is_void(lake: Lake) -> 
     files = (data_file("file:///data/new.parquet", 10, spec_id=spec_id, partition=[3]),)
     assert lake.publish(lake.request(staged((0, 0, 10), epoch=ours.epoch, files=files, spec_id=spec_id))).published
     assert lake.rows() == 10
+
+
+def test_many_manifests_of_a_partitioning_whose_column_is_gone_are_merged(tmp_path: Path) -> None:
+    """The current schema does not say any more of which type their partition values are."""
+    lake = Lake(tmp_path)
+    lake.create(PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "of_note")))
+    ours = lake.join()
+    for n in range(TIER):
+        files = (data_file(f"file:///data/{n}.parquet", 1, partition=["x"]),)
+        lake.publish(lake.request(staged((0, n, n + 1), epoch=ours.epoch, files=files)))
+    with lake.load().update_spec() as spec:
+        spec.remove_field("of_note")
+    with lake.load().update_schema() as schema:
+        schema.delete_column("note")
+    now = lake.load().metadata
+    files = (data_file("file:///data/later.parquet", 1, spec_id=now.default_spec_id),)
+    later = staged((0, TIER, TIER + 1), epoch=ours.epoch, files=files, spec_id=now.default_spec_id)
+    assert lake.publish(lake.request(later)).published
+    head = lake.load().current_snapshot()
+    assert head is not None
+    assert sorted(m.existing_files_count for m in head.manifests(lake.load().io)) == [0, TIER]
+    assert lake.rows() == TIER + 1
 
 
 def test_partitioning_that_changes_between_look_and_request_is_noticed(lake: Lake) -> None:

@@ -344,6 +344,21 @@ def test_files_of_older_schemas_and_specs_keep_what_they_have(tmp_path: Path) ->
     assert lake.findings() == []
 
 
+def test_files_of_a_partitioning_whose_column_is_gone_can_be_dropped_and_rewritten(tmp_path: Path) -> None:
+    lake = lake_at(tmp_path, spec=PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "note")))
+    lake.join()
+    lake.land((0, 0, 20), note="one")
+    lake.land((0, 20, 40), note="two")
+    with lake.load().update_spec() as spec:
+        spec.remove_field("note")
+    with lake.load().update_schema() as schema:
+        schema.delete_column("note")
+    taken_out(lake, (0, 15, 30))
+    assert lake.found("id") == Counter({(n,): 1 for n in (*range(15), *range(30, 40))})
+    assert sorted(lake.load().scan().to_arrow()["id"].to_pylist()) == [*range(15), *range(30, 40)]
+    assert lake.findings() == []
+
+
 def test_statistics_that_were_cut_or_are_missing_are_made_up_for_by_reading(tmp_path: Path) -> None:
     """All topics of more than 16 letters begin alike, as far as statistics tell."""
     lake = lake_at(tmp_path, properties={"write.metadata.metrics.column.kafka_offset": "none"})

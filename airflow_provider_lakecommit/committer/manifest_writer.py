@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Manifests of every partition spec that a table has, also where a column that a spec is made of was dropped.
+
+Contract: a manifest is written by the current schema, or, where that lacks a column of the spec, by the newest one of
+the table that has all of them: the types of the partition values come from there.
+
+Failure story: a spec whose columns are together in no schema that the metadata has is a :class:`TableError`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyiceberg.manifest import ManifestWriter, write_manifest
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update.snapshot import _SnapshotProducer
+
+from airflow_provider_lakecommit.exceptions import TableError
+
+if TYPE_CHECKING:
+    Producer = _SnapshotProducer[Any]
+else:
+    Producer = object
+
+__all__ = ["KnownSpecs", "schema_of"]
+
+
+def schema_of(metadata: TableMetadata, spec: PartitionSpec) -> Schema:
+    """A schema that has all columns of a spec.
+
+    :raises TableError: there is none
+    """
+    by_age = sorted(metadata.schemas, key=lambda schema: schema.schema_id, reverse=True)
+    for schema in (metadata.schema(), *by_age):
+        if all(schema.find_column_name(field.source_id) is not None for field in spec.fields):
+            return schema
+    raise TableError(
+        f"the table in {metadata.location} has files of partition spec {spec.spec_id}, and no schema that has all "
+        "of its columns: have another engine rewrite them"
+    )
+
+
+class KnownSpecs(Producer):
+    """For a producer of snapshots of pyiceberg, which knows the current schema only."""
+
+    def new_manifest_writer(self, spec: PartitionSpec) -> ManifestWriter:
+        metadata = self._transaction.table_metadata
+        return write_manifest(
+            format_version=metadata.format_version,
+            spec=spec,
+            schema=schema_of(metadata, spec),
+            output_file=self.new_manifest_output(),
+            snapshot_id=self._snapshot_id,
+            avro_compression=self._compression,
+        )
