@@ -37,6 +37,7 @@ from airflow_provider_lakecommit.committer.replaced import (
     REPLACED,
     Replaced,
     Replacement,
+    landed_in,
     other_topics,
     renewed_epoch,
     sections_after,
@@ -184,8 +185,7 @@ def require_ranges(table: str, landing: str, coverage: Coverage, metadata: Table
             f"the ledger of {table} (branch {state.branch}) has not {lacking} of landing {landing}: only what it has "
             "is replaced; `lakecommit ledger show SPEC` lists it"
         )
-    records = landing_snapshots(metadata, state.branch)
-    known = (*(s.covered for s in state.sections), *(r.ranges for r in records))
+    known = (*(s.covered for s in state.sections), landed_in(landing_snapshots(metadata, state.branch)))
     if alike := other_topics(coverage, known):
         named = ", ".join(f"{p} (topic id {p.topic_id}) and {o.topic_id}" for p, o in sorted(alike.items()))
         raise LedgerError(

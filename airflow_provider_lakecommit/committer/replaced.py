@@ -27,7 +27,16 @@ from airflow_provider_lakecommit.wire.coverage import coverage_from_json, covera
 from airflow_provider_lakecommit.wire.envelope import DAMAGE, count, pack, unpack
 from airflow_provider_lakecommit.wire.ledger import LEDGER_LIMIT
 
-__all__ = ["REPLACED", "Replaced", "other_topics", "renewed_epoch", "replaced_of", "sections_after"]
+__all__ = [
+    "REPLACED",
+    "Replaced",
+    "Replacement",
+    "landed_in",
+    "other_topics",
+    "renewed_epoch",
+    "replaced_of",
+    "sections_after",
+]
 
 REPLACED = "replaced"
 """Extra key of a snapshot: what it took out."""
@@ -118,14 +127,29 @@ def _after(s: LedgerSection, taken: Coverage, anew: Replacement, token: UUID, *,
 
 
 def other_topics(coverage: Coverage, known: Iterable[Coverage]) -> Mapping[SourcePartition, SourcePartition]:
-    """Of some partitions, those of which the table had the same offsets from another topic of the same name: their rows
-    cannot be told apart, as a row has the name of its topic only.
+    """Of some partitions, those of which the table has the same offsets from another topic of the same name that are to
+    stay: their rows cannot be told apart, as a row has the name of its topic only.
     """
-    named = {(p.topic, p.partition): p for p in coverage.parts}
+    named: dict[tuple[str, int], list[SourcePartition]] = {}
+    for p in coverage.parts:
+        named.setdefault((p.topic, p.partition), []).append(p)
     found = {}
     for other in known:
         for p, ranges in other.parts.items():
-            own = named.get((p.topic, p.partition))
-            if own is not None and own.topic_id != p.topic_id and ranges & coverage[own]:
-                found[own] = p
+            for own in named.get((p.topic, p.partition), ()):
+                if own.topic_id != p.topic_id and (ranges & coverage[own]) - coverage[p]:
+                    found[own] = p
     return found
+
+
+def landed_in(records: Iterable[SnapshotRecord]) -> Coverage:
+    """What the table has rows of, by its history, whatever became of its ledgers: landed, and not taken out since.
+
+    :param records: of all landings, newest first
+    """
+    held, gone = Coverage(), dict[str, Coverage]()
+    for record in records:
+        held = held | (record.ranges - gone.get(record.landing, Coverage()))
+        if (replaced := replaced_of(record)) is not None:
+            gone[record.landing] = gone.get(record.landing, Coverage()) | replaced.ranges
+    return held

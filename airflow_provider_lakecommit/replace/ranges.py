@@ -24,7 +24,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, LongType, PrimitiveType, StringType
 
-from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet
+from airflow_provider_lakecommit.core.offsets import NOTHING, Coverage, OffsetRange, RangeSet
 from airflow_provider_lakecommit.core.routing import Role
 from airflow_provider_lakecommit.exceptions import TableError
 
@@ -82,7 +82,9 @@ class RowRanges:
         self.columns = columns
         self._ranges: dict[str, dict[int, RangeSet]] = {}
         for p, ranges in coverage.parts.items():
-            self._ranges.setdefault(p.topic, {})[p.partition] = ranges
+            # Of a topic that was made anew under its name, both.
+            parts = self._ranges.setdefault(p.topic, {})
+            parts[p.partition] = parts.get(p.partition, NOTHING) | ranges
         self._edges = {
             topic: {number: _edges(ranges) for number, ranges in parts.items()} for topic, parts in self._ranges.items()
         }

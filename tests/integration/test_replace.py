@@ -457,6 +457,15 @@ def test_offsets_of_a_topic_made_anew_are_ambiguous_only_where_they_overlap(lake
         replace_preview(lake.session(), coverage((0, 5, 20), topic_id=anew))
     (seen,) = replace_preview(lake.session(), coverage((0, 10, 20), topic_id=anew))
     assert seen.replaced.rows == 10
+    session, both = lake.session(), coverage((0, 0, 10)) | coverage((0, 0, 20), topic_id=anew)
+    replace(session, both, commit_id=uuid4())
+    assert lake.found() == Counter()
+    own = lake.state().section("orders", "live")
+    assert own is not None
+    lake.publish(lake.request(lake.slice((0, 0, 15), epoch=own.epoch, spans=spans((0, 0, 15), topic_id=anew))))
+    replace(session, coverage((0, 5, 15), topic_id=anew), commit_id=uuid4())
+    assert lake.found() == lake.expected({"first": [(0, 0, 5)]}), "what was taken out before is in nobody's way"
+    assert lake.findings() == []
 
 
 def test_a_rollback_afterwards_is_a_rollback_as_any(lake: RowsLake) -> None:

@@ -13,6 +13,7 @@ from airflow_provider_lakecommit.committer.replaced import (
     REPLACED,
     Replaced,
     Replacement,
+    landed_in,
     other_topics,
     renewed_epoch,
     replaced_of,
@@ -192,3 +193,16 @@ def test_offsets_of_a_topic_made_anew_are_told_apart_where_they_do_not_overlap()
     anew = SourcePartition("orders", 0, "another-id")
     assert other_topics(cover((P0, 5, 9)), [cover((anew, 8, 20)), cover((P0, 0, 9))]) == {P0: anew}
     assert other_topics(cover((P0, 5, 9)), [cover((anew, 9, 20)), cover((P1, 0, 9))]) == {}
+    both = cover((P0, 5, 9), (anew, 5, 12))
+    assert other_topics(both, [cover((anew, 5, 20)), cover((P0, 0, 5), (P0, 6, 9))]) == {}
+    assert other_topics(both, [cover((P0, 0, 12))]) == {anew: P0}
+
+
+def test_what_was_taken_out_since_is_not_in_the_table() -> None:
+    again = snapshot(5, cover((P0, 0, 8), (P1, 0, 4)), cover((P0, 5, 8)))
+    line = [again, deleting(), SECOND, FIRST, ORIGIN]
+    assert landed_in(s.record for s in line) == cover((P0, 0, 8), (P1, 0, 4))
+    assert landed_in(s.record for s in line[1:]) == cover((P0, 0, 5), (P1, 0, 4))
+    assert landed_in(s.record for s in [anew(), SECOND, FIRST]) == cover((P0, 0, 15), (P1, 0, 4))
+    theirs = replace(FIRST.record, landing="returns", ranges=cover((P0, 6, 7)))
+    assert landed_in([deleting().record, theirs]) == cover((P0, 6, 7))
