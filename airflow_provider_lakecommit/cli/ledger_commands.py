@@ -28,6 +28,9 @@ __all__ = [
 ]
 
 
+FEWER = "with rows to delete: a table has fewer of them than were landed, since others deleted some"
+
+
 class LedgerShowCommand(Command):
     says = "what is in the tables, as the tables say"
     examples = (
@@ -65,6 +68,7 @@ class LedgerInitCommand(Command):
         back = parser.add_mutually_exclusive_group().add_argument
         back("--again", action="store_true", help="go back over what is landed, too: its rows are there twice then")
         back("--delete", action="store_true", help="go back over what is landed, and delete its rows in the same step")
+        add("--fewer", action="store_true", help=FEWER)
         add("--dry-run", action="store_true", help="say what it comes to; nothing is written")
         add_confirmation(parser)
         reported = "also what is reported, cannot be published, and the source has no more"
@@ -81,6 +85,7 @@ class LedgerInitCommand(Command):
                 output,
                 start=options.start,
                 partitions=options.partition,
+                fewer=options.fewer,
                 dry=options.dry_run,
                 yes=options.yes,
                 reason=options.reason,
@@ -107,6 +112,7 @@ class HardResetCommand(Command):
     examples = ("reset hard orders.yaml --dry-run", 'reset hard orders.yaml --yes --reason "test data"')
 
     def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--fewer", action="store_true", help=FEWER)
         parser.add_argument("--dry-run", action="store_true", help="say what it comes to; nothing is written")
         add_confirmation(parser)
 
@@ -115,7 +121,14 @@ class HardResetCommand(Command):
         from airflow_provider_lakecommit.cli.repair import delete_back
 
         return delete_back(
-            spec, output, start=None, partitions=None, dry=options.dry_run, yes=options.yes, reason=options.reason
+            spec,
+            output,
+            start=None,
+            partitions=None,
+            fewer=options.fewer,
+            dry=options.dry_run,
+            yes=options.yes,
+            reason=options.reason,
         )
 
 

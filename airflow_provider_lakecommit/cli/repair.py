@@ -83,6 +83,7 @@ def delete_back(
     *,
     start: str | None,
     partitions: Sequence[str] | None,
+    fewer: bool,
     dry: bool,
     yes: bool,
     reason: str,
@@ -90,6 +91,7 @@ def delete_back(
     """Go back over what is landed, with its rows; what goes is shown first, and has to be agreed to.
 
     :param start: where to; ``None``: all of the landing goes, and it begins where its declaration says
+    :param fewer: what a table lacks of these rows was deleted by others
     :raises SpecError: *start* is no place
     :raises LakecommitError: a part that is needed is away, or refuses
     """
@@ -107,9 +109,10 @@ def delete_back(
             else:
                 output.result({"written": False, **found.to_dict()})
             return Exit.DONE
+        decision = decision_of(command, spec.landing.name, reason)
         if found.deletes and not agreed(output, found.lines(), yes=yes):
             return _unconfirmed(output, found.to_dict())
-        _done(output, word.delete_back(session, found, decision_of(command, spec.landing.name, reason)))
+        _done(output, word.delete_back(session, found, decision, fewer=fewer))
     return Exit.DONE
 
 

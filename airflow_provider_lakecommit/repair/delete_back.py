@@ -51,6 +51,11 @@ class DeleteBack:
     def lines(self) -> Iterator[str]:
         """For people."""
         yield from (f"DELETES of {t}" for t in self.tables)
+        yield from (
+            f"  {t.missing} rows that were landed are not there, or do not say which records they are of: {t.table}"
+            for t in self.tables
+            if t.missing
+        )
         if not self.tables:
             yield "nothing of the landing is landed there: no row is deleted"
         if self.removed:
@@ -67,6 +72,7 @@ class DeleteBack:
                 {
                     "table": t.table,
                     "rows": t.replaced.rows,
+                    "missing": t.missing,
                     "ranges": t.replaced.ranges.to_dict(),
                     "dropped_files": t.replaced.dropped_files,
                     "rewritten_files": t.replaced.rewritten_files,
@@ -110,15 +116,18 @@ def delete_preview(session: LandingSession, start: Start | None, way: Way = PLAI
     )
 
 
-def delete_back(session: LandingSession, found: DeleteBack, decision: Decision) -> dict[str, Any]:
+def delete_back(
+    session: LandingSession, found: DeleteBack, decision: Decision, *, fewer: bool = False
+) -> dict[str, Any]:
     """Do what was shown.
 
+    :param fewer: where a table has fewer of these rows than were landed, others deleted them
     :raises LakecommitError: as :func:`delete_preview`, and what keeps it from being done
     """
     coverage = Coverage.union(t.replaced.ranges for t in found.tables)
     if coverage:
         told = replace(decision, what=f"deletes the rows of {coverage}")
-        take_out(session, coverage, commit_id=session.new_id(), previews=found.tables, decision=told)
+        take_out(session, coverage, commit_id=session.new_id(), previews=found.tables, fewer=fewer, decision=told)
         session.log(f"the rows of {coverage} are deleted")
     if found.start:
         _begin(session, found.start, decision)

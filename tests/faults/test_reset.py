@@ -197,6 +197,24 @@ def test_back_with_the_rows_deletes_what_was_said_and_reads_it_again_once(told_a
     told_apart.check(EVERYTHING)
 
 
+def test_rows_that_others_deleted_are_asked_about(told_apart: World) -> None:
+    """They may as well be there and not say which records they are of: then they would be there twice."""
+    with told_apart.session() as session:
+        session.tables.load("shop.rows").delete("id == 25")
+        topic = str(told_apart.landing.topics)
+        found = delete_preview(session, {(topic, 0): 20})
+        assert any(line.startswith("  1 rows that were landed are not there") for line in found.lines()) == (
+            found.tables[0].missing == 1
+        )
+        hard = delete_preview(session, None)
+        assert [t.missing for t in hard.tables] == [1, 0]
+        with pytest.raises(LedgerError, match="--fewer"):
+            delete_back(session, hard, decision("reset hard"))
+        delete_back(session, hard, decision("reset hard"), fewer=True)
+    told_apart.settle()
+    told_apart.check(EVERYTHING)
+
+
 def test_a_hard_reset_begins_where_the_declaration_says(told_apart: World) -> None:
     found = delete(told_apart, None, 61)
     assert found.start == "earliest"
