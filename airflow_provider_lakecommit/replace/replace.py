@@ -23,7 +23,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
 from airflow_provider_lakecommit.committer.checks import StagedSlice
-from airflow_provider_lakecommit.committer.ledger import LedgerState, landing_snapshots, read_ledger, require_ledger
+from airflow_provider_lakecommit.committer.ledger import landing_snapshots, read_ledger, require_ledger
 from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
 from airflow_provider_lakecommit.committer.replace import (
     Removal,
@@ -37,10 +37,12 @@ from airflow_provider_lakecommit.committer.replaced import Replaced, replaced_of
 from airflow_provider_lakecommit.committer.stage import Attempt
 from airflow_provider_lakecommit.committer.summary import LogPoint, SnapshotKind
 from airflow_provider_lakecommit.core.decisions import Decision
+from airflow_provider_lakecommit.core.formats import ONE_ROW_EACH
 from airflow_provider_lakecommit.core.model import LIVE
 from airflow_provider_lakecommit.core.offsets import Coverage
-from airflow_provider_lakecommit.core.routing import role_of
+from airflow_provider_lakecommit.core.routing import Role, role_of
 from airflow_provider_lakecommit.exceptions import LedgerError
+from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.replace.copier import Copier
 from airflow_provider_lakecommit.replace.ranges import RecordColumns, RowRanges
 from airflow_provider_lakecommit.replace.survey import FoundFile, Survey
@@ -52,8 +54,8 @@ __all__ = ["ReplacePreview", "replace", "replace_preview"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplacePreview:
     """What a replacement does in one table, as it is now. ``epochs`` are those of the lanes that have the ranges, by
-    landing and lane. ``expected`` are the rows that by the table's history were landed of them; ``None``: some of that
-    history was expired, or one snapshot landed rows of other ranges too.
+    landing and lane. ``expected`` are the rows that by the table's history were landed of them at least: some of that
+    history may be expired, and a snapshot may have landed other ranges too.
     """
 
     table: str
@@ -61,13 +63,13 @@ class ReplacePreview:
     epochs: Mapping[tuple[str, str], UUID]
     replaced: Replaced
     dropped_bytes: int = 0
-    expected: int | None = None
+    expected: int = 0
     snapshot_id: int | None = None
 
     @property
     def missing(self) -> int:
         """Rows that were landed and that no row says to be."""
-        return max(0, (self.expected or 0) - self.replaced.rows)
+        return max(0, self.expected - self.replaced.rows)
 
     def __str__(self) -> str:
         r = self.replaced
@@ -192,7 +194,7 @@ def _preview(session: LandingSession, name: str, coverage: Coverage) -> ReplaceP
         epochs=epochs_of(state, landing, taken),
         replaced=_replaced(taken, found),
         dropped_bytes=sum(one.file.file_size_in_bytes for one in found if one.whole),
-        expected=_expected(loaded.metadata, state, landing, taken),
+        expected=_expected(loaded.metadata, branch, session.landing, _role(session, name), taken),
         snapshot_id=state.head_id,
     )
 
@@ -223,8 +225,7 @@ def _has(loaded: Table, request: ReplaceRequest) -> bool:
 
 def _replacement(session: LandingSession, name: str, loaded: Table, coverage: Coverage) -> _Replacement:
     landing = session.landing
-    role = role_of(landing.destinations, name)
-    ranges = RowRanges(RecordColumns.of(name, loaded.schema(), role), coverage)
+    ranges = RowRanges(RecordColumns.of(name, loaded.schema(), _role(session, name)), coverage)
     records = [r for r in landing_snapshots(loaded.metadata, landing.branch) if r.publishes]
     own = [r.snapshot_id for r in records if r.landing == landing.name and r.ranges.overlaps(coverage)]
     # A replacement brings copies of rows of other ranges too.
@@ -236,6 +237,10 @@ def _replacement(session: LandingSession, name: str, loaded: Table, coverage: Co
         survey=Survey(name, ranges, own, others),
         copier=Copier(name, ranges, uuid4()),
     )
+
+
+def _role(session: LandingSession, name: str) -> Role:
+    return role_of(session.landing.destinations, name)
 
 
 def _replaced(coverage: Coverage, found: Sequence[FoundFile]) -> Replaced:
@@ -251,17 +256,18 @@ def _replaced(coverage: Coverage, found: Sequence[FoundFile]) -> Replaced:
     )
 
 
-def _expected(metadata: TableMetadata, state: LedgerState, landing: str, coverage: Coverage) -> int | None:
-    """How many rows were landed of the ranges, by the snapshots that landed just these."""
-    rows, left = 0, coverage
-    for record in landing_snapshots(metadata, state.branch, landing=landing):
-        if both := record.ranges & left:
-            if both != record.ranges:
-                return None
-            rows += record.rows
-            left = left - both
-        if (taken := replaced_of(record)) is not None:
-            left = left - taken.ranges
-        if not left:
-            return rows
-    return None
+def _expected(metadata: TableMetadata, branch: str, landing: Landing, role: Role, coverage: Coverage) -> int:
+    """How many rows were landed of the ranges at least, by the snapshots that are left. Of one that landed other ranges
+    too, each record beside them may have been a row; where a record may be more rows than one nothing is known.
+    """
+    one_each = role is Role.DEAD_LETTERS or landing.format in ONE_ROW_EACH
+    least, left = 0, coverage
+    for record in landing_snapshots(metadata, branch, landing=landing.name):
+        inside = record.ranges & left
+        beside = len(record.ranges) - len(inside)
+        if inside and (one_each or not beside):
+            least += max(0, record.rows - beside)
+        left = left - inside
+        if (replaced := replaced_of(record)) is not None:
+            left = left - replaced.ranges
+    return least

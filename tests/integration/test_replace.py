@@ -433,6 +433,14 @@ def test_rows_that_were_landed_before_the_columns_are_refused(tmp_path: Path) ->
     assert seen.missing == 0
 
 
+def test_rows_that_are_missing_are_noticed_where_a_window_is_cut_in_two(lake: RowsLake) -> None:
+    """Of forty that were landed together thirty are asked for: the ten beside them account for as many."""
+    lake.land((0, 0, 40))
+    lake.load().delete("id >= 20 and id < 32")
+    (seen,) = replace_preview(lake.session(), coverage((0, 10, 40)))
+    assert (seen.replaced.rows, seen.expected, seen.missing) == (18, 30, 12)
+
+
 def test_rows_that_others_deleted_are_taken_note_of(lake: RowsLake) -> None:
     lake.land((0, 0, 10))
     lake.load().delete("id == 7")

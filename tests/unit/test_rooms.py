@@ -142,7 +142,7 @@ RULES = (
         nowhere=AIRFLOW | SPARK | KAFKA,
     ),
     *(rule(f"inspect/{module}", "core landing committer", only=NOTHING) for module in ("accounts", "lanes", "verify")),
-    rule("replace", "core places iceberg parquet committer session", nowhere=AIRFLOW | SPARK | KAFKA),
+    rule("replace", "core places iceberg parquet committer session landing", nowhere=AIRFLOW | SPARK | KAFKA),
     rule("lanes", "core wire kafka committer session cycle", nowhere=AIRFLOW | SPARK),
     rule("lanes/asked", "core", only=NOTHING),
     rule("repair", "core wire kafka committer session cycle replace", nowhere=AIRFLOW | SPARK, lazily=KAFKA),
