@@ -163,7 +163,8 @@ def find_missing(
 def _without_them(landing_state: LandingState) -> str:
     sections = [ledger.section for ledger in landing_state.ledgers.values()]
     bounded = next((s.lane for s in sections if s.ends), None)
-    return f"`lakecommit lanes close SPEC --lane {bounded}`" if bounded else "`lakecommit ledger init --from earliest`"
+    plain = "`lakecommit ledger init SPEC --from earliest`"
+    return f"`lakecommit lanes close SPEC --lane {bounded}`" if bounded else plain
 
 
 def _landed_data(landing_state: LandingState) -> Coverage:
@@ -193,7 +194,8 @@ def _check_topics(landing_state: LandingState, watermarks: Mapping[SourcePartiti
             if p.topic in now and now[p.topic] != p.topic_id:
                 raise SourceError(
                     f"topic {p.topic} was made anew: {table} holds offsets of topic id {p.topic_id}, the topic now has "
-                    f"id {now[p.topic]}; to land the new topic from its start: `lakecommit ledger init --from earliest`"
+                    f"id {now[p.topic]}; to land the new topic from its start: `lakecommit ledger init SPEC --from "
+                    f"earliest`"
                 )
             if p.topic in now and p not in watermarks:
                 raise SourceError(
@@ -205,8 +207,8 @@ def _check_topics(landing_state: LandingState, watermarks: Mapping[SourcePartiti
 def _shorter(table: str, p: SourcePartition, end: int, mark: Watermark) -> str:
     return (
         f"{table} has landed {p} up to {end}, but the partition ends at {mark.high}: records were lost at the source "
-        f"or this is another cluster; after checking: `lakecommit ledger init --from latest`, or from the offset where "
-        f"its new records begin"
+        f"or this is another cluster; after checking: `lakecommit ledger init SPEC --from latest`, or from the offset "
+        f"where its new records begin"
     )
 
 

@@ -312,7 +312,8 @@ class SliceReader:
         if stable < reading.span.range.end:
             raise SourceError(
                 f"{reading.span} was planned, but the partition ends at {stable}: it was truncated or made anew; "
-                "compare the topic with the plan, then start the landing anew with `lakecommit ledger init`"
+                "compare the topic with the plan, then start the landing anew with `lakecommit ledger init SPEC --from "
+                "earliest`"
             )
 
 

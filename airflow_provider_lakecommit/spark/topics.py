@@ -57,7 +57,7 @@ def check_topics(admin: AdminClient, spans: Sequence[Span], timeout: float, hear
         if p.topic_id and topic_id != p.topic_id:
             raise SourceError(
                 f"{span}: topic {p.topic} has id {topic_id}, the plan was made for {p.topic_id}: the topic was "
-                "made anew; start the landing anew with `lakecommit ledger init`"
+                "made anew; start the landing anew with `lakecommit ledger init SPEC --from earliest`"
             )
         if p.partition >= len(topic.partitions):
             raise SourceError(

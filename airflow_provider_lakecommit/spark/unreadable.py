@@ -65,12 +65,13 @@ class Unreadable(LastError):
                 f"{reading.span}: offsets {reading.position} to {last} are no longer in the topic, which begins at "
                 f"{low} now (retention); give them up with `lakecommit unblock --skip --whole --range "
                 f"{reading.span.partition.topic}:{reading.span.partition.partition}={reading.position}-{last + 1}` "
-                "when they are blocked, or start anew with `lakecommit ledger init --from earliest`",
+                "when they are blocked, or start anew with `lakecommit ledger init SPEC --from earliest`",
                 (Span(reading.span.partition, OffsetRange(reading.position, last + 1)),),
             )
         return SourceError(
             f"{reading.span} cannot be read at {reading.position}: the partition holds [{low}, {stable}) "
-            f"({error.str()}); it was truncated or made anew; start the landing anew with `lakecommit ledger init`"
+            f"({error.str()}); it was truncated or made anew; start the landing anew with `lakecommit "
+            "ledger init SPEC --from earliest`"
         )
 
     def watermarks(self, reading: PartitionReading, seconds: float | None = None) -> tuple[int, int]:

@@ -105,7 +105,9 @@ class TestFindMissing:
         assert not missing_of(Story(), ledger(covered=A), now={P0: Watermark(start=0, stable=4, high=10)}).ranges
 
     def test_offsets_that_retention_removed_are_named_with_the_table_and_the_command(self) -> None:
-        with pytest.raises(SourceError, match=r"orders\[0\] \[4, 6\) of shop\.orders;.*lakecommit ledger init --from"):
+        with pytest.raises(
+            SourceError, match=r"orders\[0\] \[4, 6\) of shop\.orders;.*lakecommit ledger init SPEC --from"
+        ):
             missing_of(Story(), ledger(covered=[(P0, 0, 4)]), now={P0: Watermark(start=6, stable=9, high=9)})
 
     def test_retention_that_removed_only_what_has_landed_is_no_error(self) -> None:
