@@ -76,8 +76,11 @@ class Lake:
 class Scene:
     """One connector, its source and its control topic, from its creation to the end of the recording."""
 
-    def __init__(self, name: str, kafka: dict[str, Any], lake: Lake, workers: list[ConnectWorker]) -> None:
-        self.name, self.lake, self.workers = name, lake, workers
+    def __init__(
+        self, name: str, kafka: dict[str, Any], lake: Lake, workers: list[ConnectWorker], rate: float = RECORDS_A_SECOND
+    ) -> None:
+        """:param rate: records a second"""
+        self.name, self.lake, self.workers, self.rate = name, lake, workers, rate
         run = uuid4().hex[:6]
         self.connector = f"{name.replace('_', '-')}-{run}"
         self.source, self.control, self.table = f"source-{run}", f"control-{run}", f"shop.t_{run}"
@@ -186,7 +189,7 @@ class Scene:
 
     def _feed(self) -> None:
         producer = Producer(self._kafka)
-        while not self._done.wait(1 / RECORDS_A_SECOND):
+        while not self._done.wait(1 / self.rate):
             if self.partitions:
                 self.fed += 1
                 partition = self.partitions[self.fed % len(self.partitions)]

@@ -11,6 +11,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, BooleanOptionalAction, Namespace
 from collections.abc import Mapping
 
+from airflow_provider_lakecommit.cli.adopt import AdoptCommand
 from airflow_provider_lakecommit.cli.arguments import (
     Command,
     add_every,
@@ -207,6 +208,7 @@ COMMANDS: Mapping[str, Command | Mapping[str, Command]] = {
     "control-log": ControlLogCommand(),
     "stall": StallCommand(),
     "rescue": RescueCommand(),
+    "adopt": AdoptCommand(),
     "ledger": {
         "show": LedgerShowCommand(),
         "init": LedgerInitCommand(),

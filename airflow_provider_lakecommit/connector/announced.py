@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
@@ -59,11 +60,15 @@ class LogReader:
         self._starts: dict[UUID, ControlOffset] = {}
         self._answers: dict[tuple[bytes | None, UUID], _Answer] = {}
         self._unread: list[str] = []
+        self._ends: dict[tuple[str, int], int] = {}
+        self._last_read: dict[tuple[str, int], datetime] = {}
+        self._read_to: dict[int, int] = {}
         self.contents: Contents = {}
 
     def take(self, record: ControlRecord) -> None:
         """What is no control event, or of another group, is passed over."""
         self._order += 1
+        self._read_to[record.partition] = record.offset + 1
         if (said := next((value for name, value in record.headers if name == DAMAGED_BATCH), None)) is not None:
             # Whose they were, nobody knows.
             self._unread.append(f"{record.partition}@{record.offset}: damage ({said.decode(errors='replace')[:300]})")
@@ -87,6 +92,9 @@ class LogReader:
             case DataComplete():
                 ends = {(a.topic, a.partition): a.offset for a in payload.assignments or () if a.offset is not None}
                 self._answers[record.key, payload.commit_id] = _Answer(self._order, ends)
+                self._ends |= ends
+                times = {(a.topic, a.partition): a.timestamp for a in payload.assignments or ()}
+                self._last_read |= {place: at for place in ends if (at := times[place]) is not None}
             case CommitToTable() if payload.snapshot_id is not None:
                 table, uuid = _name(payload.table), payload.table.table_uuid
                 self._made.append(
@@ -101,7 +109,13 @@ class LogReader:
         again = self._read_again(offsets)
         announced = (replace(a, read_again=(key, a.cycle) in again) for key, a in self._announced)
         return GroupLog(
-            announced=tuple(announced), made=tuple(self._made), starts=self._starts, unread=tuple(self._unread)
+            announced=tuple(announced),
+            made=tuple(self._made),
+            starts=self._starts,
+            unread=tuple(self._unread),
+            ends=self._ends,
+            last_read=self._last_read,
+            read_to=self._read_to,
         )
 
     def _announcement(self, payload: DataWritten, place: ControlOffset) -> AnnouncedFiles:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
@@ -63,12 +64,18 @@ class GroupLog:
 
     :param starts: where each cycle's first START_COMMIT is
     :param unread: events that cannot be read, by their place
+    :param ends: the newest next source offset that was announced of a topic and partition
+    :param last_read: when the record before each of these was made, where that was announced
+    :param read_to: the next offset of each control partition after all that was read of it, of whoever wrote it
     """
 
     announced: tuple[AnnouncedFiles, ...] = ()
     made: tuple[ReportedSnapshot, ...] = ()
     starts: Mapping[UUID, ControlOffset] = field(default_factory=dict)
     unread: tuple[str, ...] = ()
+    ends: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    last_read: Mapping[tuple[str, int], datetime] = field(default_factory=dict)
+    read_to: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def tables(self) -> tuple[str, ...]:

@@ -30,6 +30,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 
+from airflow_provider_lakecommit.committer.adopted import ADOPTED_FROM
 from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
 from airflow_provider_lakecommit.committer.stage import stage_untagged
 from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap
@@ -45,6 +46,7 @@ from airflow_provider_lakecommit.connector.judge import (
     floor_after,
 )
 from airflow_provider_lakecommit.connector.sink import source_group
+from airflow_provider_lakecommit.exceptions import ConnectorError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.iceberg.data_files import to_pyiceberg
 from airflow_provider_lakecommit.kafka.consumer_group import look_at_group
@@ -170,6 +172,37 @@ class Rescue:
         """
         return tuple(self._commit(name) for name in self._chosen(names))
 
+    def end_turn(self, name: str) -> int:
+        """Tell the connector, by a snapshot without files, that it is done with all that its control topic holds,
+        unless that is told already. Decided on a look at which nothing waits.
+
+        :return: the table's sequence number at that look, or that of the snapshot
+        :raises ConnectorError: files wait, or the connector would still commit some that cannot be judged or appended
+        :raises CatalogError: the catalog or the storage is away
+        """
+
+        def decide(table: Table) -> Change[None] | None:
+            history, judgement = self._evidence.judge(table, name)
+            left = (*judgement.of(Fate.WAITING), *judgement.blocking)
+            if left:
+                raise ConnectorError(
+                    f"{name}: {len(left)} announced files are not committed, {left[0].file.path} first"
+                )
+            floor = {p: max(offset, history.floor.get(p, 0)) for p, offset in self.log.read_to.items()}
+            floor = {**history.floor, **floor}
+            if floor == history.floor:
+                return None
+            return Change(files=(), summary={**self._told(floor), ADOPTED_FROM: self._group}, why=None)
+
+        done = compare_and_swap(self._tables, name, self._branch, decide, self._retry_policy, staging=stage_untagged)
+        told = None if done.snapshot_id is None else done.metadata.snapshot_by_id(done.snapshot_id)
+        return (told.sequence_number if told else getattr(done.metadata, "last_sequence_number", 0)) or 0
+
+    def _told(self, floor: Mapping[int, int]) -> dict[str, str]:
+        """What the summary of a snapshot tells a connector: up to where it is done."""
+        text = json.dumps({str(p): offset for p, offset in sorted(floor.items())}, separators=(",", ":"))
+        return {self._floor_key: text, **({RESCUED_BY: self._by} if self._by else {})}
+
     def _chosen(self, names: Collection[str] | None) -> tuple[str, ...]:
         return tuple(name for name in self.log.tables if names is None or name in names)
 
@@ -204,10 +237,7 @@ class Rescue:
             return None
         last = portions[0][-1].announced.order if len(portions) > 1 else None
         passed = [j.announced for j in judgement.judged if last is None or j.announced.order <= last]
-        floor = {str(p): offset for p, offset in sorted(floor_after(history, passed).items())}
-        summary = {self._floor_key: json.dumps(floor, separators=(",", ":")), RESCUED: self._group}
-        if self._by:
-            summary[RESCUED_BY] = self._by
+        summary = {**self._told(floor_after(history, passed)), RESCUED: self._group}
         return Change(files=tuple(self._appendable(table.metadata, portions[0])), summary=summary, why=None)
 
     def _appendable(self, metadata: TableMetadata, portion: tuple[Judged, ...]) -> Iterable[ManifestFile]:

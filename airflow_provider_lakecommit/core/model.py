@@ -18,6 +18,7 @@ from airflow_provider_lakecommit.core.refusal import RefusalState
 __all__ = [
     "FILLED",
     "LIVE",
+    "AdoptedSink",
     "Budget",
     "ControlPosition",
     "Counts",
@@ -282,12 +283,26 @@ class ControlPosition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AdoptedSink:
+    """The Kafka Connect sink that a lane lands in the place of. ``group`` is that of its events, ``since`` where the
+    lane went on after it; no later snapshot than number ``sequence`` of the table may be the sink's. ``lands``: the
+    table was handed back, so the sink goes on at the ledger's end and the lane does not.
+    """
+
+    connector: str
+    group: str
+    since: Mapping[SourcePartition, int]
+    sequence: int
+    lands: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerSection:
     """What one lane of one landing has in one table. ``starts`` is the first offset of the lane per partition, ``ends``
     the one behind its last: the live lane has none, and what lanes that are closed have landed is theirs no more.
     ``suspended`` says who had the landing plan nothing, and why.
     ``judged`` says by which rules the covered ranges were judged, as far as it is known; ``positions`` under which
-    leader epochs partitions were last read.
+    leader epochs partitions were last read; ``sink`` which connector wrote to the table before.
     """
 
     landing: str
@@ -303,6 +318,7 @@ class LedgerSection:
     positions: Mapping[SourcePartition, ReadPosition] = field(default_factory=dict)
     ends: Mapping[SourcePartition, int] = field(default_factory=dict)
     suspended: str = ""
+    sink: AdoptedSink | None = None
 
     @property
     def key(self) -> tuple[str, str]:

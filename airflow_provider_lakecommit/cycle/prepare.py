@@ -20,6 +20,7 @@ from uuid import UUID
 
 from pyiceberg.table import Table
 
+from airflow_provider_lakecommit.committer.adopted import check_adopted
 from airflow_provider_lakecommit.committer.brought_back import check_not_brought_back
 from airflow_provider_lakecommit.committer.ledger import LedgerState, read_ledger, require_ledger
 from airflow_provider_lakecommit.core.log import SliceReported, TablePublished
@@ -171,6 +172,7 @@ def _sound_ledger(session: LandingSession, name: str, table: Table) -> LedgerSta
     state = read_ledger(table.metadata, session.landing.branch)
     require_ledger(state, name)
     check_not_brought_back(table, state, name)
+    check_adopted(table.metadata, state, session.landing.name, name)
     return state
 
 

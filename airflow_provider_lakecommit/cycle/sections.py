@@ -45,8 +45,8 @@ def new_section(
 ) -> LedgerSection:
     """A section under a new epoch, of the session's lane by default.
 
-    :param before: the section that it stands in for: its estimates are kept, by which rules ranges were judged,
-        and whether it is suspended
+    :param before: the section that it stands in for: its estimates and its sink are kept, by which rules ranges were
+        judged, and whether it is suspended
     :param positions: of it that still hold
     """
     return LedgerSection(
@@ -63,6 +63,7 @@ def new_section(
         positions=dict(positions),
         ends=dict(ends),
         suspended=before.suspended if before else "",
+        sink=before.sink if before else None,
     )
 
 

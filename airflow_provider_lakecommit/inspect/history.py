@@ -24,6 +24,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Snapshot
 
+from airflow_provider_lakecommit.committer.adopted import sink_commits, sink_commits_text
 from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, ancestry, read_ledger, tag_name
 from airflow_provider_lakecommit.committer.summary import SnapshotKind, has_ledger, record_of, sections_of
 from airflow_provider_lakecommit.exceptions import TableError, WireError
@@ -77,6 +78,7 @@ def read_history(
         reading.wrong(str(e))
     else:
         _judge_ledger(reading, table.metadata, state)
+        _look_for_sinks(reading, table.metadata, state)
         picked_id = state.picked_id
     line = list(ancestry(table.metadata, branch))
     entries = list(_entries(reading, line[0])) if line else []
@@ -138,6 +140,15 @@ def _judge_ledger(reading: _HistoryReading, metadata: TableMetadata, state: Ledg
                 f"the ledger is {state.condition}: {state.reason}; `lakecommit ledger attest` or `ledger init` sets it "
                 "again"
             )
+
+
+def _look_for_sinks(reading: _HistoryReading, metadata: TableMetadata, state: LedgerState) -> None:
+    """Connectors that commit to a table which was taken over from them; also before the newest landing snapshot."""
+    for sink in (s.sink for s in state.sections if s.sink is not None):
+        if sink.lands:
+            reading.note(f"it is the turn of connector {sink.connector}, to which it was handed back")
+        elif late := list(sink_commits(metadata, state.branch, sink)):
+            reading.wrong(sink_commits_text(sink, late), late[-1].snapshot_id)
 
 
 def _begins(first: LandingSnapshot) -> bool:

@@ -136,7 +136,14 @@ def read_status(session: LandingSession, every: timedelta | None = None, *, coun
         quarantined=tuple(q.told(folded.partition) for q in landing_state.quarantined) if folded else (),
         quarantined_count=landing_state.quarantined_count,
         signed=session.signed,
-        crowded=tuple(f"{name}: {state.crowding}" for name, state in states if state and state.crowding),
+        crowded=(
+            *(f"{name}: {state.crowding}" for name, state in states if state and state.crowding),
+            *(
+                f"{t.table}: it is the turn of connector {s.connector}"
+                for t in ledgers
+                if (s := t.section.sink) and s.lands
+            ),
+        ),
         stalled=_stalled(landing_state, ledgers, session.landing.stalled_cycles),
         redundant=sum(len(c.redundant) for c in landing_state.cycles.values()),
         suspended=ledgers[0].section.suspended if ledgers else "",

@@ -2,7 +2,9 @@
 """A consumer group as the brokers see it: who is in it, and how far it has read.
 
 Contract: asked now, of the brokers. A group that they do not know has no members and no offsets; offsets expire some
-days after the last member has left (``offsets.retention.minutes``). A coordinator that is being elected is waited for.
+days after the last member has left (``offsets.retention.minutes``). A coordinator that is being elected is waited for,
+and so are, if that is asked for, transactions that may still commit offsets. :func:`set_group_offsets` is for a group
+without members; it may be done again.
 
 Failure story: brokers that do not answer, or do not allow the question, are a :class:`ControlTopicError`: whether
 somebody is at work must be known before anything is done in its place.
@@ -16,14 +18,14 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from airflow_provider_lakecommit.exceptions import ControlTopicError
 from airflow_provider_lakecommit.kafka.config import LastError, bootstrap_servers, made, unreachable
 from airflow_provider_lakecommit.redaction import redacted
 
-__all__ = ["GroupFacts", "look_at_group"]
+__all__ = ["GroupFacts", "look_at_group", "set_group_offsets"]
 
 PAUSE_SECONDS = 0.1
 _UNKNOWN = frozenset({KafkaError.GROUP_ID_NOT_FOUND, KafkaError.UNKNOWN_TOPIC_OR_PART})
@@ -37,6 +39,7 @@ _AGAIN = frozenset(
         KafkaError.COORDINATOR_NOT_AVAILABLE,
         KafkaError.NOT_COORDINATOR,
         KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.UNSTABLE_OFFSET_COMMIT,
     }
 )
 """A group's coordinator that is being elected, or reads the group's state still."""
@@ -51,10 +54,11 @@ class GroupFacts:
     offsets: Mapping[tuple[str, int], int]
 
 
-def look_at_group(config: Mapping[str, Any], group: str, timeout: float = 30.0) -> GroupFacts:
+def look_at_group(config: Mapping[str, Any], group: str, timeout: float = 30.0, *, decided: bool = False) -> GroupFacts:
     """The group as it is now.
 
     :param timeout: seconds for the brokers to answer
+    :param decided: of offsets that an open transaction may change yet nothing is told: it is waited for
     :raises ControlTopicError: they do not, or may not be asked
     """
     trouble = LastError(config.get("error_cb"))
@@ -66,13 +70,50 @@ def look_at_group(config: Mapping[str, Any], group: str, timeout: float = 30.0) 
         return _answer(request, group, config, trouble, timeout, end)
 
     facts = ask(lambda left: client.describe_consumer_groups([group], request_timeout=left))
-    places = ask(lambda left: client.list_consumer_group_offsets([asked], request_timeout=left))
-    found = [] if places is None else places.topic_partitions or []
+
+    def offsets() -> list[TopicPartition]:
+        places = ask(
+            lambda left: client.list_consumer_group_offsets([asked], request_timeout=left, require_stable=decided)
+        )
+        return [] if places is None else places.topic_partitions or []
+
+    found = offsets()
+    while first := next((p for p in found if p.error is not None), None):
+        if time.monotonic() + PAUSE_SECONDS >= end:
+            said = f"{first.topic}[{first.partition}]: {first.error}"
+            raise ControlTopicError(f"the offsets of group {group!r} are not decided ({said}): try again later")
+        time.sleep(PAUSE_SECONDS)
+        found = offsets()
     return GroupFacts(
         group=group,
         members=() if facts is None else tuple(sorted(str(m.client_id) for m in facts.members)),
         offsets={(p.topic, p.partition): p.offset for p in found if p.offset >= 0},
     )
+
+
+def set_group_offsets(
+    config: Mapping[str, Any], group: str, offsets: Mapping[tuple[str, int], int], timeout: float = 30.0
+) -> None:
+    """Where a group that has no members goes on; partitions that are not named keep their place.
+
+    :raises ControlTopicError: it has members, or the brokers do not answer or do not allow it
+    """
+    trouble = LastError(config.get("error_cb"))
+    client = made(AdminClient, config, trouble)
+    places = [TopicPartition(topic, number, offset) for (topic, number), offset in sorted(offsets.items())]
+    asked = ConsumerGroupTopicPartitions(group, places)
+    end = time.monotonic() + timeout
+    done = _answer(
+        lambda left: client.alter_consumer_group_offsets([asked], request_timeout=left),
+        group,
+        config,
+        trouble,
+        timeout,
+        end,
+    )
+    if done is None or (refused := [p for p in done.topic_partitions or [] if p.error is not None]):
+        why = "it is not known" if done is None else f"{refused[0].topic}[{refused[0].partition}]: {refused[0].error}"
+        raise ControlTopicError(f"the offsets of consumer group {group!r} could not be set: {why}")
 
 
 def _answer(

@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from airflow_provider_lakecommit.core.model import ControlPosition, LedgerSection, ReadPosition
+from airflow_provider_lakecommit.core.model import AdoptedSink, ControlPosition, LedgerSection, ReadPosition
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
 from airflow_provider_lakecommit.core.rules import UNKNOWN, judged_in, unjudged
 from airflow_provider_lakecommit.exceptions import WireError
@@ -76,6 +76,7 @@ def _section_to_json(s: LedgerSection) -> dict[str, Any]:
     rare |= {"positions": _positions_to_json(s)} if s.positions else {}
     rare |= {"ends": offsets_to_json(s.ends)} if s.ends else {}
     rare |= {"suspended": s.suspended} if s.suspended else {}
+    rare |= {"sink": _sink_to_json(s.sink)} if s.sink else {}
     return rare | {
         "landing": s.landing,
         "lane": s.lane,
@@ -111,6 +112,7 @@ def _section_from_json(s: dict[str, Any]) -> LedgerSection:
         covered=covered,
         judged=_judged_from_json(s.get("judged", ()), covered),
         record_bytes=count(s["record_bytes"]),
+        sink=_sink_from_json(s["sink"]) if "sink" in s else None,
         control=ControlPosition(
             cluster_id=text(c["cluster"]),
             topic=text(c["topic"]),
@@ -121,6 +123,26 @@ def _section_from_json(s: dict[str, Any]) -> LedgerSection:
         ),
     )
     return replace(section, positions=_positions_from_json(s.get("positions", ([], [])), section))
+
+
+def _sink_to_json(sink: AdoptedSink) -> dict[str, Any]:
+    return {
+        "connector": sink.connector,
+        "group": sink.group,
+        "since": offsets_to_json(sink.since),
+        "sequence": sink.sequence,
+        "lands": sink.lands,
+    }
+
+
+def _sink_from_json(values: dict[str, Any]) -> AdoptedSink:
+    return AdoptedSink(
+        connector=text(values["connector"]),
+        group=text(values["group"]),
+        since=offsets_from_json(values["since"]),
+        sequence=count(values["sequence"]),
+        lands=values["lands"] is True,
+    )
 
 
 def _judged_to_json(s: LedgerSection) -> list[Any]:

@@ -38,6 +38,7 @@ NOT_PLAYED = {
     r"lakecommit (status|unblock|doctor) --dag .*": "needs an Airflow: tests/airflow/test_decide.py",
     r"lakecommit env pack .*": "tests/cluster runs jobs with what it makes",
     r"lakecommit rescue --connector .*": "needs a sink and its files: tests/integration/test_rescue.py",
+    r"lakecommit adopt orders\.yaml .*": "needs a sink in Kafka Connect: tests/worker/test_adopt.py",
     r"lakecommit doctor orders\.yaml .*--role .*": "needs brokers with rights: tests/integration/test_rights.py",
 }
 ELSEWHERE = {

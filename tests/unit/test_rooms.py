@@ -146,6 +146,15 @@ RULES = (
     rule("lanes", "core wire kafka committer session cycle", nowhere=AIRFLOW | SPARK),
     rule("lanes/asked", "core", only=NOTHING),
     rule("repair", "core wire kafka committer session cycle replace", nowhere=AIRFLOW | SPARK, lazily=KAFKA),
+    rule(
+        "adopt",
+        "core landing wire kafka iceberg committer connector session cycle inspect",
+        nowhere=AIRFLOW | SPARK,
+    ),
+    *(
+        rule(f"adopt/{module}", "core landing connector", only=NOTHING)
+        for module in ("scope", "section", "sink_offsets")
+    ),
     rule("doctor", f"{LIBRARY} inspect", nowhere=AIRFLOW, lazily=SPARK),
     rule("settings", "landing", only=AIRFLOW, lazily=AIRFLOW),
     rule("table_looks", "core iceberg inspect", nowhere=AIRFLOW | SPARK | KAFKA),
@@ -173,7 +182,7 @@ RULES = (
     rule("triggers", "core declared landing stall settings kafka hooks", nowhere=SPARK | LAKE, lazily=HEAVY),
     rule(
         "operators",
-        f"{LIBRARY} lanes follow inspect repair assets settings hooks telemetry",
+        f"{LIBRARY} lanes follow inspect repair adopt assets settings hooks telemetry",
         nowhere=HEAVY,
         lazily=SPARK,
     ),
@@ -187,7 +196,7 @@ RULES = (
     rule("deployment", "landing settings hooks operators", nowhere=HEAVY | SPARK, lazily=AIRFLOW),
     rule(
         "cli",
-        f"{LIBRARY} lanes follow inspect repair doctor telemetry deployment __version__",
+        f"{LIBRARY} lanes follow inspect repair adopt doctor telemetry deployment __version__",
         nowhere=AIRFLOW,
         lazily=SPARK,
     ),

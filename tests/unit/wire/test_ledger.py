@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_lakecommit.core.model import ControlPosition, LedgerSection, ReadPosition
+from airflow_provider_lakecommit.core.model import AdoptedSink, ControlPosition, LedgerSection, ReadPosition
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
 from airflow_provider_lakecommit.exceptions import WireError
 from airflow_provider_lakecommit.wire.envelope import COMPRESS_ABOVE
@@ -42,6 +42,13 @@ def section(partitions: int, holes: int = 0, landing: str = "orders") -> LedgerS
 @given(st.lists(SECTIONS, max_size=3, unique_by=lambda s: (s.landing, s.lane)))
 def test_sections_survive_in_the_order_of_their_names(sections: list[LedgerSection]) -> None:
     assert decode_ledger(encode_ledger(sections)) == tuple(sorted(sections, key=lambda s: (s.landing, s.lane)))
+
+
+@pytest.mark.parametrize("lands", [True, False])
+def test_the_sink_that_a_table_was_adopted_from_survives(lands: bool) -> None:
+    plain = section(2)
+    sink = AdoptedSink(connector="s", group="connect-s", since=dict(plain.starts), sequence=7, lands=lands)
+    assert decode_ledger(encode_ledger([replace(plain, sink=sink)])) == (replace(plain, sink=sink),)
 
 
 def test_the_text_does_not_depend_on_the_order_of_the_sections() -> None:

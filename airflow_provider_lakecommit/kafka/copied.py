@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a copy of a partition goes on, by the records themselves: a copy keeps their order and times, not their
+offsets.
+
+Contract: reads only, committed records. The last records before an offset are looked for in the copy, from the first
+one of their time on. Records are the same if timestamp, key and value are; several in a row are compared, so that two
+equal ones are told apart by their neighbours.
+
+Failure story: what is not found, or found at several places, is no place: the reason is given. Brokers that do not
+answer are the error of whoever opened the sources.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from confluent_kafka import Message
+
+from airflow_provider_lakecommit.core.offsets import SourcePartition
+from airflow_provider_lakecommit.core.planning import Watermark
+from airflow_provider_lakecommit.exceptions import SourceUnavailableError
+from airflow_provider_lakecommit.kafka.partition_tail import DamagedBatch, PartitionTail
+from airflow_provider_lakecommit.kafka.source_topic import SourceTopics
+
+__all__ = ["CopyPlace", "PartitionLog", "place_in_copy"]
+
+IN_A_ROW = 5
+"""Records that are compared."""
+BACK = 1_000
+"""Offsets before the place in which they are looked for: markers and compaction leave gaps."""
+MOST_SCANNED = 500_000
+"""Records of the copy that are looked at."""
+TIMEOUT_SECONDS = 30.0
+
+_Print = tuple[int, bytes | None, bytes | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionLog:
+    """A partition with its borders, on one cluster."""
+
+    kafka: Mapping[str, Any]
+    topics: SourceTopics
+    partition: SourcePartition
+    mark: Watermark
+
+    def records(self, start: int, end: int) -> Iterator[Message]:
+        """Its committed records, those of damaged batches left out."""
+        p = self.partition
+        tail = PartitionTail(self.kafka, p.topic, p.partition, timeout=TIMEOUT_SECONDS, away=SourceUnavailableError)
+        with closing(tail):
+            first, last = max(start, self.mark.start), min(end, self.mark.stable)
+            if first < last:
+                yield from (m for m in tail.read(first, last) if not isinstance(m, DamagedBatch))
+
+    def first_since(self, millis: int) -> int:
+        """The first offset of a record that is not older; the end if there is none."""
+        at = datetime.fromtimestamp(millis / 1000, UTC)
+        answers = self.topics.ask_first_since([(self.partition, at)])(TIMEOUT_SECONDS)
+        if not answers:
+            raise SourceUnavailableError(f"{self.partition}: no answer which record is the first since {at}")
+        found = answers[0][2]
+        return self.mark.stable if found is None else found[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyPlace:
+    """The offset in the copy at which the next record is, or why nobody can tell."""
+
+    offset: int | None
+    why: str = ""
+
+
+def place_in_copy(original: PartitionLog, offset: int, copy: PartitionLog) -> CopyPlace:
+    """Where the copy has what comes at and after an offset of the original.
+
+    :raises SourceUnavailableError: brokers do not answer
+    """
+    before = deque(original.records(offset - BACK, offset), IN_A_ROW)
+    if not before:
+        return _by_the_next(original, offset, copy)
+    wanted = [_print_of(m) for m in before]
+    found: list[int] = []
+    seen: deque[_Print] = deque(maxlen=len(wanted))
+    start = copy.first_since(min(at for at, _, _ in wanted))
+    for n, message in enumerate(copy.records(start, copy.mark.stable)):
+        seen.append(_print_of(message))
+        if list(seen) == wanted:
+            found.append((message.offset() or 0) + 1)
+        if n >= MOST_SCANNED:
+            break
+    return _only(found, f"the {len(wanted)} records before offset {offset}")
+
+
+def _by_the_next(original: PartitionLog, offset: int, copy: PartitionLog) -> CopyPlace:
+    """Nothing is left before it: by what comes."""
+    first = next(original.records(offset, original.mark.stable), None)
+    if first is None:
+        if copy.mark.start == copy.mark.stable:
+            return CopyPlace(offset=copy.mark.start)
+        return CopyPlace(offset=None, why="the original has no record left to compare")
+    wanted = _print_of(first)
+    start = copy.first_since(wanted[0])
+    records = copy.records(start, start + MOST_SCANNED)
+    return _only([m.offset() or 0 for m in records if _print_of(m) == wanted], f"the record at offset {first.offset()}")
+
+
+def _only(found: list[int], what: str) -> CopyPlace:
+    if len(found) == 1:
+        return CopyPlace(offset=found[0])
+    if not found:
+        return CopyPlace(offset=None, why=f"{what} of the original are not in the copy")
+    return CopyPlace(offset=None, why=f"{what} of the original are in the copy {len(found)} times")
+
+
+def _print_of(message: Message) -> _Print:
+    return message.timestamp()[1], message.key(), message.value()
