@@ -40,6 +40,7 @@ from airflow_provider_lakecommit.cli.ledger_commands import (
 )
 from airflow_provider_lakecommit.cli.output import Output, results_only
 from airflow_provider_lakecommit.cli.publish_now import PublishNowCommand
+from airflow_provider_lakecommit.cli.rebind import RebindCommand
 from airflow_provider_lakecommit.cli.suspend import DrainCommand, ResumeCommand, SuspendCommand
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import LandingSpec
@@ -222,5 +223,6 @@ COMMANDS: Mapping[str, Command | Mapping[str, Command]] = {
         "attest": LedgerAttestCommand(),
         "blocked": UnblockCommand(),
     },
+    "rebind": RebindCommand(),
     "env": {"pack": EnvPackCommand()},
 }

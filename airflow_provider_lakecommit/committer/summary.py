@@ -38,6 +38,7 @@ from airflow_provider_lakecommit.wire.ledger import LEDGER_LIMIT, decode_ledger,
 
 __all__ = [
     "HAD",
+    "MOVED",
     "PRUNED",
     "SPEC",
     "LogPoint",
@@ -48,6 +49,7 @@ __all__ = [
     "had_to_text",
     "has_ledger",
     "ledger_share",
+    "moved_lanes",
     "pruned_sections",
     "record_of",
     "sections_of",
@@ -130,6 +132,10 @@ MERGED = "merged"
 """Extra key of a snapshot that closed lanes: what these sections had is another one's, as a JSON list likewise."""
 HAD = "had"
 """Extra key of a ledger that a person set: what it gained and the table had passed before, having no row of it."""
+MOVED = "moved"
+"""Extra key of a ledger whose landing moved to another cluster: its lane and the one that keeps what it had, as
+JSON.
+"""
 SPEC = "spec"
 """Extra key of an append: the landing's spec version and the fields that it is made of, as JSON, for people."""
 
@@ -146,6 +152,12 @@ def merged_sections(record: SnapshotRecord) -> set[tuple[str, str]]:
 
 def _named(record: SnapshotRecord, key: str) -> set[tuple[str, str]]:
     return {(landing, lane) for landing, lane in json.loads(record.extra.get(key, "[]"))}
+
+
+def moved_lanes(record: SnapshotRecord) -> tuple[str, str] | None:
+    """The lane that moved to another cluster in this snapshot, and the one that has what it had, if one did."""
+    found = json.loads(record.extra.get(MOVED, "null"))
+    return (str(found[0]), str(found[1])) if found else None
 
 
 def had_to_text(ranges: Coverage) -> str:
@@ -233,7 +245,8 @@ def record_of(snapshot: Snapshot) -> SnapshotRecord | None:
     except DAMAGE as e:
         raise WireError(
             f"the summary of snapshot {snapshot.snapshot_id} is damaged: {type(e).__name__} {e}; "
-            "roll the table back to the snapshot before it, or set the ledger with `lakecommit ledger init`"
+            "roll the table back to the snapshot before it, or set the ledger with `lakecommit ledger init SPEC --from "
+            "OFFSETS`"
         ) from e
 
 

@@ -101,9 +101,9 @@ def check_cluster(session: LandingSession, name: str, section: LedgerSection, cl
     if section.cluster_id != cluster_id:
         raise SourceError(
             f"{name} holds offsets of Kafka cluster {section.cluster_id}, landing {session.landing.name} now reads "
-            f"cluster {cluster_id}: point it back; where its topics were copied, give the offsets where it is to go on "
-            "(`lakecommit ledger init --from TOPIC:0=OFFSET,…`); `--from earliest` reads all there is, also what the "
-            "table holds"
+            f"cluster {cluster_id}: point it back; where its topics were copied there, `lakecommit rebind SPEC --old "
+            f"HOST:PORT` finds by the old cluster's records where it goes on, `--from same` or `--from "
+            f"TOPIC:0=OFFSET,…` says it"
         )
 
 

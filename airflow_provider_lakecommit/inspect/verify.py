@@ -27,6 +27,7 @@ from airflow_provider_lakecommit.committer.summary import (
     SnapshotKind,
     had_before,
     merged_sections,
+    moved_lanes,
     pruned_sections,
 )
 from airflow_provider_lakecommit.core.accounting import Account
@@ -37,6 +38,7 @@ from airflow_provider_lakecommit.core.routing import Role
 from airflow_provider_lakecommit.core.rules import Judged, merged, otherwise
 from airflow_provider_lakecommit.inspect.accounts import LedgerChange, RangeAccounts, RangeTotals, blocks_of, pieces_of
 from airflow_provider_lakecommit.inspect.lanes import closed_wrongly, filled_of, gone_over
+from airflow_provider_lakecommit.inspect.moved import moved_text, moved_wrongly
 from airflow_provider_lakecommit.inspect.replaced import (
     back_again,
     copied_rows,
@@ -149,6 +151,8 @@ def _set_by_hand(s: LandingSnapshot, before: LedgerSection | None) -> str:
     if before is None or after is None:
         starts = {} if after is None else after.starts
         return f"{who}{by}; it begins at {', '.join(f'{p}@{o}' for p, o in sorted(starts.items())) or 'nothing'}"
+    if (moved := moved_lanes(s.record)) is not None:
+        return f"{who} {moved_text(s.sections.get((s.record.landing, moved[1])), before, after)}"
     gained, lost = after.covered - before.covered - had_before(s.record), before.covered - after.covered
     said = [f"{'holds' if word else 'gives up'} {gained}, {len(gained)} offsets"] if gained else []
     if over := gone_over(before, after) - Coverage.union(section.covered for section in s.sections.values()):
@@ -263,9 +267,12 @@ def _replaced(history: TableHistory) -> Iterator[Finding]:
 
 def _sections(before: Sections, s: LandingSnapshot) -> Iterator[str]:
     """Each section must be what it was, plus what this snapshot says."""
-    closed = merged_sections(s.record)
+    closed, moved = merged_sections(s.record), moved_lanes(s.record)
     yield from closed_wrongly(closed, before, s.sections, had_before(s.record))
     for key in sorted({*before, *s.sections} - pruned_sections(s.record) - closed - filled_of(closed)):
+        if moved is not None and key[0] == s.record.landing:
+            yield from moved_wrongly(before, s.sections, key, moved)
+            continue
         name = f"landing {key[0]!r}" + ("" if key[1] == "live" else f" lane {key[1]!r}")
         if key not in s.sections:
             yield f"the ledger of {name} is gone; the snapshot before held it"

@@ -124,7 +124,7 @@ def test_brokers_that_moved_with_their_topics_go_on_where_a_person_says(
         with_copies = Sender(broker.bootstrap)
         with_copies.produce(topic, [*records(0, 40), *records(40, 20)])
         moved = replace(world, kafka={"bootstrap.servers": broker.bootstrap})
-        with pytest.raises(SourceError, match=r"now reads cluster .*ledger init --from TOPIC:0=OFFSET"):
+        with pytest.raises(SourceError, match=r"now reads cluster .*lakecommit rebind SPEC --old HOST:PORT"):
             moved.run()
         with moved.session() as session:
             ledger_init(session, ends)
