@@ -121,6 +121,11 @@ def _adopted(session: LandingSession, connector: KnownConnector) -> tuple[Ledger
             f"landing {session.landing.name} has taken {table} over from {whose}, so it cannot be handed to "
             f"{connector.name}: name the connector that it was"
         )
+    if ours.lanes:
+        raise LedgerError(
+            f"{table}: lane {', '.join(ours.lanes)} of landing {session.landing.name} is open, and would not be landed "
+            f"while it is the turn of {connector.name}: let it end, or `lakecommit lanes close SPEC --lane NAME`"
+        )
     if late:
         raise LedgerError(f"{table}: {sink_commits_text(section.sink, list(late))}")
     return section, section.sink

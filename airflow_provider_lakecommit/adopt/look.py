@@ -99,9 +99,12 @@ class AdoptionPreview:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkSection:
-    """The landing's section in a table, and what the sink has committed since the table was taken over from it."""
+    """The landing's section in a table, and what the sink has committed since the table was taken over from it.
+    ``lanes`` are the landing's other lanes that are open.
+    """
 
     section: LedgerSection | None = None
+    lanes: tuple[str, ...] = ()
     late: tuple[Snapshot, ...] = ()
 
     def is_taken_from(self, connector: str) -> AdoptedSink | None:
@@ -134,8 +137,9 @@ def sink_section(session: LandingSession, table: str) -> SinkSection:
     section = state.section(session.landing.name, session.lane)
     if section is None or section.sink is None or section.sink.lands:
         return SinkSection(section=section)
+    lanes = tuple(s.lane for s in state.sections if s.landing == section.landing and s.ends)
     late = tuple(sink_commits(found.metadata, session.landing.branch, section.sink))
-    return SinkSection(section=section, late=late)
+    return SinkSection(section=section, late=late, lanes=lanes)
 
 
 def adoption_preview(

@@ -428,6 +428,20 @@ def test_a_connector_of_two_topics(
     scene.write(tmp_path)
 
 
+def test_a_landing_with_an_open_lane_does_not_hand_its_table_back(adoption: Adoption) -> None:
+    """The connector goes on behind the live lane: nobody would land the hole."""
+    scene = adoption.scene
+    scene.begin()
+    assert adoption.adopt("--yes").code == 0
+    until(lambda: adoption.sent().total() > adoption.rows().total() + 8, what="records to come")
+    filled = run("reset", "offsets", str(adoption.spec), "--from", "latest", "--fill", "hole", "--yes")
+    assert filled.code == 0, filled.err
+    refused = adoption.adopt("--back", "--yes")
+    assert refused.code == 1
+    assert "lane hole of landing" in refused.err
+    assert adoption.rest.status(scene.connector).is_stopped
+
+
 YES = {"chosen_options": ["Approve"], "responded_by_user": {"id": "7", "name": "ann"}, "timedout": False}
 
 
