@@ -178,7 +178,7 @@ def looked_at(
         offsets = replace(offsets, next={p: ours.section.end(p) for p in offsets.next}, problems=())
         turn = Turn(starts=ours.section.starts, covered=ours.section.covered, done=True)
     against = [*_of_config(session, connector, log, progress), *offsets.problems]
-    against += [] if turn.done else [*_of_files(report), *_made_anew(session, source, log, progress)]
+    against += [] if turn.done else [*_of_files(report), *_made_anew(session, source, log, offsets)]
     against += _of_turn(session, ours.section, source, turn, doubled_stay=doubled_stay)
     return AdoptionPreview(
         landing=landing.name,
@@ -226,7 +226,7 @@ def _of_files(report: RescueReport) -> Iterable[str]:
         )
 
 
-def _made_anew(session: LandingSession, source: SourceState, log: Rescue, progress: SinkProgress) -> Iterable[str]:
+def _made_anew(session: LandingSession, source: SourceState, log: Rescue, offsets: SinkOffsets) -> Iterable[str]:
     """Topics whose newest record that the connector has read is another one now; one partition of each is looked at,
     and one whose record is not there any more tells nothing.
     """
@@ -236,7 +236,7 @@ def _made_anew(session: LandingSession, source: SourceState, log: Rescue, progre
     with closing(SourceTopics(session.kafka, tuple(newest))) as topics:
         for p in newest.values():
             end, at = ends[p], said[p]
-            if progress.offsets.get((p.topic, p.partition)) != end or at is None:
+            if offsets.next.get(p) != end or at is None:
                 continue
             place = PartitionLog(kafka=session.kafka, topics=topics, partition=p, mark=source.partitions[p])
             for record in place.records(end - 1, end):

@@ -106,7 +106,8 @@ def _next(
     elif by is By.BOTH and announced is not None and least is not None:
         if offset is None:
             return announced, (
-                f"{p}: its consumer group has no offset (they expire some days after its last member left), its events "
+                f"{p}: its consumer group has no offset (they expire some days after its last member left, and go with "
+                f"a topic that is deleted), its events "
                 f"say {announced}"
             )
         if not least <= offset <= announced and offset != right.get(place):
