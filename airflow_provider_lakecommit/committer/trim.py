@@ -3,9 +3,10 @@
 rewrites them all.
 
 Contract: a table that asks for it (property ``lakecommit.keep-snapshots``, set on tables that landings create) is
-trimmed to so many, and of any table a landing that follows expires its own after a time. Only snapshots of the branch's
-own past go: never the ledger, what came after it, what a branch or tag refers to, or one that is to be kept. Data files
-are not touched: an append's files stay in all later snapshots. Manifests go when no snapshot lists them.
+trimmed to so many, of any table a landing that follows expires its own after a time, and a person may expire all that
+are old. Only snapshots of the branch's own past go: never the ledger, what came after it, what a branch or tag refers
+to, or one that is to be kept. Data files are not touched: an append's files stay in all later snapshots. Manifests go
+when no snapshot lists them.
 
 Failure story: best effort. A request that fails, or whose outcome is unknown, is left; the next commit tries again. It
 states where every branch and tag was, so that one that arrives late, after a rollback or another commit, does nothing:
@@ -29,7 +30,7 @@ from airflow_provider_lakecommit.committer.ledger import ancestry
 from airflow_provider_lakecommit.committer.summary import has_ledger, record_of
 from airflow_provider_lakecommit.iceberg.catalog import KEEP_SNAPSHOTS, Tables
 
-__all__ = ["expire_older", "trim_snapshots"]
+__all__ = ["expire_older", "old_snapshots", "trim_snapshots"]
 
 MOST_LOOKS = 50
 """Snapshots whose manifest lists are read to know what nobody lists any more; with more of them nothing is deleted."""
@@ -46,18 +47,33 @@ def trim_snapshots(tables: Tables, table: str, branch: str = MAIN_BRANCH) -> int
     return _expire(tables, loaded, table, branch, _expirable(loaded, branch))
 
 
-def expire_older(tables: Tables, table: str, branch: str, *, landing: str, before_ms: int) -> int:
-    """Expire the snapshots of one landing that are older than a time, whether the table asks for it or not; returns how
-    many. Those of others stay, and so does what is never expired.
+def old_snapshots(
+    loaded: Table, branch: str, *, before_ms: int, landing: str | None = None, keep: int = 0
+) -> list[Snapshot]:
+    """The snapshots of a branch's own past that are older than a time and may be expired.
+
+    :param landing: only those of this landing
+    :param keep: so many of the branch's newest stay, however old
+    """
+    line = list(ancestry(loaded.metadata, branch))
+    newest = {s.snapshot_id for s in line[:keep]}
+    old = (s for s in _free(loaded, branch, line) if s.timestamp_ms < before_ms and s.snapshot_id not in newest)
+    if landing is None:
+        return list(old)
+    return [s for s in old if (record := record_of(s)) is not None and record.landing == landing]
+
+
+def expire_older(
+    tables: Tables, table: str, branch: str, *, before_ms: int, landing: str | None = None, keep: int = 0
+) -> int:
+    """Expire :func:`old_snapshots`, whether the table asks for it or not; returns how many.
 
     :raises TableError: the table does not exist
     :raises CatalogError: the catalog cannot be reached
     """
     loaded = tables.load(table)
-    line = list(ancestry(loaded.metadata, branch))
-    old = (s for s in _free(loaded, branch, line) if s.timestamp_ms < before_ms)
-    mine = [s for s in old if (record := record_of(s)) is not None and record.landing == landing]
-    return _expire(tables, loaded, table, branch, mine)
+    old = old_snapshots(loaded, branch, before_ms=before_ms, landing=landing, keep=keep)
+    return _expire(tables, loaded, table, branch, old)
 
 
 def _expire(tables: Tables, loaded: Table, table: str, branch: str, gone: list[Snapshot]) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_lakecommit.committer.ledger import Condition
-from airflow_provider_lakecommit.committer.trim import trim_snapshots
+from airflow_provider_lakecommit.committer.trim import expire_older, trim_snapshots
 from airflow_provider_lakecommit.iceberg.catalog import KEEP_SNAPSHOTS
 from tests.fakes.catalog import Fault
 from tests.fakes.lake import Lake, coverage, staged
@@ -69,3 +69,29 @@ def test_a_failure_leaves_all_as_it_was(tmp_path: Path) -> None:
     lake.catalog.faults.append(Fault.NOT_APPLIED)
     assert trim_snapshots(lake.tables, lake.name) == 0
     assert len(lake.load().metadata.snapshots) == len(lake.metadata_files("snap-*.avro")) == 11
+
+
+def test_a_person_expires_what_is_old_whoever_made_it_and_never_the_ledger(tmp_path: Path) -> None:
+    lake = landed(tmp_path, 10, keep="never")
+    now = lake.load().metadata.snapshots[-1].timestamp_ms + 1
+    line = sorted(lake.load().metadata.snapshots, key=lambda s: s.sequence_number or 0)
+    half = line[5].timestamp_ms
+    older = [s for s in line if s.timestamp_ms < half]
+    assert expire_older(lake.tables, lake.name, "main", before_ms=half) == len(older)
+    assert len(lake.load().metadata.snapshots) == 11 - len(older)
+    assert expire_older(lake.tables, lake.name, "main", before_ms=now, keep=4) == 11 - len(older) - 4
+    assert expire_older(lake.tables, lake.name, "main", before_ms=now, landing="nobody") == 0
+    assert expire_older(lake.tables, lake.name, "main", before_ms=now) == 3
+    assert [s.snapshot_id for s in lake.load().metadata.snapshots] == [line[-1].snapshot_id]
+    assert (lake.rows(), lake.state().condition) == (10, Condition.PRESENT)
+    assert lake.state().covered() == coverage((0, 0, 10))
+
+
+def test_the_way_from_the_head_to_the_ledger_stays_when_a_person_expires(tmp_path: Path) -> None:
+    lake = landed(tmp_path, 3, keep="never")
+    for _ in range(3):
+        lake.append_foreign()
+    now = max(s.timestamp_ms for s in lake.load().metadata.snapshots) + 1
+    assert expire_older(lake.tables, lake.name, "main", before_ms=now) == 3
+    assert lake.state().condition is Condition.PRESENT
+    assert lake.state().foreign_since == 3
