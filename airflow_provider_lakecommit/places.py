@@ -11,6 +11,7 @@ Failure story: a path that is anything else is refused by its own text, before t
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
@@ -22,6 +23,9 @@ __all__ = [
     "PROVIDER",
     "attempt_of",
     "data_roots",
+    "file_mark",
+    "file_name",
+    "mark_of",
     "name_problem",
     "named_provider",
     "place_problem",
@@ -42,6 +46,7 @@ _HASH = re.compile(r"[01]+-")
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _ID_LENGTH = 36
 LEAST_DIGITS = 5
+MARK_DIGITS = 20
 _ENCODED_TIMES = 3
 """How often a step is decoded to see whether it goes up."""
 
@@ -84,6 +89,25 @@ def attempt_of(path: str) -> UUID | None:
     if not numbered or not _ID.fullmatch(own) or (before and not _HASH.fullmatch(before)):
         return None
     return UUID(own)
+
+
+def file_mark(table: UUID, landing: str, lane: str) -> str:
+    """What the names of all files have that a lane of a landing writes for one table: digits, so that releases which do
+    not know of it take it for a part of the file's number. A table that is made anew in the same place has another.
+    """
+    digest = hashlib.sha256("\x1f".join(("files", str(table), landing, lane)).encode()).digest()
+    return f"{int.from_bytes(digest[:8]):0{MARK_DIGITS}d}"
+
+
+def file_name(attempt: UUID, mark: str, number: int) -> str:
+    """The name of the n-th data file of an attempt, to which an object store's layout may add its hash."""
+    return f"{attempt}-{mark}{number:0{LEAST_DIGITS}d}.parquet"
+
+
+def mark_of(path: str) -> str | None:
+    """The mark in the name of a data file that :func:`attempt_of` knows; ``None``: it has none."""
+    number = path.rsplit("/", 1)[-1].removesuffix(".parquet").rpartition("-")[2]
+    return number[:MARK_DIGITS] if len(number) >= MARK_DIGITS + LEAST_DIGITS else None
 
 
 def _below(scheme: str, whole: str, root: str) -> str | None:

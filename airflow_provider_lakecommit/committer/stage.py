@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from uuid import uuid4
 
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile
@@ -37,6 +38,7 @@ from pyiceberg.table.update import (
 from airflow_provider_lakecommit.committer.ledger import tag_name
 from airflow_provider_lakecommit.committer.merge_manifests import MergingAppend
 from airflow_provider_lakecommit.committer.overwrite import OverwritingFiles
+from airflow_provider_lakecommit.core.identity import attempt_id
 from airflow_provider_lakecommit.exceptions import StorageError, TableError
 from airflow_provider_lakecommit.iceberg.storage import trouble_of
 
@@ -195,7 +197,13 @@ def _appended(table: Table, branch: str, files: Sequence[DataFile], summary: dic
         raise TableError(f"files of the partition specs {sorted(specs)} of {'.'.join(table.name())} need a commit each")
     transaction = _Staging(table, specs.pop())
     append = MergingAppend(
-        operation=Operation.APPEND, transaction=transaction, io=table.io, branch=branch, snapshot_properties=summary
+        operation=Operation.APPEND,
+        transaction=transaction,
+        io=table.io,
+        # So that what is left of it is known by its name.
+        commit_uuid=attempt_id(table.metadata.table_uuid, uuid4()),
+        branch=branch,
+        snapshot_properties=summary,
     )
     return _staged(table, transaction, append, files)
 

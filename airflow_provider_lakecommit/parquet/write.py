@@ -15,8 +15,9 @@ held is what may wait, one block, and one row group. Open files are bounded by n
 streams may hold back: the one that was not written to for longest is closed, and its partition goes on in a further
 file. A file is closed when it has reached the target size.
 
-Failure story: file names hold the attempt's random UUID and are created exclusively, so no attempt touches another's
-files. :meth:`abort` deletes what this writer made; it is called for an attempt that will not be reported.
+Failure story: file names hold the attempt's random UUID, and whose they are, and are created exclusively, so no attempt
+touches another's files. :meth:`abort` deletes what this writer made; it is called for an attempt that will not be
+reported.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from airflow_provider_lakecommit.parquet.layout import Layout
 from airflow_provider_lakecommit.parquet.parquet import OpenFile
 from airflow_provider_lakecommit.parquet.partitions import Key, Numbers, PartitionedRows
 from airflow_provider_lakecommit.parquet.relabel import relabelled
+from airflow_provider_lakecommit.places import file_mark, file_name
 from airflow_provider_lakecommit.redaction import redacted
 
 __all__ = ["FanoutWriter"]
@@ -75,6 +77,7 @@ class _Waiting:
 class FanoutWriter:
     """Writes the rows of one slice to one table.
 
+    :param owner: the landing and the lane whose files they are, told by their names
     :raises TableError: see :class:`~airflow_provider_lakecommit.parquet.layout.Layout`
     """
 
@@ -84,6 +87,7 @@ class FanoutWriter:
         io: FileIO,
         attempt: UUID,
         *,
+        owner: tuple[str, str] | None = None,
         buffer_bytes: int = BUFFER_BYTES,
         open_files: int = OPEN_FILES,
         open_bytes: int = OPEN_BYTES,
@@ -91,7 +95,7 @@ class FanoutWriter:
     ) -> None:
         self._layout = layout = Layout(target, providers)
         self._io = io
-        self._attempt = attempt
+        self._attempt, self._mark = attempt, "" if owner is None else file_mark(target.uuid, *owner)
         self._names = [f.name for f in layout.schema.fields]
         self._group_bytes = max(1, min(layout.format.group_bytes, buffer_bytes))
         self._buffer_bytes = buffer_bytes
@@ -231,7 +235,8 @@ class FanoutWriter:
 
     def _create(self, key: Key, group: pa.Table) -> OpenFile:
         place = self._layout.partitions.place(key)
-        path = self._layout.locations.new_data_location(f"{self._attempt}-{next(self._numbers):05d}.parquet", place)
+        name = file_name(self._attempt, self._mark, next(self._numbers))
+        path = self._layout.locations.new_data_location(name, place)
         self._made.append(path)
         output, partition = self._io.new_output(path), place.partition if place else Record()
         return OpenFile(output, self._layout.format, self._layout.metrics, group, partition)

@@ -116,6 +116,7 @@ def _do(asked: dict[str, str]) -> SliceOutcome:
         targets=job.plan.targets,
         attempt=UUID(asked["attempt"]),
         known=job.plan.positions,
+        lane=job.plan.lane,
     )
     return run_slice(work, secrets.kafka, secrets.io_of, progress=lambda text: print(text, file=sys.stderr, flush=True))
 

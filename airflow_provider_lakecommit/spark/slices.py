@@ -36,6 +36,7 @@ from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.core.accounting import ODD_TIME, add_names
 from airflow_provider_lakecommit.core.model import (
+    LIVE,
     ReadPosition,
     Slice,
     SliceCost,
@@ -85,6 +86,7 @@ class SliceWork:
     targets: tuple[TableTarget, ...]
     attempt: UUID
     known: Mapping[SourcePartition, ReadPosition] = field(default_factory=dict)
+    lane: str = LIVE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +163,7 @@ class _SliceRun:
                 targets[name],
                 file_io(targets[name], io_of(name)),
                 work.attempt,
+                owner=(work.landing.name, work.lane),
                 providers=work.landing.location_providers,
             )
             for name in work.slice.tables

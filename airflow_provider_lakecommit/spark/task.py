@@ -177,6 +177,7 @@ class _Doing:
                     targets=self._job.plan.targets,
                     attempt=attempt,
                     known=self._job.plan.positions,
+                    lane=self._job.plan.lane,
                 )
             )
             self._still_wanted(spans, outcome)
