@@ -34,6 +34,7 @@ from airflow_provider_lakecommit.core.acceptance import Acceptance
 from airflow_provider_lakecommit.core.accounting import report_problem
 from airflow_provider_lakecommit.core.blocks import Blocks
 from airflow_provider_lakecommit.core.log import (
+    AttemptsVoided,
     CommitFailed,
     CycleClosed,
     CycleOpened,
@@ -74,7 +75,8 @@ def fold(entries: Iterable[Entry], ledgers: Sequence[TableLedger], completion_ti
     folding, log = _Folding(ledgers, completion_timeout), tuple(entries)
     for entry, seen in zip(log, _times_of_sight(log), strict=True):
         folding.seen = seen
-        folding.take(entry)
+        if not folding.is_copy(entry):
+            folding.take(entry)
     return folding.state()
 
 
@@ -100,6 +102,7 @@ class _Folding:
         self.announced: set[UUID] = set()
         self.events: set[UUID] = set()
         self.attempts: set[UUID] = set()
+        self.swept: set[UUID] = set()
         self.planned: dict[UUID, dict[UUID, Slice]] = {}
         self.told: dict[UUID, set[UUID]] = {}
         self.failing: dict[UUID, FailedCycle] = {}
@@ -116,8 +119,6 @@ class _Folding:
         return known
 
     def take(self, entry: Entry) -> None:
-        if self.is_copy(entry):
-            return
         match entry:
             case CycleOpened():
                 self.opened(entry)
@@ -134,6 +135,8 @@ class _Folding:
                 self.closed(entry)
             case EndAsked():
                 self.end_asked(entry)
+            case AttemptsVoided():
+                self.swept.update(entry.attempts)
             case Unreadable():
                 self.set_aside(entry, entry.reason)
 
@@ -191,6 +194,8 @@ class _Folding:
             self.contradiction(e, report, wrong, files)
         elif (reason := self.unasked(e, report)) is not None:
             self.turn_down(e, report, files, reason)
+        elif report.attempt in self.swept:
+            self.acceptance.turn_down(self.whole(e, report, files), "its files were swept before it was reported")
         elif report.blocked is not None:
             self.over_budget(e)
         elif report.failed is not None:

@@ -17,6 +17,7 @@ from airflow_provider_lakecommit.core.model import Budget, Cycle, Plan, SliceRep
 from airflow_provider_lakecommit.core.offsets import Coverage
 
 __all__ = [
+    "AttemptsVoided",
     "CommitFailed",
     "CycleClosed",
     "CycleOpened",
@@ -118,6 +119,15 @@ class Unreadable(Entry):
     """A record that claims to be one of these and is not, by its bytes or by what it says: nothing is taken from it."""
 
     reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptsVoided(Entry):
+    """Attempts whose files are about to be removed: what reports one of them from here on is not taken. It is of no
+    cycle, its ``commit_id`` names the sweep.
+    """
+
+    attempts: tuple[UUID, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,7 @@ from uuid import UUID, uuid5
 
 from airflow_provider_lakecommit.core.identity import group_id
 from airflow_provider_lakecommit.core.log import (
+    AttemptsVoided,
     CommitFailed,
     CycleClosed,
     CycleOpened,
@@ -152,6 +153,11 @@ class Sender:
         values = {"kind": "end", "job": None if job is None else str(job), "reason": reason}
         return self._record(event_id, at, DataComplete(commit_id=self.commit_id, assignments=()), values)
 
+    def voided(self, event_id: UUID, at: datetime, attempts: Sequence[UUID]) -> Outgoing:
+        """DATA_COMPLETE without a position, like :meth:`end_asked`: the files of these attempts are about to go."""
+        values = {"kind": "void", "attempts": [u.hex for u in attempts]}
+        return self._record(event_id, at, DataComplete(commit_id=self.commit_id, assignments=()), values)
+
     def published(
         self,
         event_id: UUID,
@@ -274,6 +280,9 @@ def _entry(
         case (PayloadType.DATA_COMPLETE, "end"):
             job = None if v["job"] is None else UUID(v["job"])
             return EndAsked(offset=offset, at=at, commit_id=commit_id, job=job, reason=text(v["reason"]))
+        case (PayloadType.DATA_COMPLETE, "void"):
+            attempts = tuple(map(UUID, v["attempts"]))
+            return AttemptsVoided(offset=offset, at=at, commit_id=commit_id, attempts=attempts)
         case (PayloadType.COMMIT_TO_TABLE, "published"):
             return TablePublished(
                 offset=offset,

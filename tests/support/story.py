@@ -18,6 +18,7 @@ from hypothesis import settings
 from airflow_provider_lakecommit.core.fold import fold
 from airflow_provider_lakecommit.core.identity import cycle_id, slice_id, window_id
 from airflow_provider_lakecommit.core.log import (
+    AttemptsVoided,
     CommitFailed,
     CycleClosed,
     CycleOpened,
@@ -248,6 +249,10 @@ class Story:
             coverage=Coverage(),
             directives=log or Directives(),
         )
+
+    def voids(self, *attempts: UUID) -> None:
+        """A sweep's word on attempts whose files it removes."""
+        self._log(AttemptsVoided, "sweep", attempts=attempts)
 
     def closes(self, run: str, log: Directives | None = None) -> None:
         self._log(CycleClosed, run, valid_through=None, directives=log or Directives())

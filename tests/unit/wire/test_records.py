@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_lakecommit.core.log import (
+    AttemptsVoided,
     CommitFailed,
     CycleClosed,
     CycleOpened,
@@ -122,6 +123,13 @@ class TestEntries:
     def test_a_reported_slice(self, report: SliceReport) -> None:
         assert read(SENDER.reported(EVENT, AT, report)) == SliceReported(
             offset=41, at=AT, commit_id=COMMIT, report=report
+        )
+
+    @STEADY
+    @given(st.lists(st.uuids(), max_size=30))
+    def test_attempts_that_are_void(self, attempts: list[UUID]) -> None:
+        assert read(SENDER.voided(EVENT, AT, attempts)) == AttemptsVoided(
+            offset=41, at=AT, commit_id=COMMIT, attempts=tuple(attempts)
         )
 
     @STEADY
