@@ -38,6 +38,7 @@ from airflow_provider_lakecommit.cli.ledger_commands import (
     LedgerShowCommand,
     UnblockCommand,
 )
+from airflow_provider_lakecommit.cli.maintenance_commands import ExpireCommand, SweepCommand
 from airflow_provider_lakecommit.cli.output import Output, results_only
 from airflow_provider_lakecommit.cli.publish_now import PublishNowCommand
 from airflow_provider_lakecommit.cli.rebind import RebindCommand
@@ -224,5 +225,7 @@ COMMANDS: Mapping[str, Command | Mapping[str, Command]] = {
         "blocked": UnblockCommand(),
     },
     "rebind": RebindCommand(),
+    "sweep": SweepCommand(),
+    "expire": ExpireCommand(),
     "env": {"pack": EnvPackCommand()},
 }

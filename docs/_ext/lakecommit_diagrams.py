@@ -30,7 +30,7 @@ LANES = {
 }
 LOG, TABLE = "control topic", "table"
 FAILED = "failed"
-RARE = {FAILED, "end"}
+RARE = {FAILED, "end", "void"}
 """Messages that a cycle as it should be does without."""
 FORMATS = {"sqlalchemy", "yaml", "numpy"}
 """Libraries that say nothing of a room's place."""

@@ -204,7 +204,7 @@ def _kinds_of_methods() -> dict[str, str]:
 
 def _callers(method: str) -> Iterator[str]:
     """Modules that call a method of ``Sender``."""
-    for module in (m for room in ("cycle", "repair", "session", "spark") for m in modules_of(room)):
+    for module in (m for room in ("cycle", "maintenance", "repair", "session", "spark") for m in modules_of(room)):
         calls = (n.func for n in ast.walk(tree_of(module)) if isinstance(n, ast.Call))
         if any(isinstance(f, ast.Attribute) and f.attr == method and not _is_self(f.value) for f in calls):
             yield module

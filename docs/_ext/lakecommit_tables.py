@@ -26,6 +26,7 @@ SENT_BY = {
     "cycle.open": "plan",
     "cycle.close": "commit",
     "cycle.publish": "commit",
+    "maintenance.sweep": "``lakecommit sweep``",
     "repair.unblock": "``lakecommit unblock``",
     "session.early_end": "who is told to stop, or wants a window published now",
     "spark.report": "the Spark task of the slice",

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Self
@@ -22,6 +24,8 @@ from uuid import uuid4
 from xml.sax.saxutils import escape
 
 REGION = "nowhere-1"
+PAGE = 1000
+"""Names in one answer to a question for a list."""
 _NAMED = re.compile(r"Credential=([^/,]+)/")
 
 
@@ -56,6 +60,9 @@ class KeyedStore:
     objects: dict[str, bytes] = field(default_factory=dict)
     writers: dict[str, str] = field(default_factory=dict)
     """By object: the access key that wrote it."""
+    written: dict[str, float] = field(default_factory=dict)
+    """By object: when, in seconds of the epoch, by the store's ``clock``."""
+    clock: Callable[[], float] = time.time
     refused: list[str] = field(default_factory=list)
     _given: dict[tuple[str, str], str] = field(default_factory=dict)
     _parts: dict[str, dict[int, bytes]] = field(default_factory=dict)
@@ -117,6 +124,7 @@ class KeyedStore:
         assert named is not None
         with self._lock:
             self.objects[name], self.writers[name] = content, named[1]
+            self.written[name] = self.clock()
 
     def begin(self) -> str:
         upload = uuid4().hex
@@ -157,18 +165,13 @@ class _Handler(BaseHTTPRequestHandler):
         if found is None and "/" in self._name:
             self._answer(404)
         else:
-            self._answer(200, found or b"")
+            at = self.keyed.written.get(self._name, 0.0)
+            self._answer(200, found or b"", {"Last-Modified": formatdate(at, usegmt=True)})
 
     def _get(self, _: bytes) -> None:
         found = self.keyed.objects.get(self._name)
         if "list-type" in self._asks:
-            bucket = self._name.split("/")[0]
-            names = self.keyed.under(f"{bucket}/{self._asks.get('prefix', [''])[0]}")
-            sizes = {name.partition("/")[2]: str(len(self.keyed.objects[name])) for name in names}
-            listed = "".join(
-                f"<Contents>{_tag('Key', key)}{_tag('Size', size)}</Contents>" for key, size in sizes.items()
-            )
-            self._answer(200, _xml("ListBucketResult", Name=bucket, KeyCount=str(len(names)), inside=listed))
+            self._list(self._name.split("/")[0])
         elif found is None:
             self._answer(404, _xml("Error", Code="NoSuchKey", Message="there is no such object"))
         elif asked := re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", "")):
@@ -176,6 +179,27 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(206, found[start : end + 1], {"Content-Range": f"bytes {start}-{end}/{len(found)}"})
         else:
             self._answer(200, found)
+
+    def _list(self, bucket: str) -> None:
+        """A page of keys, and of the folders that stand for those behind the delimiter."""
+        prefix, cut = (self._asks.get(key, [""])[0] for key in ("prefix", "delimiter"))
+        after = self._asks.get("continuation-token", [""])[0]
+        keys = [name.partition("/")[2] for name in self.keyed.under(f"{bucket}/{prefix}")]
+        ends = {key: key.find(cut, len(prefix)) if cut else -1 for key in keys}
+        names = sorted({key if end < 0 else key[: end + 1] for key, end in ends.items()} - {""})
+        left = [name for name in names if name > after]
+        page, listed = left[:PAGE], ""
+        for name in page:
+            whole = f"{bucket}/{name}"
+            if whole in self.keyed.objects:
+                size, at = str(len(self.keyed.objects[whole])), self.keyed.written.get(whole, 0.0)
+                moment = f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%S.000Z}"
+                listed += f"<Contents>{_tag('Key', name)}{_tag('Size', size)}{_tag('LastModified', moment)}</Contents>"
+            else:
+                listed += f"<CommonPrefixes>{_tag('Prefix', name)}</CommonPrefixes>"
+        more = {"NextContinuationToken": page[-1]} if len(left) > PAGE else {}
+        facts = {"Name": bucket, "KeyCount": str(len(page)), "IsTruncated": "true" if more else "false", **more}
+        self._answer(200, _xml("ListBucketResult", inside=listed, **facts))
 
     def _put(self, content: bytes) -> None:
         if "partNumber" in self._asks:

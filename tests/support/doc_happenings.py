@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import runpy
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 import yaml
@@ -27,6 +31,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from pyiceberg.catalog import Catalog, load_catalog
 
+from airflow_provider_lakecommit.core.identity import attempt_id
+from airflow_provider_lakecommit.places import file_mark, file_name
 from dev.servers.kafka import Broker
 from dev.servers.server import free_port
 from tests.fixtures.kafka import Sender, create_topic, delete_topic
@@ -201,6 +207,19 @@ def a_run(reader: Reader, code: str) -> None:
     reader.stage.run(Line(kind="command", text="lakecommit land orders.yaml", code=int(code or 0)))
 
 
+def killed_tasks(reader: Reader, count: str, days: str) -> None:
+    """Their files, of which nothing tells."""
+    with reader.catalog() as catalog:
+        table = catalog.load_table("shop.orders")
+    mark = file_mark(table.metadata.table_uuid, reader.spec["name"], "live")
+    folder = Path(table.location().removeprefix("file://")) / "data"
+    then = time.time() - int(days) * 24 * 3600
+    for _ in range(int(count)):
+        path = folder / file_name(attempt_id(uuid4(), uuid4()), mark, 0)
+        path.write_bytes(b"PAR1" * 12_000)
+        os.utime(path, (then, then))
+
+
 def forgotten(reader: Reader, partition: str, below: str) -> None:
     place = TopicPartition(reader.topic, int(partition), int(below))
     admin = AdminClient({"bootstrap.servers": reader.bootstrap})
@@ -259,6 +278,7 @@ HAPPENINGS: Mapping[str, Callable[..., None]] = {
     r"the topic is deleted, and orders\.yaml reads another one": other_topic,
     r"a run(?: that ends with (\d))?": a_run,
     r"(\d+) (bad |)orders(?: in orders:(\d+))?": some_orders,
+    r"tasks were killed, and left (\d+) files, (\d+) days ago": killed_tasks,
     r"the source forgets orders:(\d+) below (\d+)": forgotten,
     r"the topic is made anew": made_anew,
     r"the control topic is deleted": control_topic_lost,

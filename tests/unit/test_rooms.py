@@ -155,6 +155,14 @@ RULES = (
         rule(f"adopt/{module}", "core landing connector", only=NOTHING)
         for module in ("scope", "section", "sink_offsets")
     ),
+    *(rule(f"inspect/{module}", "core landing committer", only=NOTHING) for module in ("accounts", "verify")),
+    rule("repair", "core wire kafka committer session cycle", nowhere=AIRFLOW | SPARK, lazily=KAFKA),
+    rule(
+        "maintenance",
+        "core places wire landing iceberg committer session cycle",
+        nowhere=AIRFLOW | SPARK | KAFKA,
+    ),
+    rule("maintenance/garbage", "core", only=NOTHING),
     rule("doctor", f"{LIBRARY} inspect", nowhere=AIRFLOW, lazily=SPARK),
     rule("settings", "landing", only=AIRFLOW, lazily=AIRFLOW),
     rule("table_looks", "core iceberg inspect", nowhere=AIRFLOW | SPARK | KAFKA),
@@ -183,6 +191,7 @@ RULES = (
     rule(
         "operators",
         f"{LIBRARY} lanes follow inspect repair adopt assets settings hooks telemetry",
+        f"{LIBRARY} follow inspect repair maintenance assets settings hooks telemetry",
         nowhere=HEAVY,
         lazily=SPARK,
     ),
@@ -197,6 +206,7 @@ RULES = (
     rule(
         "cli",
         f"{LIBRARY} lanes follow inspect repair adopt doctor telemetry deployment __version__",
+        f"{LIBRARY} follow inspect repair maintenance doctor telemetry deployment __version__",
         nowhere=AIRFLOW,
         lazily=SPARK,
     ),
@@ -292,6 +302,8 @@ def test_a_lazy_import_and_one_for_types_are_no_import_at_load(source: str) -> N
 LIGHT = (
     "landing,core,goals,declared,wire,kafka,iceberg,stall,engines,committer,connector,session,cycle,inspect,repair,replace,"
     "doctor,cli,telemetry"
+    "landing,core,goals,declared,wire,kafka,iceberg,stall,engines,committer,connector,session,cycle,inspect,repair,maintenance,doctor,"
+    "cli,telemetry"
 )
 WITHOUT = """
 import importlib, pkgutil, sys

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What keeps the tables of a landing small, beside the runs that land: old snapshots are expired, then the files that
+nothing needs any more are removed, then the tables are checked.
+
+It needs `kafka_default` and `iceberg_default`.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from airflow.sdk import DAG
+
+from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.operators.maintenance import ExpireSnapshotsOperator, SweepOperator
+from airflow_provider_lakecommit.operators.verify import VerifyOperator
+
+orders = Landing(name="orders", topics="orders", table="shop.orders", dead_letter_table="shop.orders_dead")
+
+# [START howto_operator_maintenance]
+with DAG(
+    "example_lakecommit_maintenance",
+    schedule="@daily",
+    start_date=datetime(2026, 1, 1),
+    catchup=False,
+    doc_md=__doc__,
+    tags=["example", "lakecommit"],
+):
+    expire = ExpireSnapshotsOperator(task_id="expire", landing=orders, older_than="30d", keep=100)
+    sweep = SweepOperator(task_id="sweep", landing=orders, older_than="3d")
+    verify = VerifyOperator(task_id="verify", landing=orders)
+    expire >> sweep >> verify
+# [END howto_operator_maintenance]
