@@ -21,6 +21,7 @@ from uuid import UUID
 __all__ = [
     "PLACING",
     "PROVIDER",
+    "REPLAY",
     "attempt_of",
     "data_roots",
     "file_mark",
@@ -41,6 +42,8 @@ _OWN = frozenset(f"pyiceberg.table.locations.{name}LocationProvider" for name in
 _SAME = {"s3a": "s3", "s3n": "s3", "abfss": "abfs", "wasbs": "wasb", "": "file"}
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?=/)")
 _ROOTS = ("write.data.path", "write.object-storage.path", "write.folder-storage.path")
+REPLAY = "@replay"
+"""In place of a lane, which is never called so: whose files of replayed dead letters are."""
 _NO_PART_OF_A_PATH = re.compile(r"[\x00-\x1f\x7f\\?#]")
 _HASH = re.compile(r"[01]+-")
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")

@@ -9,7 +9,8 @@ nothing can need it again, whatever is under way:
 * Before a file goes that nobody reported, the control log says that its attempt is void. From there on no reader of the
   log takes a report of it, however late a zombie sends it. What was reported in front of that record stays.
 * Before each batch goes the metadata are read again; what a snapshot holds by then stays.
-* Files of commits are older than a day, and the head has moved past the parent of theirs.
+* Files of commits, and of replays of dead letters, are older than a day; a manifest goes only if the head has moved
+  past the parent of its commit.
 
 So safety rests on the order of the log and on the compare-and-swap, on no clock; the age only keeps work from being
 done in vain. It is by the storage's clock. A sweep writes nothing but these records and the file by which it asks the
@@ -39,7 +40,7 @@ from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.maintenance.garbage import Kept, Why, commit_of, parent_of, reports_of
 from airflow_provider_lakecommit.maintenance.held import HeldFiles
 from airflow_provider_lakecommit.maintenance.ready import ReadyTable, check_log, ready_tables
-from airflow_provider_lakecommit.places import attempt_of, data_roots, file_mark, mark_of, storage_place
+from airflow_provider_lakecommit.places import REPLAY, attempt_of, data_roots, file_mark, mark_of, storage_place
 from airflow_provider_lakecommit.session.landing_session import FoldedLog, LandingSession
 
 __all__ = ["COMMIT_AGE", "Garbage", "SweptTable", "least_age", "sweep"]
@@ -174,6 +175,7 @@ class _TableSweep:
         self._accepted = {a.report.attempt for a in folded.state.accepted.get(table.name, ())}
         self._held = HeldFiles(session.tables, table.name, table.table)
         self._mark = file_mark(table.ledger.uuid, session.landing.name, session.lane)
+        self._replays = file_mark(table.ledger.uuid, session.landing.name, REPLAY)
         self._now = 0.0
 
     def run(self, told: Callable[[Garbage], None], progress: Callable[[SweptTable], None]) -> None:
@@ -219,10 +221,13 @@ class _TableSweep:
             yield from self._lost_commit(store, some)
 
     def _data_file(self, file: StoredFile, attempt: UUID) -> Why | Kept:
-        if mark_of(file.name) != self._mark:
+        if (mark := mark_of(file.name)) not in (self._mark, self._replays):
             return Kept.OTHERS
         if file.name in self._held:
             return Kept.HELD
+        if mark == self._replays:
+            # Of these no log tells: like manifests, they are written before anything tells of them.
+            return Why.LOST_COMMIT if self._now - file.modified >= self._commit_age else Kept.YOUNG
         if self._now - file.modified < self._age:
             return Kept.YOUNG
         if attempt in self._accepted:

@@ -7,6 +7,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,14 @@ from uuid import uuid4
 
 import pytest
 
+from airflow_provider_lakecommit.core.identity import attempt_id
 from airflow_provider_lakecommit.cycle.results import Opened
 from airflow_provider_lakecommit.cycle.write import group_job
+from airflow_provider_lakecommit.exceptions import CatalogError
+from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.maintenance.garbage import Kept, Why
 from airflow_provider_lakecommit.maintenance.sweep import Garbage, SweptTable, sweep
-from airflow_provider_lakecommit.places import data_roots
+from airflow_provider_lakecommit.places import REPLAY, data_roots, file_mark, file_name
 from airflow_provider_lakecommit.repair.ledger_init import ledger_init
 from airflow_provider_lakecommit.spark.job import Secrets, WindowJob
 from airflow_provider_lakecommit.spark.task import run_task
@@ -305,3 +309,78 @@ def test_two_sweeps_at_once_and_one_that_was_killed_do_no_harm(
     assert not left & files(world)
     world.settle()
     world.check(Counter(range(100)))
+
+
+def test_what_another_landing_has_staged_into_the_table_stays(
+    world: World, make_topic: Callable[..., str], produce: Callable[..., object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, mine = replace(world, landing=replace(world.landing, name="others", topics=make_topic(1))), files(world)
+    produce(other.landing.topic_names[0], records(500, 20))
+    other.settle()
+    produce(other.landing.topic_names[0], records(520, 20))
+    opened = other.open("staged")
+    other.write(opened)
+    theirs = files(world) - mine
+    produce(world.landing.topic_names[0], records(60, 40))
+    _, left = killed_task(world, "killed", monkeypatch)
+    staged = theirs - set(paths_in(world))
+    age(files(world))
+    assert staged
+    done = swept(world)
+    assert (done.removed, done.kept[Kept.OTHERS][0]) == (len(left), len(theirs))
+    assert staged <= files(world)
+    other.close("staged", opened)
+    world.settle()
+    world.check(Counter([*range(100), *range(500, 540)]))
+    assert swept(other).files == 0
+
+
+def test_a_renamed_table_is_swept_by_its_new_name(
+    world: World, produce: Callable[..., object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    produce(world.landing.topic_names[0], records(60, 40))
+    _, left = killed_task(world, "killed", monkeypatch)
+    age(files(world))
+    with world.session() as session:
+        session.tables.catalog.rename_table(world.landing.table, "shop.renamed")
+    renamed = replace(world, landing=replace(world.landing, table="shop.renamed"))
+    done = swept(renamed)
+    assert (done.error, done.removed) == ("", len(left))
+    assert not left & files(renamed)
+
+
+def test_a_catalog_that_goes_away_in_the_middle_ends_it_and_nothing_is_wrong(
+    world: World, produce: Callable[..., object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    produce(world.landing.topic_names[0], records(60, 80))
+    _, left = killed_task(world, "killed", monkeypatch)
+    age(left)
+    monkeypatch.setattr("airflow_provider_lakecommit.maintenance.sweep.BATCH", 1)
+    seen: list[int] = []
+
+    def away(*_: object) -> Any:
+        raise CatalogError("the catalog is away")
+
+    with monkeypatch.context() as patch:
+
+        def goes(table: SweptTable) -> None:
+            seen.append(table.removed)
+            patch.setattr(Tables, "load", away)
+
+        done = swept(world, progress=goes)
+    assert (done.error, seen) == ("the catalog is away", [1])
+    assert swept(world).removed == len(left) - 1
+    world.settle()
+    world.check(Counter(range(140)))
+
+
+def test_what_a_replay_of_dead_letters_left_goes_after_a_day_whatever_the_age(world: World) -> None:
+    with world.session() as session:
+        uuid = session.tables.load(world.landing.table).metadata.table_uuid
+    path = next(iter(files(world))).with_name(file_name(attempt_id(uuid, uuid4()), file_mark(uuid, "rows", REPLAY), 0))
+    path.write_bytes(b"x")
+    age({path}, 3600.0)
+    assert swept(world, older_than=timedelta(0)).kept[Kept.YOUNG] == (1, 1)
+    age({path})
+    assert swept(world).removed == 1
+    assert not path.exists()
