@@ -40,6 +40,7 @@ __all__ = [
     "HAD",
     "MOVED",
     "PRUNED",
+    "REPLAYED",
     "SPEC",
     "LogPoint",
     "SnapshotKind",
@@ -52,6 +53,8 @@ __all__ = [
     "moved_lanes",
     "pruned_sections",
     "record_of",
+    "replay_of",
+    "replay_to_text",
     "sections_of",
     "to_summary",
 ]
@@ -136,6 +139,8 @@ MOVED = "moved"
 """Extra key of a ledger whose landing moved to another cluster: its lane and the one that keeps what it had, as
 JSON.
 """
+REPLAYED = "replayed"
+"""Extra key of a snapshot with rows of dead letters: which offsets these are of, and how many of them gave no row."""
 SPEC = "spec"
 """Extra key of an append: the landing's spec version and the fields that it is made of, as JSON, for people."""
 
@@ -173,6 +178,28 @@ def had_before(record: SnapshotRecord) -> Coverage:
         return coverage_from_json(unpack(record.extra[HAD], what="what the table had passed")["ranges"])
     except (KeyError, TypeError, ValueError, AttributeError, WireError):
         return Coverage()
+
+
+def replay_to_text(ranges: Coverage, filtered: int) -> str:
+    """For the extra key :data:`REPLAYED`.
+
+    :raises WireError: there is no room for so many ranges
+    """
+    return _pack({"ranges": coverage_to_json(ranges), "filtered": filtered}, "what was replayed")
+
+
+def replay_of(record: SnapshotRecord) -> tuple[Coverage, int] | None:
+    """The offsets whose dead letters a snapshot replayed, and how many of them gave no row; ``None``: it is no replay.
+
+    :raises WireError: it is one, and does not tell of what
+    """
+    if REPLAYED not in record.extra:
+        return None
+    try:
+        found = unpack(record.extra[REPLAYED], what="what was replayed")
+        return coverage_from_json(found["ranges"]), count(found["filtered"])
+    except DAMAGE as e:
+        raise WireError(f"snapshot {record.snapshot_id} does not tell what it replayed: {e}") from e
 
 
 def to_summary(record: SnapshotRecord, sections: Iterable[LedgerSection]) -> dict[str, str]:

@@ -302,7 +302,8 @@ class LedgerSection:
     the one behind its last: the live lane has none, and what lanes that are closed have landed is theirs no more.
     ``suspended`` says who had the landing plan nothing, and why.
     ``judged`` says by which rules the covered ranges were judged, as far as it is known; ``positions`` under which
-    leader epochs partitions were last read; ``sink`` which connector wrote to the table before.
+    leader epochs partitions were last read; ``sink`` which connector wrote to the table before. ``replayed`` are offsets
+    whose dead letters are not open any more: they became rows by a replay, or were read again since.
     """
 
     landing: str
@@ -319,10 +320,15 @@ class LedgerSection:
     ends: Mapping[SourcePartition, int] = field(default_factory=dict)
     suspended: str = ""
     sink: AdoptedSink | None = None
+    replayed: Coverage = field(default_factory=Coverage)
 
     @property
     def key(self) -> tuple[str, str]:
         return self.landing, self.lane
+
+    def closed_with(self, covered: Coverage) -> Coverage:
+        """``replayed`` of a section in place of this one: what it goes back over is read again as a whole."""
+        return self.replayed | (self.covered - covered)
 
     def end(self, p: SourcePartition) -> int:
         """Ledger end: the next offset this table needs of ``p``. A partition that is newer than its topic's origin

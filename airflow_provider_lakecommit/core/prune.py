@@ -14,7 +14,7 @@ from dataclasses import replace
 from uuid import UUID
 
 from airflow_provider_lakecommit.core.model import LedgerSection
-from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
+from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet, SourcePartition
 from airflow_provider_lakecommit.core.rules import judged_in
 
 __all__ = ["gone", "pruned"]
@@ -53,4 +53,16 @@ def pruned(
     # What is known of ranges and logs that are gone goes with them: without its ranges a position has no place.
     judged = judged_in(section.judged, covered)
     positions = {p: at for p, at in section.positions.items() if p not in parts}
-    return replace(section, starts=starts, covered=covered, judged=judged, positions=positions, epoch=epoch)
+    replayed = _closed(section, parts, {p.topic for p in starts})
+    left = replace(section, starts=starts, covered=covered, epoch=epoch)
+    return replace(left, judged=judged, positions=positions, replayed=replayed)
+
+
+def _closed(section: LedgerSection, parts: Collection[SourcePartition], left: Collection[str]) -> Coverage:
+    """What is left of ``replayed``. Of a topic that was made anew the former offsets stay closed as a whole: else the
+    dead letters of one would be taken for those of the other.
+    """
+    kept = {p: ranges for p, ranges in section.replayed.parts.items() if p not in parts}
+    gone = section.covered | section.replayed
+    former = {p: gone[p].ranges for p in parts if p.topic in left and gone[p]}
+    return Coverage(kept | {p: RangeSet.of((r[0].start, r[-1].end)) for p, r in former.items()})

@@ -64,6 +64,7 @@ def new_section(
         ends=dict(ends),
         suspended=before.suspended if before else "",
         sink=before.sink if before else None,
+        replayed=before.closed_with(covered) if before else Coverage(),
     )
 
 

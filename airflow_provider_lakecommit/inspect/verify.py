@@ -11,6 +11,8 @@ the ranges that a snapshot says it adds are exactly what its ledger gained; ledg
 records add up to the ranges; rows equal the record counts of the files; no token and no file path comes twice. Only a
 snapshot that replaces ranges takes files out (:mod:`~airflow_provider_lakecommit.inspect.replaced`).
 
+Replays of dead letters: :mod:`~airflow_provider_lakecommit.inspect.replays`.
+
 Checked between the tables of a landing, on what both have, wherever each of them ends: of each range as many records
 are dead letters as the data table says were rejected, and both judged it by the same rules, unless none was rejected.
 What a person said, or what was expired, is accounted for by nobody; that is a note where it hides a reject.
@@ -55,6 +57,7 @@ from airflow_provider_lakecommit.inspect.table_history import (
     Severity,
     TableHistory,
 )
+from airflow_provider_lakecommit.inspect.replays import Step, is_replay, replay_problems
 from airflow_provider_lakecommit.landing import Landing
 
 __all__ = [
@@ -112,6 +115,8 @@ def check_landing(landing: Landing, histories: Iterable[TableHistory]) -> list[F
     for role, some in tables.items():
         one_each = role is Role.DEAD_LETTERS or landing.format in ONE_ROW_EACH
         found += (f for h in some for f in _rows_of_records(landing.name, h, FATES[role], one_each=one_each))
+    for h in tables[Role.ROWS]:
+        found += _replays(landing.name, h, one_each=landing.format in ONE_ROW_EACH)
     for data, dead in product(tables[Role.ROWS], tables[Role.DEAD_LETTERS]):
         found += _fates(landing.name, data, dead)
     return found
@@ -166,8 +171,24 @@ def _rows_of_records(landing: str, history: TableHistory, fate: str, *, one_each
     """Each record of that fate is one row of the table, or at least one."""
     for s in history.snapshots:
         records = getattr(s.counts, fate)
-        if s.record.landing == landing and (s.record.rows < records or (one_each and s.record.rows > records)):
+        differs = s.record.rows < records or (one_each and s.record.rows > records)
+        if differs and s.record.landing == landing and not is_replay(s.record):
             yield _wrong(history.table, s, f"{s.record.rows} rows for {records} {fate} records")
+
+
+def _replays(landing: str, history: TableHistory, *, one_each: bool) -> Iterator[Finding]:
+    """By lane: dead letters that became rows."""
+    pieces = _pieces(history, landing)
+    for key in sorted({k for s in history.snapshots for k in s.sections if k[0] == landing}):
+        before: LedgerSection | None = None
+        steps: list[Step] = []
+        for s in history.snapshots:
+            after = s.sections.get(key)
+            if s.record.lane == key[1] or s.record.landing != landing:
+                steps.append((s.record, before, after))
+            before = after
+        for snapshot_id, text in replay_problems(landing, steps, pieces, one_each=one_each):
+            yield Finding(level=Severity.WRONG, table=history.table, snapshot_id=snapshot_id, text=text)
 
 
 def _fates(landing: str, data: TableHistory, dead: TableHistory) -> Iterator[Finding]:

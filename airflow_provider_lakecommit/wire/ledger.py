@@ -8,7 +8,8 @@ version before their own.
 
 ``judged`` and ``positions`` are what a reader can do without: a ledger that has no room for them goes without, and
 then nothing is known of its rules and leader epochs. The newest rules stand without their ranges, for all that is
-covered and not of other rules; a position without its distance from the ledger's end is there.
+covered and not of other rules; a position without its distance from the ledger's end is there. ``replayed`` is never
+left out: without it dead letters would be replayed twice.
 """
 
 from __future__ import annotations
@@ -77,6 +78,7 @@ def _section_to_json(s: LedgerSection) -> dict[str, Any]:
     rare |= {"ends": offsets_to_json(s.ends)} if s.ends else {}
     rare |= {"suspended": s.suspended} if s.suspended else {}
     rare |= {"sink": _sink_to_json(s.sink)} if s.sink else {}
+    rare |= {"replayed": coverage_to_json(s.replayed)} if s.replayed else {}
     return rare | {
         "landing": s.landing,
         "lane": s.lane,
@@ -113,6 +115,7 @@ def _section_from_json(s: dict[str, Any]) -> LedgerSection:
         judged=_judged_from_json(s.get("judged", ()), covered),
         record_bytes=count(s["record_bytes"]),
         sink=_sink_from_json(s["sink"]) if "sink" in s else None,
+        replayed=coverage_from_json(s.get("replayed", ())),
         control=ControlPosition(
             cluster_id=text(c["cluster"]),
             topic=text(c["topic"]),

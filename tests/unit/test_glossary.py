@@ -80,7 +80,7 @@ PLAIN = """
     variables wording hours send telemetry alike back brought collector holder named ahead following full interval merge
     merging next pace small trouble upkeep env pack packed page access viewer mark detail list remedy remedies app board
     look memory slow hot trend steps action operation with database notes note explained sweep swept garbage held
-    listing store stored kept why ready
+    replay replays replayed selection listing store stored kept why ready
 """
 
 

@@ -48,7 +48,12 @@ def test_of_another_cluster_nothing_is_known() -> None:
 def test_what_is_left_has_another_epoch_and_lacks_nothing_else() -> None:
     left = pruned(SECTION, {OLD, ELSE}, VOID_EPOCH, own=False)
     assert left == replace(
-        SECTION, starts={P0: 0, P1: 0}, covered=Coverage.of([(P0, OffsetRange(4, 9))]), epoch=VOID_EPOCH
+        SECTION,
+        starts={P0: 0, P1: 0},
+        covered=Coverage.of([(P0, OffsetRange(4, 9))]),
+        # Dead letters of the topic that was made anew are not taken for those of the new one.
+        replayed=Coverage.of([(OLD, OffsetRange(4, 9))]),
+        epoch=VOID_EPOCH,
     )
 
 
