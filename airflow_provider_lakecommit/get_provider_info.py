@@ -40,6 +40,7 @@ _INFO: dict[str, Any] = {
                 "airflow_provider_lakecommit.operators.repair",
                 "airflow_provider_lakecommit.operators.publish_now",
                 "airflow_provider_lakecommit.operators.maintenance",
+                "airflow_provider_lakecommit.operators.dead_letters",
                 "airflow_provider_lakecommit.operators.verify",
             ],
         },

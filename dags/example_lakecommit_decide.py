@@ -15,6 +15,7 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import DAG, Param
 
 from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.operators.dead_letters import ReplayDeadLettersOperator
 from airflow_provider_lakecommit.operators.publish_now import PublishNowOperator
 from airflow_provider_lakecommit.operators.repair import LedgerAttestOperator, LedgerInitOperator, UnblockOperator
 from airflow_provider_lakecommit.operators.verify import VerifyOperator
@@ -93,6 +94,30 @@ with DAG(
     )
     look >> approve >> attest
 # [END howto_operator_ledger_attest]
+
+# [START howto_operator_replay_dead_letters]
+with DAG(
+    "example_lakecommit_replay_dead_letters",
+    schedule=None,
+    start_date=START,
+    doc_md=__doc__,
+    tags=TAGS,
+    params={"kinds": Param("", type="string", description="Only these, as wrong_value:id; all if empty.")},
+):
+    meant = {"kinds": "{{ params.kinds }}"}
+    look = ReplayDeadLettersOperator(task_id="look", landing=orders, **meant)
+    approve = ApprovalOperator(
+        task_id="approve",
+        subject="Make rows of dead letters of orders",
+        body=ASK,
+        params={"reason": Param("", type="string", description="Kept in the table's history.")},
+        response_timeout=timedelta(days=1),
+    )
+    replay = ReplayDeadLettersOperator(
+        task_id="replay", landing=orders, **meant, agreed=look.output, decided_by=approve.output
+    )
+    look >> approve >> replay
+# [END howto_operator_replay_dead_letters]
 
 # [START howto_operator_publish_now]
 with DAG("example_lakecommit_publish_now", schedule=None, start_date=START, tags=TAGS):

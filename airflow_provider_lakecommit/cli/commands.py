@@ -20,6 +20,11 @@ from airflow_provider_lakecommit.cli.arguments import (
     positive,
     spec_files,
 )
+from airflow_provider_lakecommit.cli.dead_letter_commands import (
+    DeadLettersListCommand,
+    DeadLettersReplayCommand,
+    DeadLettersShowCommand,
+)
 from airflow_provider_lakecommit.cli.env_commands import EnvPackCommand
 from airflow_provider_lakecommit.cli.follow_arguments import add_follow, follow_of
 from airflow_provider_lakecommit.cli.from_airflow import load, load_dag, load_file
@@ -225,6 +230,11 @@ COMMANDS: Mapping[str, Command | Mapping[str, Command]] = {
         "blocked": UnblockCommand(),
     },
     "rebind": RebindCommand(),
+    "dead-letters": {
+        "list": DeadLettersListCommand(),
+        "show": DeadLettersShowCommand(),
+        "replay": DeadLettersReplayCommand(),
+    },
     "sweep": SweepCommand(),
     "expire": ExpireCommand(),
     "env": {"pack": EnvPackCommand()},

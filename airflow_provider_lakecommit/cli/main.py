@@ -43,6 +43,7 @@ _GROUPS = {
     "ledger": "show or set the ledger of the tables",
     "lanes": "the ranges that are landed beside the live stream",
     "reset": "say where a landing goes on, what its tables hold, how it passes blocked ranges",
+    "dead-letters": "records that were rejected: what there is, and making rows of them",
     "env": "what executors of a cluster need",
 }
 """Help for commands that have actions."""

@@ -61,7 +61,7 @@ from airflow_provider_lakecommit.spark.positions import offset_of
 from airflow_provider_lakecommit.spark.read import BATCH_RECORDS, SliceReader
 from airflow_provider_lakecommit.spark.totals import SliceTotals
 
-__all__ = ["SliceOutcome", "SliceStopped", "SliceWork", "check_schema", "run_slice"]
+__all__ = ["SliceOutcome", "SliceStopped", "SliceWork", "check_schema", "row_decoder", "run_slice"]
 
 LOST_TIMES = "kafka_timestamp (beyond the years 1 to 9999)"
 """Under this name records are counted among the ignored fields whose timestamp no table can hold."""
@@ -114,7 +114,7 @@ def check_schema(landing: Landing, schema: Schema) -> None:
 
     :raises TableError: naming every column that it cannot
     """
-    _decoder(landing, schema).close()
+    row_decoder(landing, schema).close()
 
 
 def run_slice(
@@ -137,7 +137,11 @@ def run_slice(
     return _SliceRun(work, io_of).run(kafka, progress, should_stop)
 
 
-def _decoder(landing: Landing, schema: Schema) -> Decoder:
+def row_decoder(landing: Landing, schema: Schema) -> Decoder:
+    """By which values become rows of a table, as the landing says.
+
+    :raises TableError: the table has a column that it cannot fill
+    """
     if landing.metadata_columns and (wrong := mistyped(schema)):
         raise TableError("; ".join(wrong))
     skip = frozenset(METADATA_COLUMNS) if landing.metadata_columns else frozenset()
@@ -157,7 +161,7 @@ class _SliceRun:
                 f"slice {work.slice}: no schema and location of {', '.join(sorted(missing))} came with the plan"
             )
         self._schema = Schema.model_validate_json(targets[work.landing.table].schema)
-        self._decoder = _decoder(work.landing, self._schema)
+        self._decoder = row_decoder(work.landing, self._schema)
         self._writers = {
             name: FanoutWriter(
                 targets[name],

@@ -48,7 +48,7 @@ class Repairs:
     def __init__(self, world: World, folder: Path) -> None:
         self.world, self.folder = world, folder
         landing = world.landing
-        fields = {k: v for k, v in landing.to_dict().items() if k != "dead_letter_table"}
+        fields = {k: v for k, v in landing.to_dict().items() if v or k != "dead_letter_table"}
         told = EXAMPLE.replace(
             'Landing(name="orders", topics="orders", table="shop.orders", dead_letter_table="shop.orders_dead")',
             f"Landing(**{fields!r})",
@@ -142,6 +142,27 @@ def repairs(
     landing = Landing(name=unique("rows"), topics=topic, table="shop.rows", control_topic=control, create=SCHEMA)
     world = World(landing=landing, kafka={"bootstrap.servers": bootstrap}, catalog=catalog_in(tmp_path))
     produce(topic, [*({"id": n} for n in range(8)), "no json", "none either"], 0)
+    return repairs_of(world, bootstrap, tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def rejects(
+    airflow_db: Path,
+    bootstrap: str,
+    make_world: Callable[..., World],
+    produce: Produce,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Repairs:
+    """A landing with two dead letters, of ten records."""
+    needed = {"schema": [*SCHEMA["schema"], {"name": "name", "type": "string", "required": True}]}
+    world = make_world(1, create=needed, dead_letter_max_ratio=1.0)
+    produce(world.landing.topic_names[0], [{"id": n} if n < 2 else {"id": n, "name": "n"} for n in range(10)], 0)
+    world.settle()
+    return repairs_of(world, bootstrap, tmp_path, monkeypatch)
+
+
+def repairs_of(world: World, bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repairs:
     lake = Lake(properties={**world.catalog})
     for conn_id, fields in connections(bootstrap, lake).items():
         monkeypatch.setenv(f"AIRFLOW_CONN_{conn_id.upper()}", json.dumps(fields))
@@ -168,6 +189,20 @@ def test_a_blocked_range_is_unblocked_by_a_persons_word_and_by_nothing_less(repa
     assert sorted(row["id"] for row in world.rows()) == list(range(8))
     nothing = repairs.run(dag, None, conf)
     assert nothing == {"look": "skipped", "approve": "skipped", "unblock": "skipped"}
+
+
+def test_dead_letters_become_rows_by_a_persons_word(rejects: Repairs) -> None:
+    """Once the column that they lack is optional."""
+    repairs, world, table = rejects, rejects.world, rejects.world.landing.table
+    dag, conf = "example_lakecommit_replay_dead_letters", {"kinds": "missing_required:name"}
+    with world.session() as session, session.tables.load(table).update_schema() as update:
+        update.make_column_optional("name")
+    done = repairs.run(dag, "Approve", conf)
+    assert done == {"look": "success", "approve": "success", "replay": "success"}
+    assert sorted(row["id"] for row in world.rows()) == list(range(10))
+    assert "replays 2 dead letters" in repairs.decisions()
+    nothing = repairs.run(dag, None, conf)
+    assert nothing == {"look": "skipped", "approve": "skipped", "replay": "skipped"}
 
 
 def test_every_command_works_on_the_landing_of_a_dag(repairs: Repairs, airflow_home: Path) -> None:

@@ -163,6 +163,11 @@ RULES = (
         nowhere=AIRFLOW | SPARK | KAFKA,
     ),
     rule("maintenance/garbage", "core", only=NOTHING),
+    rule(
+        "dead_letters",
+        "core places landing iceberg parquet spark committer session cycle",
+        nowhere=AIRFLOW | SPARK | KAFKA,
+    ),
     rule("doctor", f"{LIBRARY} inspect", nowhere=AIRFLOW, lazily=SPARK),
     rule("settings", "landing", only=AIRFLOW, lazily=AIRFLOW),
     rule("table_looks", "core iceberg inspect", nowhere=AIRFLOW | SPARK | KAFKA),
@@ -192,6 +197,7 @@ RULES = (
         "operators",
         f"{LIBRARY} lanes follow inspect repair adopt assets settings hooks telemetry",
         f"{LIBRARY} follow inspect repair maintenance assets settings hooks telemetry",
+        f"{LIBRARY} follow inspect repair maintenance dead_letters assets settings hooks telemetry",
         nowhere=HEAVY,
         lazily=SPARK,
     ),
@@ -207,6 +213,7 @@ RULES = (
         "cli",
         f"{LIBRARY} lanes follow inspect repair adopt doctor telemetry deployment __version__",
         f"{LIBRARY} follow inspect repair maintenance doctor telemetry deployment __version__",
+        f"{LIBRARY} follow inspect repair maintenance dead_letters doctor telemetry deployment __version__",
         nowhere=AIRFLOW,
         lazily=SPARK,
     ),
@@ -303,6 +310,7 @@ LIGHT = (
     "landing,core,goals,declared,wire,kafka,iceberg,stall,engines,committer,connector,session,cycle,inspect,repair,replace,"
     "doctor,cli,telemetry"
     "landing,core,goals,declared,wire,kafka,iceberg,stall,engines,committer,connector,session,cycle,inspect,repair,maintenance,doctor,"
+    "landing,core,goals,declared,wire,kafka,iceberg,stall,engines,committer,connector,session,cycle,inspect,repair,maintenance,dead_letters,doctor,"
     "cli,telemetry"
 )
 WITHOUT = """

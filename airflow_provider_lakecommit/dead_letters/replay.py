@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Replaying dead letters: open ones become rows of the data table, each exactly once.
+
+Contract: dead letters are read from their table (the source may have lost the records), decoded by the landing and the
+table's columns of now, and appended in batches. One compare-and-swap on the data table appends the rows of a batch and
+adds its offsets to ``replayed`` of the landing's section, so that what is in the table and what is open never differ;
+before each request the ledger of that very head is asked whether an offset was replayed by somebody else. What is
+refused again stays open. The dead-letter table is not written.
+
+A batch is of bounded records and bytes. It is done in this process: a dead letter is rare by its budget, and starting
+Spark takes longer than decoding a hundred thousand of them.
+
+Failure story: killed anywhere, a batch is in the table with its offsets, or not at all; the same command goes on with
+what is open. Of two at once each batch is of one of them: who comes second makes its own anew without what is replayed
+by then. A rollback of the data table opens again what it took out. A request whose outcome cannot be learned leaves its
+files.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pyiceberg.table import Table
+
+from airflow_provider_lakecommit.committer.ledger import Condition, landing_snapshots, read_ledger, require_ledger
+from airflow_provider_lakecommit.committer.summary import REPLAYED, SnapshotKind, SnapshotRecord, replay_to_text
+from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap, ledger_change
+from airflow_provider_lakecommit.core.decisions import MOST_TEXT, Decision
+from airflow_provider_lakecommit.core.model import LedgerSection
+from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange
+from airflow_provider_lakecommit.cycle.prepare import Prepared, PreparedTable, prepared_table
+from airflow_provider_lakecommit.dead_letters.letters import WHOLE, DeadLetter, Selection, letters, table_name
+from airflow_provider_lakecommit.dead_letters.open_set import OpenSet, State, closed_of
+from airflow_provider_lakecommit.dead_letters.passed import bring_forward, passed
+from airflow_provider_lakecommit.dead_letters.rows import Rows, made_of
+from airflow_provider_lakecommit.exceptions import CommitUnknownError, LakecommitError, LedgerError
+from airflow_provider_lakecommit.session.landing_session import LandingSession
+
+__all__ = ["Ledgers", "Replayed", "ledgers", "replay"]
+
+BATCH_RECORDS = 50_000
+BATCH_BYTES = 64 << 20
+TRIES = 20
+"""How often a batch is made anew because the table, or what is open, has changed meanwhile."""
+
+
+class _Overtaken(Exception):
+    """The table is not any more what a batch was made for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledgers:
+    """The two tables as they were loaded, and what their ledgers say of dead letters."""
+
+    data: Table
+    dead: Table
+    section: LedgerSection
+    dead_section: LedgerSection
+    closed: Coverage
+
+    @property
+    def open_set(self) -> OpenSet:
+        return OpenSet(self.section, self.dead_section, self.closed)
+
+
+@dataclass(slots=True, kw_only=True)
+class Replayed:
+    """What came of a replay, or would come of it. ``refused`` stay open, with a reason for each kind in ``reasons``."""
+
+    letters: int = 0
+    rows: int = 0
+    filtered: int = 0
+    coverage: Coverage = field(default_factory=Coverage)
+    snapshots: list[int] = field(default_factory=list)
+    refused: Counter[str] = field(default_factory=Counter)
+    reasons: dict[str, str] = field(default_factory=dict)
+    others: Counter[str] = field(default_factory=Counter)
+    """Dead letters that were meant and are not open, by their state."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "replayed": self.letters,
+            "rows": self.rows,
+            "filtered": self.filtered,
+            "offsets": self.coverage.to_dict(),
+            "snapshots": self.snapshots,
+            "refused": [{"kind": k, "count": n, "reason": self.reasons[k]} for k, n in self.refused.most_common()],
+            "not_open": dict(self.others),
+        }
+
+    def add(self, made: Rows, coverage: Coverage) -> None:
+        self.letters += len(made.done)
+        self.rows += made.rows
+        self.filtered += len(made.filtered)
+        self.coverage |= coverage
+        self.refused += made.refused
+        self.reasons = {**made.reasons, **self.reasons}
+
+
+def ledgers(session: LandingSession, table: str | None = None) -> Ledgers:
+    """What the tables say now.
+
+    :param table: a dead-letter table that the landing had before
+    :raises SpecError: the landing has none
+    :raises LedgerError: a ledger does not tell what is in its table
+    :raises CatalogError: the catalog is away
+    """
+    landing = session.landing
+    dead, dead_section = _section(session, table_name(landing, table))
+    data, section = _section(session, landing.table)
+    records = landing_snapshots(data.metadata, landing.branch, landing=landing.name, lane=session.lane)
+    return Ledgers(data=data, dead=dead, section=section, dead_section=dead_section, closed=closed_of(section, records))
+
+
+def _section(session: LandingSession, name: str) -> tuple[Table, LedgerSection]:
+    landing = session.landing
+    table = session.tables.load(name)
+    state = read_ledger(table.metadata, landing.branch)
+    require_ledger(state, name)
+    section = state.section(landing.name, session.lane)
+    if state.condition is not Condition.PRESENT or section is None:
+        raise LedgerError(
+            f"{name}: {state.reason or f'landing {landing.name} has landed nothing in it yet'}; no dead letter is "
+            "replayed before a run of the landing has dealt with that"
+        )
+    return table, section
+
+
+def replay(
+    session: LandingSession,
+    selection: Selection,
+    *,
+    table: str | None = None,
+    decision: Decision | None = None,
+    progress: Callable[[Replayed], None] = lambda _: None,
+) -> Replayed:
+    """Replay the open dead letters that are meant; only tell what would come of it, where nobody has decided.
+
+    :param table: a dead-letter table that the landing had before
+    :param decision: who says it, for the table's history; without one nothing is written
+    :param progress: gets the sums after each batch
+    :raises SpecError: the landing has no dead-letter table
+    :raises LedgerError: a ledger does not tell what is in its table, or has no room for so many ranges
+    :raises TableError: the landing cannot fill the data table
+    :raises CommitUnknownError: what became of a request cannot be learned in time; the same again goes on
+    :raises CatalogError: the catalog or the storage is away
+    """
+    if decision is not None:
+        bring_forward(session)
+    out, known = Replayed(), ledgers(session, table)
+    if decision is None:
+        known = replace(known, section=_as_brought_forward(session, known.section))
+    for batch in _batches(known, session.landing.name, selection, out):
+        if decision is None:
+            made = made_of(session.landing, known.data, batch, io=None, new_id=session.new_id())
+            out.add(made, _coverage(known.open_set, made.done))
+        else:
+            _published(session, batch, table, decision, out)
+        progress(out)
+    return out
+
+
+def _as_brought_forward(session: LandingSession, section: LedgerSection) -> LedgerSection:
+    tables = tuple(t for name in session.landing.tables if (t := _as_it_is(session, name)) is not None)
+    found, _ = passed(session, Prepared(tables=tables))
+    return replace(section, covered=section.covered | Coverage.union(a.coverage for a in found))
+
+
+def _as_it_is(session: LandingSession, name: str) -> PreparedTable | None:
+    """A table and its ledger, of which nothing is renewed."""
+    table = session.tables.find(name)
+    state = None if table is None else read_ledger(table.metadata, session.landing.branch)
+    if table is None or state is None or state.section(session.landing.name, session.lane) is None:
+        return None
+    return prepared_table(session, name, table, state)
+
+
+def _batches(known: Ledgers, landing: str, selection: Selection, out: Replayed) -> Iterator[list[DeadLetter]]:
+    open_set, batch, size, left = known.open_set, list[DeadLetter](), 0, selection.limit
+    for letter in letters(known.dead, landing, selection, WHOLE):
+        if left == 0:
+            break
+        if (state := open_set.state(letter.place)) is not State.OPEN:
+            out.others[state.value] += 1
+            continue
+        batch.append(letter)
+        size += letter.size
+        left = None if left is None else left - 1
+        if len(batch) >= BATCH_RECORDS or size >= BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _published(
+    session: LandingSession, batch: Sequence[DeadLetter], table: str | None, decision: Decision, out: Replayed
+) -> None:
+    """One batch, made anew as long as somebody else is faster."""
+    for _ in range(TRIES):
+        known = ledgers(session, table)
+        open_set = known.open_set
+        left = [letter for letter in batch if open_set.state(letter.place) is State.OPEN]
+        io = session.tables.storage(session.landing.table).properties
+        made = made_of(session.landing, known.data, left, io=io, new_id=session.new_id())
+        coverage = _coverage(open_set, made.done)
+        try:
+            snapshot_id = _swapped(session, made, coverage, decision) if coverage else None
+        except _Overtaken as e:
+            made.abort()
+            session.log(f"{session.landing.table}: {e}; these dead letters are looked at anew")
+            continue
+        except CommitUnknownError:
+            raise
+        except LakecommitError:
+            # Nothing of it is in the table, and nothing will be. Of all else, an interrupt too, nobody knows.
+            made.abort()
+            raise
+        out.add(made, coverage)
+        out.others[State.REPLAYED.value] += len(batch) - len(left)
+        out.snapshots += [] if snapshot_id is None else [snapshot_id]
+        return
+    raise LedgerError(
+        f"{session.landing.table}: others changed it {TRIES} times while dead letters were replayed; what is replayed "
+        "stays so, run it again for the rest"
+    )
+
+
+def _swapped(session: LandingSession, made: Rows, coverage: Coverage, decision: Decision) -> int | None:
+    """Append the rows, and say so in the ledger, in one request."""
+    landing, target = session.landing, made.target
+    record = SnapshotRecord(
+        kind=SnapshotKind.CARRY,
+        branch=landing.branch,
+        landing=landing.name,
+        lane=session.lane,
+        rows=made.rows,
+        extra={REPLAYED: replay_to_text(coverage, len(made.filtered)), "files": str(len(made.files))},
+        decisions=(replace(decision, what=f"replays {len(made.done)} dead letters: {coverage}"[:MOST_TEXT]),),
+    )
+
+    def decide(loaded: Table) -> Change[None] | None:
+        metadata = loaded.metadata
+        state = read_ledger(metadata, landing.branch)
+        require_ledger(state, landing.table)
+        section = state.section(landing.name, session.lane)
+        if state.condition is not Condition.PRESENT or section is None:
+            raise LedgerError(f"{landing.table}: {state.reason}; a run of the landing deals with that first")
+        records = landing_snapshots(metadata, landing.branch, landing=landing.name, lane=session.lane)
+        if coverage.overlaps(closed_of(section, records)) or coverage - section.covered:
+            raise _Overtaken("what is open has changed")
+        if target is not None and (
+            metadata.table_uuid != target.uuid
+            or metadata.current_schema_id != target.schema_id
+            or metadata.default_spec_id != target.spec_id
+        ):
+            raise _Overtaken("its columns or its partitioning have changed")
+        own = replace(section, replayed=section.replayed | coverage)
+        sections = tuple(own if s is section else s for s in state.sections)
+        return ledger_change(landing.table, state, record, sections, None, files=made.files)
+
+    return compare_and_swap(session.tables, landing.table, landing.branch, decide).snapshot_id
+
+
+def _coverage(open_set: OpenSet, done: Sequence[DeadLetter]) -> Coverage:
+    places = (letter.place for letter in done)
+    return Coverage.of((open_set.partition(place), OffsetRange(place[2], place[2] + 1)) for place in places)

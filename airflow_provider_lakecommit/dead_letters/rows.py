@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Dead letters to rows of the data table, as the landing decodes now.
+
+Contract: the same decoder and the same writer as of a window, with the table's schema, spec and properties of now, so
+that a replayed record is the row that it would have been. What is refused again is told with its new reason. Files bear
+an owner of their own, so that a sweep of the landing's windows never touches them.
+
+Failure story: :meth:`Rows.abort` deletes what was written; a process that is killed leaves files that no table has.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from pyiceberg.manifest import DataFile
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+
+from airflow_provider_lakecommit.core.identity import attempt_id
+from airflow_provider_lakecommit.core.model import TableTarget
+from airflow_provider_lakecommit.dead_letters.letters import DeadLetter
+from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.parquet.layout import file_io
+from airflow_provider_lakecommit.parquet.write import FanoutWriter
+from airflow_provider_lakecommit.places import REPLAY
+from airflow_provider_lakecommit.session.targets import target_of
+from airflow_provider_lakecommit.spark.metadata import with_metadata
+from airflow_provider_lakecommit.spark.slices import row_decoder
+
+__all__ = ["Rows", "made_of"]
+
+
+@dataclass(slots=True, kw_only=True)
+class Rows:
+    """What some dead letters came to. ``landed`` are those that gave a row, ``filtered`` those that gave none and are
+    no rejects; ``refused`` counts the others by kind and column, ``reasons`` has one reason for each of these.
+    """
+
+    landed: list[DeadLetter] = field(default_factory=list)
+    filtered: list[DeadLetter] = field(default_factory=list)
+    refused: Counter[str] = field(default_factory=Counter)
+    reasons: dict[str, str] = field(default_factory=dict)
+    rows: int = 0
+    files: tuple[DataFile, ...] = ()
+    target: TableTarget | None = None
+    writer: FanoutWriter | None = None
+
+    @property
+    def done(self) -> list[DeadLetter]:
+        """Those that are not open any more once the rows are in the table."""
+        return [*self.landed, *self.filtered]
+
+    def abort(self) -> None:
+        """Delete what was written."""
+        if self.writer is not None:
+            self.writer.abort()
+
+
+def made_of(
+    landing: Landing, table: Table, letters: Sequence[DeadLetter], *, io: Mapping[str, str] | None, new_id: UUID
+) -> Rows:
+    """Decode, and write.
+
+    :param table: the data table as it was just loaded
+    :param io: properties of its storage; ``None`` writes nothing
+    :param new_id: names the files
+    :raises TableError: the landing cannot fill the table
+    """
+    out = Rows()
+    target = target_of(landing.table, table, new_id)
+    schema = Schema.model_validate_json(target.schema)
+    with closing(row_decoder(landing, schema)) as decoder:
+        decoded = decoder.decode([letter.value() or b"" for letter in letters])
+    places = range(decoded.table.num_rows) if decoded.records is None else decoded.records
+    out.landed = [letters[i] for i in dict.fromkeys(places)]
+    out.filtered = [letters[i] for i in decoded.filtered]
+    for reject in decoded.rejects:
+        kind = f"{reject.kind}:{reject.column}" if reject.column else reject.kind
+        out.refused[kind] += 1
+        out.reasons.setdefault(kind, reject.reason)
+    out.rows = decoded.table.num_rows
+    if io is None or not out.rows:
+        return out
+    rows = decoded.table
+    if landing.metadata_columns:
+        rows = with_metadata(rows, schema, [letters[i] for i in places])
+    attempt = attempt_id(new_id, new_id)
+    out.target = target
+    out.writer = FanoutWriter(
+        target,
+        file_io(target, io),
+        attempt,
+        owner=(landing.name, REPLAY),
+        providers=landing.location_providers,
+    )
+    try:
+        out.writer.write(rows)
+        out.files = tuple(out.writer.close())
+    except BaseException:
+        out.abort()
+        raise
+    return out
