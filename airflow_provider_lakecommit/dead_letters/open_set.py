@@ -59,13 +59,14 @@ class OpenSet:
         # What is closed counts as had: so incarnations of a topic that ledgers do not have any more are remembered.
         for p, ranges in (both | self._closed).parts.items():
             self._known[p.topic, p.partition].append((p, ranges))
-        self._seen: set[tuple[str, int, int]] = set()
+        self._seen: defaultdict[tuple[str, int], set[int]] = defaultdict(set)
 
     def state(self, place: tuple[str, int, int]) -> State:
         """Of a dead letter; each place is asked for once."""
-        if place in self._seen:
+        seen = self._seen[place[:2]]
+        if place[2] in seen:
             return State.TWICE
-        self._seen.add(place)
+        seen.add(place[2])
         found = self._incarnations(place)
         if len(found) != 1:
             return State.UNSURE if found else State.WAITS

@@ -38,11 +38,14 @@ from airflow_provider_lakecommit.dead_letters.passed import bring_forward, passe
 from airflow_provider_lakecommit.dead_letters.rows import Rows, made_of
 from airflow_provider_lakecommit.exceptions import CommitUnknownError, LakecommitError, LedgerError
 from airflow_provider_lakecommit.session.landing_session import LandingSession
+from airflow_provider_lakecommit.wire.ledger import LEDGER_LIMIT, encode_ledger
 
 __all__ = ["Ledgers", "Replayed", "ledgers", "replay"]
 
 BATCH_RECORDS = 50_000
 BATCH_BYTES = 64 << 20
+MOST_ROOM = 0.6
+"""The part of a ledger's room that may be taken after a replay; less than that at which landings warn."""
 TRIES = 20
 """How often a batch is made anew because the table, or what is open, has changed meanwhile."""
 
@@ -260,9 +263,20 @@ def _swapped(session: LandingSession, made: Rows, coverage: Coverage, decision: 
             raise _Overtaken("its columns or its partitioning have changed")
         own = replace(section, replayed=section.replayed | coverage)
         sections = tuple(own if s is section else s for s in state.sections)
+        _check_room(landing.table, sections)
         return ledger_change(landing.table, state, record, sections, None, files=made.files)
 
     return compare_and_swap(session.tables, landing.table, landing.branch, decide).snapshot_id
+
+
+def _check_room(table: str, sections: tuple[LedgerSection, ...]) -> None:
+    """A ledger that is full stops every landing of its table: replays leave them a part of the room."""
+    if len(encode_ledger(sections)) > MOST_ROOM * LEDGER_LIMIT:
+        raise LedgerError(
+            f"{table}: its ledger would be full of single offsets that were replayed; what is replayed stays so. "
+            "Replay dead letters that lie side by side (`--range`), or take out of the ledger what is gone "
+            "(`lakecommit ledger prune`)"
+        )
 
 
 def _coverage(open_set: OpenSet, done: Sequence[DeadLetter]) -> Coverage:

@@ -28,6 +28,7 @@ from airflow_provider_lakecommit.inspect.history import read_history
 from airflow_provider_lakecommit.inspect.verify import Severity, check_landing
 from airflow_provider_lakecommit.repair.attest import attest, from_offsets
 from airflow_provider_lakecommit.repair.ledger_init import ledger_init
+from tests.faults.test_sweep import files
 from tests.fixtures.kafka import create_topic, delete_topic
 from tests.support.world import Killed, World, deaths
 
@@ -287,6 +288,26 @@ def test_rows_of_places_that_nobody_landed_are_left_alone(world: World) -> None:
     done = replayed(world)
     assert (done.letters, done.others[State.WAITS.value]) == (20, 2)
     world.check(Counter(range(60)))
+
+
+def test_a_replay_leaves_room_in_the_ledger_for_landings(
+    world: World, produce: Callable[..., object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    optional(world)
+    monkeypatch.setattr("airflow_provider_lakecommit.dead_letters.replay.MOST_ROOM", 0.001)
+    with pytest.raises(LedgerError, match="would be full of single offsets"):
+        replayed(world)
+    world.check(Counter(LANDED))
+    made = set(files(world)) - {Path(p) for p in _paths(world)}
+    assert made == set()
+    monkeypatch.undo()
+    assert replayed(world).letters == 20
+
+
+def _paths(world: World) -> list[str]:
+    with world.session() as session:
+        tasks = session.tables.load(world.landing.table).scan().plan_files()
+        return [task.file.file_path.removeprefix("file://") for task in tasks]
 
 
 def test_a_landing_whose_dead_letter_table_is_another_one_now(world: World, produce: Callable[..., object]) -> None:

@@ -165,7 +165,7 @@ RULES = (
     rule("maintenance/garbage", "core", only=NOTHING),
     rule(
         "dead_letters",
-        "core places landing iceberg parquet spark committer session cycle",
+        "core places wire landing iceberg parquet spark committer session cycle",
         nowhere=AIRFLOW | SPARK | KAFKA,
     ),
     rule("doctor", f"{LIBRARY} inspect", nowhere=AIRFLOW, lazily=SPARK),
