@@ -86,10 +86,16 @@ def _both(section: LedgerSection, other: LedgerSection | None, into: str, passed
             covered=Coverage(),
             judged={},
             positions={},
+            replayed=Coverage(),
+            sink=None,
             control=replace(section.control, low=None),
         )
     judged = merged(other.judged, section.judged.items(), most=None)
     starts = {p: min(o, other.starts.get(p, o)) for p, o in section.starts.items()}
     return replace(
-        other, starts={**other.starts, **starts}, covered=other.covered | section.covered | passed, judged=judged
+        other,
+        starts={**other.starts, **starts},
+        covered=other.covered | section.covered | passed,
+        judged=judged,
+        replayed=other.replayed | section.replayed,
     )

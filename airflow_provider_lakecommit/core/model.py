@@ -300,10 +300,10 @@ class AdoptedSink:
 class LedgerSection:
     """What one lane of one landing has in one table. ``starts`` is the first offset of the lane per partition, ``ends``
     the one behind its last: the live lane has none, and what lanes that are closed have landed is theirs no more.
-    ``suspended`` says who had the landing plan nothing, and why.
-    ``judged`` says by which rules the covered ranges were judged, as far as it is known; ``positions`` under which
-    leader epochs partitions were last read; ``sink`` which connector wrote to the table before. ``replayed`` are offsets
-    whose dead letters are not open any more: they became rows by a replay, or were read again since.
+    ``suspended`` says who had the landing plan nothing, and why. ``judged`` says by which rules the covered ranges were
+    judged, as far as it is known; ``positions`` under which leader epochs partitions were last read; ``sink`` which
+    connector wrote to the table before. ``replayed`` are offsets whose dead letters are not open any more: they became
+    rows by a replay, or were read again since.
     """
 
     landing: str

@@ -49,6 +49,7 @@ from airflow_provider_lakecommit.inspect.replaced import (
     rows_problems,
     taken_from,
 )
+from airflow_provider_lakecommit.inspect.replays import Step, is_replay, replay_problems
 from airflow_provider_lakecommit.inspect.table_history import (
     AddedFile,
     Finding,
@@ -57,7 +58,6 @@ from airflow_provider_lakecommit.inspect.table_history import (
     Severity,
     TableHistory,
 )
-from airflow_provider_lakecommit.inspect.replays import Step, is_replay, replay_problems
 from airflow_provider_lakecommit.landing import Landing
 
 __all__ = [

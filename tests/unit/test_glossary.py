@@ -56,8 +56,8 @@ PLAIN = """
     viewer mark detail list remedy remedies app board look memory slow hot trend steps action operation with database
     notes note explained backfill lane lanes bounded opening closing suspend suspension word way moments delete hard
     reset replaced removal copier survey share question stored adopt adopted adopting adoption scope turn take rebind
-    rebound copied copy moved same
-    schema snapshot sorting spec statistics storage table tag vended inspect maintenance expire expired
+    rebound copied copy moved same schema snapshot sorting spec statistics storage table tag vended inspect
+    maintenance expire expired sweep swept garbage held replay replays replayed selection listing store kept why ready
 """
 PLAIN = """
     account accounting added early end admission admit announced answer arguments asked attempt attest attested backlog

@@ -195,9 +195,7 @@ RULES = (
     rule("triggers", "core declared landing stall settings kafka hooks", nowhere=SPARK | LAKE, lazily=HEAVY),
     rule(
         "operators",
-        f"{LIBRARY} lanes follow inspect repair adopt assets settings hooks telemetry",
-        f"{LIBRARY} follow inspect repair maintenance assets settings hooks telemetry",
-        f"{LIBRARY} follow inspect repair maintenance dead_letters assets settings hooks telemetry",
+        f"{LIBRARY} lanes follow inspect repair adopt maintenance dead_letters assets settings hooks telemetry",
         nowhere=HEAVY,
         lazily=SPARK,
     ),
@@ -211,9 +209,7 @@ RULES = (
     rule("deployment", "landing settings hooks operators", nowhere=HEAVY | SPARK, lazily=AIRFLOW),
     rule(
         "cli",
-        f"{LIBRARY} lanes follow inspect repair adopt doctor telemetry deployment __version__",
-        f"{LIBRARY} follow inspect repair maintenance doctor telemetry deployment __version__",
-        f"{LIBRARY} follow inspect repair maintenance dead_letters doctor telemetry deployment __version__",
+        f"{LIBRARY} lanes follow inspect repair adopt maintenance dead_letters doctor telemetry deployment __version__",
         nowhere=AIRFLOW,
         lazily=SPARK,
     ),
