@@ -15,11 +15,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, ClassVar
 
-from airflow_provider_lakecommit.cli.output import Output
 from airflow_provider_lakecommit.core.budgets import parse_budget
 from airflow_provider_lakecommit.declared.times import EXAMPLES, duration_of
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import LandingSpec
+from airflow_provider_lakecommit.terminal.output import Output
 
 __all__ = [
     "Command",

@@ -44,12 +44,12 @@ from airflow_provider_lakecommit.cli.ledger_commands import (
     UnblockCommand,
 )
 from airflow_provider_lakecommit.cli.maintenance_commands import ExpireCommand, SweepCommand
-from airflow_provider_lakecommit.cli.output import Output, results_only
 from airflow_provider_lakecommit.cli.publish_now import PublishNowCommand
 from airflow_provider_lakecommit.cli.rebind import RebindCommand
 from airflow_provider_lakecommit.cli.suspend import DrainCommand, ResumeCommand, SuspendCommand
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import LandingSpec
+from airflow_provider_lakecommit.terminal.output import Output, results_only
 
 __all__ = ["COMMANDS"]
 

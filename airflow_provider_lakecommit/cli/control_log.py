@@ -20,7 +20,6 @@ from typing import Any
 
 import yaml
 
-from airflow_provider_lakecommit.cli.output import Exit, Output, plain
 from airflow_provider_lakecommit.core.accounting import report_problem
 from airflow_provider_lakecommit.core.identity import group_id
 from airflow_provider_lakecommit.core.log import SliceReported, Unreadable
@@ -32,6 +31,7 @@ from airflow_provider_lakecommit.kafka.control_log import ControlRecord
 from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
 from airflow_provider_lakecommit.landing import DEFAULT_CONTROL_TOPIC, LandingSpec
 from airflow_provider_lakecommit.redaction import yaml_trouble
+from airflow_provider_lakecommit.terminal.output import Exit, Output, plain
 from airflow_provider_lakecommit.wire import headers as our_headers
 from airflow_provider_lakecommit.wire.events import ControlEventError, decode, head
 from airflow_provider_lakecommit.wire.quarantine import entry_of

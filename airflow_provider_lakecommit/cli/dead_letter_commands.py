@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_lakecommit.cli.arguments import Command, moment, positive
 from airflow_provider_lakecommit.cli.from_airflow import load
-from airflow_provider_lakecommit.cli.output import Exit, Output
+from airflow_provider_lakecommit.terminal.output import Exit, Output
 
 if TYPE_CHECKING:
     from airflow_provider_lakecommit.dead_letters.counts import KindCount
@@ -92,9 +92,9 @@ class DeadLettersReplayCommand(Command):
 
     def run(self, options: Namespace, output: Output) -> int:
         spec = load(options, output)
-        from airflow_provider_lakecommit.cli.confirm import asked, at_a_terminal, decision_of
         from airflow_provider_lakecommit.dead_letters.replay import replay
         from airflow_provider_lakecommit.session.landing_session import LandingSession
+        from airflow_provider_lakecommit.terminal.confirm import asked, at_a_terminal, decision_of
 
         selection, yes, written = _selection(options), options.yes, False
         with LandingSession.connect(spec.landing, spec.kafka, spec.catalog, log=output.log) as session:

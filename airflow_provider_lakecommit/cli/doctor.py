@@ -13,7 +13,6 @@ from contextlib import closing
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_lakecommit.cli.output import Exit, Output
 from airflow_provider_lakecommit.doctor.brokers import brokers
 from airflow_provider_lakecommit.doctor.deployments import deployments
 from airflow_provider_lakecommit.doctor.executor import executor
@@ -31,6 +30,7 @@ from airflow_provider_lakecommit.session.landing_session import LandingSession
 from airflow_provider_lakecommit.session.secrets import vended_of
 from airflow_provider_lakecommit.spark.job import Secrets
 from airflow_provider_lakecommit.spark.probe import run_probe
+from airflow_provider_lakecommit.terminal.output import Exit, Output
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -10,7 +10,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from airflow_provider_lakecommit.cli.arguments import Command
-from airflow_provider_lakecommit.cli.output import Exit, Output
+from airflow_provider_lakecommit.terminal.output import Exit, Output
 
 __all__ = ["EnvPackCommand"]
 

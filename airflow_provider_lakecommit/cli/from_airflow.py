@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
-from airflow_provider_lakecommit.cli.output import Output, results_only, start_logging
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import LandingSpec, load_spec
+from airflow_provider_lakecommit.terminal.output import Output, results_only, start_logging
 
 __all__ = [
     "add_airflow",

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
-from airflow_provider_lakecommit.cli.output import Exit, Output
 from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.log import CycleOpened
 from airflow_provider_lakecommit.core.model import Cycle
@@ -21,6 +20,7 @@ from airflow_provider_lakecommit.exceptions import LakecommitError
 from airflow_provider_lakecommit.inspect.landing_history import table_history
 from airflow_provider_lakecommit.landing import LandingSpec
 from airflow_provider_lakecommit.session.landing_session import LandingSession
+from airflow_provider_lakecommit.terminal.output import Exit, Output
 
 __all__ = ["history"]
 

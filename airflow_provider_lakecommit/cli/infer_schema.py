@@ -16,13 +16,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_lakecommit.cli.output import Exit, Output
 from airflow_provider_lakecommit.formats.decode_json import JsonDecoder
 from airflow_provider_lakecommit.formats.infer import InferredColumn, infer, schema_of
 from airflow_provider_lakecommit.formats.sampled import MAX_PLACES, SampledValues, sample_values
 from airflow_provider_lakecommit.kafka.sample import sample
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.redaction import secrets_in
+from airflow_provider_lakecommit.terminal.output import Exit, Output
 
 __all__ = ["infer_schema", "rejected", "sections_yaml", "to_yaml"]
 

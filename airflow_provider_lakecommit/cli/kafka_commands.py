@@ -18,10 +18,10 @@ from airflow_provider_lakecommit.cli.from_airflow import (
     catalog_connection,
     connect_connection,
 )
-from airflow_provider_lakecommit.cli.output import Output
 from airflow_provider_lakecommit.connector.sink import CONTROL_TOPIC
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import LandingSpec, load_spec
+from airflow_provider_lakecommit.terminal.output import Output
 
 __all__ = ["ControlLogCommand", "InferSchemaCommand", "RescueCommand", "StallCommand"]
 

@@ -23,10 +23,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
-from airflow_provider_lakecommit.cli.bar import BAR_SECONDS, bar
-from airflow_provider_lakecommit.cli.output import Exit, Output
 from airflow_provider_lakecommit.cli.process import identity, is_dead
-from airflow_provider_lakecommit.cli.stop import Signals, Stopped
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.cycle.loop import LandingRunner
 from airflow_provider_lakecommit.cycle.run import CycleOutcome, RunOutcome
@@ -45,6 +42,9 @@ from airflow_provider_lakecommit.session.thread import in_thread
 from airflow_provider_lakecommit.spark.task import QUIET
 from airflow_provider_lakecommit.telemetry.metrics import closed_samples, opened_samples
 from airflow_provider_lakecommit.telemetry.send import start_for_commands
+from airflow_provider_lakecommit.terminal.bar import BAR_SECONDS, bar
+from airflow_provider_lakecommit.terminal.output import Exit, Output
+from airflow_provider_lakecommit.terminal.stop import Signals, Stopped
 
 __all__ = ["GRACE_SECONDS", "land", "land_cycles", "line_of"]
 

@@ -23,9 +23,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from airflow_provider_lakecommit.cli.land import GRACE_SECONDS, land_cycles, spark_section
-from airflow_provider_lakecommit.cli.output import Exit, Output
 from airflow_provider_lakecommit.cli.process import identity, is_dead
-from airflow_provider_lakecommit.cli.stop import Signals, Stopped
 from airflow_provider_lakecommit.cycle.loop import LandingRunner
 from airflow_provider_lakecommit.engines.base import Engine
 from airflow_provider_lakecommit.engines.local import LocalSpark, SparkSection, engine_of
@@ -38,6 +36,8 @@ from airflow_provider_lakecommit.landing import LandingSpec
 from airflow_provider_lakecommit.session.concurrent import ConcurrentLandings
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
+from airflow_provider_lakecommit.terminal.output import Exit, Output
+from airflow_provider_lakecommit.terminal.stop import Signals, Stopped
 
 __all__ = ["land_many", "load_all", "report_ends"]
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from airflow_provider_lakecommit.cli.arguments import Command, add_confirmation, positive
 from airflow_provider_lakecommit.cli.from_airflow import load
-from airflow_provider_lakecommit.cli.output import Output, results_only
+from airflow_provider_lakecommit.terminal.output import Output, results_only
 
 __all__ = ["BackfillCommand", "LanesCloseCommand", "LanesListCommand"]
 

@@ -14,9 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from airflow_provider_lakecommit.cli.confirm import agreed, decision_of
 from airflow_provider_lakecommit.cli.land import land
-from airflow_provider_lakecommit.cli.output import Exit, Output
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.landing import LandingSpec
 from airflow_provider_lakecommit.lanes.asked import LaneAsked
@@ -25,6 +23,8 @@ from airflow_provider_lakecommit.lanes.opening import joined_session, lane_sessi
 from airflow_provider_lakecommit.lanes.preview import lane_preview
 from airflow_provider_lakecommit.lanes.status import OpenLane, open_lanes
 from airflow_provider_lakecommit.session.landing_session import LandingSession
+from airflow_provider_lakecommit.terminal.confirm import agreed, decision_of
+from airflow_provider_lakecommit.terminal.output import Exit, Output
 
 __all__ = ["backfill", "close", "list_lanes"]
 

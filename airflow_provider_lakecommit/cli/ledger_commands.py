@@ -16,7 +16,7 @@ from airflow_provider_lakecommit.cli.arguments import (
     positive,
 )
 from airflow_provider_lakecommit.cli.from_airflow import load
-from airflow_provider_lakecommit.cli.output import Output
+from airflow_provider_lakecommit.terminal.output import Output
 
 __all__ = [
     "HardResetCommand",

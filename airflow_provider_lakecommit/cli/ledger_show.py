@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from airflow_provider_lakecommit.cli.output import Exit, Output
 from airflow_provider_lakecommit.committer.ledger import LedgerState, read_ledger
 from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.landing import LandingSpec
+from airflow_provider_lakecommit.terminal.output import Exit, Output
 
 __all__ = ["ledger_show"]
 

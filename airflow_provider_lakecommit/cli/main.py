@@ -23,9 +23,9 @@ from airflow_provider_lakecommit import __version__
 from airflow_provider_lakecommit.cli.arguments import Command
 from airflow_provider_lakecommit.cli.commands import COMMANDS
 from airflow_provider_lakecommit.cli.from_airflow import add_airflow
-from airflow_provider_lakecommit.cli.output import Exit, Output, start_logging
 from airflow_provider_lakecommit.declared.names import meant
 from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError
+from airflow_provider_lakecommit.terminal.output import Exit, Output, start_logging
 
 __all__ = ["main"]
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_lakecommit.cli.arguments import Command, duration, natural
 from airflow_provider_lakecommit.cli.from_airflow import load
-from airflow_provider_lakecommit.cli.output import Exit, Output
+from airflow_provider_lakecommit.terminal.output import Exit, Output
 
 if TYPE_CHECKING:
     from airflow_provider_lakecommit.maintenance.expire import ExpiredSnapshots

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from airflow_provider_lakecommit.cli.output import Exit, Output
 from airflow_provider_lakecommit.cycle.open import preview
 from airflow_provider_lakecommit.cycle.results import Opened
 from airflow_provider_lakecommit.landing import LandingSpec
 from airflow_provider_lakecommit.session.landing_session import LandingSession
+from airflow_provider_lakecommit.terminal.output import Exit, Output
 
 __all__ = ["plan"]
 

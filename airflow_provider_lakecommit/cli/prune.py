@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from airflow_provider_lakecommit.cli.confirm import asked, at_a_terminal, decision_of
-from airflow_provider_lakecommit.cli.output import Exit, Output
 from airflow_provider_lakecommit.landing import LandingSpec
 from airflow_provider_lakecommit.repair.prune import Prunable, look, prune
 from airflow_provider_lakecommit.session.landing_session import LandingSession
+from airflow_provider_lakecommit.terminal.confirm import asked, at_a_terminal, decision_of
+from airflow_provider_lakecommit.terminal.output import Exit, Output
 
 __all__ = ["ledger_prune"]
 

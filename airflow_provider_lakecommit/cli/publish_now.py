@@ -12,7 +12,7 @@ from datetime import timedelta
 
 from airflow_provider_lakecommit.cli.arguments import Command, duration
 from airflow_provider_lakecommit.cli.from_airflow import load
-from airflow_provider_lakecommit.cli.output import Exit, Output
+from airflow_provider_lakecommit.terminal.output import Exit, Output
 
 __all__ = ["PublishNowCommand"]
 
@@ -38,10 +38,10 @@ class PublishNowCommand(Command):
         spec = load(options, output)
         from uuid import uuid4
 
-        from airflow_provider_lakecommit.cli.confirm import decision_of
         from airflow_provider_lakecommit.cli.process import identity
         from airflow_provider_lakecommit.repair.publish_now import publish_now
         from airflow_provider_lakecommit.session.landing_session import LandingSession
+        from airflow_provider_lakecommit.terminal.confirm import decision_of
 
         with LandingSession.connect(spec.landing, spec.kafka, spec.catalog, log=output.log) as session:
             who = decision_of("publish-now", spec.landing.name, options.reason).actor

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from airflow_provider_lakecommit.cli.arguments import Command, add_confirmation
-from airflow_provider_lakecommit.cli.confirm import agreed, decision_of
 from airflow_provider_lakecommit.cli.from_airflow import load
-from airflow_provider_lakecommit.cli.output import Exit, Output
+from airflow_provider_lakecommit.terminal.confirm import agreed, decision_of
+from airflow_provider_lakecommit.terminal.output import Exit, Output
 
 __all__ = ["RebindCommand"]
 

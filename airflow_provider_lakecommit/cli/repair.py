@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from airflow_provider_lakecommit.cli.confirm import agreed, asked, at_a_terminal, decision_of
-from airflow_provider_lakecommit.cli.output import Exit, Output
 from airflow_provider_lakecommit.committer.ledger_by_hand import OtherSections
 from airflow_provider_lakecommit.core.model import Budget
 from airflow_provider_lakecommit.core.retry import own_budget
@@ -22,6 +20,8 @@ from airflow_provider_lakecommit.repair.init_preview import InitPreview
 from airflow_provider_lakecommit.repair.stated import parse_offsets, parse_partition, parse_ranges, parse_start
 from airflow_provider_lakecommit.repair.wording import attest_text, attest_to_dict, init_text, init_to_dict
 from airflow_provider_lakecommit.session.landing_session import LandingSession
+from airflow_provider_lakecommit.terminal.confirm import agreed, asked, at_a_terminal, decision_of
+from airflow_provider_lakecommit.terminal.output import Exit, Output
 
 __all__ = ["ledger_attest", "ledger_init", "unblock"]
 

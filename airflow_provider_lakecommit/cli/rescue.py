@@ -16,8 +16,6 @@ from typing import Any
 
 import yaml
 
-from airflow_provider_lakecommit.cli.confirm import decision_of
-from airflow_provider_lakecommit.cli.output import Exit, Output
 from airflow_provider_lakecommit.connector.judge import Fate
 from airflow_provider_lakecommit.connector.rescue import RescueReport
 from airflow_provider_lakecommit.connector.rescue import rescue as of_tables
@@ -28,6 +26,8 @@ from airflow_provider_lakecommit.declared.variables import from_environment
 from airflow_provider_lakecommit.exceptions import ConnectorError, SpecError
 from airflow_provider_lakecommit.iceberg.settings import as_text
 from airflow_provider_lakecommit.redaction import yaml_trouble
+from airflow_provider_lakecommit.terminal.confirm import decision_of
+from airflow_provider_lakecommit.terminal.output import Exit, Output
 
 __all__ = ["catalog_of", "connect_of", "rescue"]
 

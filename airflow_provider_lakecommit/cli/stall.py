@@ -22,7 +22,6 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from airflow_provider_lakecommit.cli.output import Exit, Output
 from airflow_provider_lakecommit.declared.names import nearest
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.kafka.control_watch import ControlRecord, ControlWatch
@@ -39,6 +38,7 @@ from airflow_provider_lakecommit.stall.verdict import (
     observe,
 )
 from airflow_provider_lakecommit.stall.watch import MOST_OTHERS
+from airflow_provider_lakecommit.terminal.output import Exit, Output
 
 __all__ = ["GroupVerdicts", "StallOptions", "stall", "with_settings"]
 

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from airflow_provider_lakecommit.cli.arguments import Command, duration
 from airflow_provider_lakecommit.cli.from_airflow import load
-from airflow_provider_lakecommit.cli.output import Exit, Output
+from airflow_provider_lakecommit.terminal.output import Exit, Output
 
 __all__ = ["DrainCommand", "ResumeCommand", "SuspendCommand"]
 
@@ -28,9 +28,9 @@ class SuspendCommand(Command):
 
     def run(self, options: Namespace, output: Output) -> int:
         spec = load(options, output)
-        from airflow_provider_lakecommit.cli.confirm import decision_of
         from airflow_provider_lakecommit.repair import suspend
         from airflow_provider_lakecommit.session.landing_session import LandingSession
+        from airflow_provider_lakecommit.terminal.confirm import decision_of
 
         say = suspend.resume if self.word == "resume" else suspend.suspend
         with LandingSession.connect(spec.landing, spec.kafka, spec.catalog, log=output.log) as session:

@@ -7,12 +7,12 @@ Reads the tables only; neither source nor control topic is asked.
 
 from __future__ import annotations
 
-from airflow_provider_lakecommit.cli.output import Exit, Output
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.inspect.history import read_history
 from airflow_provider_lakecommit.inspect.verify import Severity, check_landing
 from airflow_provider_lakecommit.inspect.wording import verified_text, verified_to_dict
 from airflow_provider_lakecommit.landing import LandingSpec
+from airflow_provider_lakecommit.terminal.output import Exit, Output
 
 __all__ = ["verify"]
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Taking out of the ledgers what is gone for good: the limit of a ledger's size is that of all landings of its table.
 
-Contract: what is gone is decided by :mod:`~airflow_provider_lakecommit.core.prune` on what the landing's cluster says
+Contract: what is gone is decided by :mod:`~airflow_provider_lakecommit.repair.gone` on what the landing's cluster says
 now; sections of other clusters stay. A section that lost something has a new epoch: what was pending of it is read
 again, and no report of what it lost can be taken a second time. Where something of that cannot be read again, nothing
 is taken out.
@@ -20,11 +20,11 @@ from airflow_provider_lakecommit.committer.ledger_by_hand import prune_sections
 from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.core.offsets import SourcePartition
-from airflow_provider_lakecommit.core.prune import gone, pruned
 from airflow_provider_lakecommit.cycle.pending import endangered
 from airflow_provider_lakecommit.cycle.prepare import ledger_state
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceUnavailableError
 from airflow_provider_lakecommit.kafka.admin import ClusterAdmin
+from airflow_provider_lakecommit.repair.gone import gone, pruned
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 
 __all__ = ["Prunable", "look", "prune"]

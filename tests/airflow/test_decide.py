@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_lakecommit.cli.output import Exit
 from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.terminal.output import Exit
 from tests.airflow.test_dag_runs import sigterm
 from tests.fixtures.kafka import unique
 from tests.support.airflow_dags import Lake, bundles, connections

@@ -14,7 +14,6 @@ import pytest
 from pyiceberg.expressions import GreaterThanOrEqual
 from pyiceberg.table import Table
 
-from airflow_provider_lakecommit.cli.output import Output
 from airflow_provider_lakecommit.cli.repair import ledger_attest
 from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, read_ledger
 from airflow_provider_lakecommit.core.model import LIVE
@@ -25,6 +24,7 @@ from airflow_provider_lakecommit.inspect.verify import Severity, check_landing
 from airflow_provider_lakecommit.landing import LandingSpec
 from airflow_provider_lakecommit.repair.attest import Attested, attest, from_log, from_offsets, from_snapshot
 from airflow_provider_lakecommit.repair.ledger_init import ledger_init
+from airflow_provider_lakecommit.terminal.output import Output
 from tests.support.world import World, records
 
 pytestmark = pytest.mark.integration

@@ -18,7 +18,6 @@ import pytest
 from confluent_kafka import Producer
 
 from airflow_provider_lakecommit.cli.control_log import control_log
-from airflow_provider_lakecommit.cli.output import Output
 from airflow_provider_lakecommit.cli.stall import StallOptions, stall
 from airflow_provider_lakecommit.cli.status import _text
 from airflow_provider_lakecommit.doctor.lake import headroom
@@ -30,6 +29,7 @@ from airflow_provider_lakecommit.kafka.transaction import Record
 from airflow_provider_lakecommit.stall.guard import Guard
 from airflow_provider_lakecommit.stall.verdict import StallRules
 from airflow_provider_lakecommit.stall.watch import CommitWatch, WatchedTopic, commits_of
+from airflow_provider_lakecommit.terminal.output import Output
 from airflow_provider_lakecommit.wire.events import DataWritten, decode, encode, head
 from airflow_provider_lakecommit.wire.headers import HEADER, find
 from tests.support import hostile

@@ -25,12 +25,12 @@ from confluent_kafka.admin import (
 )
 
 from airflow_provider_lakecommit.cli.doctor import examine
-from airflow_provider_lakecommit.cli.output import Output
 from airflow_provider_lakecommit.doctor.finding import CheckResult, Level
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.kafka.control_topic_settings import TOPIC_SETTINGS
 from airflow_provider_lakecommit.landing import LandingSpec
+from airflow_provider_lakecommit.terminal.output import Output
 from dev.servers.kafka import Broker
 from dev.servers.server import free_port
 from tests.fixtures.kafka import create_topic

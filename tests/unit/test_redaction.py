@@ -23,7 +23,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_lakecommit.cli.control_log import source_of
-from airflow_provider_lakecommit.cli.output import Output
 from airflow_provider_lakecommit.cli.rescue import catalog_of
 from airflow_provider_lakecommit.connector.rest import ConnectRest
 from airflow_provider_lakecommit.exceptions import CatalogError, ConnectError, SourceError, SparkJobError, SpecError
@@ -36,6 +35,7 @@ from airflow_provider_lakecommit.kafka.config import LastError, unreachable
 from airflow_provider_lakecommit.landing import Landing, LandingSpec, load_spec
 from airflow_provider_lakecommit.redaction import is_secret, redacted, secrets_in, shown_as, without, yaml_trouble
 from airflow_provider_lakecommit.spark.job import Secrets
+from airflow_provider_lakecommit.terminal.output import Output
 from tests.fakes.connect_worker import serving
 from tests.unit.hooks.test_spark import job
 

@@ -156,7 +156,6 @@ RULES = (
         for module in ("scope", "section", "sink_offsets")
     ),
     *(rule(f"inspect/{module}", "core landing committer", only=NOTHING) for module in ("accounts", "verify")),
-    rule("repair", "core wire kafka committer session cycle", nowhere=AIRFLOW | SPARK, lazily=KAFKA),
     rule(
         "maintenance",
         "core places wire landing iceberg committer session cycle",
@@ -207,9 +206,13 @@ RULES = (
     ),
     rule("task_groups", "landing operators", nowhere=SPARK, lazily=HEAVY),
     rule("deployment", "landing settings hooks operators", nowhere=HEAVY | SPARK, lazily=AIRFLOW),
+    rule("terminal", "core redaction shown session", nowhere=AIRFLOW | SPARK | LAKE | KAFKA),
+    rule("terminal/output", "redaction", only=NOTHING),
+    rule("terminal/stop", only=NOTHING),
     rule(
         "cli",
-        f"{LIBRARY} lanes follow inspect repair adopt maintenance dead_letters doctor telemetry deployment __version__",
+        f"{LIBRARY} lanes follow inspect repair adopt maintenance dead_letters doctor telemetry deployment "
+        "terminal __version__",
         nowhere=AIRFLOW,
         lazily=SPARK,
     ),

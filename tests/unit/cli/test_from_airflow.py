@@ -16,9 +16,9 @@ import pytest
 
 from airflow_provider_lakecommit.cli import from_airflow
 from airflow_provider_lakecommit.cli import main as face
-from airflow_provider_lakecommit.cli.output import Output
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.terminal.output import Output
 
 DAGS = """
 from datetime import datetime
@@ -64,7 +64,7 @@ ASK = """
 import json, sys
 from argparse import Namespace
 from airflow_provider_lakecommit.cli import from_airflow
-from airflow_provider_lakecommit.cli.output import Output
+from airflow_provider_lakecommit.terminal.output import Output
 from airflow_provider_lakecommit.exceptions import SpecError
 base = dict(dag=None, task_group=None, landing=None, kafka_conn_id=None, iceberg_conn_id=None, spark_conn_id=None,
             wants_spark=True, wants_catalog=True, verbose=False)

@@ -16,13 +16,13 @@ import pytest
 from airflow_provider_lakecommit.cli import land_many as module
 from airflow_provider_lakecommit.cli.land_many import land_many, load_all, report_ends
 from airflow_provider_lakecommit.cli.main import main
-from airflow_provider_lakecommit.cli.output import Exit, Output
-from airflow_provider_lakecommit.cli.stop import Signals
 from airflow_provider_lakecommit.engines.local import LocalSpark, SparkSection
 from airflow_provider_lakecommit.exceptions import CatalogError, SparkJobError, SpecError
 from airflow_provider_lakecommit.landing import Landing, LandingSpec
 from airflow_provider_lakecommit.session.concurrent import ConcurrentLandings
 from airflow_provider_lakecommit.session.landing_session import LandingSession
+from airflow_provider_lakecommit.terminal.output import Exit, Output
+from airflow_provider_lakecommit.terminal.stop import Signals
 
 
 def spec(name: str, spark: dict[str, Any] | None = None) -> LandingSpec:

@@ -14,7 +14,7 @@ import pytest
 
 from airflow_provider_lakecommit import __version__
 from airflow_provider_lakecommit.cli import main as face
-from airflow_provider_lakecommit.cli.output import Exit
+from airflow_provider_lakecommit.terminal.output import Exit
 
 SPEC = {
     "name": "orders",

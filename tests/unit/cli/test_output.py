@@ -12,9 +12,9 @@ from uuid import UUID
 
 import pytest
 
-from airflow_provider_lakecommit.cli.output import Output
 from airflow_provider_lakecommit.exceptions import CatalogError
 from airflow_provider_lakecommit.redaction import secrets_in
+from airflow_provider_lakecommit.terminal.output import Output
 
 CANARY = "canary-4711"
 
@@ -91,7 +91,7 @@ def test_values_of_the_protocol_have_a_form_in_json(streams: tuple[io.StringIO, 
 
 NOISY = """
 import os, sys
-from airflow_provider_lakecommit.cli.output import Output, results_only
+from airflow_provider_lakecommit.terminal.output import Output, results_only
 output = Output()
 with results_only(output):
     print("noise of a library")

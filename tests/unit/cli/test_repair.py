@@ -9,15 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_lakecommit.cli import confirm, prune
 from airflow_provider_lakecommit.cli import main as face
+from airflow_provider_lakecommit.cli import prune
 from airflow_provider_lakecommit.cli import repair as commands
-from airflow_provider_lakecommit.cli.output import Exit, Output
 from airflow_provider_lakecommit.core.offsets import RangeSet
 from airflow_provider_lakecommit.exceptions import BlockedRangeError, SpecError
 from airflow_provider_lakecommit.landing import LandingSpec
 from airflow_provider_lakecommit.repair import prune as cycle_prune
 from airflow_provider_lakecommit.repair.stated import parse_offsets, parse_ranges
+from airflow_provider_lakecommit.terminal import confirm
+from airflow_provider_lakecommit.terminal.output import Exit, Output
 from tests.fakes.session import DATA, P0, P1, FakeLanding
 
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 
 import pytest
 
-from airflow_provider_lakecommit.cli.stop import Signals, Stopped
+from airflow_provider_lakecommit.terminal.stop import Signals, Stopped
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)], ids=["TERM", "INT"])
@@ -61,7 +61,7 @@ def test_any_thread_may_ask_for_a_signal_whose_exception_was_lost() -> None:
 
 TWICE = """
 import os, signal
-from airflow_provider_lakecommit.cli.stop import Signals, Stopped
+from airflow_provider_lakecommit.terminal.stop import Signals, Stopped
 with Signals() as signals:
     try:
         os.kill(os.getpid(), signal.SIGTERM)

@@ -17,10 +17,10 @@ from airflow_provider_lakecommit.committer.summary import (
 )
 from airflow_provider_lakecommit.core.model import Counts, LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange
-from airflow_provider_lakecommit.core.prune import pruned
 from airflow_provider_lakecommit.exceptions import WireError
 from airflow_provider_lakecommit.inspect.accounts import RangeAccount
 from airflow_provider_lakecommit.inspect.replays import Step, is_replay, replay_problems
+from airflow_provider_lakecommit.repair.gone import pruned
 from airflow_provider_lakecommit.wire.ledger import decode_ledger, encode_ledger
 from tests.fakes.lake import at, coverage, section
 

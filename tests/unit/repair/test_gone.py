@@ -10,7 +10,7 @@ import pytest
 
 from airflow_provider_lakecommit.core.model import ReadPosition
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
-from airflow_provider_lakecommit.core.prune import gone, pruned
+from airflow_provider_lakecommit.repair.gone import gone, pruned
 from airflow_provider_lakecommit.wire.ledger import decode_ledger, encode_ledger
 from tests.support.story import P0, P1, VOID_EPOCH, ledger
 

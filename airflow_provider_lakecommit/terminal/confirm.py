@@ -14,8 +14,8 @@ import sys
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from airflow_provider_lakecommit.cli.output import Output
 from airflow_provider_lakecommit.core.decisions import Decision
+from airflow_provider_lakecommit.terminal.output import Output
 
 __all__ = ["agreed", "asked", "at_a_terminal", "decision_of"]
 
