@@ -207,6 +207,11 @@ def _sections(session: LandingSession, source: SourceState) -> dict[str, LedgerS
         if section is not None and section.cluster_id != source.cluster_id:
             if section.sink is not None and section.sink.lands:
                 raise LedgerError(f"{name} was handed back to connector {section.sink.connector}: it is not landed in")
+            if lanes := [s.lane for s in state.sections if s.landing == section.landing and s.ends]:
+                raise LedgerError(
+                    f"{name}: lane {', '.join(lanes)} of landing {section.landing} is open, and its offsets are of the "
+                    f"old cluster: let it end there, or `lakecommit lanes close SPEC --lane NAME`"
+                )
             found[name] = section
     return found
 

@@ -22,7 +22,9 @@ from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
 from airflow_provider_lakecommit.operators.decision import DecisionTask
 from airflow_provider_lakecommit.operators.rebind import RebindOperator
+from airflow_provider_lakecommit.repair.ledger_init import ledger_init
 from airflow_provider_lakecommit.repair.rebind import RebindPreview, Word, rebind, rebind_preview
+from airflow_provider_lakecommit.repair.word import Way
 from dev.servers.kafka import Broker
 from tests.fixtures.kafka import Sender, create_topic
 from tests.support.messes import CREATE, TABLE
@@ -162,6 +164,13 @@ def test_a_copy_that_lacks_what_comes_next_is_refused(copied: Copied) -> None:
         copied.preview(Word(old=copied.new.kafka))
     with pytest.raises(SourceError, match="is not named"):
         copied.preview(Word(start={(topic, 0): 1}))
+
+
+def test_a_lane_that_is_open_ends_on_its_own_cluster(copied: Copied) -> None:
+    with copied.old.session() as session:
+        ledger_init(session, "latest", Way(fill="hole"))
+    with pytest.raises(LedgerError, match=r"lane hole of landing .* is open, and its offsets are of the old cluster"):
+        copied.preview(Word(start="earliest"))
 
 
 def test_back_on_the_first_cluster_it_goes_on_where_its_lane_ended(copied: Copied, produce: Produce) -> None:
