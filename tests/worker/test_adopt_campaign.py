@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import random
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -16,7 +15,7 @@ from dev.record_traces import CONFLICT, TRIGGER, Lake, Scene
 from dev.servers.connect import ConnectServer
 from dev.servers.kafka import Broker
 from dev.servers.kafka_connect import ConnectWorker
-from tests.support.cli import Answer
+from tests.support.cli import LAND_SECONDS, Answer
 from tests.support.waiting import until
 from tests.worker.adopting import Adoption
 
@@ -34,13 +33,9 @@ def worker(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 def two_at_once(adoption: Adoption, *more: str) -> Answer:
     """Both end; of one that was told to look again the other one's word holds."""
-    answers: list[Answer] = []
-    both = [threading.Thread(target=lambda: answers.append(adoption.adopt(*more))) for _ in range(2)]
-    for one in both:
-        one.start()
-    for one in both:
-        one.join()
-    assert any(a.code == 0 for a in answers), [a.err for a in answers]
+    both = [adoption.running(*more) for _ in range(2)]
+    said = [one.communicate(timeout=LAND_SECONDS)[1] for one in both]
+    assert any(one.returncode == 0 for one in both), said
     return adoption.adopt(*more)
 
 
