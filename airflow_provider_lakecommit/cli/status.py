@@ -71,6 +71,7 @@ def _text(found: Status) -> Iterable[str]:
     yield from (f"  topic {topic} does not exist" for topic in found.missing_topics)
     if found.suspended:
         yield f"  SUSPENDED by {found.suspended}; `lakecommit resume` has it go on"
+    yield from (f"  {lane}: `lakecommit lanes list`" for lane in found.lanes)
     for table in found.tables:
         yield from _table(table)
     if found.partitions:

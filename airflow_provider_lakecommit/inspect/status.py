@@ -25,6 +25,7 @@ from airflow_provider_lakecommit.cycle.prepare import ledger_state, remembered, 
 from airflow_provider_lakecommit.exceptions import ControlTopicError
 from airflow_provider_lakecommit.inspect.partition_status import PartitionStatus, partition_status, stale_transactions
 from airflow_provider_lakecommit.inspect.small_files import TableFiles, table_files
+from airflow_provider_lakecommit.lanes.status import lanes_in
 from airflow_provider_lakecommit.session.landing_session import FoldedLog, LandingSession
 from airflow_provider_lakecommit.status_fields import cycle_fields, lag_fields, partition_fields, pending_fields
 
@@ -51,8 +52,8 @@ class TableStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """All of it. ``cycles`` have no COMMIT_COMPLETE yet, or others have overtaken them. ``quarantined`` are the newest
-    of the control records that are passed over, each with its ``partition@offset``. ``stalled`` tells of commits that
+    """All of it. ``lanes`` are those that are open beside the live one, ``cycles`` have no COMMIT_COMPLETE yet, or others
+    have overtaken them. ``quarantined`` are the newest of the control records that are passed over, each with its ``partition@offset``. ``stalled`` tells of commits that
     failed in so many cycles in a row that no window is planned. ``redundant`` counts the reports in the control log
     that told what others had told: those of replicas, and of attempts that were given up.
     """
@@ -74,6 +75,7 @@ class Status:
     stalled: str = ""
     redundant: int = 0
     suspended: str = ""
+    lanes: tuple[str, ...] = ()
 
     @property
     def lag(self) -> int:
@@ -146,6 +148,7 @@ def read_status(session: LandingSession, every: timedelta | None = None, *, coun
         ),
         stalled=_stalled(landing_state, ledgers, session.landing.stalled_cycles),
         redundant=sum(len(c.redundant) for c in landing_state.cycles.values()),
+        lanes=tuple(next(lane.lines()) for lane in lanes_in(session.landing.name, dict(states))),
         suspended=ledgers[0].section.suspended if ledgers else "",
     )
 
@@ -271,6 +274,8 @@ def to_dict(status: Status) -> dict[str, Any]:
         "signed": status.signed,
         "stalled": status.stalled or None,
         "redundant": status.redundant,
+        "suspended": status.suspended or None,
+        "lanes": list(status.lanes),
         "quarantined": {"count": status.quarantined_count, "newest": list(status.quarantined)},
     }
 

@@ -11,12 +11,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from airflow_provider_lakecommit.committer.ledger import LedgerState
 from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
 from airflow_provider_lakecommit.cycle.prepare import ledger_state
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 
-__all__ = ["OpenLane", "open_lanes"]
+__all__ = ["OpenLane", "lanes_in", "open_lanes"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,13 +63,16 @@ def open_lanes(session: LandingSession) -> tuple[OpenLane, ...]:
 
     :raises CatalogError: the catalog is away
     """
+    return lanes_in(session.landing.name, {t: ledger_state(session, t) for t in session.landing.tables})
+
+
+def lanes_in(landing: str, states: Mapping[str, LedgerState | None]) -> tuple[OpenLane, ...]:
+    """Those of a landing by the ledgers of its tables, as they were read."""
     sections: dict[str, dict[str, LedgerSection]] = {}
     lacking: dict[str, Coverage] = {}
-    for table in session.landing.tables:
-        if (state := ledger_state(session, table)) is None:
-            continue
-        for s in state.sections:
-            if s.landing == session.landing.name and s.ends:
+    for table, state in states.items():
+        for s in () if state is None else state.sections:
+            if state is not None and s.landing == landing and s.ends:
                 sections.setdefault(s.lane, {})[table] = s
                 lacking[s.lane] = lacking.get(s.lane, Coverage()) | (_range(s) - state.covered())
     return tuple(OpenLane(name=n, sections=sections[n], lacking=lacking[n]) for n in sorted(sections))

@@ -136,15 +136,15 @@ RULES = (
         "core wire landing iceberg engines committer session cycle",
         nowhere=AIRFLOW | SPARK | KAFKA,
     ),
+    rule("lanes", "core wire kafka committer session cycle", nowhere=AIRFLOW | SPARK),
+    rule("lanes/asked", "core", only=NOTHING),
     rule(
         "inspect",
-        "core places status_fields goals landing iceberg committer session cycle",
+        "core places status_fields goals landing iceberg committer session cycle lanes",
         nowhere=AIRFLOW | SPARK | KAFKA,
     ),
     *(rule(f"inspect/{module}", "core landing committer", only=NOTHING) for module in ("accounts", "lanes", "verify")),
     rule("replace", "core places iceberg parquet committer session landing", nowhere=AIRFLOW | SPARK | KAFKA),
-    rule("lanes", "core wire kafka committer session cycle", nowhere=AIRFLOW | SPARK),
-    rule("lanes/asked", "core", only=NOTHING),
     rule("repair", "core wire kafka committer session cycle replace", nowhere=AIRFLOW | SPARK, lazily=KAFKA),
     rule(
         "adopt",

@@ -167,6 +167,8 @@ def test_all_of_it_is_json_and_an_unknown_headroom_says_that_it_is(landing: Fake
         "missing_topics",
         "warnings",
         "quarantined",
+        "suspended",
+        "lanes",
         "signed",
         "stalled",
         "redundant",
