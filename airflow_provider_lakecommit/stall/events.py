@@ -3,7 +3,8 @@
 
 Contract: :func:`seen_of` reads the head of an event, and of the body what was asked for. Our own headers add what the
 connector has no word for: a commit attempt that failed, a range that waits for a person. What is no control event, or
-cannot be read, is nothing that an observer may stumble over: it is ``None``.
+cannot be read, is nothing that an observer may stumble over: it is ``None``, and so are the records of a landing's lanes
+beside its live one.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any, NamedTuple
 
+from airflow_provider_lakecommit.core.model import LIVE
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.exceptions import WireError
 from airflow_provider_lakecommit.stall.verdict import EventKind, Seen
@@ -99,6 +101,9 @@ def told_of(
         sender = key if key is None or len(key) <= KEY_LENGTH else sha256(key).digest()
         seen = Seen(kind, micros / 1e6 if at is None else at, commit, sender)
         header = h.find(headers) if headers else None
+        if header is not None and header.get("lane", LIVE) != LIVE:
+            # Whether the live stream's commits come through is not told by a range beside it.
+            return None
         if header is not None:
             seen = _ours(seen, header, completion_timeout)
         elif bodies and kind is not EventKind.START:

@@ -211,3 +211,10 @@ def check(data: bytes) -> None:
         return
     micros = (about.timestamp - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
     assert glance(data) == (int(about.type), micros, about.group_id.encode(), about.commit_id.bytes)
+
+
+def test_a_lane_beside_the_live_one_says_nothing_of_it() -> None:
+    payload = CommitComplete(commit_id=COMMIT, valid_through=None)
+    for lane, heard in (("live", True), ("past", False)):
+        found = seen_of(value(payload), key=b"key", headers=h.header({"lane": lane, "valid_through": None}, "a test"))
+        assert (found is not None) is heard, lane
