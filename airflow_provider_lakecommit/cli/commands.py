@@ -34,7 +34,12 @@ from airflow_provider_lakecommit.cli.kafka_commands import (
     RescueCommand,
     StallCommand,
 )
-from airflow_provider_lakecommit.cli.lane_commands import BackfillCommand, LanesCloseCommand, LanesListCommand
+from airflow_provider_lakecommit.cli.lane_commands import (
+    BackfillCommand,
+    LanesCloseCommand,
+    LanesListCommand,
+    ReplayCommand,
+)
 from airflow_provider_lakecommit.cli.ledger_commands import (
     HardResetCommand,
     LedgerAttestCommand,
@@ -201,6 +206,7 @@ class HistoryCommand(Command):
 COMMANDS: Mapping[str, Command | Mapping[str, Command]] = {
     "land": LandCommand(),
     "backfill": BackfillCommand(),
+    "replay": ReplayCommand(),
     "lanes": {"list": LanesListCommand(), "close": LanesCloseCommand()},
     "plan": PlanCommand(),
     "status": StatusCommand(),

@@ -39,10 +39,12 @@ def join_table(
     branch: str = MAIN_BRANCH,
     table_uuid: UUID | None = None,
     retry_policy: RetryPolicy | None = None,
+    decision: Decision | None = None,
 ) -> LedgerState:
     """Give a landing's lane its section, unless it has one (then that one is read back): the origin.
 
     :param table_uuid: the table that the log remembers, if it does
+    :param decision: of the person who opens a lane
     :raises LedgerError: the ledger of the table is gone, its rollback was not dealt with, or it is another table
     """
 
@@ -53,7 +55,13 @@ def join_table(
             return None
         return (*state.sections, section)
 
-    record = SnapshotRecord(kind=SnapshotKind.ORIGIN, branch=branch, landing=section.landing, lane=section.lane)
+    record = SnapshotRecord(
+        kind=SnapshotKind.ORIGIN,
+        branch=branch,
+        landing=section.landing,
+        lane=section.lane,
+        decisions=() if decision is None else (decision,),
+    )
     return swap_sections(tables, table, record, update, retry_policy)
 
 

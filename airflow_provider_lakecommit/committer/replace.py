@@ -244,9 +244,9 @@ def _check_sections(request: ReplaceRequest, state: LedgerState) -> None:
 
 
 def _check_slices(request: ReplaceRequest, metadata: TableMetadata, state: LedgerState) -> None:
-    """Each slice must be one that the ledger would take, had it nothing of the ranges."""
-    if beyond := request.anew.coverage - request.coverage:
-        raise LedgerError(f"{request.table}: {beyond} is landed anew but not taken out: nothing was replaced")
+    """Each slice must be one that the ledger would take, had it nothing of the ranges; what else it has, of ranges that
+    nobody has landed, comes in with it.
+    """
     emptied = tuple(
         replace(s, covered=s.covered - request.coverage) if s.landing == request.landing else s for s in state.sections
     )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 from datetime import datetime
 from uuid import UUID
 
-from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
+from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
 from airflow_provider_lakecommit.core.refusal import RefusalState
 
 __all__ = [
@@ -300,7 +300,8 @@ class AdoptedSink:
 class LedgerSection:
     """What one lane of one landing has in one table. ``starts`` is the first offset of the lane per partition, ``ends``
     the one behind its last: the live lane has none, and what lanes that are closed have landed is theirs no more.
-    ``suspended`` says who had the landing plan nothing, and why. ``judged`` says by which rules the covered ranges were
+    ``suspended`` says who had the landing plan nothing, and why. ``replaces``: the lane lands anew what
+    the table has. ``judged`` says by which rules the covered ranges were
     judged, as far as it is known; ``positions`` under which leader epochs partitions were last read; ``sink`` which
     connector wrote to the table before. ``replayed`` are offsets whose dead letters are not open any more: they became
     rows by a replay, or were read again since.
@@ -321,6 +322,12 @@ class LedgerSection:
     suspended: str = ""
     sink: AdoptedSink | None = None
     replayed: Coverage = field(default_factory=Coverage)
+    replaces: bool = False
+
+    @property
+    def bounds(self) -> Coverage:
+        """All that a lane with an end is to land."""
+        return Coverage({p: RangeSet.of((self.starts.get(p, 0), end)) for p, end in self.ends.items()})
 
     @property
     def key(self) -> tuple[str, str]:

@@ -4,7 +4,8 @@
 Contract: committable is the greatest set of accepted slices in which each is connected, for each of its partitions, to
 the end of the ledger through the set itself, or through what other lanes have. So a table's ledger never gets a hole,
 an older slice that failed is done again alone, and newer ones wait staged. Slices come out in an order in which every
-chunk keeps the ledger contiguous.
+chunk keeps the ledger contiguous. Of a lane that replaces what the table has nothing is published by appends: all of it
+takes the place of the old rows at once.
 """
 
 from __future__ import annotations
@@ -26,13 +27,17 @@ CLOCKS_APART = timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """A staged slice and the first offset that keeps it from being published."""
+    """A staged slice and the first offset that keeps it from being published; ``None``: all of its lane has to be
+    staged.
+    """
 
     slice: AcceptedSlice
     partition: SourcePartition
-    behind: int
+    behind: int | None
 
     def __str__(self) -> str:
+        if self.behind is None:
+            return f"{self.slice.coverage} is staged until all of its lane is, which replaces what is there at once"
         return f"{self.slice.coverage} is staged behind offset {self.behind} of {self.partition}"
 
 
@@ -55,6 +60,9 @@ def settle(accepted: Sequence[AcceptedSlice], section: LedgerSection, others: Co
     :param section: the ledger of that table
     :param others: what other lanes have in it
     """
+    if section.replaces:
+        all_of_it = (Waiting(slice=s, partition=next(iter(s.coverage.parts)), behind=None) for s in accepted)
+        return Settlement(steps=(), waiting=tuple(all_of_it))
     have = section.covered | others
     held = holes([s.coverage for s in accepted], have, section.starts)
     waiting = tuple(Waiting(slice=accepted[n], partition=p, behind=behind) for n, (p, behind) in held.items())

@@ -49,6 +49,12 @@ class TableLedger:
         """What the table has, by whatever lane."""
         return self.section.covered | self.others
 
+    @property
+    def as_needed(self) -> TableLedger:
+        """For a lane that replaces: as if the table had nothing of the lane's range, nor rules that judged it."""
+        s = self.section
+        return replace(self, others=self.others - s.bounds, judged=s.judged) if s.replaces else self
+
     def has(self, p: SourcePartition) -> RangeSet:
         """The same of one partition."""
         return self.section.covered[p] | self.others[p]

@@ -17,6 +17,7 @@ from airflow_provider_lakecommit.committer.ledger import expiry_age_ms, should_c
 from airflow_provider_lakecommit.committer.ledger_updates import carry_forward
 from airflow_provider_lakecommit.core.log import CycleClosed
 from airflow_provider_lakecommit.core.model import ControlPosition
+from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.core.rules import UNKNOWN
 from airflow_provider_lakecommit.core.state import AcceptedSlice
 from airflow_provider_lakecommit.cycle.prepare import PreparedTable
@@ -36,8 +37,11 @@ MOVE_AFTER = 10_000
 def is_behind(session: LandingSession, table: PreparedTable, folded: FoldedLog, ready: Sequence[AcceptedSlice]) -> bool:
     """Has a table without rows been behind for so long that it is brought forward? Where a spec change voids, it never
     is, nor while the rules change by which records are judged: what is behind then would be judged anew. Nor where the
-    log was cut, as a new epoch waits for it.
+    log was cut, as a new epoch waits for it, nor where a lane is to replace some of it.
     """
+    passed = Coverage.union(s.coverage for s in ready)
+    if any(s.replaces and s.bounds.overlaps(passed) for s in table.state.sections):
+        return True
     low, rules = table.ledger.section.control.low, {s.report.rules for s in ready} - {UNKNOWN}
     cut = low is not None and folded.begin.offset > low
     if session.landing.on_spec_change == "void" or cut or len(rules) > 1:

@@ -293,10 +293,9 @@ def table_ledger(session: LandingSession, name: str, state: LedgerState) -> Tabl
 
     :raises LedgerError: there is no section of this lane
     """
-    others = state.covered(exclude=(session.landing.name, session.lane))
     judged = merged({}, (item for s in state.sections for item in s.judged.items()), most=None)
-    section = own_section(state, session)
-    return TableLedger(table=name, uuid=state.table_uuid, section=section, others=others, judged=judged)
+    section, others = own_section(state, session), state.covered(exclude=(session.landing.name, session.lane))
+    return TableLedger(table=name, uuid=state.table_uuid, section=section, others=others, judged=judged).as_needed
 
 
 def _check_alone(session: LandingSession, name: str, state: LedgerState, source: SourceState) -> None:

@@ -17,10 +17,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 from uuid import UUID
 
-from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
 from airflow_provider_lakecommit.committer.append import AppendRequest, PublishOutcome, publish
@@ -36,7 +34,7 @@ from airflow_provider_lakecommit.cycle.carry import carry, is_behind, position_a
 from airflow_provider_lakecommit.cycle.prepare import PreparedTable, prepared_table
 from airflow_provider_lakecommit.cycle.published import published_before, snapshot_of
 from airflow_provider_lakecommit.cycle.refusals import Refusals
-from airflow_provider_lakecommit.cycle.reported import hidden_record, report_problem, reported_files
+from airflow_provider_lakecommit.cycle.reported import files_to_append, hidden_record, report_problem
 from airflow_provider_lakecommit.cycle.results import CycleTicket, PublishedSnapshot
 from airflow_provider_lakecommit.cycle.truncation import truncated
 from airflow_provider_lakecommit.exceptions import LakecommitError, TableError
@@ -49,10 +47,6 @@ __all__ = ["TablePublisher"]
 
 LOOK_AT_EMPTY = 1_000_000
 """Offsets of pending slices without a row that a commit looks at, where nobody signs."""
-CHECK_AGE = timedelta(hours=12)
-"""Files of slices older than this are checked to exist before they are appended. Orphan clean-up spares files of the
-last day; a slice's report is younger than its first file, and clocks differ, so half of that.
-"""
 MOST_SPEC = 4_000
 """Characters of the spec that a snapshot tells of; a longer one is left out."""
 
@@ -188,30 +182,12 @@ class TablePublisher:
         out: list[StagedSlice] = []
         for accepted in chunk:
             try:
-                files = self._files(accepted)
+                files = files_to_append(self.session, accepted, self.table.name, self.table.table)
             except TableError as e:
                 self._refuse(accepted, str(e))
                 return ()
             out.append(StagedSlice.of(accepted.report, self.table.name, files))
         return tuple(out)
-
-    def _files(self, accepted: AcceptedSlice) -> list[DataFile]:
-        """The files of a slice for this table, as they can be appended.
-
-        :raises TableError: they cannot be, or one of an old slice is gone
-        """
-        files = reported_files(accepted, self.table.name, self.table.table.metadata)
-        landing, told = self.session.landing, accepted.report
-        problem = report_problem(landing, self.table.table, self.table.name, told, files)
-        if not problem and self.table.name == landing.table and not self.session.signed:
-            problem = hidden_record(self.session.source, landing, told)
-        if problem:
-            raise TableError(problem)
-        if not accepted.young(self.session.now(), CHECK_AGE):
-            io = self.table.table.io
-            if gone := next((f.file_path for f in files if not io.new_input(f.file_path).exists()), None):
-                raise TableError(f"its file {gone} was removed by somebody")
-        return files
 
     def _request(
         self, folded: FoldedLog, chunk: Sequence[AcceptedSlice], staged: tuple[StagedSlice, ...]

@@ -16,6 +16,7 @@ own may name files as it likes, so that only their place is looked at.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
@@ -31,11 +32,17 @@ from airflow_provider_lakecommit.iceberg.data_files import rows_in_footer, to_py
 from airflow_provider_lakecommit.iceberg.storage import trouble_of
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.places import data_roots, name_problem, named_provider, place_problem
+from airflow_provider_lakecommit.session.landing_session import LandingSession
 from airflow_provider_lakecommit.session.ports import SourcePort
 from airflow_provider_lakecommit.wire.envelope import DAMAGE
 from airflow_provider_lakecommit.wire.events import DataWritten, decode
 
-__all__ = ["hidden_record", "report_problem", "reported_files"]
+__all__ = ["CHECK_AGE", "files_to_append", "hidden_record", "report_problem", "reported_files"]
+
+CHECK_AGE = timedelta(hours=12)
+"""Files of slices older than this are checked to exist before they are appended. Orphan clean-up spares files of the
+last day; a slice's report is younger than its first file, and clocks differ, so half of that.
+"""
 
 
 def reported_files(accepted: AcceptedSlice, name: str, metadata: TableMetadata) -> list[DataFile]:
@@ -59,6 +66,24 @@ def reported_files(accepted: AcceptedSlice, name: str, metadata: TableMetadata) 
             files += to_pyiceberg(payload.data_files or (), payload.partition_fields, spec=spec, schema=schema)
         except DAMAGE as e:
             raise TableError(f"its file list in the control topic cannot be read: {e}") from e
+    return files
+
+
+def files_to_append(session: LandingSession, accepted: AcceptedSlice, name: str, table: Table) -> list[DataFile]:
+    """The files of a slice for a table, as they can be appended.
+
+    :raises TableError: they cannot be, or one of an old slice is gone
+    """
+    files = reported_files(accepted, name, table.metadata)
+    landing, told = session.landing, accepted.report
+    problem = report_problem(landing, table, name, told, files)
+    if not problem and name == landing.table and not session.signed:
+        problem = hidden_record(session.source, landing, told)
+    if problem:
+        raise TableError(problem)
+    old = () if accepted.young(session.now(), CHECK_AGE) else files
+    if gone := next((f.file_path for f in old if not table.io.new_input(f.file_path).exists()), None):
+        raise TableError(f"its file {gone} was removed by somebody")
     return files
 
 

@@ -42,6 +42,7 @@ def new_section(
     positions: Mapping[SourcePartition, ReadPosition] = MappingProxyType({}),
     ends: Mapping[SourcePartition, int] = MappingProxyType({}),
     lane: str | None = None,
+    replaces: bool = False,
 ) -> LedgerSection:
     """A section under a new epoch, of the session's lane by default.
 
@@ -65,6 +66,7 @@ def new_section(
         suspended=before.suspended if before else "",
         sink=before.sink if before else None,
         replayed=before.closed_with(covered) if before else Coverage(),
+        replaces=replaces,
     )
 
 

@@ -53,8 +53,8 @@ class TableStatus:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
     """All of it. ``lanes`` are those that are open beside the live one; ``cycles`` have no COMMIT_COMPLETE yet, or
-    others have overtaken them. ``quarantined`` are the newest of the control records that are passed over, each with its
-    ``partition@offset``. ``stalled`` tells of commits that failed in so many cycles in a row that no window is planned.
+    others have overtaken them. ``quarantined`` are the newest of the control records that are passed over, each with
+    its ``partition@offset``. ``stalled`` tells of commits that failed in so many cycles in a row that no window is planned.
     ``redundant`` counts the reports in the control log that told what others had told: those of replicas, and of
     attempts that were given up.
     """

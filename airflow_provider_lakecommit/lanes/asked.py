@@ -28,13 +28,15 @@ _EXAMPLES = "2026-11-01, 2026-11-01T06:00 or 2026-11-01T06:00:00+02:00; without 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneAsked:
     """The range of a lane: records from ``since`` on and before ``until``, by their times, or ``ranges`` by (topic,
-    partition), one for each. Without any of these it is the lane of that name, which is open.
+    partition), one for each. Without any of these it is the lane of that name, which is open. ``replaces``: what the
+    table has of it is landed anew.
     """
 
     name: str
     since: datetime | None = None
     until: datetime | None = None
     ranges: Mapping[tuple[str, int], RangeSet] = field(default_factory=dict)
+    replaces: bool = False
 
     @property
     def by_name(self) -> bool:
@@ -55,6 +57,7 @@ def lane_asked(
     until: str | datetime | None = None,
     ranges: Mapping[tuple[str, int], RangeSet] | None = None,
     name: str | None = None,
+    replaces: bool = False,
 ) -> LaneAsked:
     """What a command or a task says.
 
@@ -62,20 +65,21 @@ def lane_asked(
     :param until: a time; ``None`` with ``since``: up to where the live lane is
     :param ranges: offsets, in place of times
     :param name: of the lane; by default made of the range. Alone it is one that is open
+    :param replaces: land anew what the table has of it
     :raises SpecError: neither or both are said, a time is none, or the range is empty
     """
     begin, end = moment_of(since, "since"), moment_of(until, "until")
     stated = dict(ranges or {})
     if not stated and begin is None and end is None and name is not None:
-        return LaneAsked(name=_named(name))
+        return LaneAsked(name=_named(name), replaces=replaces)
     if bool(stated) == (begin is not None or end is not None):
         raise SpecError("say which records: `since` and `until`, or `ranges` as in orders:0=1500-2000; not both")
     if begin and end and begin >= end:
         raise SpecError(f"since {_text(begin)} is not before until {_text(end)}: no record is between them")
     if split := [f"{t}:{n}" for (t, n), r in sorted(stated.items()) if len(r.ranges) != 1]:
         raise SpecError(f"{', '.join(split)}: a lane has one range of a partition; give each range a lane of its own")
-    called = _name(begin, end, stated) if name is None else _named(name)
-    return LaneAsked(name=called, since=begin, until=end, ranges=stated)
+    called = _name(begin, end, stated, replaces) if name is None else _named(name)
+    return LaneAsked(name=called, since=begin, until=end, ranges=stated, replaces=replaces)
 
 
 def _named(name: str) -> str:
@@ -101,11 +105,14 @@ def moment_of(text: str | datetime | None, what: str) -> datetime | None:
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
-def _name(since: datetime | None, until: datetime | None, ranges: Mapping[tuple[str, int], RangeSet]) -> str:
+def _name(
+    since: datetime | None, until: datetime | None, ranges: Mapping[tuple[str, int], RangeSet], replaces: bool
+) -> str:
+    kind = "replay-" if replaces else ""
     if ranges:
         text = ",".join(f"{t}:{n}={r}" for (t, n), r in sorted(ranges.items()))
-        return f"offsets-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
-    return f"{'begin' if since is None else _short(since)}_{'live' if until is None else _short(until)}"
+        return f"{kind}offsets-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+    return f"{kind}{'begin' if since is None else _short(since)}_{'live' if until is None else _short(until)}"
 
 
 def _short(moment: datetime) -> str:

@@ -12,12 +12,13 @@ between, the same command closes the rest.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from airflow_provider_lakecommit.committer.merge_section import merge_section
 from airflow_provider_lakecommit.core.decisions import Decision
-from airflow_provider_lakecommit.core.model import FILLED, LedgerSection
-from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet
+from airflow_provider_lakecommit.core.model import FILLED
+from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.core.settle import passed_by_all
 from airflow_provider_lakecommit.cycle.prepare import Prepared, prepare_for_commit
 from airflow_provider_lakecommit.exceptions import LedgerError
@@ -48,9 +49,15 @@ def close_lane(session: LandingSession, *, decision: Decision | None = None) -> 
     rest = Coverage.union(lacking.values())
     if rest and decision is None:
         raise LedgerError(f"lane {session.lane} of landing {session.landing.name} is not whole, it lacks {rest}")
+    if half := _half_replaced(prepared, lacking):
+        raise LedgerError(
+            f"lane {session.lane} of landing {session.landing.name} has replaced its range in {', '.join(half)} and "
+            "not in the other table: a record could be in both, or in none. `lakecommit replay SPEC --lane "
+            f"{session.lane}` does the rest"
+        )
     passed = _passed(session, prepared)
     for t in reversed(prepared.tables):
-        had = passed.get(t.name, Coverage()) & _bounds(t.ledger.section) - t.ledger.section.covered
+        had = passed.get(t.name, Coverage()) & t.ledger.section.bounds - t.ledger.section.covered
         told = None if decision is None else replace(decision, what=f"closes the lane, gives up {lacking[t.name]}")
         merge_section(
             session.tables,
@@ -74,17 +81,21 @@ def _prepared(session: LandingSession) -> Prepared:
     return prepared
 
 
+def _half_replaced(prepared: Prepared, lacking: Mapping[str, Coverage]) -> list[str]:
+    """Tables that a lane has replaced its range in, while another lacks it."""
+    done = [t.name for t in prepared.tables if t.ledger.section.replaces and t.ledger.section.covered]
+    return done if any(lacking.values()) else []
+
+
 def _passed(session: LandingSession, prepared: Prepared) -> dict[str, Coverage]:
+    """What has passed without a row. Of a lane that replaces, rows of before have to go all the same."""
+    if any(t.ledger.section.replaces for t in prepared.tables):
+        return {}
     return passed_by_all(session.read_state(prepared.ledgers).state)
 
 
 def _lacking(session: LandingSession, prepared: Prepared) -> dict[str, Coverage]:
     passed = _passed(session, prepared)
     return {
-        t.name: _bounds(t.ledger.section) - t.ledger.all_covered - passed.get(t.name, Coverage())
-        for t in prepared.tables
+        t.name: t.ledger.section.bounds - t.ledger.all_covered - passed.get(t.name, Coverage()) for t in prepared.tables
     }
-
-
-def _bounds(section: LedgerSection) -> Coverage:
-    return Coverage({p: RangeSet.of((section.starts.get(p, 0), end)) for p, end in section.ends.items()})

@@ -13,13 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace as changed
 
 from airflow_provider_lakecommit.committer.ledger import Condition, require_ledger
 from airflow_provider_lakecommit.committer.ledger_updates import join_table
+from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.cycle.prepare import ledger_state
 from airflow_provider_lakecommit.cycle.sections import new_section, origin_position
 from airflow_provider_lakecommit.exceptions import LedgerError
+from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.lanes.preview import LanePreview
 from airflow_provider_lakecommit.lanes.source import BoundedSource
 from airflow_provider_lakecommit.lanes.status import OpenLane, open_lanes
@@ -30,15 +33,18 @@ __all__ = ["joined_session", "lane_session", "open_lane"]
 
 
 @contextmanager
-def lane_session(session: LandingSession, found: LanePreview) -> Iterator[LandingSession]:
+def lane_session(
+    session: LandingSession, found: LanePreview, decision: Decision | None = None
+) -> Iterator[LandingSession]:
     """The session of a lane, which is opened in each table that has no section of it.
 
     :param session: of the landing
+    :param decision: of the person who has it opened, for the tables' histories
     :raises LedgerError: the ledger of a table needs a person, or nothing is missing
     :raises TableError: a table is missing and may not be made
     :raises CatalogError: the catalog is away
     """
-    with joined_session(session, open_lane(session, found)) as own:
+    with joined_session(session, open_lane(session, found, decision)) as own:
         yield own
 
 
@@ -46,7 +52,7 @@ def lane_session(session: LandingSession, found: LanePreview) -> Iterator[Landin
 def joined_session(session: LandingSession, lane: OpenLane) -> Iterator[LandingSession]:
     """The session of a lane that is open."""
     own = LandingSession(
-        landing=session.landing,
+        landing=_as_replayed(session.landing) if lane.replaces else session.landing,
         kafka=session.kafka,
         tables=session.tables,
         control=session.control,
@@ -62,7 +68,14 @@ def joined_session(session: LandingSession, lane: OpenLane) -> Iterator[LandingS
         yield own
 
 
-def open_lane(session: LandingSession, found: LanePreview) -> OpenLane:
+def _as_replayed(landing: Landing) -> Landing:
+    """All of a range is to be pending at once, and of one spec: it is replayed because the spec was changed."""
+    return changed(
+        landing, on_spec_change="void", max_pending_slices=None, max_pending_files=None, max_pending_bytes=None
+    )
+
+
+def open_lane(session: LandingSession, found: LanePreview, decision: Decision | None = None) -> OpenLane:
     """Give the lane a section in each table that has none."""
     if found.done:
         raise LedgerError(f"lane {found.name}: nothing of it is missing, so it is not opened")
@@ -78,18 +91,20 @@ def open_lane(session: LandingSession, found: LanePreview) -> OpenLane:
                 f"{name}: {state.reason}; `lakecommit land` deals with that first, lane {found.name} is not opened"
             )
         if state.section(session.landing.name, found.name) is None:
-            _join(session, name, found)
+            _join(session, name, found, decision)
     lane = next((lane for lane in open_lanes(session) if lane.name == found.name), None)
     if lane is None:
         raise LedgerError(f"lane {found.name} of landing {session.landing.name} was closed by somebody else meanwhile")
     return lane
 
 
-def _join(session: LandingSession, name: str, found: LanePreview) -> None:
+def _join(session: LandingSession, name: str, found: LanePreview, decision: Decision | None) -> None:
     """Of two that open one lane at once the second one finds the section of the first one, and goes by that."""
     known = next((lane for lane in open_lanes(session) if lane.name == found.name), None)
     bounds = found.bounds if known is None else known.bounds
     control = origin_position(session) if known is None else next(iter(known.sections.values())).control
+    # Where the tables before have all of it anew, the lane was closed here already: nothing is left to be replaced.
+    replaces = found.replaces and (known is None or bool(known.lacking))
     section = new_section(
         session,
         found.source,
@@ -98,6 +113,8 @@ def _join(session: LandingSession, name: str, found: LanePreview) -> None:
         control,
         ends={p: r.end for p, r in bounds.items()},
         lane=found.name,
+        replaces=replaces,
     )
     session.log(f"{name}: lane {found.name} of landing {session.landing.name} is opened")
-    join_table(session.tables, name, section, branch=session.landing.branch)
+    told = None if decision is None else changed(decision, what=f"replaces {section.bounds}")
+    join_table(session.tables, name, section, branch=session.landing.branch, decision=told)

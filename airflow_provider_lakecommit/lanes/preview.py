@@ -2,8 +2,9 @@
 """What a lane would land, in offsets, before anything is written.
 
 Contract: reads tables and source, and writes nothing. A lane takes no offset that the live lane comes to by itself, and
-none that another lane has under way. What a table has already stays; what the source has removed is named. A lane that
-is open already keeps the range that it was opened with, whatever the words come to now.
+none that another lane has under way. What a table has already stays, unless the lane is to replace it; what the source
+has removed is named. A lane that is open already keeps the range that it was opened with, whatever the words come to
+now.
 
 Failure story: words that come to nothing are an error that says why: all of it is there, is gone, or is the live
 lane's. A lane of that name with another range is one, too.
@@ -34,8 +35,9 @@ __all__ = ["LanePreview", "lane_preview"]
 class LanePreview:
     """A lane's range, and what is to be known of what was asked for.
 
-    ``there`` is in the data table already, ``removed`` was removed by the source, ``live`` is what the live lane comes
-    to; ``later`` are partitions without a record at or after the end of the time that was asked for.
+    ``there`` is in the data table already, and is landed anew if it ``replaces``; ``removed`` was removed by the
+    source, ``live`` is what the live lane comes to; ``later`` are partitions without a record at or after the end of
+    the time that was asked for.
     """
 
     name: str
@@ -43,6 +45,7 @@ class LanePreview:
     bounds: Mapping[SourcePartition, OffsetRange]
     there: Coverage
     opened: bool = False
+    replaces: bool = False
     removed: Coverage = field(default_factory=Coverage)
     live: Coverage = field(default_factory=Coverage)
     later: tuple[SourcePartition, ...] = ()
@@ -50,7 +53,7 @@ class LanePreview:
     @property
     def missing(self) -> Coverage:
         """What is to be read."""
-        return Coverage({p: RangeSet.of(r) for p, r in self.bounds.items()}) - self.there
+        return _coverage(self.bounds) - (Coverage() if self.replaces else self.there)
 
     @property
     def done(self) -> bool:
@@ -62,10 +65,12 @@ class LanePreview:
         missing = self.missing
         yield f"lane {self.name}{', which is open,' if self.opened else ''}: {len(missing)} offsets are to be read"
         for p, r in sorted(self.bounds.items()):
-            there = f", {self.there[p]} is there" if self.there[p] else ""
+            what = "is there and is replaced" if self.replaces else "is there"
+            there = f", {self.there[p]} {what}" if self.there[p] else ""
             yield f"  {p} {r}: {missing[p]} to be read{there}"
         if self.removed:
-            yield f"  the source has removed {self.removed}: that cannot be landed any more"
+            stays = ", what the table has of it stays" if self.replaces else ""
+            yield f"  the source has removed {self.removed}: that cannot be landed any more{stays}"
         if self.live:
             yield f"  {self.live} is not asked of this lane: the live lane comes to it"
         if self.later:
@@ -77,6 +82,7 @@ class LanePreview:
         return {
             "lane": self.name,
             "open": self.opened,
+            "replaces": self.replaces,
             "offsets": len(self.missing),
             "range": {str(p): [r.start, r.end] for p, r in sorted(self.bounds.items())},
             "to_read": self.missing.to_dict(),
@@ -129,7 +135,8 @@ def lane_preview(session: LandingSession, asked: LaneAsked) -> LanePreview:
         source=source,
         bounds=bounds,
         there=there & _coverage(bounds),
-        removed=Coverage(removed) - there,
+        replaces=asked.replaces,
+        removed=Coverage(removed) - (Coverage() if asked.replaces else there),
         live=Coverage(live),
         later=later,
     )
@@ -143,12 +150,15 @@ def _opened(
     lane: OpenLane,
     source: SourceState,
 ) -> LanePreview:
+    if lane.replaces != asked.replaces:
+        how = "replay" if lane.replaces else "backfill"
+        raise LedgerError(f"lane {asked.name} is open, and was opened by `lakecommit {how}`: take another name")
     bounds = lane.bounds
     # It was opened with what the source and the live lane left of it then.
     if asked.ranges and _coverage(bounds) - _coverage(wanted):
         raise LedgerError(f"lane {asked.name} is open with {_coverage(bounds)}, and not {asked}: take another name")
     there = _coverage(bounds) - lane.lacking
-    return LanePreview(name=asked.name, source=source, bounds=bounds, there=there, opened=True)
+    return LanePreview(name=asked.name, source=source, bounds=bounds, there=there, opened=True, replaces=lane.replaces)
 
 
 def _check(
@@ -167,8 +177,13 @@ def _check(
         raise SourceError(
             f"landing {landing}: the source has removed all of it, {found.removed}: nothing can be landed"
         )
+    if found.replaces and not found.there:
+        raise LedgerError(
+            f"landing {landing}: the table has nothing of {asked}: there is nothing to replace, `lakecommit backfill` "
+            "lands what is missing"
+        )
     for s in own:
-        under_way = Coverage({p: RangeSet.of((s.starts[p], end)) for p, end in s.ends.items()}) - found.there
+        under_way = s.bounds - (s.covered if s.replaces else found.there)
         if both := under_way & found.missing:
             raise LedgerError(
                 f"landing {landing}: lane {s.lane} has {both} under way: let it finish (the command that began it, "

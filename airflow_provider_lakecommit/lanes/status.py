@@ -13,7 +13,7 @@ from typing import Any
 
 from airflow_provider_lakecommit.committer.ledger import LedgerState
 from airflow_provider_lakecommit.core.model import LedgerSection
-from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
+from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
 from airflow_provider_lakecommit.cycle.prepare import ledger_state
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 
@@ -43,15 +43,22 @@ class OpenLane:
         """Offsets of its range."""
         return sum(map(len, self.bounds.values()))
 
+    @property
+    def replaces(self) -> bool:
+        """Does some table have it land anew what is there?"""
+        return any(s.replaces for s in self.sections.values())
+
     def lines(self) -> Iterator[str]:
         """For people."""
-        yield f"lane {self.name}: {self.size - len(self.lacking)} of {self.size} offsets are in the tables"
+        done = "are landed anew" if self.replaces else "are in the tables"
+        yield f"lane {self.name}: {self.size - len(self.lacking)} of {self.size} offsets {done}"
         yield from (f"  {p} {r}: lacks {self.lacking[p]}" for p, r in sorted(self.bounds.items()))
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {
             "lane": self.name,
+            "replaces": self.replaces,
             "range": {str(p): [r.start, r.end] for p, r in sorted(self.bounds.items())},
             "offsets": self.size,
             "lacking": self.lacking.to_dict(),
@@ -74,9 +81,7 @@ def lanes_in(landing: str, states: Mapping[str, LedgerState | None]) -> tuple[Op
         for s in () if state is None else state.sections:
             if state is not None and s.landing == landing and s.ends:
                 sections.setdefault(s.lane, {})[table] = s
-                lacking[s.lane] = lacking.get(s.lane, Coverage()) | (_range(s) - state.covered())
+                lacking[s.lane] = lacking.get(s.lane, Coverage()) | (
+                    s.bounds - (s.covered if s.replaces else state.covered())
+                )
     return tuple(OpenLane(name=n, sections=sections[n], lacking=lacking[n]) for n in sorted(sections))
-
-
-def _range(section: LedgerSection) -> Coverage:
-    return Coverage({p: RangeSet.of((section.starts.get(p, 0), end)) for p, end in section.ends.items()})

@@ -13,7 +13,7 @@ open: the same run cleared, or the same range by `lakecommit backfill`, goes on 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from airflow_provider_lakecommit.cycle.results import Closed
     from airflow_provider_lakecommit.engines.base import Engine
     from airflow_provider_lakecommit.landing import Landing
+    from airflow_provider_lakecommit.lanes.preview import LanePreview
     from airflow_provider_lakecommit.session.landing_session import LandingSession
 
 __all__ = ["BackfillOperator"]
@@ -64,6 +65,7 @@ class BackfillOperator(KafkaToIcebergOperator):
 
     # A lane's cycles are its own, so that one DAG may land, and fill holes.
     opens_cycles: ClassVar[bool] = False
+    replaces: ClassVar[bool] = False
     template_fields: Sequence[str] = (*KafkaToIcebergOperator.template_fields, "since", "until", "ranges", "lane")
     ui_color = "#e6e6f3"
 
@@ -118,12 +120,11 @@ class BackfillOperator(KafkaToIcebergOperator):
                 "DAG. Schedule it with CronDataIntervalTimetable or DeltaDataIntervalTimetable, or state both"
             )
         ranges = parse_ranges(texts_of(self.ranges), "ranges:")
-        return lane_asked(since=since, until=until, ranges=ranges, name=_text(self.lane))
+        return lane_asked(since=since, until=until, ranges=ranges, name=_text(self.lane), replaces=self.replaces)
 
     @contextmanager
     def session(self) -> Iterator[LandingSession]:
         """The lane's session; where nothing of it is missing, the landing's."""
-        from airflow_provider_lakecommit.lanes.opening import lane_session
         from airflow_provider_lakecommit.lanes.preview import lane_preview
 
         asked = self.asked()
@@ -138,18 +139,27 @@ class BackfillOperator(KafkaToIcebergOperator):
             if found.done:
                 yield session
                 return
-            with lane_session(session, found) as own:
+            with self._lane(session, found) as own:
                 yield own
+
+    def _lane(self, session: LandingSession, found: LanePreview) -> AbstractContextManager[LandingSession]:
+        from airflow_provider_lakecommit.lanes.opening import lane_session
+
+        return lane_session(session, found)
 
     def _run(self, session: LandingSession, engine: Engine, context: Context) -> Closed:
         from airflow_provider_lakecommit.core.model import LIVE
         from airflow_provider_lakecommit.cycle.results import Closed
-        from airflow_provider_lakecommit.lanes.closing import close_lane, lane_rest
 
         if session.lane == LIVE:
             why = f"nothing of {self.asked()} is missing"
             return Closed(commit_id=UUID(int=0), table=self.landing.table, reason=why)
-        whole = super()._run(session, engine, context)
+        return self._ended(session, super()._run(session, engine, context), context)
+
+    def _ended(self, session: LandingSession, whole: Closed, context: Context) -> Closed:
+        """Close the lane, if it is whole."""
+        from airflow_provider_lakecommit.lanes.closing import close_lane, lane_rest
+
         if rest := lane_rest(session):
             session.log(f"lane {session.lane} stays open, it lacks {rest}")
         else:

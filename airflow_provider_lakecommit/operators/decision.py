@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_lakecommit.session.landing_session import LandingSession
 
-__all__ = ["APPROVED", "DecisionTask", "NothingToDoError", "Shown", "decided", "not_as_shown"]
+__all__ = ["APPROVED", "DecisionTask", "NothingToDoError", "Shown", "decided", "decision_of", "not_as_shown"]
 
 APPROVED = "Approve"
 """What an answer has to say: the option of Airflow's ``ApprovalOperator``."""
@@ -156,6 +156,19 @@ class DecisionTask(LandingTask):
             landing=self.landing.name,
             reason=(self.reason or why).strip(),
         )
+
+
+def decision_of(command: str, context: Context, landing: str, reason: str) -> Decision:
+    """What a task does by itself, as its DAG says."""
+    ti = context["ti"]
+    return Decision(
+        command=command,
+        actor=f"task {ti.task_id} in run {ti.run_id} of DAG {ti.dag_id}",
+        host=socket.gethostname(),
+        at=datetime.now(UTC).isoformat(timespec="seconds"),
+        landing=landing,
+        reason=reason.strip(),
+    )
 
 
 def decided(answer: Any) -> tuple[str, str]:

@@ -7,9 +7,8 @@ it is the task, with its run.
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -17,6 +16,7 @@ from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.declared.times import span_of
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.operators.base import LandingTask, no_retry_in_vain
+from airflow_provider_lakecommit.operators.decision import decision_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -63,15 +63,7 @@ class SuspendOperator(LandingTask):
     _wait = timedelta(minutes=1)
 
     def _decision(self, context: Context) -> Decision:
-        ti = context["ti"]
-        return Decision(
-            command=self.command,
-            actor=f"task {ti.task_id} in run {ti.run_id} of DAG {ti.dag_id}",
-            host=socket.gethostname(),
-            at=datetime.now(UTC).isoformat(timespec="seconds"),
-            landing=self.landing.name,
-            reason=self.reason.strip(),
-        )
+        return decision_of(self.command, context, self.landing.name, self.reason)
 
 
 class ResumeOperator(SuspendOperator):

@@ -48,7 +48,7 @@ from airflow_provider_lakecommit.replace.ranges import RecordColumns, RowRanges
 from airflow_provider_lakecommit.replace.survey import FoundFile, Survey
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 
-__all__ = ["ReplacePreview", "replace", "replace_preview"]
+__all__ = ["ReplacePreview", "check_rows", "preview_of", "replace", "replace_preview"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +111,7 @@ def replace_preview(session: LandingSession, coverage: Coverage) -> tuple[Replac
     :raises TableError: a table has no columns that say which rows to take, or files that cannot be handled
     :raises CatalogError: the catalog or the storage cannot be reached
     """
-    found = (_preview(session, d.table, coverage) for d in session.landing.destinations)
+    found = (preview_of(session, d.table, coverage) for d in session.landing.destinations)
     return tuple(one for one in found if one is not None)
 
 
@@ -146,14 +146,8 @@ def replace(
     :raises CatalogError: the catalog or the storage cannot be reached
     """
     seen = replace_preview(session, coverage) if previews is None else previews
-    if short := [p for p in seen if p.missing and not fewer]:
-        raise LedgerError(
-            "; ".join(
-                f"{p.table} has {p.replaced.rows} rows of {p.replaced.ranges}, {p.expected} were landed" for p in short
-            )
-            + ": others deleted some, or some do not say which records they are of and would stay; nothing was "
-            "replaced. If they were deleted, say so (`--fewer`) and ask again"
-        )
+    if not fewer:
+        check_rows(seen)
     return {
         p.table: _replace_in(
             session,
@@ -177,7 +171,22 @@ def replace(
     }
 
 
-def _preview(session: LandingSession, name: str, coverage: Coverage) -> ReplacePreview | None:
+def check_rows(previews: Sequence[ReplacePreview]) -> None:
+    """:raises LedgerError: a table has fewer rows of the ranges than were landed"""
+    if short := [p for p in previews if p.missing]:
+        raise LedgerError(
+            "; ".join(
+                f"{p.table} has {p.replaced.rows} rows of {p.replaced.ranges}, {p.expected} were landed" for p in short
+            )
+            + ": others deleted some, or some do not say which records they are of and would stay; nothing was "
+            "replaced. If they were deleted, say so and ask again"
+        )
+
+
+def preview_of(session: LandingSession, name: str, coverage: Coverage) -> ReplacePreview | None:
+    """What taking ranges out of one table would do; ``None``: it has nothing of them. Raises as
+    :func:`replace_preview`.
+    """
     loaded, branch, landing = session.tables.find(name), session.landing.branch, session.landing.name
     if loaded is None:
         return None

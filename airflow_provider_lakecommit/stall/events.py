@@ -3,8 +3,8 @@
 
 Contract: :func:`seen_of` reads the head of an event, and of the body what was asked for. Our own headers add what the
 connector has no word for: a commit attempt that failed, a range that waits for a person. What is no control event, or
-cannot be read, is nothing that an observer may stumble over: it is ``None``, and so are the records of a landing's lanes
-beside its live one.
+cannot be read, is nothing that an observer may stumble over: it is ``None``, and so are the records of lanes beside a
+landing's live one.
 """
 
 from __future__ import annotations

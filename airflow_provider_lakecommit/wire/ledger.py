@@ -79,6 +79,7 @@ def _section_to_json(s: LedgerSection) -> dict[str, Any]:
     rare |= {"suspended": s.suspended} if s.suspended else {}
     rare |= {"sink": _sink_to_json(s.sink)} if s.sink else {}
     rare |= {"replayed": coverage_to_json(s.replayed)} if s.replayed else {}
+    rare |= {"replaces": True} if s.replaces else {}
     return rare | {
         "landing": s.landing,
         "lane": s.lane,
@@ -111,6 +112,7 @@ def _section_from_json(s: dict[str, Any]) -> LedgerSection:
         starts=offsets_from_json(s["starts"]),
         ends=offsets_from_json(s.get("ends", [])),
         suspended=text(s.get("suspended", "")),
+        replaces=bool(s.get("replaces", False)),
         covered=covered,
         judged=_judged_from_json(s.get("judged", ()), covered),
         record_bytes=count(s["record_bytes"]),

@@ -49,10 +49,10 @@ class LaneWorld(World):
             close_lane(session)
 
 
-def lane(world: World, *texts: str, **said: str) -> LaneWorld:
+def lane(world: World, *texts: str, name: str | None = None) -> LaneWorld:
     """``0=10-20``: offsets of a partition of the world's topic."""
     ranges = parse_ranges([f"{world.landing.topics}:{text}" for text in texts])
-    asked = lane_asked(ranges=ranges, **said)
+    asked = lane_asked(ranges=ranges, name=name)
     return LaneWorld(landing=world.landing, kafka=world.kafka, catalog=world.catalog, asked=asked, lines=world.lines)
 
 

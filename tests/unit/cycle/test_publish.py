@@ -15,7 +15,7 @@ from airflow_provider_lakecommit.core.state import TableLedger
 from airflow_provider_lakecommit.cycle import carry
 from airflow_provider_lakecommit.cycle.carry import CARRY_AGE
 from airflow_provider_lakecommit.cycle.prepare import prepare_for_commit
-from airflow_provider_lakecommit.cycle.publish import CHECK_AGE
+from airflow_provider_lakecommit.cycle.reported import CHECK_AGE
 from tests.fakes.session import DATA, DEAD, P0, P1, FakeLanding
 
 

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A range that the table has landed again: the records of the run's data interval, or what is stated.
+
+Contract: the task reads its range in a lane of its own, of which nothing is published before all of it is read. Then
+each table gets one snapshot in which the old rows of the range go and the new ones come, the data table first; the lane
+is closed. It ends as :class:`~airflow_provider_lakecommit.operators.land.KafkaToIcebergOperator` does. Tried again, it
+goes on with its own lane; cleared after it has succeeded, it replays once more.
+
+Failure story: that of ``KafkaToIcebergOperator``. A task that ends for good before its range is read has changed
+nothing and leaves the lane open: the same run cleared, or the same range by `lakecommit replay`, goes on with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow_provider_lakecommit.operators.backfill import BackfillOperator
+from airflow_provider_lakecommit.operators.decision import decision_of
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_provider_lakecommit.cycle.results import Closed
+    from airflow_provider_lakecommit.lanes.preview import LanePreview
+    from airflow_provider_lakecommit.session.landing_session import LandingSession, RunIdentity
+
+__all__ = ["ReplayOperator"]
+
+
+class ReplayOperator(BackfillOperator):
+    """Land the records of a time, or a range of offsets, again, and replace their rows at once.
+
+    Returns how the run ended, as `KafkaToIcebergOperator` does. Its further parameters are those of
+    `BackfillOperator`.
+
+    :param reason: why, for the tables' histories (templated)
+    :param fewer: take it that others have deleted rows of the range, which come back
+
+    .. seealso:: :ref:`howto/operator:ReplayOperator`
+    """
+
+    replaces: ClassVar[bool] = True
+    template_fields: Sequence[str] = (*BackfillOperator.template_fields, "reason")
+    ui_color = "#f0e6e6"
+
+    def __init__(self, *, reason: str = "", fewer: bool = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.reason = reason
+        self.fewer = fewer
+
+    @contextmanager
+    def _lane(self, session: LandingSession, found: LanePreview) -> Iterator[LandingSession]:
+        from airflow.sdk import get_current_context
+
+        from airflow_provider_lakecommit.lanes.replaying import replaying_session, rows_to_replace
+
+        context = get_current_context()
+        for preview in rows_to_replace(session, found, fewer=self.fewer):
+            session.log(f"to be replaced: {preview}")
+        decision = decision_of("ReplayOperator", context, self.landing.name, self.reason)
+        with replaying_session(session, found, self._apart(context, "level"), decision) as own:
+            yield own
+
+    def _ended(self, session: LandingSession, whole: Closed, context: Context) -> Closed:
+        """Replace what the tables have, and close the lane, if all of it is read."""
+        from airflow_provider_lakecommit.lanes.closing import close_lane
+        from airflow_provider_lakecommit.lanes.replaying import replace_lane
+
+        closed = replace_lane(session, self._apart(context, "replace"))
+        if closed is None:
+            return whole
+        close_lane(session)
+        return replace(
+            closed,
+            published=(*whole.published, *closed.published),
+            ignored_fields=whole.ignored_fields,
+            rejects=whole.rejects,
+            reject_reason=whole.reject_reason,
+        )
+
+    def _apart(self, context: Context, step: str) -> RunIdentity:
+        """Whose cycle it is that reads nothing: of this attempt, apart from those that do."""
+        own = self.identity(context)
+        return replace(own, run_id=f"{own.run_id}|{step}-{own.attempt}")
