@@ -7,10 +7,17 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from pathlib import Path
 
 import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 
+from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.model import FILLED
+from airflow_provider_lakecommit.cycle import reported
+from airflow_provider_lakecommit.exceptions import LedgerError, TableError
 from airflow_provider_lakecommit.lanes.asked import LaneAsked, lane_asked
 from airflow_provider_lakecommit.lanes.closing import close_lane
 from airflow_provider_lakecommit.lanes.preview import LanePreview, lane_preview
@@ -19,18 +26,21 @@ from airflow_provider_lakecommit.repair.stated import parse_ranges
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 from tests.faults.test_lanes import sections
 from tests.support.steps import check_verified
+from tests.support.waiting import PATIENCE
 from tests.support.world import Killed, When, World, deaths, records
 
 pytestmark = pytest.mark.faults
 
 Make = Callable[..., World]
 Produce = Callable[..., list[tuple[int, int]]]
+WORD = Decision(command="lanes close", actor="somebody", host="here", at="2026-01-01T00:00:00+00:00")
 
 
 @dataclass(kw_only=True)
 class ReplayWorld(World):
     """The same landing in a lane that replaces."""
 
+    fewer: bool = False
     asked: LaneAsked = field(default_factory=lambda: lane_asked(since="2020-01-01", replaces=True))
 
     def look(self) -> LanePreview:
@@ -41,7 +51,7 @@ class ReplayWorld(World):
     def session(self) -> Iterator[LandingSession]:
         with World.session(self) as session:
             found = lane_preview(session, self.asked)
-            rows_to_replace(session, found)
+            rows_to_replace(session, found, fewer=self.fewer)
             with replaying_session(session, found, self.run_identity(f"level-{self.runs}")) as own:
                 yield own
 
@@ -116,7 +126,7 @@ def test_rejects_of_before_become_rows_by_the_rules_of_now(landed: World, produc
     check_verified(landed)
 
 
-@pytest.mark.heavy
+@pytest.mark.campaign
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_replay_that_dies_anywhere_is_finished_by_the_same_words(landed: World, when: When) -> None:
     """Each time over what was replayed before: the range is there once after each of them."""
@@ -141,3 +151,177 @@ def test_a_replay_that_dies_anywhere_is_finished_by_the_same_words(landed: World
         check_verified(landed)
         assert set(sections(landed)) == {"live", FILLED}
     assert step > 8
+
+
+def test_dead_between_its_tables_a_lane_is_not_given_up_and_goes_on(landed: World) -> None:
+    """The data table is first: what was a reject is in both for a moment, and never in neither."""
+    again = replay(landed, "0=10-50")
+    again.read()
+    with again.session() as session, deaths(1, "after"), pytest.raises(Killed):
+        replace_lane(session, again.run_identity("dies"))
+    landed.check(EVERYTHING)
+    assert dead(landed) == Counter(range(20, 40))
+    # By other rules the rest would be of another fate.
+    landed.landing = replace(landed.landing, unknown_fields="dead_letter")
+    again = replay(landed, "0=10-50")
+    with again.session() as session, pytest.raises(LedgerError, match="has replaced its range in"):
+        close_lane(session, decision=WORD)
+    again.finish()
+    landed.check(EVERYTHING)
+    assert dead(landed) == Counter()
+    check_verified(landed)
+
+
+def test_a_spec_that_is_changed_while_it_is_read_counts_for_all_of_it(landed: World) -> None:
+    old = replace(landed.landing, max_records=20)
+    landed.landing = replace(old, unknown_fields="dead_letter")
+    first = replay(landed, "0=10-50")
+    opened = first.open("first")
+    first.write(opened)
+    first.close("first", opened)
+    landed.check(Counter([*range(20), *range(40, 60), *range(100, 160)]))
+    landed.landing = old
+    replay(landed, "0=10-50").finish()
+    landed.check(EVERYTHING)
+    assert dead(landed) == Counter()
+    check_verified(landed)
+
+
+def test_two_that_replay_at_once_replace_once_and_a_zombie_nothing(landed: World) -> None:
+    one, other = replay(landed, "0=10-50"), replay(landed, "0=10-50")
+    first, second = one.open("one", release=False), other.open("other", release=False)
+    one.write(first)
+    other.write(second)
+    other.close("other", second)
+    one.close("one", first)
+    with one.session() as session, other.session() as second_session:
+        assert replace_lane(session, one.run_identity("one-end")) is not None
+        assert replace_lane(second_session, one.run_identity("other-end")) is not None
+        close_lane(session)
+        with pytest.raises(LedgerError, match="is not open"):
+            replace_lane(second_session, one.run_identity("late"))
+    landed.check(EVERYTHING)
+    check_verified(landed)
+    # The same words again are another replay; what is left of the first one has no part in it.
+    again = replay(landed, "0=10-50")
+    late = again.open("late")
+    World(landing=landed.landing, kafka=landed.kafka, catalog=landed.catalog).write(second)
+    again.write(late)
+    again.close("late", late)
+    again.finish()
+    landed.check(EVERYTHING)
+    check_verified(landed)
+
+
+def test_another_engine_compacts_before_it_is_replaced(landed: World) -> None:
+    again = replay(landed, "0=10-50", "1=0-30")
+    again.read()
+    with World.session(landed) as session:
+        table = session.tables.load(landed.landing.table)
+        table.overwrite(table.scan().to_arrow())
+    again.finish()
+    landed.check(EVERYTHING)
+    assert dead(landed) == Counter()
+    landed.settle()
+    landed.check(EVERYTHING)
+    check_verified(landed)
+
+
+def test_a_table_that_had_no_row_of_it_takes_what_it_passed_first(make_world: Make, produce: Produce) -> None:
+    """Else the live lane would read all of it again, for that table alone and by other rules."""
+    world = make_world(metadata_columns=True, partitions=1, unknown_fields="dead_letter")
+    produce(str(world.landing.topics), records(0, 60))
+    world.settle()
+    assert sections(world, "shop.dead") == {"live": "nothing"}
+    world.landing = replace(world.landing, unknown_fields="ignore")
+    replay(world, "0=10-50").finish()
+    assert sections(world, "shop.dead") == {FILLED: "[0] [10, 50)", "live": "[0] [0, 10) [50, 60)"}
+    assert not world.open("live").slices
+    world.check(Counter(range(60)))
+    check_verified(world)
+
+
+def test_what_nobody_had_landed_of_a_range_comes_in_with_it(make_world: Make, produce: Produce) -> None:
+    world = make_world(metadata_columns=True, partitions=1, start="latest")
+    produce(str(world.landing.topics), records(0, 30))
+    world.settle()
+    produce(str(world.landing.topics), records(30, 20))
+    world.settle()
+    with World.session(world) as session, pytest.raises(LedgerError, match="`lakecommit backfill`"):
+        lane_preview(session, replay(world, "0=0-20").asked)
+    replay(world, "0=10-40").finish()
+    world.check(Counter(range(10, 50)))
+    world.settle()
+    world.check(Counter(range(10, 50)))
+    check_verified(world)
+
+
+def test_what_the_source_has_removed_stays_as_it_is(landed: World) -> None:
+    topic = str(landed.landing.topics)
+    admin = AdminClient(dict(landed.kafka))
+    admin.delete_records([TopicPartition(topic, 0, 25)])[TopicPartition(topic, 0)].result(PATIENCE)
+    again = replay(landed, "0=10-50")
+    assert str(again.look().removed).endswith("[0] [10, 25)")
+    again.finish()
+    landed.check(EVERYTHING - Counter(range(20, 25)))
+    assert dead(landed) == Counter(range(20, 25))
+    check_verified(landed)
+
+
+def test_a_file_that_is_gone_before_it_is_published_is_written_again(
+    landed: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Path(landed.catalog["warehouse"].removeprefix("file://"))
+    before = set(folder.rglob("*.parquet"))
+    again = replay(landed, "0=10-50")
+    again.read()
+    monkeypatch.setattr(reported, "CHECK_AGE", timedelta(0))
+    written = set(folder.rglob("*.parquet")) - before
+    assert written
+    for path in written:
+        path.unlink()
+    with again.session() as session:
+        assert replace_lane(session, again.run_identity("gone")) is None
+    landed.check(Counter([*range(20), *range(40, 60), *range(100, 160)]))
+    again.finish()
+    landed.check(EVERYTHING)
+    check_verified(landed)
+
+
+def test_rows_that_others_deleted_come_back_only_with_a_word(landed: World) -> None:
+    with World.session(landed) as session:
+        session.tables.load(landed.landing.table).delete("id = 15")
+    again = replay(landed, "0=0-60", "1=0-60")
+    with pytest.raises(LedgerError, match="others deleted some"), again.session():
+        pass
+    assert set(sections(landed)) == {"live"}
+    again.fewer = True
+    again.finish()
+    landed.check(EVERYTHING)
+    check_verified(landed)
+
+
+def test_a_table_without_metadata_columns_is_refused(make_world: Make, produce: Produce) -> None:
+    world = make_world(partitions=1)
+    produce(str(world.landing.topics), records(0, 10))
+    world.settle()
+    with pytest.raises(TableError, match="metadata_columns"), replay(world, "0=0-10").session():
+        pass
+    assert set(sections(world)) == {"live"}
+
+
+def test_a_lane_is_a_backfill_or_a_replay(landed: World) -> None:
+    again = replay(landed, "0=10-50")
+    with again.session():
+        pass
+    assert again.look().opened
+    with World.session(landed) as session:
+        with pytest.raises(LedgerError, match="was opened by `lakecommit replay`"):
+            lane_preview(session, lane_asked(name=again.asked.name))
+        with pytest.raises(LedgerError, match="under way"):
+            lane_preview(session, replay(landed, "0=40-60").asked)
+    with again.session() as own:
+        assert close_lane(own, decision=WORD)
+    landed.check(Counter([*range(20), *range(40, 60), *range(100, 160)]))
+    assert sections(landed) == {FILLED: "nothing", "live": "[0] [0, 60), [1] [0, 60)"}
+    check_verified(landed)

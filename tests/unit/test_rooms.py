@@ -217,6 +217,7 @@ RULES = (
         "cli",
         f"{LIBRARY} lanes follow inspect repair adopt maintenance dead_letters doctor telemetry deployment "
         "terminal __version__",
+        f"{LIBRARY} lanes replace follow inspect repair doctor telemetry deployment __version__",
         nowhere=AIRFLOW,
         lazily=SPARK,
     ),

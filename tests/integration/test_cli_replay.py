@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`lakecommit replay` as a process: the numbers of its dry run, and a reader who reads all the while."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import Counter
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from pyiceberg.catalog import load_catalog
+
+from tests.fixtures.kafka import Sender, create_topic
+from tests.support.cli import LAND_SECONDS, Answer, orders, run, write_spec
+
+pytestmark = [pytest.mark.integration, pytest.mark.long]
+
+Landed = tuple[Path, str, Sender]
+
+
+@pytest.fixture
+def landed(bootstrap: str, tmp_path: Path) -> Landed:
+    """1,000 orders in each of two partitions, all of them in the table."""
+    topic = f"orders-{uuid4().hex[:8]}"
+    create_topic(AdminClient({"bootstrap.servers": bootstrap}), topic, 2)
+    catalog = {
+        "name": "lake",
+        "type": "sql",
+        "uri": f"sqlite:///{tmp_path}/catalog.db",
+        "warehouse": f"file://{tmp_path}/warehouse",
+    }
+    more = {"metadata_columns": True, "slice_records": 250}
+    spec = write_spec(tmp_path, "orders", topic, f"{topic}-control", bootstrap, catalog, **more)
+    sender = Sender(bootstrap)
+    for partition in range(2):
+        sender.produce(topic, orders(2000)[partition::2], partition)
+    assert run("land", str(spec), timeout=LAND_SECONDS).code == 0
+    return spec, topic, sender
+
+
+def replay(spec: Path, *more: str) -> Answer:
+    return run("replay", str(spec), *more, timeout=LAND_SECONDS)
+
+
+def table_of(spec: Path) -> object:
+    values = json.loads(spec.read_text())
+    return load_catalog(**values["catalog"]).load_table(values["table"])
+
+
+def ids(spec: Path) -> Counter[int]:
+    return Counter(table_of(spec).scan().to_arrow().column("id").to_pylist())  # type: ignore[attr-defined]
+
+
+def files(spec: Path) -> set[str]:
+    return {t.file.file_path for t in table_of(spec).scan().plan_files()}  # type: ignore[attr-defined]
+
+
+def test_what_a_dry_run_says_is_what_is_replaced_and_readers_see_all_of_it_always(landed: Landed) -> None:
+    spec, topic, sender = landed
+    ranges = ["--range", f"{topic}:0=100-600", "--range", f"{topic}:1=900-1000"]
+    before = files(spec)
+    told = replay(spec, *ranges, "--dry-run", "--json").value
+    (rows,) = (table for name, table in told["tables"].items() if name == json.loads(spec.read_text())["table"])
+    assert (told["offsets"], rows["rows"], rows["expected_rows"]) == (600, 600, None)
+    assert files(spec) == before
+    unconfirmed = replay(spec, *ranges)
+    assert unconfirmed.code == 3
+    assert "REPLACES" in unconfirmed.err
+    assert run("lanes", "list", str(spec), "--json").value["lanes"] == []
+    sender.produce(topic, orders(2200)[2000::2], 0)
+    seen, done = list[Counter[int]](), threading.Event()
+
+    def read() -> None:
+        while not done.is_set():
+            seen.append(ids(spec))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        answer = replay(spec, *ranges, "--yes", "--reason", "once more", "--json")
+    finally:
+        done.set()
+        reader.join()
+    assert answer.code == 0, answer.err
+    everything = Counter(range(2000))
+    assert seen
+    assert all(one == everything for one in seen), "neither both nor neither"
+    assert ids(spec) == everything
+    assert len(before - files(spec)) == rows["dropped_files"] + rows["rewritten_files"]
+    assert "once more" in run("history", str(spec)).out
+    assert run("lanes", "list", str(spec), "--json").value["lanes"] == []
+    assert run("land", str(spec), timeout=LAND_SECONDS).code == 0
+    assert ids(spec) == everything + Counter(range(2000, 2200, 2))
+    assert run("verify", str(spec), "--files").code == 0
+    assert replay(spec, "--range", f"{topic}:0=0-2000", "--yes").code == 1
