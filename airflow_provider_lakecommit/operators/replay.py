@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.operators.backfill import BackfillOperator
 from airflow_provider_lakecommit.operators.decision import decision_of
 
@@ -50,14 +51,19 @@ class ReplayOperator(BackfillOperator):
         super().__init__(**kwargs)
         self.reason = reason
         self.fewer = fewer
+        self._context: Context | None = None
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Read the range again until all of it is reported, and replace it."""
+        self._context = context
+        return super().execute(context)
 
     @contextmanager
     def _lane(self, session: LandingSession, found: LanePreview) -> Iterator[LandingSession]:
-        from airflow.sdk import get_current_context
-
         from airflow_provider_lakecommit.lanes.replaying import replaying_session, rows_to_replace
 
-        context = get_current_context()
+        if (context := self._context) is None:
+            raise SpecError("ReplayOperator opens its lane in a task only")
         for preview in rows_to_replace(session, found, fewer=self.fewer):
             session.log(f"to be replaced: {preview}")
         decision = decision_of("ReplayOperator", context, self.landing.name, self.reason)

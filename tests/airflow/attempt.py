@@ -24,11 +24,13 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.operators.backfill import BackfillOperator
 from airflow_provider_lakecommit.operators.land import KafkaToIcebergOperator
+from airflow_provider_lakecommit.operators.replay import ReplayOperator
 from tests.support.gate import Gate
 
 __all__ = ["Asked", "Ended", "attempt", "begin"]
 
 TASK = "land"
+KINDS = {"land": KafkaToIcebergOperator, "backfill": BackfillOperator, "replay": ReplayOperator}
 SECONDS = 600.0
 
 
@@ -49,8 +51,7 @@ class Asked:
 
     def operator(self) -> KafkaToIcebergOperator:
         options = {"spark_conn_id": "spark_connect_default", "retries": 2, **self.options}
-        kind = BackfillOperator if self.kind == "backfill" else KafkaToIcebergOperator
-        return kind(task_id=TASK, landing=Landing(**self.landing), **options)
+        return KINDS[self.kind](task_id=TASK, landing=Landing(**self.landing), **options)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operator that lands a range again, attempt by attempt, on a real broker, catalog and Spark Connect server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.airflow.attempt import Asked, attempt, begin, kill
+from tests.airflow.test_land_operator import CHECKOUT, World, orders, world
+from tests.support.gate import Gate
+
+pytestmark = [pytest.mark.airflow, pytest.mark.integration]
+
+__all__ = ["world"]
+
+Produce = Callable[..., list[tuple[int, int]]]
+
+
+@pytest.fixture
+def landed(world: World, produce: Produce) -> World:
+    """20 orders in each of two partitions, in a table that says which record each row is of."""
+    for p in range(2):
+        produce(world.topic, orders(*range(100 * p, 100 * p + 20)), p)
+    landed = replace(world, landing={**world.landing, "metadata_columns": True})
+    assert attempt(landed.asked("live")).state == "success"
+    return landed
+
+
+def asked(world: World, run: str, **options: Any) -> Asked:
+    return world.asked(run, kind="replay", options=options)
+
+
+ALL = sorted([*range(20), *range(100, 120)])
+
+
+def test_a_range_is_landed_again_and_a_range_that_is_not_there_is_refused(landed: World) -> None:
+    ranges = f"{landed.topic}:0=5-10, {landed.topic}:1=0-20"
+    ended = attempt(asked(landed, "again", ranges=ranges, reason="once more"))
+    assert ended.state == "success", ended
+    assert ended.event is not None
+    assert ended.event["rows"] == 25
+    assert ended.said("25 rows of")
+    assert landed.ids == ALL
+    nothing = attempt(asked(landed, "nothing", since="2020-01-01", until="2020-01-02"))
+    assert nothing.state == "failed"
+    assert "nothing to replace" in nothing.reason
+
+
+@pytest.mark.heavy
+def test_an_attempt_that_is_killed_is_gone_on_with(landed: World, tmp_path: Path) -> None:
+    (tmp_path / "gate").mkdir()
+    gate = Gate(tmp_path / "gate", landed.landing["name"])
+    gate.let_pass(0)
+    cut = replace(landed, landing={**landed.landing, "slice_records": 10})
+    first = replace(asked(cut, "again", since="2020-01-01", until="2100-01-01"), gate=str(gate.base))
+    process = begin(first, {"PYTHONPATH": str(CHECKOUT)})
+    try:
+        gate.await_begun(1, 1)
+    finally:
+        kill(process)
+    gate.let_pass()
+    assert landed.ids == ALL
+    ended = attempt(replace(first, gate=None, number=2))
+    assert ended.state == "success", ended
+    assert ended.event is not None
+    assert ended.event["rows"] == 40
+    assert landed.ids == ALL
