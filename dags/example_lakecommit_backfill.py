@@ -2,7 +2,8 @@
 """Ranges of a topic that are landed beside the live stream.
 
 Airflow's own Backfill of the first DAG lands the days that it goes over, each in a lane of its own; a day that is in
-the table already is skipped. The second one suspends the landing, has what it has read published, and lets it go on.
+the table already is skipped. That of the second one replays the days: what the table has of them is read again and
+replaced. The third one suspends the landing, has what it has read published, and lets it go on.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from airflow.sdk import DAG, CronDataIntervalTimetable, Param
 
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.operators.backfill import BackfillOperator
+from airflow_provider_lakecommit.operators.replay import ReplayOperator
 from airflow_provider_lakecommit.operators.suspend import DrainOperator, ResumeOperator
 
 START = datetime(2026, 1, 1)
@@ -32,6 +34,22 @@ with DAG(
     # The records of the run's day, by their timestamps; small windows leave room for the live stream.
     BackfillOperator(task_id="fill", landing=orders, max_records=500_000)
 # [END howto_operator_backfill]
+
+# [START howto_operator_replay]
+with DAG(
+    "example_lakecommit_replay",
+    schedule=CronDataIntervalTimetable("@daily", timezone="UTC"),
+    start_date=START,
+    catchup=False,
+    max_active_runs=1,
+    is_paused_upon_creation=True,
+    doc_md=__doc__,
+    tags=TAGS,
+):
+    # Its Backfill goes over the days that were landed by a wrong spec; paused, it does nothing by itself.
+    prices = Landing(name="prices", topics="prices", table="shop.prices", metadata_columns=True)
+    ReplayOperator(task_id="replay", landing=prices, reason="the spec was wrong", max_records=500_000)
+# [END howto_operator_replay]
 
 # [START howto_operator_drain]
 with DAG(

@@ -54,9 +54,9 @@ class TableStatus:
 class Status:
     """All of it. ``lanes`` are those that are open beside the live one; ``cycles`` have no COMMIT_COMPLETE yet, or
     others have overtaken them. ``quarantined`` are the newest of the control records that are passed over, each with
-    its ``partition@offset``. ``stalled`` tells of commits that failed in so many cycles in a row that no window is planned.
-    ``redundant`` counts the reports in the control log that told what others had told: those of replicas, and of
-    attempts that were given up.
+    its ``partition@offset``. ``stalled`` tells of commits that failed in so many cycles in a row that no window is
+    planned. ``redundant`` counts the reports in the control log that told what others had told: those of replicas, and
+    of attempts that were given up.
     """
 
     landing: str

@@ -151,8 +151,8 @@ def _opened(
     source: SourceState,
 ) -> LanePreview:
     if lane.replaces != asked.replaces:
-        how = "replay" if lane.replaces else "backfill"
-        raise LedgerError(f"lane {asked.name} is open, and was opened by `lakecommit {how}`: take another name")
+        how = "`lakecommit replay`" if lane.replaces else "`lakecommit backfill`"
+        raise LedgerError(f"lane {asked.name} is open, and was opened by {how}: take another name")
     bounds = lane.bounds
     # It was opened with what the source and the live lane left of it then.
     if asked.ranges and _coverage(bounds) - _coverage(wanted):

@@ -70,17 +70,17 @@ def replaying_session(
     :raises LakecommitError: what keeps tables from being brought forward
     """
     with lane_session(session, found, decision) as own:
-        _level(session, run, found.missing)
+        _level(session, run, found)
         yield own
 
 
-def _level(session: LandingSession, run: RunIdentity, bounds: Coverage) -> None:
+def _level(session: LandingSession, run: RunIdentity, found: LanePreview) -> None:
     """Let the tables take what they have passed of the lane's range, so that each has what the data table has of it."""
-    if not _behind(session, bounds):
+    if not _behind(session, found):
         return
     opened = start_without_tables(session, run, "a lane is to replace what tables have passed and not taken yet")
     close_cycle(session, run, opened.ticket)
-    if behind := _behind(session, bounds):
+    if behind := _behind(session, found):
         lack = "; ".join(f"{name} lacks {coverage}" for name, coverage in behind.items())
         raise LedgerError(
             f"landing {session.landing.name}: {lack}, which {session.landing.table} has: `lakecommit land SPEC` first, "
@@ -97,6 +97,11 @@ def replace_lane(session: LandingSession, run: RunIdentity) -> Closed | None:
     :raises LakecommitError: a table cannot be read or written
     """
     prepared = _prepared(session)
+    if not prepared.tables[0].ledger.section.replaces:
+        raise LedgerError(
+            f"lane {session.lane} replaces nothing any more: an earlier release has written its ledger since it was "
+            f"opened. `lakecommit lanes close SPEC --lane {session.lane}`, and begin it again"
+        )
     folded = session.read_state(prepared.ledgers)
     if unreported := Coverage.union(_unreported(t, folded.state.accepted) for t in prepared.tables):
         session.log(f"lane {session.lane} stays open, {unreported} is not read yet: nothing is replaced")
@@ -186,10 +191,10 @@ def _staged(
         return None
 
 
-def _behind(session: LandingSession, bounds: Coverage) -> dict[str, Coverage]:
-    """What tables lack of a range that the data table has, where they begin with it."""
+def _behind(session: LandingSession, found: LanePreview) -> dict[str, Coverage]:
+    """What tables lack of a range that the data table has, but for what the lane brought; where they begin with it."""
     data, out = ledger_state(session, session.landing.table), dict[str, Coverage]()
-    landed = Coverage() if data is None else data.covered() & bounds
+    landed = Coverage() if data is None else data.covered(exclude=(session.landing.name, found.name)) & found.missing
     for name in session.landing.tables[1:]:
         state = ledger_state(session, name)
         live = None if state is None else state.section(session.landing.name, session.lane)

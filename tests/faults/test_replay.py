@@ -249,6 +249,10 @@ def test_what_nobody_had_landed_of_a_range_comes_in_with_it(make_world: Make, pr
     world.settle()
     with World.session(world) as session, pytest.raises(LedgerError, match="`lakecommit backfill`"):
         lane_preview(session, replay(world, "0=0-20").asked)
+    again = replay(world, "0=10-40")
+    again.read()
+    with again.session() as session, deaths(1, "after"), pytest.raises(Killed):
+        replace_lane(session, again.run_identity("dies"))
     replay(world, "0=10-40").finish()
     world.check(Counter(range(10, 50)))
     world.settle()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import combinations, pairwise
 from uuid import UUID
@@ -37,6 +38,20 @@ from tests.support.story import (
 )
 
 PARTS = [P0, P1, P2]
+
+
+def test_nothing_of_a_lane_that_replaces_is_published_slice_by_slice() -> None:
+    """Though the table has its range, it counts as missing, by whatever rules it was judged."""
+    was = ledger(others=[(P0, 0, 100)])
+    section = replace(was.section, lane="again", starts={P0: 20}, ends={P0: 60}, replaces=True)
+    needed = replace(was, section=section, judged={"old": coverage([(P0, 0, 100)])}).as_needed
+    assert (needed.others, needed.judged, needed.end(P0)) == (coverage([(P0, 0, 20), (P0, 60, 100)]), {}, 20)
+    settled = settle(accepted([(P0, 20, 40)], [(P0, 40, 60)]), needed.section, needed.others)
+    assert settled.ready == ()
+    assert ["until all of its lane is" in str(w) for w in settled.waiting] == [True, True]
+    whole = replace(needed, section=replace(section, covered=coverage([(P0, 20, 60)])))
+    assert whole.end(P0) == 60
+    assert ledger(others=[(P0, 0, 100)]).as_needed.others == coverage([(P0, 0, 100)])
 
 
 def accepted(*slices: Ranges, files: dict[str, int] | None = None) -> list[AcceptedSlice]:
