@@ -40,11 +40,8 @@ def new_section(
     *,
     before: LedgerSection | None = None,
     positions: Mapping[SourcePartition, ReadPosition] = MappingProxyType({}),
-    ends: Mapping[SourcePartition, int] = MappingProxyType({}),
-    lane: str | None = None,
-    replaces: bool = False,
 ) -> LedgerSection:
-    """A section under a new epoch, of the session's lane by default.
+    """A section of this lane under a new epoch.
 
     :param before: the section that it stands in for: its estimates and its sink are kept, by which rules ranges were
         judged, and whether it is suspended
@@ -52,7 +49,7 @@ def new_section(
     """
     return LedgerSection(
         landing=session.landing.name,
-        lane=lane or session.lane,
+        lane=session.lane,
         cluster_id=source.cluster_id,
         epoch=session.new_id(),
         spec_version=session.landing.spec_version,
@@ -62,11 +59,9 @@ def new_section(
         record_bytes=before.record_bytes if before else 0,
         judged=judged_in(before.judged, covered) if before else {},
         positions=dict(positions),
-        ends=dict(ends),
         suspended=before.suspended if before else "",
         sink=before.sink if before else None,
         replayed=before.closed_with(covered) if before else Coverage(),
-        replaces=replaces,
     )
 
 

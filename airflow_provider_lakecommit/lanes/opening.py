@@ -105,14 +105,10 @@ def _join(session: LandingSession, name: str, found: LanePreview, decision: Deci
     control = origin_position(session) if known is None else next(iter(known.sections.values())).control
     # Where the tables before have all of it anew, the lane was closed here already: nothing is left to be replaced.
     replaces = found.replaces and (known is None or bool(known.lacking))
-    section = new_section(
-        session,
-        found.source,
-        {p: r.start for p, r in bounds.items()},
-        Coverage(),
-        control,
-        ends={p: r.end for p, r in bounds.items()},
+    section = changed(
+        new_section(session, found.source, {p: r.start for p, r in bounds.items()}, Coverage(), control),
         lane=found.name,
+        ends={p: r.end for p, r in bounds.items()},
         replaces=replaces,
     )
     session.log(f"{name}: lane {found.name} of landing {session.landing.name} is opened")

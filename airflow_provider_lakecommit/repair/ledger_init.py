@@ -196,12 +196,6 @@ def _set(
 def _lane(session: LandingSession, setting: SectionInit, found: Restart, control: ControlPosition) -> LedgerSection:
     """The lane that is left what the word leads forward over."""
     parts = found.filled.parts
-    return new_section(
-        session,
-        setting.source,
-        {p: ranges.ranges[0].start for p, ranges in parts.items()},
-        Coverage(),
-        control,
-        ends={p: ranges.ranges[-1].end for p, ranges in parts.items()},
-        lane=setting.lane,
-    )
+    starts = {p: ranges.ranges[0].start for p, ranges in parts.items()}
+    ends = {p: ranges.ranges[-1].end for p, ranges in parts.items()}
+    return replace(new_section(session, setting.source, starts, Coverage(), control), lane=setting.lane, ends=ends)
