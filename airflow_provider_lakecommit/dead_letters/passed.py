@@ -36,7 +36,7 @@ def passed(session: LandingSession, prepared: Prepared) -> tuple[tuple[AcceptedS
     table = next((t for t in prepared.tables if t.name == landing.table), None)
     if table is None:
         return (), folded
-    ready = settle(folded.state.accepted[table.name], table.ledger.section).ready
+    ready = settle(folded.state.accepted[table.name], table.ledger.section, table.ledger.others).ready
 
     def is_empty(a: AcceptedSlice) -> bool:
         if a.file_count(table.name) or report_problem(landing, table.table, table.name, a.report, ()):

@@ -325,7 +325,9 @@ def _moved(
     starts, covered = _on_the_new(preview.next, back, table)
     section = new_section(session, preview.source, starts, covered, control, before=back or own)
     others = [s for s in state.sections if s.key not in {own.key, kept.key, back.key if back else None}]
-    return (*others, kept, replace(section, sink=None))
+    # What was read from another cluster is not read again: no dead letter is closed by that.
+    replayed = own.replayed | (back.replayed if back else Coverage())
+    return (*others, kept, replace(section, sink=None, replayed=replayed))
 
 
 def _on_the_new(

@@ -179,7 +179,7 @@ def check_rows(previews: Sequence[ReplacePreview]) -> None:
                 f"{p.table} has {p.replaced.rows} rows of {p.replaced.ranges}, {p.expected} were landed" for p in short
             )
             + ": others deleted some, or some do not say which records they are of and would stay; nothing was "
-            "replaced. If they were deleted, say so and ask again"
+            "replaced. If they were deleted, say so (`--fewer`) and ask again"
         )
 
 

@@ -101,4 +101,4 @@ def check_verified(world: World) -> None:
     with world.session() as session:
         histories = [read_history(session.tables, t, landing.branch, progress=lambda _: None) for t in landing.tables]
     wrong = [str(f) for f in check_landing(landing, histories) if f.level is Severity.WRONG]
-    assert wrong == []
+    assert wrong == [], wrong

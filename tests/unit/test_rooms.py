@@ -136,7 +136,8 @@ RULES = (
         "core wire landing iceberg engines committer session cycle",
         nowhere=AIRFLOW | SPARK | KAFKA,
     ),
-    rule("lanes", "core wire kafka committer session cycle", nowhere=AIRFLOW | SPARK),
+    rule("replace", "core places iceberg parquet committer session landing", nowhere=AIRFLOW | SPARK | KAFKA),
+    rule("lanes", "core wire landing kafka iceberg committer session cycle replace", nowhere=AIRFLOW | SPARK),
     rule("lanes/asked", "core", only=NOTHING),
     rule(
         "inspect",
@@ -144,7 +145,6 @@ RULES = (
         nowhere=AIRFLOW | SPARK | KAFKA,
     ),
     *(rule(f"inspect/{module}", "core landing committer", only=NOTHING) for module in ("accounts", "lanes", "verify")),
-    rule("replace", "core places iceberg parquet committer session landing", nowhere=AIRFLOW | SPARK | KAFKA),
     rule("repair", "core wire kafka committer session cycle replace", nowhere=AIRFLOW | SPARK, lazily=KAFKA),
     rule(
         "adopt",
@@ -167,10 +167,6 @@ RULES = (
         "core places wire landing iceberg parquet spark committer session cycle",
         nowhere=AIRFLOW | SPARK | KAFKA,
     ),
-    rule("replace", "core places iceberg parquet committer session", nowhere=AIRFLOW | SPARK | KAFKA),
-    rule("lanes", "core wire landing kafka iceberg committer session cycle replace", nowhere=AIRFLOW | SPARK),
-    rule("lanes/asked", "core", only=NOTHING),
-    rule("repair", "core wire kafka committer session cycle", nowhere=AIRFLOW | SPARK, lazily=KAFKA),
     rule("doctor", f"{LIBRARY} inspect", nowhere=AIRFLOW, lazily=SPARK),
     rule("settings", "landing", only=AIRFLOW, lazily=AIRFLOW),
     rule("table_looks", "core iceberg inspect", nowhere=AIRFLOW | SPARK | KAFKA),
@@ -216,8 +212,7 @@ RULES = (
     rule(
         "cli",
         f"{LIBRARY} lanes follow inspect repair adopt maintenance dead_letters doctor telemetry deployment "
-        "terminal __version__",
-        f"{LIBRARY} lanes replace follow inspect repair doctor telemetry deployment __version__",
+        "replace terminal __version__",
         nowhere=AIRFLOW,
         lazily=SPARK,
     ),
