@@ -24,7 +24,7 @@ from airflow_provider_lakecommit.cycle.prepare import Prepared, prepare_for_comm
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 
-__all__ = ["close_lane", "lane_rest"]
+__all__ = ["close_lane", "lane_rest", "lane_tables"]
 
 
 def lane_rest(session: LandingSession) -> Coverage:
@@ -33,7 +33,7 @@ def lane_rest(session: LandingSession) -> Coverage:
     :param session: of the lane
     :raises LakecommitError: a table cannot be read
     """
-    prepared = _prepared(session)
+    prepared = lane_tables(session)
     return Coverage.union(_lacking(session, prepared).values())
 
 
@@ -44,7 +44,7 @@ def close_lane(session: LandingSession, *, decision: Decision | None = None) -> 
     :raises LedgerError: it is not whole
     :raises LakecommitError: a table cannot be read or written
     """
-    prepared = _prepared(session)
+    prepared = lane_tables(session)
     lacking = _lacking(session, prepared)
     rest = Coverage.union(lacking.values())
     if rest and decision is None:
@@ -74,7 +74,11 @@ def close_lane(session: LandingSession, *, decision: Decision | None = None) -> 
     return rest
 
 
-def _prepared(session: LandingSession) -> Prepared:
+def lane_tables(session: LandingSession) -> Prepared:
+    """Every table of a lane, as it is now.
+
+    :raises LakecommitError: one cannot be read, or the lane is not open there
+    """
     prepared = prepare_for_commit(session)
     for failure in prepared.failures.values():
         raise failure

@@ -29,10 +29,11 @@ from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet
 from airflow_provider_lakecommit.core.state import AcceptedSlice
 from airflow_provider_lakecommit.cycle.close import close_cycle
 from airflow_provider_lakecommit.cycle.open import open_cycle, start_without_tables
-from airflow_provider_lakecommit.cycle.prepare import Prepared, PreparedTable, ledger_state, prepare_for_commit
+from airflow_provider_lakecommit.cycle.prepare import PreparedTable, ledger_state
 from airflow_provider_lakecommit.cycle.reported import files_to_append
 from airflow_provider_lakecommit.cycle.results import Closed
 from airflow_provider_lakecommit.exceptions import LedgerError, TableError
+from airflow_provider_lakecommit.lanes.closing import lane_tables
 from airflow_provider_lakecommit.lanes.opening import lane_session
 from airflow_provider_lakecommit.lanes.preview import LanePreview
 from airflow_provider_lakecommit.replace.replace import ReplacePreview, check_rows, preview_of, replace, replace_preview
@@ -96,7 +97,7 @@ def replace_lane(session: LandingSession, run: RunIdentity) -> Closed | None:
     :raises LedgerError: a ledger was changed meanwhile: look again
     :raises LakecommitError: a table cannot be read or written
     """
-    prepared = _prepared(session)
+    prepared = lane_tables(session)
     if not prepared.tables[0].ledger.section.replaces:
         raise LedgerError(
             f"lane {session.lane} replaces nothing any more: an earlier release has written its ledger since it was "
@@ -151,13 +152,6 @@ def _replace_in(session: LandingSession, t: PreparedTable, slices: Sequence[Stag
 def _commit_id(epoch: UUID) -> UUID:
     """One for all that go on with the lane, so that what they do is done once."""
     return uuid5(epoch, "replace")
-
-
-def _prepared(session: LandingSession) -> Prepared:
-    prepared = prepare_for_commit(session)
-    for failure in prepared.failures.values():
-        raise failure
-    return prepared
 
 
 def _lacks(t: PreparedTable) -> bool:
