@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -27,7 +27,7 @@ from airflow_provider_lakecommit.operators.land import KafkaToIcebergOperator
 from airflow_provider_lakecommit.operators.replay import ReplayOperator
 from tests.support.gate import Gate
 
-__all__ = ["Asked", "Ended", "attempt", "begin"]
+__all__ = ["Asked", "Ended", "attempt", "begin", "killed_in_its_second_slice"]
 
 TASK = "land"
 KINDS = {"land": KafkaToIcebergOperator, "backfill": BackfillOperator, "replay": ReplayOperator}
@@ -125,6 +125,20 @@ def kill(process: subprocess.Popen[str]) -> None:
     """As a machine that is gone does: without a word."""
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=SECONDS)
+
+
+def killed_in_its_second_slice(asked: Asked, folder: Path, environment: Mapping[str, str]) -> Asked:
+    """An attempt that is gone when one slice is done; what the next attempt is asked."""
+    folder.mkdir()
+    gate = Gate(folder, asked.landing["name"])
+    gate.let_pass(0)
+    process = begin(replace(asked, gate=str(gate.base)), environment)
+    try:
+        gate.await_begun(1, 1)
+    finally:
+        kill(process)
+    gate.let_pass()
+    return replace(asked, number=asked.number + 1)
 
 
 def _main(text: str) -> None:

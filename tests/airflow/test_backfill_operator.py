@@ -13,9 +13,8 @@ import pytest
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.operators.backfill import BackfillOperator
-from tests.airflow.attempt import Asked, attempt, begin, kill
+from tests.airflow.attempt import Asked, attempt, killed_in_its_second_slice
 from tests.airflow.test_land_operator import CHECKOUT, World, orders, world
-from tests.support.gate import Gate
 
 pytestmark = [pytest.mark.airflow, pytest.mark.integration]
 
@@ -58,18 +57,10 @@ def test_a_range_is_filled_once_whoever_asks_again(late: World) -> None:
 
 @pytest.mark.heavy
 def test_an_attempt_that_is_killed_is_gone_on_with(late: World, tmp_path: Path) -> None:
-    (tmp_path / "gate").mkdir()
-    gate = Gate(tmp_path / "gate", late.landing["name"])
-    gate.let_pass(0)
     cut = replace(late, landing={**late.landing, "slice_records": 10})
-    first = replace(asked(cut, "fill", since="2020-01-01", until="2100-01-01"), gate=str(gate.base))
-    process = begin(first, {"PYTHONPATH": str(CHECKOUT)})
-    try:
-        gate.await_begun(1, 1)
-    finally:
-        kill(process)
-    gate.let_pass()
-    ended = attempt(replace(first, gate=None, number=2))
+    first = asked(cut, "fill", since="2020-01-01", until="2100-01-01")
+    second = killed_in_its_second_slice(first, tmp_path / "gate", {"PYTHONPATH": str(CHECKOUT)})
+    ended = attempt(second)
     assert ended.state == "success", ended
     assert late.ids == sorted([50, *range(20), *range(100, 120)])
     assert attempt(asked(late, "again", since="2020-01-01", until="2100-01-01")).state == "skipped"

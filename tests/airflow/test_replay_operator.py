@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.airflow.attempt import Asked, attempt, begin, kill
+from tests.airflow.attempt import Asked, attempt, killed_in_its_second_slice
 from tests.airflow.test_land_operator import CHECKOUT, World, orders, world
-from tests.support.gate import Gate
 
 pytestmark = [pytest.mark.airflow, pytest.mark.integration]
 
@@ -53,19 +52,11 @@ def test_a_range_is_landed_again_and_a_range_that_is_not_there_is_refused(landed
 
 @pytest.mark.heavy
 def test_an_attempt_that_is_killed_is_gone_on_with(landed: World, tmp_path: Path) -> None:
-    (tmp_path / "gate").mkdir()
-    gate = Gate(tmp_path / "gate", landed.landing["name"])
-    gate.let_pass(0)
     cut = replace(landed, landing={**landed.landing, "slice_records": 10})
-    first = replace(asked(cut, "again", since="2020-01-01", until="2100-01-01"), gate=str(gate.base))
-    process = begin(first, {"PYTHONPATH": str(CHECKOUT)})
-    try:
-        gate.await_begun(1, 1)
-    finally:
-        kill(process)
-    gate.let_pass()
+    first = asked(cut, "again", since="2020-01-01", until="2100-01-01")
+    second = killed_in_its_second_slice(first, tmp_path / "gate", {"PYTHONPATH": str(CHECKOUT)})
     assert landed.ids == ALL
-    ended = attempt(replace(first, gate=None, number=2))
+    ended = attempt(second)
     assert ended.state == "success", ended
     assert ended.event is not None
     assert ended.event["rows"] == 40

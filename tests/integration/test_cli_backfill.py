@@ -8,13 +8,11 @@ import signal
 import subprocess
 import time
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
-from confluent_kafka.admin import AdminClient
 
-from tests.fixtures.kafka import Sender, create_topic
-from tests.support.cli import COMMAND, LAND_SECONDS, Answer, orders, run, write_spec
+from tests.fixtures.kafka import Sender
+from tests.support.cli import COMMAND, LAND_SECONDS, Answer, landed_orders, orders, run
 from tests.support.waiting import PATIENCE, until
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
@@ -25,21 +23,7 @@ Produced = tuple[Path, str, Sender]
 @pytest.fixture
 def late(bootstrap: str, tmp_path: Path) -> Produced:
     """A landing that began at the end of 2,000 orders in two partitions."""
-    topic = f"orders-{uuid4().hex[:8]}"
-    create_topic(AdminClient({"bootstrap.servers": bootstrap}), topic, 2)
-    catalog = {
-        "name": "lake",
-        "type": "sql",
-        "uri": f"sqlite:///{tmp_path}/catalog.db",
-        "warehouse": f"file://{tmp_path}/warehouse",
-    }
-    more = {"start": "latest", "slice_records": 250}
-    spec = write_spec(tmp_path, "orders", topic, f"{topic}-control", bootstrap, catalog, **more)
-    sender = Sender(bootstrap)
-    for partition in range(2):
-        sender.produce(topic, orders(2000)[partition::2], partition)
-    assert run("land", str(spec), timeout=LAND_SECONDS).code == 0
-    return spec, topic, sender
+    return landed_orders(bootstrap, tmp_path, start="latest")
 
 
 def backfill(spec: Path, *more: str) -> Answer:

@@ -7,14 +7,12 @@ import json
 import threading
 from collections import Counter
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
-from confluent_kafka.admin import AdminClient
 from pyiceberg.catalog import load_catalog
 
-from tests.fixtures.kafka import Sender, create_topic
-from tests.support.cli import LAND_SECONDS, Answer, orders, run, write_spec
+from tests.fixtures.kafka import Sender
+from tests.support.cli import LAND_SECONDS, Answer, landed_orders, orders, run
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
@@ -24,21 +22,7 @@ Landed = tuple[Path, str, Sender]
 @pytest.fixture
 def landed(bootstrap: str, tmp_path: Path) -> Landed:
     """1,000 orders in each of two partitions, all of them in the table."""
-    topic = f"orders-{uuid4().hex[:8]}"
-    create_topic(AdminClient({"bootstrap.servers": bootstrap}), topic, 2)
-    catalog = {
-        "name": "lake",
-        "type": "sql",
-        "uri": f"sqlite:///{tmp_path}/catalog.db",
-        "warehouse": f"file://{tmp_path}/warehouse",
-    }
-    more = {"metadata_columns": True, "slice_records": 250}
-    spec = write_spec(tmp_path, "orders", topic, f"{topic}-control", bootstrap, catalog, **more)
-    sender = Sender(bootstrap)
-    for partition in range(2):
-        sender.produce(topic, orders(2000)[partition::2], partition)
-    assert run("land", str(spec), timeout=LAND_SECONDS).code == 0
-    return spec, topic, sender
+    return landed_orders(bootstrap, tmp_path, metadata_columns=True)
 
 
 def replay(spec: Path, *more: str) -> Answer:

@@ -18,7 +18,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
+from confluent_kafka.admin import AdminClient
+
+from tests.fixtures.kafka import Sender, create_topic
 from tests.support.forks import Forks
 
 COMMAND = (sys.executable, "-m", "airflow_provider_lakecommit.cli.main")
@@ -189,3 +193,22 @@ def write_spec(
 
 def orders(count: int, first: int = 0) -> list[dict[str, Any]]:
     return [{"id": n, "amount": f"{n}.{n % 100:02d}"} for n in range(first, first + count)]
+
+
+def landed_orders(bootstrap: str, folder: Path, **fields: Any) -> tuple[Path, str, Sender]:
+    """A spec, and its topic: 1,000 orders in each of two partitions, which one run has landed as the spec says."""
+    topic = f"orders-{uuid4().hex[:8]}"
+    create_topic(AdminClient({"bootstrap.servers": bootstrap}), topic, 2)
+    catalog = {
+        "name": "lake",
+        "type": "sql",
+        "uri": f"sqlite:///{folder}/catalog.db",
+        "warehouse": f"file://{folder}/warehouse",
+    }
+    own = {"slice_records": 250, **fields}
+    spec = write_spec(folder, "orders", topic, f"{topic}-control", bootstrap, catalog, **own)
+    sender = Sender(bootstrap)
+    for partition in range(2):
+        sender.produce(topic, orders(2000)[partition::2], partition)
+    assert run("land", str(spec), timeout=LAND_SECONDS).code == 0
+    return spec, topic, sender
