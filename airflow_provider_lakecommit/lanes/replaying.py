@@ -98,7 +98,7 @@ def replace_lane(session: LandingSession, run: RunIdentity) -> Closed | None:
     :raises LakecommitError: a table cannot be read or written
     """
     prepared = lane_tables(session)
-    if not prepared.tables[0].ledger.section.replaces:
+    if not any(t.ledger.section.replaces for t in prepared.tables):
         raise LedgerError(
             f"lane {session.lane} replaces nothing any more: an earlier release has written its ledger since it was "
             f"opened. `lakecommit lanes close SPEC --lane {session.lane}`, and begin it again"

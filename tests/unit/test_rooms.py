@@ -155,7 +155,6 @@ RULES = (
         rule(f"adopt/{module}", "core landing connector", only=NOTHING)
         for module in ("scope", "section", "sink_offsets")
     ),
-    *(rule(f"inspect/{module}", "core landing committer", only=NOTHING) for module in ("accounts", "verify")),
     rule(
         "maintenance",
         "core places wire landing iceberg committer session cycle",
@@ -213,6 +212,8 @@ RULES = (
         "cli",
         f"{LIBRARY} lanes follow inspect repair adopt maintenance dead_letters doctor telemetry deployment "
         "replace terminal __version__",
+        f"{LIBRARY} lanes replace follow inspect repair adopt maintenance dead_letters doctor telemetry deployment "
+        "terminal __version__",
         nowhere=AIRFLOW,
         lazily=SPARK,
     ),
