@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import json
 import random
+import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -30,6 +32,7 @@ from airflow_provider_lakecommit.repair.attest import attest, from_offsets
 from airflow_provider_lakecommit.repair.ledger_init import ledger_init
 from tests.faults.test_sweep import files
 from tests.fixtures.kafka import create_topic, delete_topic
+from tests.support.waiting import PATIENCE, until
 from tests.support.world import Killed, World, deaths
 
 pytestmark = pytest.mark.faults
@@ -421,6 +424,11 @@ def test_a_dead_letter_table_that_was_rolled_back(world: World, produce: Callabl
     world.check(Counter(range(60)))
 
 
+def head(world: World) -> int | None:
+    with world.session() as session:
+        return session.tables.load(world.landing.table).metadata.current_snapshot_id
+
+
 @pytest.mark.parametrize(
     "seed", [1, pytest.param(2, marks=pytest.mark.heavy), pytest.param(3, marks=pytest.mark.heavy)]
 )
@@ -439,16 +447,19 @@ def test_kill_9_at_random_moments(world: World, produce: Callable[..., object], 
     )
     killed = 0
     for _ in range(30):
+        before = head(world)
         child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        try:
-            code = child.wait(chance.uniform(2.0, 5.0))
-        except subprocess.TimeoutExpired:
+        # As soon as some of it is in the table, which is long before all of it is.
+        until(lambda: child.poll() is not None or head(world) != before, PATIENCE)  # noqa: B023
+        time.sleep(chance.uniform(0.0, 0.3))
+        if child.poll() is None:
             child.kill()
-            child.wait()
             killed += 1
-            continue
-        assert code == 0
-        break
+        if child.wait() == 0:
+            break
+        assert child.returncode == -signal.SIGKILL
+        if killed == 5:
+            break
     replayed(world)
     assert killed
     world.check(Counter(range(6000)))

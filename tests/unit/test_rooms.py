@@ -210,8 +210,6 @@ RULES = (
     rule("terminal/stop", only=NOTHING),
     rule(
         "cli",
-        f"{LIBRARY} lanes follow inspect repair adopt maintenance dead_letters doctor telemetry deployment "
-        "replace terminal __version__",
         f"{LIBRARY} lanes replace follow inspect repair adopt maintenance dead_letters doctor telemetry deployment "
         "terminal __version__",
         nowhere=AIRFLOW,
