@@ -19,7 +19,7 @@ import duckdb
 import pytest
 
 from airflow_provider_lakecommit.cycle.prepare import prepare_for_commit
-from airflow_provider_lakecommit.cycle.publish import reported_files
+from airflow_provider_lakecommit.cycle.reported import reported_files
 from airflow_provider_lakecommit.cycle.results import Opened
 from airflow_provider_lakecommit.exceptions import LakecommitError
 from airflow_provider_lakecommit.maintenance.sweep import sweep

@@ -49,7 +49,7 @@ def record(sent: Outgoing, at: datetime = NOON) -> ControlRecord:
 
 
 def ours(commit: UUID) -> Sender:
-    return Sender(landing="orders", lane="main", role="commit", commit_id=commit)
+    return Sender(landing="orders", lane="live", role="commit", commit_id=commit)
 
 
 def theirs(payload: Payload, at: datetime) -> ControlRecord:
