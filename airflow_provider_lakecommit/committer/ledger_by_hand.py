@@ -72,7 +72,7 @@ def set_section(
 
     def update(state: LedgerState) -> tuple[LedgerSection, ...] | None:
         now = state.section(landing, lane)
-        section = make(now)
+        section = _apart(state, make(now))
         told.clear()
         if now is not None and (had := passed(now) & section.covered - now.covered):
             told[HAD] = had_to_text(had)
@@ -127,7 +127,7 @@ def attest_section(
         back = state.remembered if state.condition is Condition.CUT else others
         if back is None:
             back = _others_back(state, table, section, rows_of_others)
-        return _with(state, section, back, keep)
+        return _with(state, _apart(state, section), back, keep)
 
     record = SnapshotRecord(
         kind=SnapshotKind.INIT,
@@ -176,6 +176,12 @@ def prune_sections(
         return None if sections is None else ledger_change(table, state, record, sections, None)
 
     return read_ledger(compare_and_swap(tables, table, branch, decide).metadata, branch)
+
+
+def _apart(state: LedgerState, section: LedgerSection) -> LedgerSection:
+    """A section without what other lanes of its landing have: each range is of one of them."""
+    others = Coverage.union(s.covered for s in state.sections if s.landing == section.landing and s.key != section.key)
+    return replace(section, covered=section.covered - others) if others else section
 
 
 def _with(

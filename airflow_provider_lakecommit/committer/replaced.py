@@ -122,7 +122,7 @@ def _after(s: LedgerSection, taken: Coverage, anew: Replacement, token: UUID, *,
     return replace(
         changed,
         epoch=renewed_epoch(token, s) if gone or in_place else s.epoch,
-        positions={p: at for p, at in s.positions.items() if at.offset <= changed.end(p)},
+        positions={p: at for p, at in s.positions.items() if at.offset <= changed.last(p)},
     )
 
 

@@ -300,11 +300,10 @@ class AdoptedSink:
 class LedgerSection:
     """What one lane of one landing has in one table. ``starts`` is the first offset of the lane per partition, ``ends``
     the one behind its last: the live lane has none, and what lanes that are closed have landed is theirs no more.
-    ``suspended`` says who had the landing plan nothing, and why. ``replaces``: the lane lands anew what
-    the table has. ``judged`` says by which rules the covered ranges were
-    judged, as far as it is known; ``positions`` under which leader epochs partitions were last read; ``sink`` which
-    connector wrote to the table before. ``replayed`` are offsets whose dead letters are not open any more: they became
-    rows by a replay, or were read again since.
+    ``suspended`` says who had the landing plan nothing, and why. ``replaces``: the lane lands anew what the table has.
+    ``judged`` says by which rules the covered ranges were judged, as far as it is known; ``positions`` under which
+    leader epochs partitions were last read; ``sink`` which connector wrote to the table before. ``replayed`` are
+    offsets whose dead letters are not open any more: they became rows by a replay, or were read again since.
     """
 
     landing: str
@@ -342,3 +341,8 @@ class LedgerSection:
         starts at 0.
         """
         return self.covered[p].reach(self.starts.get(p, 0))
+
+    def last(self, p: SourcePartition) -> int:
+        """Behind the last offset that this section has of ``p``, also where another lane has some before it."""
+        ranges = self.covered[p].ranges
+        return max(self.end(p), ranges[-1].end if ranges else 0)

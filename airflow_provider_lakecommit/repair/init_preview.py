@@ -114,6 +114,7 @@ class SectionInit:
     unbelieved: Coverage = field(default_factory=Coverage)
     before: PublishedBefore = field(default_factory=PublishedBefore)
     lane: str = ""
+    others: Coverage = field(default_factory=Coverage)
 
     def passed_of(self, section: LedgerSection | None) -> Coverage:
         """What the table has passed without a row beyond this section, which may not be the one that was looked at."""
@@ -127,7 +128,8 @@ class SectionInit:
             self.word,
             self.source.partitions,
             here,
-            passed=self.passed_of(section),
+            # What other lanes have lies before where it goes on, as what was passed without a row does.
+            passed=self.passed_of(section) | self.others,
             firsts=self.firsts,
             diverged=self.diverged,
         )
@@ -228,6 +230,7 @@ def section_inits(session: LandingSession, start: Start, way: Way = PLAIN) -> di
             before=PublishedBefore() if old is not None else published_before(session, name, newest),
             unbelieved=Coverage() if newest is None else gone(unbelieved(session, name, newest), source.partitions),
             lane=way.fill,
+            others=Coverage() if ledger is None else ledger.covered(exclude=(session.landing.name, session.lane)),
         )
         found = settings[name].restart(old)
         data = data or found

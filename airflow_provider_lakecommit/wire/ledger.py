@@ -173,11 +173,11 @@ def _positions_to_json(s: LedgerSection) -> list[Any]:
     """Leader epochs, and how far before the end of the ledger their records end, where they do. One beyond that end is
     of nothing that the table has, and is left out: no text says it.
     """
-    behind = {p: s.end(p) - at.offset for p, at in s.positions.items() if at.offset <= s.end(p)}
+    behind = {p: s.last(p) - at.offset for p, at in s.positions.items() if at.offset <= s.last(p)}
     epochs = offsets_to_json({p: s.positions[p].leader_epoch for p in behind})
     return [epochs, offsets_to_json({p: n for p, n in behind.items() if n})]
 
 
 def _positions_from_json(values: Any, s: LedgerSection) -> dict[SourcePartition, ReadPosition]:
     epochs, behind = map(offsets_from_json, values)
-    return {p: ReadPosition(offset=s.end(p) - behind.get(p, 0), leader_epoch=epoch) for p, epoch in epochs.items()}
+    return {p: ReadPosition(offset=s.last(p) - behind.get(p, 0), leader_epoch=epoch) for p, epoch in epochs.items()}

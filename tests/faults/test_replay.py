@@ -16,14 +16,17 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from airflow_provider_lakecommit.committer.ledger import read_ledger
 from airflow_provider_lakecommit.core.decisions import Decision
-from airflow_provider_lakecommit.core.model import FILLED
+from airflow_provider_lakecommit.core.model import FILLED, LIVE
 from airflow_provider_lakecommit.cycle import reported
 from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError, TableError
 from airflow_provider_lakecommit.lanes.asked import LaneAsked, lane_asked
 from airflow_provider_lakecommit.lanes.closing import close_lane
 from airflow_provider_lakecommit.lanes.preview import LanePreview, lane_preview
 from airflow_provider_lakecommit.lanes.replaying import replace_lane, replaying_session, rows_to_replace
+from airflow_provider_lakecommit.repair.init_preview import init_preview
+from airflow_provider_lakecommit.repair.ledger_init import ledger_init
 from airflow_provider_lakecommit.repair.stated import parse_ranges
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 from tests.faults.test_lanes import sections
@@ -132,6 +135,26 @@ def landed(make_world: Make, produce: Produce) -> World:
 
 
 EVERYTHING = Counter([*range(60), *range(100, 160)])
+
+
+def test_a_word_after_a_replay_knows_what_the_lane_has_and_of_what_log_it_was(landed: World, produce: Produce) -> None:
+    """Of the live section a lane has the middle: it goes on behind it, and gives nothing of that up."""
+    replay(landed, "0=10-50").finish()
+    produce(str(landed.landing.topics), records(60, 5), partition=0)
+    landed.settle()
+    with landed.session() as session:
+        state = read_ledger(session.tables.load(landed.landing.table).metadata)
+        live = state.section(landed.landing.name, LIVE)
+        assert live is not None
+        assert {p.partition: at.offset for p, at in live.positions.items()} == {0: 65, 1: 60}
+        told = init_preview(session, "latest")
+        assert not any(t.given_up for t in told.tables)
+        ledger_init(session, "latest", agreed=told)
+    check_verified(landed)
+    produce(str(landed.landing.topics), records(65, 5), partition=0)
+    landed.settle()
+    landed.check(EVERYTHING + Counter(range(60, 70)))
+    check_verified(landed)
 
 
 def test_rejects_of_before_become_rows_by_the_rules_of_now(landed: World, produce: Produce) -> None:
