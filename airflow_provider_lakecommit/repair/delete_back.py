@@ -26,11 +26,9 @@ from airflow_provider_lakecommit.repair.ledger_init import ledger_init
 from airflow_provider_lakecommit.repair.word import PLAIN, Start, Way, offsets_of
 from airflow_provider_lakecommit.replace.replace import ReplacePreview, replace_preview
 from airflow_provider_lakecommit.replace.replace import replace as take_out
-from airflow_provider_lakecommit.session.landing_session import LandingSession
+from airflow_provider_lakecommit.session.landing_session import BEYOND, LandingSession
 
 __all__ = ["DeleteBack", "delete_back", "delete_preview"]
-
-BEYOND = 1 << 62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
