@@ -35,21 +35,21 @@ from pyiceberg.types import LongType, NestedField
 from airflow_provider_lakecommit.committer.append import AppendRequest, publish
 from airflow_provider_lakecommit.committer.checks import StagedSlice
 from airflow_provider_lakecommit.committer.ledger_updates import join_table
-from airflow_provider_lakecommit.core.admission import Admit, Refuse, Terms, admit, catalog_away
 from airflow_provider_lakecommit.core.fold import fold
 from airflow_provider_lakecommit.core.identity import window_id
 from airflow_provider_lakecommit.core.log import Directives, Entry
 from airflow_provider_lakecommit.core.model import LIVE, Counts, Cycle, Plan, SliceReport, SpanReport
 from airflow_provider_lakecommit.core.offsets import SourcePartition
-from airflow_provider_lakecommit.core.planning import Watermark, WindowLimits, choose, find_missing
-from airflow_provider_lakecommit.core.pressure import only_holes, pressure_of
 from airflow_provider_lakecommit.core.settle import chunks, settle
-from airflow_provider_lakecommit.core.slicing import cut, window_of
 from airflow_provider_lakecommit.core.state import AcceptedSlice, LandingState, TableLedger
 from airflow_provider_lakecommit.exceptions import CatalogError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.iceberg.data_files import to_pyiceberg, to_wire
 from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.planning.admission import Admit, Refuse, Terms, admit, catalog_away
+from airflow_provider_lakecommit.planning.missing import Watermark, WindowLimits, choose, find_missing
+from airflow_provider_lakecommit.planning.pressure import only_holes, pressure_of
+from airflow_provider_lakecommit.planning.slicing import cut, window_of
 from airflow_provider_lakecommit.session.targets import target_of
 from airflow_provider_lakecommit.spark.report import report_records
 from airflow_provider_lakecommit.wire.events import (

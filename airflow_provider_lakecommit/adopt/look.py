@@ -27,10 +27,10 @@ from airflow_provider_lakecommit.committer.ledger import read_ledger, require_le
 from airflow_provider_lakecommit.connector.judge import Fate
 from airflow_provider_lakecommit.connector.rescue import Rescue, RescueReport
 from airflow_provider_lakecommit.core.model import AdoptedSink, LedgerSection
-from airflow_provider_lakecommit.cycle.prepare import prepare
 from airflow_provider_lakecommit.exceptions import LakecommitError, Transient
 from airflow_provider_lakecommit.kafka.copied import PartitionLog
 from airflow_provider_lakecommit.kafka.source_topic import SourceState, SourceTopics
+from airflow_provider_lakecommit.prepare.tables import prepare
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 
 __all__ = ["AdoptionPreview", "SinkSection", "adoption_preview", "looked_at", "sink_section"]

@@ -17,7 +17,7 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
-from airflow_provider_lakecommit.core.planning import Watermark
+from airflow_provider_lakecommit.planning.missing import Watermark
 
 __all__ = ["By", "SinkOffsets", "SinkProgress", "sink_offsets"]
 

@@ -30,11 +30,11 @@ from airflow_provider_lakecommit.connector.sink import source_group
 from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.model import AdoptedSink, ControlPosition, LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage
-from airflow_provider_lakecommit.cycle.sections import new_section, origin_position
 from airflow_provider_lakecommit.exceptions import ConnectorError, LedgerError
 from airflow_provider_lakecommit.inspect.history import read_history
 from airflow_provider_lakecommit.inspect.verify import Severity, check_landing
 from airflow_provider_lakecommit.kafka.consumer_group import look_at_group, set_group_offsets
+from airflow_provider_lakecommit.prepare.sections import new_section, origin_position
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 
 __all__ = ["Adopted", "adopt", "off_things", "put_back"]

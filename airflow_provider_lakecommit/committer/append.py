@@ -33,9 +33,9 @@ from airflow_provider_lakecommit.core.identity import token
 from airflow_provider_lakecommit.core.model import LIVE, ControlPosition, LedgerSection, ReadPosition
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
 from airflow_provider_lakecommit.core.rules import merged
-from airflow_provider_lakecommit.core.truncation import newest_positions
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.planning.truncation import newest_positions
 
 __all__ = ["AppendRequest", "PublishOutcome", "publish"]
 

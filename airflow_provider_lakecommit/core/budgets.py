@@ -5,7 +5,7 @@ Contract: dead letters are judged per slice before it is reported, so that the d
 runs. The count is a hard limit. The ratio is judged only from ``1 / max_ratio`` rejected records on: below that, a
 small slice with one bad record would stop a landing that is healthy. A ratio of 0 allows none at all. Whether a slice
 is over its budget whatever else is in it is known before all of it is read: :func:`surely_over`. What is pending is
-judged when a window is planned, by :mod:`~airflow_provider_lakecommit.core.admission`.
+judged when a window is planned, by :mod:`~airflow_provider_lakecommit.planning.admission`.
 """
 
 from __future__ import annotations

@@ -28,11 +28,11 @@ from uuid import UUID
 from airflow_provider_lakecommit.committer.blocking_pool import ExitError
 from airflow_provider_lakecommit.committer.executor import Committer
 from airflow_provider_lakecommit.core.state import CycleState, TableLedger
-from airflow_provider_lakecommit.cycle.prepare import PreparedTable, prepare_table
 from airflow_provider_lakecommit.cycle.publish import TablePublisher
 from airflow_provider_lakecommit.cycle.results import CycleTicket, PublishedSnapshot
 from airflow_provider_lakecommit.cycle.resume import look_up
 from airflow_provider_lakecommit.exceptions import ClosedError, LakecommitError
+from airflow_provider_lakecommit.prepare.tables import PreparedTable, prepare_table
 from airflow_provider_lakecommit.session.landing_session import FoldedLog, LandingSession
 
 __all__ = ["NEXT_TABLE_AFTER", "TableCommit", "TableCommits", "own_cycle"]

@@ -12,11 +12,9 @@ What keeps it from being looked at is not said here: the error before tells more
 from __future__ import annotations
 
 from airflow_provider_lakecommit.committer.executor import CommitterThread
-from airflow_provider_lakecommit.core.admission import REASON_LENGTH
 from airflow_provider_lakecommit.core.settle import settle
 from airflow_provider_lakecommit.cycle.close import close_cycle
 from airflow_provider_lakecommit.cycle.open import start_without_tables
-from airflow_provider_lakecommit.cycle.prepare import prepare_for_commit
 from airflow_provider_lakecommit.cycle.results import Closed, Opened
 from airflow_provider_lakecommit.exceptions import (
     ClosedError,
@@ -25,6 +23,8 @@ from airflow_provider_lakecommit.exceptions import (
     LakecommitError,
     SourceUnavailableError,
 )
+from airflow_provider_lakecommit.planning.admission import REASON_LENGTH
+from airflow_provider_lakecommit.prepare.tables import prepare_for_commit
 from airflow_provider_lakecommit.session.landing_session import LandingSession, RunIdentity
 
 __all__ = ["drain", "drained_after"]

@@ -5,8 +5,8 @@ Contract: one START_COMMIT per cycle, also when there is nothing to do (its plan
 the log orders them, the later one keeps what the earlier did not claim. A retry of the same run continues its open
 cycle with the same plan; a run whose cycle is over opens none, and learns what of its window no table has.
 
-What is planned, and whether anything is, is the decision of :mod:`~airflow_provider_lakecommit.core.decide`; here is
-read what it depends on, and sent what it says. A cycle whose window is refused opens with an empty plan, so that its
+What is planned, and whether anything is, is the decision of :mod:`~airflow_provider_lakecommit.planning.decide`; here
+is read what it depends on, and sent what it says. A cycle whose window is refused opens with an empty plan, so that its
 commit can drain what is pending.
 
 Failure story: with the catalog away the cycle still opens, with an empty plan, so that the failure is counted. Where a
@@ -22,28 +22,15 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from uuid import UUID
 
-from airflow_provider_lakecommit.core.admission import Refuse, Terms, catalog_away, spec_waits
-from airflow_provider_lakecommit.core.decide import PlanInputs, abandoned, decide_plan, free_slot
-from airflow_provider_lakecommit.core.decide import empty_plan as nothing_planned
 from airflow_provider_lakecommit.core.entangled import without
 from airflow_provider_lakecommit.core.log import Directives, Raised
 from airflow_provider_lakecommit.core.model import Cycle, Plan
 from airflow_provider_lakecommit.core.offsets import Coverage
-from airflow_provider_lakecommit.core.planning import Missing, find_missing, worth_a_look
 from airflow_provider_lakecommit.core.retry import lifted, outdated, own_budget
 from airflow_provider_lakecommit.core.rules import rules_of
 from airflow_provider_lakecommit.core.state import LandingState
-from airflow_provider_lakecommit.core.voiding import disentangled, gone
-from airflow_provider_lakecommit.cycle.epochs import SpecWaits
-from airflow_provider_lakecommit.cycle.fates import check_fates
-from airflow_provider_lakecommit.cycle.headroom import ask, plan_lines, plan_threshold
-from airflow_provider_lakecommit.cycle.limits import window_limits
-from airflow_provider_lakecommit.cycle.prepare import Prepared, prepare
 from airflow_provider_lakecommit.cycle.results import CycleTicket, Opened
 from airflow_provider_lakecommit.cycle.resume import FoundCycle, look_back, seen, ticket_of
-from airflow_provider_lakecommit.cycle.stated import not_as_stated
-from airflow_provider_lakecommit.cycle.truncation import check_logs
-from airflow_provider_lakecommit.cycle.unbelieved import unbelieved, unbelieved_text
 from airflow_provider_lakecommit.exceptions import (
     CatalogError,
     CommitUnknownError,
@@ -55,6 +42,19 @@ from airflow_provider_lakecommit.exceptions import (
 from airflow_provider_lakecommit.goals.goal import lopsided
 from airflow_provider_lakecommit.kafka.sample import sizes
 from airflow_provider_lakecommit.kafka.source_topic import SourceState
+from airflow_provider_lakecommit.planning.admission import Refuse, Terms, catalog_away, spec_waits
+from airflow_provider_lakecommit.planning.decide import PlanInputs, abandoned, decide_plan, free_slot
+from airflow_provider_lakecommit.planning.decide import empty_plan as nothing_planned
+from airflow_provider_lakecommit.planning.missing import Missing, find_missing, worth_a_look
+from airflow_provider_lakecommit.planning.voiding import disentangled, gone
+from airflow_provider_lakecommit.prepare.epochs import SpecWaits
+from airflow_provider_lakecommit.prepare.fates import check_fates
+from airflow_provider_lakecommit.prepare.headroom import ask, plan_lines, plan_threshold
+from airflow_provider_lakecommit.prepare.limits import window_limits
+from airflow_provider_lakecommit.prepare.stated import not_as_stated
+from airflow_provider_lakecommit.prepare.tables import Prepared, prepare
+from airflow_provider_lakecommit.prepare.truncation import check_logs
+from airflow_provider_lakecommit.prepare.unbelieved import unbelieved, unbelieved_text
 from airflow_provider_lakecommit.session.landing_session import FoldedLog, LandingSession, RunIdentity, cycle_id_of
 from airflow_provider_lakecommit.session.secrets import vended_of
 from airflow_provider_lakecommit.session.targets import check_unless_filled, contradiction

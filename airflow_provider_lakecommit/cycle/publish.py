@@ -30,16 +30,16 @@ from airflow_provider_lakecommit.core.log import CycleOpened, Directives
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.core.settle import chunks, settle
 from airflow_provider_lakecommit.core.state import AcceptedSlice
-from airflow_provider_lakecommit.cycle.carry import carry, is_behind, position_after
-from airflow_provider_lakecommit.cycle.prepare import PreparedTable, prepared_table
 from airflow_provider_lakecommit.cycle.published import published_before, snapshot_of
 from airflow_provider_lakecommit.cycle.refusals import Refusals
 from airflow_provider_lakecommit.cycle.reported import files_to_append, hidden_record, report_problem
 from airflow_provider_lakecommit.cycle.results import CycleTicket, PublishedSnapshot
-from airflow_provider_lakecommit.cycle.truncation import truncated
 from airflow_provider_lakecommit.exceptions import LakecommitError, TableError
 from airflow_provider_lakecommit.goals.measure import MEASURED, measure, to_text
 from airflow_provider_lakecommit.landing import SHAPING
+from airflow_provider_lakecommit.prepare.carry import carry, is_behind, position_after
+from airflow_provider_lakecommit.prepare.tables import PreparedTable, prepared_table
+from airflow_provider_lakecommit.prepare.truncation import truncated
 from airflow_provider_lakecommit.session.landing_session import FoldedLog, LandingSession
 from airflow_provider_lakecommit.wire.records import table_reference
 

@@ -15,8 +15,8 @@ from pyiceberg.table.metadata import TableMetadata
 from airflow_provider_lakecommit.committer.ledger import landing_snapshots
 from airflow_provider_lakecommit.committer.summary import SnapshotRecord
 from airflow_provider_lakecommit.core.state import CycleState
-from airflow_provider_lakecommit.cycle.prepare import PreparedTable
 from airflow_provider_lakecommit.cycle.results import PublishedSnapshot
+from airflow_provider_lakecommit.prepare.tables import PreparedTable
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 
 __all__ = ["published_before", "snapshot_of", "snapshots_of"]

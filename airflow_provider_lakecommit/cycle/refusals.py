@@ -18,9 +18,9 @@ from uuid import UUID
 
 from airflow_provider_lakecommit.committer.checks import Grounds
 from airflow_provider_lakecommit.core.state import AcceptedSlice
-from airflow_provider_lakecommit.core.voiding import Loss, gone, losses, losses_text
 from airflow_provider_lakecommit.exceptions import SourceError
 from airflow_provider_lakecommit.kafka.source_topic import SourceState
+from airflow_provider_lakecommit.planning.voiding import Loss, gone, losses, losses_text
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 
 __all__ = ["Refusals"]

@@ -20,8 +20,8 @@ from airflow_provider_lakecommit.committer.append import AppendRequest, publish
 from airflow_provider_lakecommit.committer.checks import StagedSlice
 from airflow_provider_lakecommit.core.settle import settle
 from airflow_provider_lakecommit.core.state import AcceptedSlice
-from airflow_provider_lakecommit.cycle.prepare import Prepared, prepare_for_commit
 from airflow_provider_lakecommit.cycle.reported import hidden_record, report_problem
+from airflow_provider_lakecommit.prepare.tables import Prepared, prepare_for_commit
 from airflow_provider_lakecommit.session.landing_session import FoldedLog, LandingSession
 
 __all__ = ["bring_forward", "passed"]

@@ -31,12 +31,12 @@ from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap,
 from airflow_provider_lakecommit.core.decisions import MOST_TEXT, Decision
 from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange
-from airflow_provider_lakecommit.cycle.prepare import Prepared, PreparedTable, prepared_table
 from airflow_provider_lakecommit.dead_letters.letters import WHOLE, DeadLetter, Selection, letters, table_name
 from airflow_provider_lakecommit.dead_letters.open_set import OpenSet, State, closed_of
 from airflow_provider_lakecommit.dead_letters.passed import bring_forward, passed
 from airflow_provider_lakecommit.dead_letters.rows import Rows, made_of
 from airflow_provider_lakecommit.exceptions import CommitUnknownError, LakecommitError, LedgerError
+from airflow_provider_lakecommit.prepare.tables import Prepared, PreparedTable, prepared_table
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 from airflow_provider_lakecommit.wire.ledger import LEDGER_LIMIT, encode_ledger
 

@@ -19,7 +19,6 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]  # public, and exported without saying so
 
-from airflow_provider_lakecommit.core.headroom import Retention, duration_text
 from airflow_provider_lakecommit.doctor.finding import CheckResult, fail, ok, warn
 from airflow_provider_lakecommit.doctor.roles import LANDING_ROLES, NEEDS, HeldRights, Role, role_findings
 from airflow_provider_lakecommit.exceptions import ControlTopicError, LakecommitError
@@ -27,6 +26,7 @@ from airflow_provider_lakecommit.kafka.admin import ClusterAdmin, TopicFacts
 from airflow_provider_lakecommit.kafka.config import LastError, bootstrap_servers, made
 from airflow_provider_lakecommit.kafka.control_topic_settings import PARTITIONS, TOPIC_SETTINGS
 from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.planning.headroom import Retention, duration_text
 from airflow_provider_lakecommit.redaction import redacted
 
 __all__ = ["brokers"]

@@ -14,8 +14,8 @@ from functools import partial
 
 from airflow_provider_lakecommit.committer.executor import CommitterThread
 from airflow_provider_lakecommit.committer.trim import expire_older
-from airflow_provider_lakecommit.cycle.prepare import ledger_state
 from airflow_provider_lakecommit.exceptions import LakecommitError
+from airflow_provider_lakecommit.prepare.tables import ledger_state
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 
 __all__ = ["Upkeep"]

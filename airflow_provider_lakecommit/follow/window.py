@@ -28,7 +28,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from airflow_provider_lakecommit.core.offsets import SourcePartition
-from airflow_provider_lakecommit.core.planning import Watermark
+from airflow_provider_lakecommit.planning.missing import Watermark
 
 __all__ = ["ANYWAY", "Ahead", "Full", "Next", "Pace", "ahead_of"]
 

@@ -22,8 +22,8 @@ from statistics import median
 
 from airflow_provider_lakecommit.core.model import Slice
 from airflow_provider_lakecommit.core.offsets import SourcePartition
-from airflow_provider_lakecommit.core.planning import SLICE_BYTES, WindowLimits
 from airflow_provider_lakecommit.goals.measure import WindowCost
+from airflow_provider_lakecommit.planning.missing import SLICE_BYTES, WindowLimits
 
 __all__ = ["ASSUMED_RATE", "LEAST_RECORDS", "MANY_RECORDS", "STEP", "TASK_SECONDS", "lopsided", "sized"]
 

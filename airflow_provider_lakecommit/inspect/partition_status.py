@@ -15,9 +15,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from airflow_provider_lakecommit.core.headroom import Headroom
 from airflow_provider_lakecommit.core.offsets import SourcePartition
-from airflow_provider_lakecommit.core.planning import Watermark
+from airflow_provider_lakecommit.planning.headroom import Headroom
+from airflow_provider_lakecommit.planning.missing import Watermark
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 
 __all__ = ["OPEN_FOR", "PartitionStatus", "partition_status", "stale_transactions"]

@@ -16,16 +16,16 @@ from typing import Any
 
 from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState
 from airflow_provider_lakecommit.core.fold import fold
-from airflow_provider_lakecommit.core.headroom import Headroom, threshold_of
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
 from airflow_provider_lakecommit.core.settle import passed_ends, settle, valid_through
 from airflow_provider_lakecommit.core.state import AcceptedSlice, CycleState, LandingState, TableLedger
-from airflow_provider_lakecommit.cycle.headroom import looked_at, plan_threshold, warnings
-from airflow_provider_lakecommit.cycle.prepare import ledger_state, remembered, table_ledger
 from airflow_provider_lakecommit.exceptions import ControlTopicError
 from airflow_provider_lakecommit.inspect.partition_status import PartitionStatus, partition_status, stale_transactions
 from airflow_provider_lakecommit.inspect.small_files import TableFiles, table_files
 from airflow_provider_lakecommit.lanes.status import lanes_in
+from airflow_provider_lakecommit.planning.headroom import Headroom, threshold_of
+from airflow_provider_lakecommit.prepare.headroom import looked_at, plan_threshold, warnings
+from airflow_provider_lakecommit.prepare.tables import ledger_state, remembered, table_ledger
 from airflow_provider_lakecommit.session.landing_session import FoldedLog, LandingSession
 from airflow_provider_lakecommit.status_fields import cycle_fields, lag_fields, partition_fields, pending_fields
 

@@ -16,7 +16,6 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from airflow_provider_lakecommit.core.backlog import Backlog, planned_after, unplanned
 from airflow_provider_lakecommit.core.model import LIVE
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.kafka.config import LastError, made
@@ -24,6 +23,7 @@ from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
 from airflow_provider_lakecommit.kafka.control_watch import ControlWatch
 from airflow_provider_lakecommit.kafka.record import time_of
 from airflow_provider_lakecommit.kafka.source_topic import SourceTopics
+from airflow_provider_lakecommit.planning.backlog import Backlog, planned_after, unplanned
 from airflow_provider_lakecommit.wire.quarantine import entry_of
 
 __all__ = ["BacklogWatch"]

@@ -26,8 +26,6 @@ from typing import Any, Self
 
 from confluent_kafka import KafkaError, Message
 
-from airflow_provider_lakecommit.core.headroom import Retention
-from airflow_provider_lakecommit.core.planning import Watermark
 from airflow_provider_lakecommit.exceptions import ClosedError, ControlTopicError
 from airflow_provider_lakecommit.kafka.admin import ClusterAdmin, TopicFacts
 from airflow_provider_lakecommit.kafka.admin_requests import StaleTopicError
@@ -50,6 +48,8 @@ from airflow_provider_lakecommit.kafka.control_topic_settings import (
 from airflow_provider_lakecommit.kafka.control_writer import ControlWriter
 from airflow_provider_lakecommit.kafka.partition_tail import DamagedBatch, PartitionTail
 from airflow_provider_lakecommit.kafka.seen_records import SeenRecords, offset_of
+from airflow_provider_lakecommit.planning.headroom import Retention
+from airflow_provider_lakecommit.planning.missing import Watermark
 from airflow_provider_lakecommit.signing import SigningKeys
 
 __all__ = ["ControlTopic"]

@@ -20,8 +20,8 @@ from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.model import FILLED
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.core.settle import passed_by_all
-from airflow_provider_lakecommit.cycle.prepare import Prepared, prepare_for_commit
 from airflow_provider_lakecommit.exceptions import LedgerError
+from airflow_provider_lakecommit.prepare.tables import Prepared, prepare_for_commit
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 
 __all__ = ["close_lane", "lane_rest", "lane_tables"]

@@ -19,13 +19,13 @@ from airflow_provider_lakecommit.committer.ledger import Condition, require_ledg
 from airflow_provider_lakecommit.committer.ledger_updates import join_table
 from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.offsets import Coverage
-from airflow_provider_lakecommit.cycle.prepare import ledger_state
-from airflow_provider_lakecommit.cycle.sections import new_section, origin_position
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.lanes.preview import LanePreview
 from airflow_provider_lakecommit.lanes.source import BoundedSource
 from airflow_provider_lakecommit.lanes.status import OpenLane, open_lanes
+from airflow_provider_lakecommit.prepare.sections import new_section, origin_position
+from airflow_provider_lakecommit.prepare.tables import ledger_state
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 from airflow_provider_lakecommit.session.tables import table_of
 

@@ -18,13 +18,13 @@ from datetime import datetime
 
 from airflow_provider_lakecommit.core.model import LIVE, LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
-from airflow_provider_lakecommit.core.planning import Watermark
-from airflow_provider_lakecommit.cycle.prepare import ledger_state
-from airflow_provider_lakecommit.cycle.sections import check_cluster
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
 from airflow_provider_lakecommit.kafka.source_topic import SourceState
 from airflow_provider_lakecommit.lanes.asked import LaneAsked
 from airflow_provider_lakecommit.lanes.status import OpenLane, open_lanes
+from airflow_provider_lakecommit.planning.missing import Watermark
+from airflow_provider_lakecommit.prepare.sections import check_cluster
+from airflow_provider_lakecommit.prepare.tables import ledger_state
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 from airflow_provider_lakecommit.session.moments import offsets_at
 

@@ -29,13 +29,13 @@ from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet
 from airflow_provider_lakecommit.core.state import AcceptedSlice
 from airflow_provider_lakecommit.cycle.close import close_cycle
 from airflow_provider_lakecommit.cycle.open import open_cycle, start_without_tables
-from airflow_provider_lakecommit.cycle.prepare import PreparedTable, ledger_state
 from airflow_provider_lakecommit.cycle.reported import files_to_append
 from airflow_provider_lakecommit.cycle.results import Closed
 from airflow_provider_lakecommit.exceptions import LedgerError, TableError
 from airflow_provider_lakecommit.lanes.closing import lane_tables
 from airflow_provider_lakecommit.lanes.opening import lane_session
 from airflow_provider_lakecommit.lanes.preview import LanePreview
+from airflow_provider_lakecommit.prepare.tables import PreparedTable, ledger_state
 from airflow_provider_lakecommit.replace.replace import ReplacePreview, check_rows, preview_of, replace, replace_preview
 from airflow_provider_lakecommit.session.landing_session import LandingSession, RunIdentity
 

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 
-from airflow_provider_lakecommit.core.headroom import Retention
 from airflow_provider_lakecommit.core.model import ReadPosition, Span
 from airflow_provider_lakecommit.core.offsets import SourcePartition
-from airflow_provider_lakecommit.core.planning import Watermark
-from airflow_provider_lakecommit.core.truncation import Truncation
 from airflow_provider_lakecommit.kafka.source_topic import First, SourceState
+from airflow_provider_lakecommit.planning.headroom import Retention
+from airflow_provider_lakecommit.planning.missing import Watermark
+from airflow_provider_lakecommit.planning.truncation import Truncation
 from airflow_provider_lakecommit.session.ports import SourcePort
 
 __all__ = ["BoundedSource"]

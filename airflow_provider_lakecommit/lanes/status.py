@@ -14,7 +14,7 @@ from typing import Any
 from airflow_provider_lakecommit.committer.ledger import LedgerState
 from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
-from airflow_provider_lakecommit.cycle.prepare import ledger_state
+from airflow_provider_lakecommit.prepare.tables import ledger_state
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 
 __all__ = ["OpenLane", "lanes_in", "open_lanes"]

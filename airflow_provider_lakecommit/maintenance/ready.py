@@ -15,8 +15,8 @@ from pyiceberg.table import Table
 
 from airflow_provider_lakecommit.committer.ledger import Condition, read_ledger, require_ledger
 from airflow_provider_lakecommit.core.state import TableLedger
-from airflow_provider_lakecommit.cycle.prepare import table_ledger
 from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError
+from airflow_provider_lakecommit.prepare.tables import table_ledger
 from airflow_provider_lakecommit.session.landing_session import FoldedLog, LandingSession
 
 __all__ = ["ReadyTable", "check_log", "ready_tables"]

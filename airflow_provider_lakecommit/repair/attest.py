@@ -30,15 +30,15 @@ from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.log import Unreadable
 from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
-from airflow_provider_lakecommit.core.planning import Watermark
 from airflow_provider_lakecommit.core.routing import Role, role_of
-from airflow_provider_lakecommit.core.truncation import positions_up_to
-from airflow_provider_lakecommit.core.voiding import Loss, gone, irreplaceable, losses, losses_text
-from airflow_provider_lakecommit.cycle.pending import endangered, known_section, known_state
-from airflow_provider_lakecommit.cycle.sections import new_section, origin_position
-from airflow_provider_lakecommit.cycle.unbelieved import unbelieved, unbelieved_text
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
 from airflow_provider_lakecommit.kafka.source_topic import SourceState
+from airflow_provider_lakecommit.planning.missing import Watermark
+from airflow_provider_lakecommit.planning.truncation import positions_up_to
+from airflow_provider_lakecommit.planning.voiding import Loss, gone, irreplaceable, losses, losses_text
+from airflow_provider_lakecommit.prepare.pending import endangered, known_section, known_state
+from airflow_provider_lakecommit.prepare.sections import new_section, origin_position
+from airflow_provider_lakecommit.prepare.unbelieved import unbelieved, unbelieved_text
 from airflow_provider_lakecommit.repair.known import (
     KnownTable,
     check_log,

@@ -20,7 +20,7 @@ from airflow_provider_lakecommit.committer.ledger import require_ledger
 from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.model import LIVE
 from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet
-from airflow_provider_lakecommit.cycle.prepare import ledger_state
+from airflow_provider_lakecommit.prepare.tables import ledger_state
 from airflow_provider_lakecommit.repair.init_preview import init_preview
 from airflow_provider_lakecommit.repair.ledger_init import ledger_init
 from airflow_provider_lakecommit.repair.word import PLAIN, Start, Way, offsets_of

@@ -18,18 +18,18 @@ from uuid import UUID
 from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState
 from airflow_provider_lakecommit.core.model import LedgerSection, ReadPosition
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
-from airflow_provider_lakecommit.core.planning import Watermark
-from airflow_provider_lakecommit.core.restart import Restart, StatedOffsets, restart
 from airflow_provider_lakecommit.core.settle import passed_by_all
 from airflow_provider_lakecommit.core.state import AcceptedSlice
-from airflow_provider_lakecommit.core.truncation import first_offsets_of, in_doubt, positions_up_to
-from airflow_provider_lakecommit.core.voiding import Rescued, gone, irreplaceable, losses, losses_text, rescued
-from airflow_provider_lakecommit.cycle.pending import endangered, known_section, known_state
-from airflow_provider_lakecommit.cycle.prepare import ledger_state, remembered
-from airflow_provider_lakecommit.cycle.sections import first_offsets
-from airflow_provider_lakecommit.cycle.unbelieved import unbelieved
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
 from airflow_provider_lakecommit.kafka.source_topic import SourceState
+from airflow_provider_lakecommit.planning.missing import Watermark
+from airflow_provider_lakecommit.planning.restart import Restart, StatedOffsets, restart
+from airflow_provider_lakecommit.planning.truncation import first_offsets_of, in_doubt, positions_up_to
+from airflow_provider_lakecommit.planning.voiding import Rescued, gone, irreplaceable, losses, losses_text, rescued
+from airflow_provider_lakecommit.prepare.pending import endangered, known_section, known_state
+from airflow_provider_lakecommit.prepare.sections import first_offsets
+from airflow_provider_lakecommit.prepare.tables import ledger_state, remembered
+from airflow_provider_lakecommit.prepare.unbelieved import unbelieved
 from airflow_provider_lakecommit.repair.published_before import PublishedBefore, published_before
 from airflow_provider_lakecommit.repair.word import PLAIN, Start, Way, check_lane, offsets_of
 from airflow_provider_lakecommit.session.landing_session import LandingSession

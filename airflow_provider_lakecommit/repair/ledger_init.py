@@ -22,11 +22,11 @@ from airflow_provider_lakecommit.committer.summary import SnapshotKind
 from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.model import ControlPosition, LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage
-from airflow_provider_lakecommit.core.restart import Restart
 from airflow_provider_lakecommit.cycle.drain import drain
-from airflow_provider_lakecommit.cycle.sections import new_section, origin_position
-from airflow_provider_lakecommit.cycle.unbelieved import unbelieved_text
 from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError
+from airflow_provider_lakecommit.planning.restart import Restart
+from airflow_provider_lakecommit.prepare.sections import new_section, origin_position
+from airflow_provider_lakecommit.prepare.unbelieved import unbelieved_text
 from airflow_provider_lakecommit.repair.init_preview import InitPreview, SectionInit, section_inits
 from airflow_provider_lakecommit.repair.word import PLAIN, Start, Way
 from airflow_provider_lakecommit.session.landing_session import LandingSession, RunIdentity
@@ -51,7 +51,7 @@ def ledger_init(
     decision: Decision | None = None,
 ) -> dict[str, Any]:
     """Set the ledger of every table of the landing, under a new epoch. Where each partition goes on is decided by
-    :mod:`~airflow_provider_lakecommit.core.restart`. Nothing is written before all tables were asked.
+    :mod:`~airflow_provider_lakecommit.planning.restart`. Nothing is written before all tables were asked.
 
     :param agreed: what a person was shown: more than that is not given up
     :param give_up_reported: also what is reported, cannot be published and the source has no more

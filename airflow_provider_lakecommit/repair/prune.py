@@ -20,10 +20,10 @@ from airflow_provider_lakecommit.committer.ledger_by_hand import prune_sections
 from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.core.offsets import SourcePartition
-from airflow_provider_lakecommit.cycle.pending import endangered
-from airflow_provider_lakecommit.cycle.prepare import ledger_state
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceUnavailableError
 from airflow_provider_lakecommit.kafka.admin import ClusterAdmin
+from airflow_provider_lakecommit.prepare.pending import endangered
+from airflow_provider_lakecommit.prepare.tables import ledger_state
 from airflow_provider_lakecommit.repair.gone import gone, pruned
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 

@@ -19,10 +19,10 @@ from typing import Any
 from uuid import UUID
 
 from airflow_provider_lakecommit.cycle.drain import drain
-from airflow_provider_lakecommit.cycle.prepare import prepare_for_commit
 from airflow_provider_lakecommit.cycle.results import PublishedSnapshot
 from airflow_provider_lakecommit.cycle.resume import ticket_of
 from airflow_provider_lakecommit.exceptions import LedgerError
+from airflow_provider_lakecommit.prepare.tables import prepare_for_commit
 from airflow_provider_lakecommit.session.early_end import end_cycle
 from airflow_provider_lakecommit.session.landing_session import FoldedLog, LandingSession, RunIdentity
 

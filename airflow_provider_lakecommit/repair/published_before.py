@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from airflow_provider_lakecommit.core.log import SliceReported, TablePublished
 from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet, SourcePartition
-from airflow_provider_lakecommit.core.planning import Watermark
-from airflow_provider_lakecommit.core.voiding import gone
+from airflow_provider_lakecommit.planning.missing import Watermark
+from airflow_provider_lakecommit.planning.voiding import gone
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 
 __all__ = ["PublishedBefore", "published_before"]

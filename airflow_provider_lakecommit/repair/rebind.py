@@ -26,12 +26,12 @@ from airflow_provider_lakecommit.committer.summary import MOVED, SnapshotKind, S
 from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.model import ControlPosition, LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
-from airflow_provider_lakecommit.core.planning import Watermark
-from airflow_provider_lakecommit.cycle.prepare import ledger_state
-from airflow_provider_lakecommit.cycle.sections import new_section, origin_position
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
 from airflow_provider_lakecommit.kafka.copied import CopyPlace, PartitionLog, place_in_copy
 from airflow_provider_lakecommit.kafka.source_topic import SourceState, SourceTopics
+from airflow_provider_lakecommit.planning.missing import Watermark
+from airflow_provider_lakecommit.prepare.sections import new_section, origin_position
+from airflow_provider_lakecommit.prepare.tables import ledger_state
 from airflow_provider_lakecommit.repair.word import PLAIN, Start, offsets_of
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 

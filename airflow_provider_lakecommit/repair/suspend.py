@@ -19,8 +19,8 @@ from airflow_provider_lakecommit.committer.ledger_updates import change_section
 from airflow_provider_lakecommit.committer.summary import SnapshotKind
 from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.model import LIVE, LedgerSection
-from airflow_provider_lakecommit.cycle.prepare import ledger_state
 from airflow_provider_lakecommit.exceptions import LedgerError
+from airflow_provider_lakecommit.prepare.tables import ledger_state
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 
 __all__ = ["Suspension", "resume", "suspend"]

@@ -35,9 +35,9 @@ from airflow_provider_lakecommit.core.model import (
 from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet
 from airflow_provider_lakecommit.cycle.close import close_cycle
 from airflow_provider_lakecommit.cycle.open import empty_plan, new_cycle, send_start
-from airflow_provider_lakecommit.cycle.prepare import Prepared, prepare_for_commit
 from airflow_provider_lakecommit.cycle.resume import ticket_of
 from airflow_provider_lakecommit.exceptions import BlockedRangeError, LakecommitError
+from airflow_provider_lakecommit.prepare.tables import Prepared, prepare_for_commit
 from airflow_provider_lakecommit.session.landing_session import FoldedLog, LandingSession, RunIdentity
 
 __all__ = ["BlockedPart", "blocked_parts", "unblock"]

@@ -15,10 +15,10 @@ from datetime import datetime
 
 from airflow_provider_lakecommit.committer.ledger import LedgerState
 from airflow_provider_lakecommit.core.offsets import SourcePartition
-from airflow_provider_lakecommit.core.planning import Watermark
-from airflow_provider_lakecommit.core.restart import StatedOffsets
-from airflow_provider_lakecommit.cycle.sections import first_offsets
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
+from airflow_provider_lakecommit.planning.missing import Watermark
+from airflow_provider_lakecommit.planning.restart import StatedOffsets
+from airflow_provider_lakecommit.prepare.sections import first_offsets
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 from airflow_provider_lakecommit.session.moments import offsets_at
 

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from airflow_provider_lakecommit.core.offsets import SourcePartition
-from airflow_provider_lakecommit.core.planning import Watermark
 from airflow_provider_lakecommit.exceptions import SourceUnavailableError
+from airflow_provider_lakecommit.planning.missing import Watermark
 from airflow_provider_lakecommit.session.ports import SourcePort
 
 __all__ = ["offsets_at"]

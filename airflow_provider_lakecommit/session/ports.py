@@ -16,13 +16,13 @@ from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from airflow_provider_lakecommit.core.headroom import Retention
 from airflow_provider_lakecommit.core.model import ReadPosition, Span
 from airflow_provider_lakecommit.core.offsets import SourcePartition
-from airflow_provider_lakecommit.core.truncation import Truncation
 from airflow_provider_lakecommit.kafka.control_log import ControlLog, ControlRecord, ControlTopicInfo
 from airflow_provider_lakecommit.kafka.source_topic import First, SourceState
 from airflow_provider_lakecommit.kafka.transaction import Record
+from airflow_provider_lakecommit.planning.headroom import Retention
+from airflow_provider_lakecommit.planning.truncation import Truncation
 
 __all__ = ["ControlPort", "SlotHolder", "SourcePort", "WriterPort"]
 

@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
-from airflow_provider_lakecommit.core.backlog import BacklogLimits
 from airflow_provider_lakecommit.declared.times import seconds_of
 from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError
 from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.planning.backlog import BacklogLimits
 
 if TYPE_CHECKING:
-    from airflow_provider_lakecommit.core.backlog import Backlog
     from airflow_provider_lakecommit.kafka.backlog import BacklogWatch
+    from airflow_provider_lakecommit.planning.backlog import Backlog
 
 __all__ = ["BacklogTrigger"]
 

@@ -13,16 +13,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from airflow_provider_lakecommit.core.headroom import Retention
 from airflow_provider_lakecommit.core.model import ReadPosition, Span
 from airflow_provider_lakecommit.core.offsets import SourcePartition
-from airflow_provider_lakecommit.core.planning import Watermark
-from airflow_provider_lakecommit.core.truncation import Truncation
 from airflow_provider_lakecommit.exceptions import ControlTopicError, FencedError, SourceError
 from airflow_provider_lakecommit.kafka.control_log import ControlLog, ControlRecord, ControlTopicInfo
 from airflow_provider_lakecommit.kafka.control_topic_settings import partition_of
 from airflow_provider_lakecommit.kafka.source_topic import First, SourceState
 from airflow_provider_lakecommit.kafka.transaction import Record
+from airflow_provider_lakecommit.planning.headroom import Retention
+from airflow_provider_lakecommit.planning.missing import Watermark
+from airflow_provider_lakecommit.planning.truncation import Truncation
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

@@ -14,12 +14,12 @@ import pytest
 from confluent_kafka import Producer
 
 from airflow_provider_lakecommit.core.blocks import FAILURES_TO_BLOCK
-from airflow_provider_lakecommit.cycle.prepare import prepare_for_commit
 from airflow_provider_lakecommit.exceptions import BlockedRangeError
 from airflow_provider_lakecommit.formats.decode_json import JsonDecoder
 from airflow_provider_lakecommit.formats.decoder import Decoded
 from airflow_provider_lakecommit.inspect.status import read_status
 from airflow_provider_lakecommit.parquet.write import FanoutWriter
+from airflow_provider_lakecommit.prepare.tables import prepare_for_commit
 from airflow_provider_lakecommit.repair.unblock import unblock
 from airflow_provider_lakecommit.spark import damage as damage_of
 from airflow_provider_lakecommit.spark import read as slice_read

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_lakecommit.core import planning
 from airflow_provider_lakecommit.cycle.open import preview
 from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.planning import planning
 from bench import big_records
 from tests.support.world import SCHEMA, World, catalog_in
 

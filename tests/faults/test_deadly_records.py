@@ -20,11 +20,11 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_lakecommit.core.blocks import FAILURES_TO_BLOCK
-from airflow_provider_lakecommit.cycle.prepare import prepare_for_commit
 from airflow_provider_lakecommit.cycle.write import group_job, run_group
 from airflow_provider_lakecommit.engines.base import Engine
 from airflow_provider_lakecommit.engines.connect import ConnectEngine
 from airflow_provider_lakecommit.hooks.spark import SparkSubmit
+from airflow_provider_lakecommit.prepare.tables import prepare_for_commit
 from airflow_provider_lakecommit.repair.unblock import unblock
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
 from dev.servers.connect import ConnectServer

@@ -68,7 +68,7 @@ class Copied:
     def lanes(self) -> dict[str, int]:
         """How many offsets each lane has in the table."""
         with self.new.session() as session:
-            from airflow_provider_lakecommit.cycle.prepare import ledger_state
+            from airflow_provider_lakecommit.prepare.tables import ledger_state
 
             state = ledger_state(session, TABLE)
             return {s.lane: len(s.covered) for s in state.sections} if state else {}

@@ -18,11 +18,11 @@ from typing import Any
 import duckdb
 import pytest
 
-from airflow_provider_lakecommit.cycle.prepare import prepare_for_commit
 from airflow_provider_lakecommit.cycle.reported import reported_files
 from airflow_provider_lakecommit.cycle.results import Opened
 from airflow_provider_lakecommit.exceptions import LakecommitError
 from airflow_provider_lakecommit.maintenance.sweep import sweep
+from airflow_provider_lakecommit.prepare.tables import prepare_for_commit
 from airflow_provider_lakecommit.spark import task
 from airflow_provider_lakecommit.spark.job import Secrets
 from airflow_provider_lakecommit.spark.task import run_task

@@ -18,9 +18,9 @@ from confluent_kafka.admin import AdminClient
 
 from airflow_provider_lakecommit.core.model import LIVE, LedgerSection, ReadPosition
 from airflow_provider_lakecommit.core.offsets import SourcePartition
-from airflow_provider_lakecommit.cycle.prepare import ledger_state
 from airflow_provider_lakecommit.exceptions import SourceError
 from airflow_provider_lakecommit.kafka.source_topic import SourceTopics
+from airflow_provider_lakecommit.prepare.tables import ledger_state
 from airflow_provider_lakecommit.repair.ledger_init import ledger_init
 from dev.servers.kafka import Broker
 from tests.fixtures.kafka import Sender, create_topic, unique

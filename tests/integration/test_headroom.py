@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from airflow_provider_lakecommit.cycle.headroom import Watch, ask
-from airflow_provider_lakecommit.cycle.prepare import prepare_for_commit
 from airflow_provider_lakecommit.inspect.status import Status, read_status, to_dict
 from airflow_provider_lakecommit.kafka.admin import ClusterAdmin
 from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.prepare.headroom import Watch, ask
+from airflow_provider_lakecommit.prepare.tables import prepare_for_commit
 from tests.support.waiting import until
 from tests.support.world import SCHEMA, World, catalog_in, records
 

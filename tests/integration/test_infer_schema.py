@@ -12,11 +12,11 @@ import yaml
 from confluent_kafka import Producer
 
 from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet, SourcePartition
-from airflow_provider_lakecommit.core.planning import Watermark
 from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailableError
 from airflow_provider_lakecommit.kafka import sample as sampling
 from airflow_provider_lakecommit.kafka.sample import sample, sizes, starts
 from airflow_provider_lakecommit.landing import Landing, load_spec
+from airflow_provider_lakecommit.planning.missing import Watermark
 from dev.servers.server import free_port
 from tests.support.cli import run
 from tests.support.world import World, catalog_in

@@ -7,7 +7,7 @@ import pytest
 
 from airflow_provider_lakecommit.adopt.sink_offsets import By, SinkProgress, sink_offsets
 from airflow_provider_lakecommit.core.offsets import SourcePartition
-from airflow_provider_lakecommit.core.planning import Watermark
+from airflow_provider_lakecommit.planning.missing import Watermark
 
 P0 = SourcePartition("orders", 0, "id")
 MARK = Watermark(start=5, stable=100, high=100)

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_lakecommit.core.fates import RefusedRange, other_rules
 from airflow_provider_lakecommit.core.offsets import Coverage
-from airflow_provider_lakecommit.core.planning import Missing
 from airflow_provider_lakecommit.core.rules import MOST_RULES, UNKNOWN, judged_in, merged, otherwise, rules_of, unjudged
 from airflow_provider_lakecommit.core.state import TableLedger
+from airflow_provider_lakecommit.planning.fates import RefusedRange, other_rules
+from airflow_provider_lakecommit.planning.missing import Missing
 from tests.support.story import ORDERS, P0, Story, coverage, ledger
 
 DEAD = "shop.dead"

@@ -19,10 +19,10 @@ from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.core.state import TableLedger
 from airflow_provider_lakecommit.cycle import commit
 from airflow_provider_lakecommit.cycle.commit import TableCommit, TableCommits
-from airflow_provider_lakecommit.cycle.prepare import PreparedTable, prepare_table
 from airflow_provider_lakecommit.cycle.publish import TablePublisher
 from airflow_provider_lakecommit.cycle.results import PublishedSnapshot
 from airflow_provider_lakecommit.exceptions import CatalogError, ClosedError, ControlTopicError, TableError
+from airflow_provider_lakecommit.prepare.tables import PreparedTable, prepare_table
 from airflow_provider_lakecommit.session.landing_session import FoldedLog, LandingSession
 from tests.fakes.session import DATA, DEAD, FakeLanding
 

@@ -12,10 +12,10 @@ import pytest
 from airflow_provider_lakecommit.committer.ledger import read_ledger
 from airflow_provider_lakecommit.core.log import CycleClosed, Directives
 from airflow_provider_lakecommit.core.state import TableLedger
-from airflow_provider_lakecommit.cycle import carry
-from airflow_provider_lakecommit.cycle.carry import CARRY_AGE
-from airflow_provider_lakecommit.cycle.prepare import prepare_for_commit
 from airflow_provider_lakecommit.cycle.reported import CHECK_AGE
+from airflow_provider_lakecommit.prepare import carry
+from airflow_provider_lakecommit.prepare.carry import CARRY_AGE
+from airflow_provider_lakecommit.prepare.tables import prepare_for_commit
 from tests.fakes.session import DATA, DEAD, P0, P1, FakeLanding
 
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_lakecommit.core.offsets import SourcePartition
-from airflow_provider_lakecommit.core.planning import Watermark
 from airflow_provider_lakecommit.follow.window import ANYWAY, LATE, SELDOM, Ahead, Full, Next, Pace, ahead_of
+from airflow_provider_lakecommit.planning.missing import Watermark
 
 P0, P1 = (SourcePartition("orders", n, "topic-1") for n in range(2))
 AGE = 2.0

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_lakecommit.core.offsets import SourcePartition
-from airflow_provider_lakecommit.core.planning import Chosen, Missing, Watermark, WindowLimits, choose
-from airflow_provider_lakecommit.core.slicing import cut
 from airflow_provider_lakecommit.goals.goal import ASSUMED_RATE, LEAST_RECORDS, MANY_RECORDS, STEP, lopsided, sized
 from airflow_provider_lakecommit.goals.measure import WindowCost
+from airflow_provider_lakecommit.planning.missing import Chosen, Missing, Watermark, WindowLimits, choose
+from airflow_provider_lakecommit.planning.slicing import cut
 from tests.support.effort import examples
 from tests.support.story import ORDERS, P0, P1, P2, STEADY, Story, coverage
 

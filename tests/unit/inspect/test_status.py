@@ -8,9 +8,9 @@ from datetime import timedelta
 
 import pytest
 
-from airflow_provider_lakecommit.core.headroom import Retention
 from airflow_provider_lakecommit.exceptions import CatalogError, ControlTopicError
 from airflow_provider_lakecommit.inspect.status import Status, read_status, to_dict
+from airflow_provider_lakecommit.planning.headroom import Retention
 from tests.fakes.kafka import NOON
 from tests.fakes.session import DATA, DEAD, P0, P1, FakeLanding
 

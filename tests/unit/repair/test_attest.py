@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_lakecommit.cycle.prepare import prepare_table
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
+from airflow_provider_lakecommit.prepare.tables import prepare_table
 from airflow_provider_lakecommit.repair.attest import attest, from_log, from_offsets, from_snapshot
 from airflow_provider_lakecommit.repair.ledger_init import ledger_init
 from airflow_provider_lakecommit.repair.wording import attest_text, attest_to_dict

@@ -12,10 +12,10 @@ import pytest
 
 from airflow_provider_lakecommit.core.model import Cycle
 from airflow_provider_lakecommit.core.state import TableLedger
-from airflow_provider_lakecommit.cycle.prepare import prepare_for_commit
 from airflow_provider_lakecommit.exceptions import ClosedError, ControlTopicError, FencedError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.prepare.tables import prepare_for_commit
 from airflow_provider_lakecommit.session import landing_session as module
 from airflow_provider_lakecommit.session.landing_session import LandingSession, RunIdentity, cycle_id_of
 from airflow_provider_lakecommit.wire.records import Outgoing

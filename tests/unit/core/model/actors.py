@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from airflow_provider_lakecommit.core.decide import PlanInputs, decide_plan
 from airflow_provider_lakecommit.core.entangled import without
 from airflow_provider_lakecommit.core.identity import cycle_id, slice_id, window_id
 from airflow_provider_lakecommit.core.log import (
@@ -34,10 +33,11 @@ from airflow_provider_lakecommit.core.model import (
     TableReport,
 )
 from airflow_provider_lakecommit.core.offsets import Coverage
-from airflow_provider_lakecommit.core.planning import WindowLimits, find_missing
 from airflow_provider_lakecommit.core.settle import passed_ends, settle, valid_through
 from airflow_provider_lakecommit.core.state import AcceptedSlice, granted
-from airflow_provider_lakecommit.core.voiding import disentangled
+from airflow_provider_lakecommit.planning.decide import PlanInputs, decide_plan
+from airflow_provider_lakecommit.planning.missing import WindowLimits, find_missing
+from airflow_provider_lakecommit.planning.voiding import disentangled
 from tests.support.story import spans
 from tests.unit.core.model.world import LANDING, SPEC, World
 

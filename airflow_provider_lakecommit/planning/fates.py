@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One fate for each record: which missing ranges must not be read for the tables that lack them.
+
+Contract: pure. A range that only some tables of a landing lack is read for these alone. That gives the tables the same
+records only if it is judged by the rules by which the others have it (:mod:`~airflow_provider_lakecommit.core.rules`):
+by other ones, a record that is a row of one table could be a reject in the other, or be in neither.
+
+Failure story: where nobody knows by which rules a table has a range, it is taken for other ones, unless there never
+were others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.core.rules import merged, otherwise, unjudged
+from airflow_provider_lakecommit.core.state import LandingState
+from airflow_provider_lakecommit.planning.missing import Missing
+
+__all__ = ["RefusedRange", "other_rules"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedRange:
+    """Ranges that some ``tables`` lack, and that the table ``holder`` has by other rules than those of now, or by
+    rules that nobody knows.
+    """
+
+    tables: tuple[str, ...]
+    holder: str
+    ranges: Coverage
+
+
+def other_rules(
+    landing_state: LandingState, missing: Missing, rules: str, alike: Collection[str] = ()
+) -> tuple[RefusedRange, ...]:
+    """What cannot be read for the tables that lack it: a record of it could end in two tables of the landing, or in
+    none.
+
+    :param rules: by which records are judged now
+    :param alike: tables whose ranges of no known rules can only have been judged by these
+    """
+    out: list[RefusedRange] = []
+    for tables, lacking in missing.ranges.items():
+        for holder, ledger in landing_state.ledgers.items():
+            if holder in tables:
+                continue
+            pending = ((a.report.rules, a.coverage) for a in landing_state.accepted[holder])
+            same = merged(ledger.judged, pending, most=None)
+            landed = lacking & ledger.all_covered
+            held = landed | (lacking & landing_state.accepted_coverage(holder))
+            ranges = otherwise(same, held, rules) | (Coverage() if holder in alike else unjudged(same, held))
+            if ranges:
+                out.append(RefusedRange(tables=tables, holder=holder, ranges=ranges))
+    return tuple(out)

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One fate for each record: a plan that could give a record two, or none, is refused.
+
+Contract: :func:`check_fates` lets a plan pass whose ranges are missing in all tables of the landing, or are judged as
+the tables that have them judged them. It writes nothing. What is refused is decided by
+:mod:`~airflow_provider_lakecommit.planning.fates`; here is read what that depends on.
+
+Failure story: a :class:`~airflow_provider_lakecommit.exceptions.LedgerError` names the ranges, the tables, and the ways
+on: the other table rolled back too, so that both are read again together, where that takes nobody's rows for good; the
+change undone; or a person's word that the table is right as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyiceberg.table.snapshots import Operation
+
+from airflow_provider_lakecommit.committer.ledger import ancestry
+from airflow_provider_lakecommit.committer.summary import record_of, sections_of
+from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
+from airflow_provider_lakecommit.core.rules import rules_of
+from airflow_provider_lakecommit.core.state import LandingState
+from airflow_provider_lakecommit.exceptions import LedgerError
+from airflow_provider_lakecommit.planning.fates import RefusedRange, other_rules
+from airflow_provider_lakecommit.planning.missing import Missing, Watermark
+from airflow_provider_lakecommit.planning.voiding import gone
+from airflow_provider_lakecommit.prepare.tables import Prepared, PreparedTable
+from airflow_provider_lakecommit.session.landing_session import LandingSession
+
+__all__ = ["check_fates"]
+
+Marks = Mapping[SourcePartition, Watermark]
+
+
+def check_fates(
+    session: LandingSession, prepared: Prepared, landing_state: LandingState, missing: Missing, marks: Marks
+) -> None:
+    """Whether what is missing may be read for the tables that lack it.
+
+    :param marks: what the source has: no way on is named that would lose rows
+    :raises LedgerError: a record of it could end in two tables of the landing, or in none
+    """
+    if all(len(tables) == len(prepared.tables) for tables in missing.ranges):
+        return
+    landing, metadata = session.landing, prepared.tables[0].table.metadata
+    rules = rules_of(landing.decoding, metadata.schema().model_dump_json())
+    ever = {rules_of(landing.decoding, s.model_dump_json()) for s in metadata.schemas}
+    same = (t for t in prepared.tables if t.ledger.section.spec_version == landing.spec_version)
+    alike = {t.name for t in same if t.ledger.section.judged.keys() <= {rules}} if ever == {rules} else set()
+    if found := other_rules(landing_state, missing, rules, alike):
+        holders = {t.name: t for t in prepared.tables}
+        raise LedgerError("; ".join(_text(session, one, holders[one.holder], marks) for one in found))
+
+
+def _text(session: LandingSession, one: RefusedRange, holder: PreparedTable, marks: Marks) -> str:
+    lacking = " and ".join(one.tables)
+    ends = ",".join(f"{p.topic}:{p.partition}={s.ranges[-1].end}" for p, s in sorted(one.ranges.parts.items()))
+    before = _newest_without(session, one, holder, marks)
+    together = f"roll {one.holder} back to snapshot {before}, so that all are read again together; " if before else ""
+    words = " and ".join(f"`lakecommit ledger attest SPEC --table {t} --at {ends}`" for t in one.tables)
+    return (
+        f"{lacking} lacks {one.ranges}, which {one.holder} has from when the columns of {session.landing.table} or the "
+        f"decoding of landing {session.landing.name} were others: read for {lacking} alone now, a record could end in "
+        f"two tables, or in none. Nothing is read until that is settled: {together}or undo the change until {lacking} "
+        f"has it; or, if {lacking} is right without it, say so with {words}"
+    )
+
+
+def _newest_without(session: LandingSession, one: RefusedRange, holder: PreparedTable, marks: Marks) -> int | None:
+    """The newest snapshot of a table whose ledger has nothing of these ranges, if no row is lost by going back to it:
+    all that came after it is this landing's own, and the source has it still.
+    """
+    now = holder.ledger.section.covered
+    for snapshot in ancestry(holder.table.metadata, session.landing.branch):
+        if (record := record_of(snapshot)) is None:
+            if snapshot.summary is None or snapshot.summary.operation is not Operation.REPLACE:
+                return None
+            continue
+        if not any(s.covered.overlaps(one.ranges) for s in sections_of(snapshot)):
+            then = next((s.covered for s in sections_of(snapshot) if _is_own(session, s.landing, s.lane)), Coverage())
+            return None if gone(now - then, marks) else snapshot.snapshot_id
+        if not _is_own(session, record.landing, record.lane):
+            return None
+    return None
+
+
+def _is_own(session: LandingSession, landing: str, lane: str) -> bool:
+    return (landing, lane) == (session.landing.name, session.lane)

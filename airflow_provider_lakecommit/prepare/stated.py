@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A data table that is not as `create` of its landing says, and how to have it made anew.
+
+Contract: pure, on tables as they were read. `create` makes a missing table and changes none, so a first spec that is
+wrong leaves a table that is not what the corrected one says. While it has no row, nothing is lost by making it anew.
+The records that it rejected may be dead letters by then: read again for one table alone, they would be in both, so the
+dead-letter table has to go with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pyiceberg.table import Table
+
+from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.prepare.tables import Prepared, PreparedTable
+from airflow_provider_lakecommit.session.tables import differences
+
+__all__ = ["not_as_stated"]
+
+
+def not_as_stated(landing: Landing, prepared: Prepared) -> Iterator[str]:
+    """What is to be said of it, if anything is."""
+    by_name = {t.name: t for t in prepared.tables}
+    data = by_name[landing.table]
+    if not (other := differences(landing, data.table)):
+        return
+    yield f"{data.name} is not as `create` says, which makes only a missing table: {'; '.join(other)}"
+    if _rows(data.table) != "0":
+        return
+    dead = by_name.get(landing.dead_letter_table or "")
+    if dead is None or _rows(dead.table) in (None, "0"):
+        yield f"{data.name} has no row yet: drop it, and the next run makes it as `create` says now"
+    else:
+        yield f"{data.name} has no row yet: {_both(landing, data, dead)}"
+
+
+def _both(landing: Landing, data: PreparedTable, dead: PreparedTable) -> str:
+    others = sorted({s.landing for s in dead.state.sections} - {landing.name})
+    if others:
+        return (
+            f"drop it, and the next run says to which snapshot {dead.name} has to go back, which has its rejected "
+            f"records and those of {', '.join(others)}"
+        )
+    return (
+        f"drop it and {dead.name}, which has its rejected records; then `lakecommit ledger init SPEC --from earliest` "
+        f"makes both, and the next run reads all again as `create` says now"
+    )
+
+
+def _rows(table: Table) -> str | None:
+    """As the newest snapshot states it."""
+    head = table.current_snapshot()
+    return head.summary.additional_properties.get("total-records") if head and head.summary else None
