@@ -88,6 +88,8 @@ def _both(section: LedgerSection, other: LedgerSection | None, into: str, passed
             positions={},
             replayed=Coverage(),
             sink=None,
+            suspended="",
+            replaces=False,
             control=replace(section.control, low=None),
         )
     judged = merged(other.judged, section.judged.items(), most=None)

@@ -123,6 +123,8 @@ def _after(s: LedgerSection, taken: Coverage, anew: Replacement, token: UUID, *,
         changed,
         epoch=renewed_epoch(token, s) if gone or in_place else s.epoch,
         positions={p: at for p, at in s.positions.items() if at.offset <= changed.last(p)},
+        # Who reads a range again has dead letters of its own.
+        replayed=s.replayed - taken,
     )
 
 

@@ -5,34 +5,51 @@ Contract: dead letters are read from their table (the source may have lost the r
 table's columns of now, and appended in batches. One compare-and-swap on the data table appends the rows of a batch and
 adds its offsets to ``replayed`` of the landing's section, so that what is in the table and what is open never differ;
 before each request the ledger of that very head is asked whether an offset was replayed by somebody else. What is
-refused again stays open. The dead-letter table is not written.
+refused again stays open. The dead-letter table is not written. The offsets may be of any lane of the landing; those
+that are replayed stand in the section of the live lane, or of another one where there is none.
 
 A batch is of bounded records and bytes. It is done in this process: a dead letter is rare by its budget, and starting
 Spark takes longer than decoding a hundred thousand of them.
 
 Failure story: killed anywhere, a batch is in the table with its offsets, or not at all; the same command goes on with
 what is open. Of two at once each batch is of one of them: who comes second makes its own anew without what is replayed
-by then. A rollback of the data table opens again what it took out. A request whose outcome cannot be learned leaves its
+by then. What is landed anew meanwhile has dead letters of its own: those that were read before are left alone. A
+rollback of the data table opens again what it took out. A request whose outcome cannot be learned leaves its
 files.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
 
-from airflow_provider_lakecommit.committer.ledger import Condition, landing_snapshots, read_ledger, require_ledger
-from airflow_provider_lakecommit.committer.summary import REPLAYED, SnapshotKind, SnapshotRecord, replay_to_text
+from airflow_provider_lakecommit.committer.ledger import (
+    Condition,
+    LedgerState,
+    ancestry,
+    landing_snapshots,
+    read_ledger,
+    require_ledger,
+)
+from airflow_provider_lakecommit.committer.replaced import replaced_of
+from airflow_provider_lakecommit.committer.summary import (
+    REPLAYED,
+    SnapshotKind,
+    SnapshotRecord,
+    record_of,
+    replay_to_text,
+)
 from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap, ledger_change
 from airflow_provider_lakecommit.core.decisions import MOST_TEXT, Decision
-from airflow_provider_lakecommit.core.model import LedgerSection
+from airflow_provider_lakecommit.core.model import FILLED, LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange
 from airflow_provider_lakecommit.dead_letters.letters import WHOLE, DeadLetter, Selection, letters, table_name
-from airflow_provider_lakecommit.dead_letters.open_set import OpenSet, State, closed_of
+from airflow_provider_lakecommit.dead_letters.open_set import OpenSet, State, closed_of, had_by
 from airflow_provider_lakecommit.dead_letters.passed import bring_forward, passed
 from airflow_provider_lakecommit.dead_letters.rows import Rows, made_of
 from airflow_provider_lakecommit.exceptions import CommitUnknownError, LakecommitError, LedgerError
@@ -56,17 +73,21 @@ class _Overtaken(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ledgers:
-    """The two tables as they were loaded, and what their ledgers say of dead letters."""
+    """The two tables as they were loaded, and what their ledgers say of dead letters: what each has, and of which the
+    dead letters are closed.
+    """
 
     data: Table
     dead: Table
-    section: LedgerSection
-    dead_section: LedgerSection
+    lane: str
+    """Whose section has what was replayed, of whatever lane its range is."""
+    covered: Coverage
+    dead_covered: Coverage
     closed: Coverage
 
     @property
     def open_set(self) -> OpenSet:
-        return OpenSet(self.section, self.dead_section, self.closed)
+        return OpenSet(self.covered, self.dead_covered, self.closed)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -111,25 +132,47 @@ def ledgers(session: LandingSession, table: str | None = None) -> Ledgers:
     :raises LedgerError: a ledger does not tell what is in its table
     :raises CatalogError: the catalog is away
     """
-    landing = session.landing
-    dead, dead_section = _section(session, table_name(landing, table))
-    data, section = _section(session, landing.table)
-    records = landing_snapshots(data.metadata, landing.branch, landing=landing.name, lane=session.lane)
-    return Ledgers(data=data, dead=dead, section=section, dead_section=dead_section, closed=closed_of(section, records))
+    landing, dead_name = session.landing, table_name(session.landing, table)
+    # The data table first: what is landed anew after this look is found by its snapshots since.
+    data = session.tables.load(landing.table)
+    _, own = _sections(session, landing.table, data.metadata)
+    dead = session.tables.load(dead_name)
+    _, others = _sections(session, dead_name, dead.metadata)
+    closed = _closed(session, data.metadata, own) | Coverage.union(s.replayed for s in others)
+    return Ledgers(
+        data=data,
+        dead=dead,
+        lane=_home(session, own),
+        covered=had_by(own),
+        dead_covered=had_by(others),
+        closed=closed,
+    )
 
 
-def _section(session: LandingSession, name: str) -> tuple[Table, LedgerSection]:
+def _sections(
+    session: LandingSession, name: str, metadata: TableMetadata
+) -> tuple[LedgerState, tuple[LedgerSection, ...]]:
+    """The ledger of a table, and those of its sections that are of the landing, whatever lane."""
     landing = session.landing
-    table = session.tables.load(name)
-    state = read_ledger(table.metadata, landing.branch)
+    state = read_ledger(metadata, landing.branch)
     require_ledger(state, name)
-    section = state.section(landing.name, session.lane)
-    if state.condition is not Condition.PRESENT or section is None:
+    own = tuple(s for s in state.sections if s.landing == landing.name)
+    if state.condition is not Condition.PRESENT or not own:
         raise LedgerError(
             f"{name}: {state.reason or f'landing {landing.name} has landed nothing in it yet'}; no dead letter is "
             "replayed before a run of the landing has dealt with that"
         )
-    return table, section
+    return state, own
+
+
+def _closed(session: LandingSession, metadata: TableMetadata, own: Iterable[LedgerSection]) -> Coverage:
+    landing = session.landing
+    return closed_of(own, landing_snapshots(metadata, landing.branch, landing=landing.name))
+
+
+def _home(session: LandingSession, own: Iterable[LedgerSection]) -> str:
+    lanes = [s.lane for s in own]
+    return next((lane for lane in (session.lane, FILLED) if lane in lanes), lanes[0])
 
 
 def replay(
@@ -155,21 +198,23 @@ def replay(
         bring_forward(session)
     out, known = Replayed(), ledgers(session, table)
     if decision is None:
-        known = replace(known, section=_as_brought_forward(session, known.section))
+        known = replace(known, covered=known.covered | _to_be_brought_forward(session))
     for batch in _batches(known, session.landing.name, selection, out):
         if decision is None:
             made = made_of(session.landing, known.data, batch, io=None, new_id=session.new_id())
             out.add(made, _coverage(known.open_set, made.done))
         else:
-            _published(session, batch, table, decision, out)
+            _published(session, known, batch, table, decision, out)
         progress(out)
     return out
 
 
-def _as_brought_forward(session: LandingSession, section: LedgerSection) -> LedgerSection:
+def _to_be_brought_forward(session: LandingSession) -> Coverage:
     tables = tuple(t for name in session.landing.tables if (t := _as_it_is(session, name)) is not None)
+    if not any(t.name == session.landing.table for t in tables):
+        return Coverage()
     found, _ = passed(session, Prepared(tables=tables))
-    return replace(section, covered=section.covered | Coverage.union(a.coverage for a in found))
+    return Coverage.union(a.coverage for a in found)
 
 
 def _as_it_is(session: LandingSession, name: str) -> PreparedTable | None:
@@ -200,18 +245,27 @@ def _batches(known: Ledgers, landing: str, selection: Selection, out: Replayed) 
 
 
 def _published(
-    session: LandingSession, batch: Sequence[DeadLetter], table: str | None, decision: Decision, out: Replayed
+    session: LandingSession,
+    first: Ledgers,
+    batch: Sequence[DeadLetter],
+    table: str | None,
+    decision: Decision,
+    out: Replayed,
 ) -> None:
-    """One batch, made anew as long as somebody else is faster."""
+    """One batch, made anew as long as somebody else is faster.
+
+    :param first: as they were when the batch was read
+    """
     for _ in range(TRIES):
         known = ledgers(session, table)
+        known = replace(known, covered=known.covered - _landed_anew(session, known.data.metadata, first))
         open_set = known.open_set
         left = [letter for letter in batch if open_set.state(letter.place) is State.OPEN]
         io = session.tables.storage(session.landing.table).properties
         made = made_of(session.landing, known.data, left, io=io, new_id=session.new_id())
         coverage = _coverage(open_set, made.done)
         try:
-            snapshot_id = _swapped(session, made, coverage, decision) if coverage else None
+            snapshot_id = _swapped(session, first, known.lane, made, coverage, decision) if coverage else None
         except _Overtaken as e:
             made.abort()
             session.log(f"{session.landing.table}: {e}; these dead letters are looked at anew")
@@ -232,14 +286,35 @@ def _published(
     )
 
 
-def _swapped(session: LandingSession, made: Rows, coverage: Coverage, decision: Decision) -> int | None:
+def _landed_anew(session: LandingSession, metadata: TableMetadata, first: Ledgers) -> Coverage:
+    """What was taken out of the data table, or landed anew, since a batch was read: its dead letters are others now.
+
+    :raises LedgerError: nothing tells any more
+    """
+    landing, found = session.landing, Coverage()
+    head = next(ancestry(first.data.metadata, landing.branch)).snapshot_id
+    for snapshot in ancestry(metadata, landing.branch):
+        if snapshot.snapshot_id == head:
+            return found
+        record = record_of(snapshot)
+        if record is not None and record.landing == landing.name and (taken := replaced_of(record)) is not None:
+            found |= taken.ranges
+    raise LedgerError(
+        f"{landing.table}: snapshot {head}, which was its head when the dead letters were read, is not on the branch "
+        "any more; what is replayed stays so, run it again for the rest"
+    )
+
+
+def _swapped(
+    session: LandingSession, first: Ledgers, lane: str, made: Rows, coverage: Coverage, decision: Decision
+) -> int | None:
     """Append the rows, and say so in the ledger, in one request."""
     landing, target = session.landing, made.target
     record = SnapshotRecord(
         kind=SnapshotKind.CARRY,
         branch=landing.branch,
         landing=landing.name,
-        lane=session.lane,
+        lane=lane,
         rows=made.rows,
         extra={REPLAYED: replay_to_text(coverage, len(made.filtered)), "files": str(len(made.files))},
         decisions=(replace(decision, what=f"replays {len(made.done)} dead letters: {coverage}"[:MOST_TEXT]),),
@@ -247,13 +322,10 @@ def _swapped(session: LandingSession, made: Rows, coverage: Coverage, decision: 
 
     def decide(loaded: Table) -> Change[None] | None:
         metadata = loaded.metadata
-        state = read_ledger(metadata, landing.branch)
-        require_ledger(state, landing.table)
-        section = state.section(landing.name, session.lane)
-        if state.condition is not Condition.PRESENT or section is None:
-            raise LedgerError(f"{landing.table}: {state.reason}; a run of the landing deals with that first")
-        records = landing_snapshots(metadata, landing.branch, landing=landing.name, lane=session.lane)
-        if coverage.overlaps(closed_of(section, records)) or coverage - section.covered:
+        state, now = _sections(session, landing.table, metadata)
+        section = state.section(landing.name, lane)
+        anew = _landed_anew(session, metadata, first) | _closed(session, metadata, now)
+        if section is None or coverage.overlaps(anew) or coverage - had_by(now):
             raise _Overtaken("what is open has changed")
         if target is not None and (
             metadata.table_uuid != target.uuid

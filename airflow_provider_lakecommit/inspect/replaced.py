@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from airflow_provider_lakecommit.committer.replaced import replaced_of
-from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord
+from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord, replay_of
 from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.exceptions import WireError
 
 __all__ = ["back_again", "copied_rows", "removal_problems", "replaced_rows", "rows_problems", "taken_from"]
 
@@ -82,8 +83,17 @@ def rows_problems(records: Sequence[SnapshotRecord], *, whole: bool) -> Iterator
             elif whole and exact and replaced.rows < most:
                 yield record.snapshot_id, False, f"{took}, of which {most} were landed: the rest was not there"
             landed = {n: (r - replaced.ranges, rows) for n, (r, rows) in landed.items()}
-        if record.ranges:
-            landed[record.snapshot_id] = record.ranges, record.rows
+        if ranges := record.ranges or _replayed(record):
+            landed[record.snapshot_id] = ranges, record.rows
+
+
+def _replayed(record: SnapshotRecord) -> Coverage:
+    """Offsets whose dead letters are its rows; what cannot be read is a finding of another check."""
+    try:
+        told = replay_of(record)
+    except WireError:
+        return Coverage()
+    return Coverage() if told is None else told[0]
 
 
 def back_again(removed: Iterable[str], head: Collection[str]) -> list[str]:

@@ -177,18 +177,12 @@ def _rows_of_records(landing: str, history: TableHistory, fate: str, *, one_each
 
 
 def _replays(landing: str, history: TableHistory, *, one_each: bool) -> Iterator[Finding]:
-    """By lane: dead letters that became rows."""
-    pieces = _pieces(history, landing)
-    for key in sorted({k for s in history.snapshots for k in s.sections if k[0] == landing}):
-        before: LedgerSection | None = None
-        steps: list[Step] = []
-        for s in history.snapshots:
-            after = s.sections.get(key)
-            if s.record.lane == key[1] or s.record.landing != landing:
-                steps.append((s.record, before, after))
-            before = after
-        for snapshot_id, text in replay_problems(landing, steps, pieces, one_each=one_each):
-            yield Finding(level=Severity.WRONG, table=history.table, snapshot_id=snapshot_id, text=text)
+    """Dead letters that became rows."""
+    ledgers = [[s for (name, _), s in of.sections.items() if name == landing] for of in history.snapshots]
+    known = zip((None, *ledgers), ledgers, strict=False)
+    steps: list[Step] = [(s.record, before, after) for s, (before, after) in zip(history.snapshots, known, strict=True)]
+    for snapshot_id, text in replay_problems(landing, steps, _pieces(history, landing), one_each=one_each):
+        yield Finding(level=Severity.WRONG, table=history.table, snapshot_id=snapshot_id, text=text)
 
 
 def _fates(landing: str, data: TableHistory, dead: TableHistory) -> Iterator[Finding]:

@@ -25,7 +25,8 @@ from airflow_provider_lakecommit.wire.ledger import decode_ledger, encode_ledger
 from tests.fakes.lake import at, coverage, section
 
 P = at(0)
-HAS = replace(section(), covered=coverage((0, 0, 20)))
+BARE = replace(section(), covered=coverage((0, 0, 20)))
+HAS = [BARE]
 PIECES = {P: [RangeAccount(range=OffsetRange(0, 20), counts=Counts(landed=16, rejected=4))]}
 
 
@@ -38,8 +39,8 @@ def replays(*ranges: tuple[int, int], rows: int | None = None, filtered: int = 0
     )
 
 
-def having(*ranges: tuple[int, int], of: LedgerSection = HAS) -> LedgerSection:
-    return replace(of, replayed=coverage(*((0, a, b) for a, b in ranges)))
+def having(*ranges: tuple[int, int], of: LedgerSection = BARE) -> list[LedgerSection]:
+    return [replace(of, replayed=coverage(*((0, a, b) for a, b in ranges)))]
 
 
 def problems(*steps: Step, one_each: bool = True) -> str:
@@ -81,8 +82,8 @@ def test_a_commit_of_a_release_that_dropped_it_is_found() -> None:
 
 def test_a_word_that_goes_back_closes_what_is_read_again() -> None:
     init = SnapshotRecord(kind=SnapshotKind.INIT, branch="main", landing="orders", lane="live")
-    after = having((10, 20), of=replace(HAS, covered=coverage((0, 0, 10))))
-    assert HAS.closed_with(coverage((0, 0, 10))) == after.replayed
+    after = having((10, 20), of=replace(BARE, covered=coverage((0, 0, 10))))
+    assert BARE.closed_with(coverage((0, 0, 10))) == after[0].replayed
     assert problems((init, HAS, after)) == ""
 
 
@@ -95,21 +96,21 @@ def test_a_damaged_word_of_a_replay_is_wrong_and_no_replay() -> None:
 
 
 def test_ledgers_keep_what_was_replayed_and_older_ones_have_none() -> None:
-    told = having((3, 5), (9, 10))
+    (told,) = having((3, 5), (9, 10))
     (read,) = decode_ledger(encode_ledger([told]))
     assert read.replayed == told.replayed
-    assert '"replayed"' not in encode_ledger([HAS])
-    assert decode_ledger(encode_ledger([HAS]))[0].replayed == Coverage()
+    assert '"replayed"' not in encode_ledger(HAS)
+    assert decode_ledger(encode_ledger(HAS))[0].replayed == Coverage()
 
 
 def test_a_full_ledger_goes_without_rules_and_never_without_replays() -> None:
     many = Coverage.of((P, OffsetRange(n * 7919 % 1_000_003, n * 7919 % 1_000_003 + 1)) for n in range(1, 6000))
     rules = {f"r{n}": coverage((0, n, n + 1)) for n in range(8)}
-    told = replace(HAS, replayed=many, judged=rules)
+    told = replace(BARE, replayed=many, judged=rules)
     (read,) = decode_ledger(encode_ledger([told]))
     assert read.replayed == many
     starts = [n * 15_485_863 % (1 << 40) for n in range(40_000)]
-    lots = replace(HAS, replayed=Coverage.of((P, OffsetRange(start, start + 1)) for start in starts))
+    lots = replace(BARE, replayed=Coverage.of((P, OffsetRange(start, start + 1)) for start in starts))
     with pytest.raises(WireError, match="ledger of the table"):
         encode_ledger([lots])
 
@@ -117,7 +118,7 @@ def test_a_full_ledger_goes_without_rules_and_never_without_replays() -> None:
 def test_prune_takes_out_what_is_gone_and_remembers_former_offsets_of_a_topic_that_is_there_anew() -> None:
     gone, anew = at(1), replace(at(0), topic_id="anew")
     two = replace(
-        HAS,
+        BARE,
         starts={at(0): 0, gone: 0, anew: 0},
         covered=coverage((0, 0, 20), (1, 0, 20)),
         replayed=coverage((0, 3, 5), (1, 3, 5)),
