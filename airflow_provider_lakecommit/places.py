@@ -26,6 +26,7 @@ __all__ = [
     "data_roots",
     "file_mark",
     "file_name",
+    "landing_mark",
     "mark_of",
     "name_problem",
     "named_provider",
@@ -49,7 +50,8 @@ _HASH = re.compile(r"[01]+-")
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _ID_LENGTH = 36
 LEAST_DIGITS = 5
-MARK_DIGITS = 20
+LANDING_DIGITS, LANE_DIGITS = 13, 7
+MARK_DIGITS = LANDING_DIGITS + LANE_DIGITS
 _ENCODED_TIMES = 3
 """How often a step is decoded to see whether it goes up."""
 
@@ -96,10 +98,23 @@ def attempt_of(path: str) -> UUID | None:
 
 def file_mark(table: UUID, landing: str, lane: str) -> str:
     """What the names of all files have that a lane of a landing writes for one table: digits, so that releases which do
-    not know of it take it for a part of the file's number. A table that is made anew in the same place has another.
+    not know of it take it for a part of the file's number. A table that is made anew in the same place has another. The
+    mark of the landing is in front, since nobody knows the names of all lanes that there were; what is replayed is of
+    no lane.
     """
-    digest = hashlib.sha256("\x1f".join(("files", str(table), landing, lane)).encode()).digest()
-    return f"{int.from_bytes(digest[:8]):0{MARK_DIGITS}d}"
+    if lane == REPLAY:
+        return _digits(MARK_DIGITS, "replay", str(table), landing)
+    return landing_mark(table, landing) + _digits(LANE_DIGITS, "lane", str(table), landing, lane)
+
+
+def landing_mark(table: UUID, landing: str) -> str:
+    """How the marks of all lanes of a landing begin."""
+    return _digits(LANDING_DIGITS, "files", str(table), landing)
+
+
+def _digits(many: int, *of: str) -> str:
+    digest = hashlib.sha256("\x1f".join(of).encode()).digest()
+    return f"{int.from_bytes(digest[:8]) % 10**many:0{many}d}"
 
 
 def file_name(attempt: UUID, mark: str, number: int) -> str:

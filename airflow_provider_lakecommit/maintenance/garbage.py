@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which file is garbage, and why: by its name, by its age, by what the control log and the ledger say.
 
-Contract: pure. Garbage is only what this landing's lane wrote for this very table, which the name of a data file tells
-by its mark, and that of a manifest by an id that is made from the table's. It is never what a snapshot of the metadata
-holds, what is younger than the age that was asked for, or what was reported and can still be published: reported files
-are garbage only when the compare-and-swap would refuse them, because their range is in the ledger or their epoch is
-void, or because the report itself says that nothing of it is published.
+Contract: pure. Garbage is only what a lane of this landing wrote for this very table, which the name of a data file
+tells by its mark, and that of a manifest by an id that is made from the table's. It is never what a snapshot of the
+metadata holds, what is younger than the age that was asked for, or what was reported and can still be published:
+reported files are garbage only when the compare-and-swap would refuse them, because their range is in the ledger or
+their epoch is void, or because the report itself says that nothing of it is published.
 
 A file that nobody reported is *unreported*: it is garbage once the control log says that its attempt is void, see
 :mod:`~airflow_provider_lakecommit.maintenance.sweep`.
@@ -33,6 +33,7 @@ class Why(StrEnum):
     LANDED = "its range is in the table by another attempt"
     VOID = "its epoch is void"
     NOT_DONE = "its slice was reported as not done"
+    CLOSED = "its lane was closed, so that nothing of it is published any more"
     LOST_COMMIT = "of a commit attempt that is in no snapshot"
 
 
@@ -42,7 +43,7 @@ class Kept(StrEnum):
     HELD = "a snapshot holds it"
     YOUNG = "younger than the age"
     WAITS = "reported, and may still be published"
-    OTHERS = "of another landing or lane, an earlier table here, or an earlier release"
+    OTHERS = "of another landing, an earlier table here, or an earlier release"
     FOREIGN = "not named by a landing"
     IN_FLIGHT = "its commit may still be under way"
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tables of a landing that may be swept: those whose ledger tells what is in them.
 
-Contract: reads only. A table without a ledger of this lane, or whose ledger needs a new epoch or a person first, is not
-swept, and neither is one whose control log is not the one that its ledger names: what is pending could not be known.
+Contract: reads only. A table whose ledger needs a new epoch or a person first is not swept, and neither is one whose
+control log is not the one that its ledger names: what is pending could not be known.
 
 Failure story: each table's trouble is its own, told by its name.
 """
@@ -32,18 +32,19 @@ class ReadyTable:
 
 
 def ready_tables(session: LandingSession) -> tuple[list[ReadyTable], dict[str, str]]:
-    """The tables that may be swept, and why others may not."""
+    """The tables that have a section of this lane and may be swept, and why others may not."""
     ready: list[ReadyTable] = []
     errors: dict[str, str] = {}
     for name in session.landing.tables:
         try:
-            ready.append(_ready(session, name))
+            if (found := _ready(session, name)) is not None:
+                ready.append(found)
         except LakecommitError as e:
             errors[name] = str(e)
     return ready, errors
 
 
-def _ready(session: LandingSession, name: str) -> ReadyTable:
+def _ready(session: LandingSession, name: str) -> ReadyTable | None:
     table = session.tables.load(name)
     state = read_ledger(table.metadata, session.landing.branch)
     require_ledger(state, name)
@@ -51,7 +52,7 @@ def _ready(session: LandingSession, name: str) -> ReadyTable:
         reason = state.reason or "nothing was landed in it yet"
         raise LedgerError(f"{name}: {reason}; nothing is swept before a run of the landing has dealt with that")
     if state.section(session.landing.name, session.lane) is None:
-        raise LedgerError(f"{name}: nothing was landed in it by landing {session.landing.name} yet")
+        return None
     ledger = table_ledger(session, name, state)
     there, named = session.control.describe(), ledger.section.control
     if (there.cluster_id, there.topic_id) != (named.cluster_id, named.topic_id):

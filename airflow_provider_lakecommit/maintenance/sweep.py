@@ -2,13 +2,15 @@
 """Removing the files that no slice needs any more: of slices that were redundant or void, of tasks that were killed, of
 commit attempts that were lost.
 
-Contract: a file is removed only if it is garbage (:mod:`~airflow_provider_lakecommit.maintenance.garbage`), and by then
-nothing can need it again, whatever is under way:
+Contract: files of all lanes of the landing are looked at, of those that are open and of those that were closed
+(:mod:`~airflow_provider_lakecommit.maintenance.lane_files`). A file is removed only if it is garbage
+(:mod:`~airflow_provider_lakecommit.maintenance.garbage`), and by then nothing can need it again, whatever is under way:
 
 * The metadata are read before the control log, so that what was published in between is seen as reported.
 * Before a file goes that nobody reported, the control log says that its attempt is void. From there on no reader of the
   log takes a report of it, however late a zombie sends it. What was reported in front of that record stays.
-* Before each batch goes the metadata are read again; what a snapshot holds by then stays.
+* Before each batch goes the metadata are read again; what a snapshot holds by then stays, and so does what is of a lane
+  that was opened again meanwhile.
 * Files of commits, and of replays of dead letters, are older than a day; a manifest goes only if the head has moved
   past the parent of its commit.
 
@@ -33,15 +35,15 @@ from typing import Any
 from uuid import UUID
 
 from airflow_provider_lakecommit.core.identity import attempt_id
-from airflow_provider_lakecommit.core.state import TableLedger
-from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError, SpecError
+from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError
 from airflow_provider_lakecommit.iceberg.listing import FileStore, StoredFile
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.maintenance.garbage import Kept, Why, commit_of, parent_of, reports_of
+from airflow_provider_lakecommit.maintenance.garbage import Kept, Why, commit_of, parent_of
 from airflow_provider_lakecommit.maintenance.held import HeldFiles
-from airflow_provider_lakecommit.maintenance.ready import ReadyTable, check_log, ready_tables
-from airflow_provider_lakecommit.places import REPLAY, attempt_of, data_roots, file_mark, mark_of, storage_place
-from airflow_provider_lakecommit.session.landing_session import FoldedLog, LandingSession
+from airflow_provider_lakecommit.maintenance.lane_files import TableLanes, lane_looks
+from airflow_provider_lakecommit.maintenance.ready import ReadyTable
+from airflow_provider_lakecommit.places import REPLAY, attempt_of, data_roots, mark_of, storage_place
+from airflow_provider_lakecommit.session.landing_session import LandingSession
 
 __all__ = ["COMMIT_AGE", "Garbage", "SweptTable", "least_age", "sweep"]
 
@@ -51,17 +53,16 @@ COMMIT_AGE = timedelta(days=1)
 BATCH = 2_000
 """Files that are removed between two looks; their attempts fit into one control record."""
 AT_ONCE = 8
-PERSON = "person"
-ROLE = "sweep"
 
 
 @dataclass(frozen=True, slots=True)
 class Garbage:
-    """A file that nothing needs. ``attempt`` is that of a slice, ``None`` for a file of a commit."""
+    """A file that nothing needs. ``attempt`` and ``mark`` are those of a slice, ``None`` for a file of a commit."""
 
     file: StoredFile
     why: Why
     attempt: UUID | None = None
+    mark: str | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -99,14 +100,6 @@ class SweptTable:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Slot:
-    """Of what the transactional id is made."""
-
-    deployment: str = PERSON
-    slot: int = 0
-
-
 def sweep(
     session: LandingSession,
     *,
@@ -122,22 +115,17 @@ def sweep(
     :param progress: gets a table's numbers after each batch
     :raises LakecommitError: the control log cannot be read, or not be written
     """
-    ready, errors = ready_tables(session)
-    folded = session.read_state([t.ledger for t in ready]) if ready else None
-    swept = [SweptTable(table=name, error=why) for name, why in errors.items()]
-    for table in ready:
-        out = SweptTable(table=table.name)
-        swept.append(out)
-        if folded is None:
-            continue
-        try:
-            check_log(table, folded)
-            with ThreadPoolExecutor(AT_ONCE) as pool:
-                one = _TableSweep(session, table, folded, older_than, remove, out, pool)
-                one.run(partial(told, table.name), progress)
-        except LakecommitError as e:
-            out.error = str(e)
-    return tuple(swept)
+    swept = tuple(SweptTable(table=name) for name in session.landing.tables)
+    with lane_looks(session) as looks:
+        for out in swept:
+            try:
+                lanes = TableLanes(out.table, looks)
+                with ThreadPoolExecutor(AT_ONCE) as pool:
+                    one = _TableSweep(session, lanes, older_than, remove, out, pool)
+                    one.run(partial(told, out.table), progress)
+            except LakecommitError as e:
+                out.error = str(e)
+    return swept
 
 
 def least_age(landing: Landing, asked: timedelta | None) -> timedelta:
@@ -160,22 +148,17 @@ class _TableSweep:
     def __init__(
         self,
         session: LandingSession,
-        table: ReadyTable,
-        folded: FoldedLog,
+        lanes: TableLanes,
         older_than: timedelta,
         remove: bool,
         out: SweptTable,
         pool: ThreadPoolExecutor,
     ) -> None:
-        self._session, self._table, self._folded, self._remove, self._out = session, table, folded, remove, out
-        self._pool = pool
-        self._ledger: TableLedger = table.ledger
+        self._session, self._lanes, self._remove, self._out, self._pool = session, lanes, remove, out, pool
+        self._table = table = lanes.table
         self._age, self._commit_age = older_than.total_seconds(), max(older_than, COMMIT_AGE).total_seconds()
-        self._reports = reports_of(folded.entries, table.ledger)
-        self._accepted = {a.report.attempt for a in folded.state.accepted.get(table.name, ())}
         self._held = HeldFiles(session.tables, table.name, table.table)
-        self._mark = file_mark(table.ledger.uuid, session.landing.name, session.lane)
-        self._replays = file_mark(table.ledger.uuid, session.landing.name, REPLAY)
+        self._replays = lanes.mark(REPLAY)
         self._now = 0.0
 
     def run(self, told: Callable[[Garbage], None], progress: Callable[[SweptTable], None]) -> None:
@@ -200,7 +183,7 @@ class _TableSweep:
         """A look writes nothing, so that it has to do with our own clock."""
         if not self._remove:
             return self._session.now().timestamp()
-        return store.now(f"{attempt_id(self._ledger.uuid, self._session.new_id())}-m0.avro")
+        return store.now(f"{attempt_id(self._table.ledger.uuid, self._session.new_id())}-m0.avro")
 
     def _garbage(self, store: FileStore) -> Iterator[Garbage]:
         commits: dict[UUID, list[tuple[StoredFile, bool]]] = {}
@@ -208,10 +191,10 @@ class _TableSweep:
             if (attempt := attempt_of(file.name)) is not None:
                 found = self._data_file(file, attempt)
                 if isinstance(found, Why):
-                    yield Garbage(file, found, attempt)
+                    yield Garbage(file, found, attempt, mark_of(file.name))
                 else:
                     _count(self._out.kept, found, file)
-            elif (commit := commit_of(file.name, self._ledger.uuid)) is None:
+            elif (commit := commit_of(file.name, self._table.ledger.uuid)) is None:
                 _count(self._out.kept, Kept.FOREIGN, file)
             elif file.name in self._held:
                 _count(self._out.kept, Kept.HELD, file)
@@ -221,7 +204,8 @@ class _TableSweep:
             yield from self._lost_commit(store, some)
 
     def _data_file(self, file: StoredFile, attempt: UUID) -> Why | Kept:
-        if (mark := mark_of(file.name)) not in (self._mark, self._replays):
+        mark = mark_of(file.name)
+        if mark is None or not (mark == self._replays or self._lanes.is_own(mark)):
             return Kept.OTHERS
         if file.name in self._held:
             return Kept.HELD
@@ -230,9 +214,7 @@ class _TableSweep:
             return Why.LOST_COMMIT if self._now - file.modified >= self._commit_age else Kept.YOUNG
         if self._now - file.modified < self._age:
             return Kept.YOUNG
-        if attempt in self._accepted:
-            return Kept.WAITS
-        return (self._reports[attempt] or Kept.WAITS) if attempt in self._reports else Why.UNREPORTED
+        return self._lanes.judged(mark, attempt)
 
     def _lost_commit(self, store: FileStore, some: Sequence[tuple[StoredFile, bool]]) -> Iterator[Garbage]:
         """Files of one commit attempt; which of them a snapshot holds is held for good, so that these are the rest."""
@@ -248,32 +230,21 @@ class _TableSweep:
                 _count(self._out.kept, reason, file)
 
     def _remove_batch(self, store: FileStore, batch: Sequence[Garbage]) -> None:
-        late = self._voided({g.attempt for g in batch if g.why is Why.UNREPORTED and g.attempt is not None})
+        unreported: dict[str, set[UUID]] = {}
+        for g in batch:
+            if g.why is Why.UNREPORTED and g.mark is not None and g.attempt is not None:
+                unreported.setdefault(g.mark, set()).add(g.attempt)
+        late = self._lanes.voided(unreported)
         self._held.refresh()
-        gone = [g.file for g in batch if g.file.name not in self._held and g.attempt not in late]
+        again = self._lanes.opened_again(self._held.metadata) if any(g.why is Why.CLOSED for g in batch) else ()
+        gone = [
+            g.file
+            for g in batch
+            if g.file.name not in self._held and g.attempt not in late and not (g.why is Why.CLOSED and g.mark in again)
+        ]
         for file, there in zip(gone, self._pool.map(lambda f: store.delete(f.path), gone), strict=True):
             self._out.removed += there
             self._out.removed_bytes += file.size if there else 0
-
-    def _voided(self, attempts: set[UUID]) -> set[UUID]:
-        """Tell the log that these attempts are void; those that were reported in front of it, and so are not.
-
-        :raises LakecommitError: it cannot be told
-        """
-        if not attempts:
-            return set()
-        session = self._session
-        sender = session.sender(ROLE, session.new_id())
-        record = sender.voided(session.new_id(), session.now(), sorted(attempts))
-        sent = session.send(ROLE, _Slot(), self._folded.partition, [record])
-        self._folded = session.read_state(self._folded.ledgers, since=self._folded, until=sent)
-        self._reports = reports_of(self._folded.entries, self._ledger, before=sent)
-        if not any(e.offset == sent for e in self._folded.entries):
-            raise LedgerError(
-                f"what was told the control topic at offset {sent} of partition {self._folded.partition} cannot be "
-                "read back: nothing more is removed. Look at the topic with `lakecommit status`, and run it again"
-            )
-        return attempts & self._reports.keys()
 
 
 def _parent(store: FileStore, file: StoredFile) -> int | None:

@@ -173,7 +173,7 @@ RULES = (
     ),
     rule(
         "maintenance",
-        "core places wire landing iceberg committer session prepare cycle",
+        "core places wire landing iceberg committer session prepare cycle lanes",
         nowhere=AIRFLOW | SPARK | KAFKA,
     ),
     rule("maintenance/garbage", "core", only=NOTHING),
