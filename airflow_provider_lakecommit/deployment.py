@@ -78,6 +78,14 @@ def kafka_of(conn_id: str) -> dict[str, Any]:
     return kafka_settings(conn_id)
 
 
+def registry_of(conn_id: str) -> dict[str, Any]:
+    """Settings of a registry's client by a connection."""
+    _open()
+    from airflow_provider_lakecommit.hooks.connections import registry_connection
+
+    return registry_connection(conn_id)
+
+
 def catalog_of(conn_id: str) -> dict[str, str]:
     """pyiceberg's properties of a connection."""
     _open()

@@ -25,6 +25,7 @@ __all__ = [
     "LakecommitError",
     "LedgerError",
     "RecordsError",
+    "RegistryError",
     "SourceDamagedError",
     "SourceError",
     "SourceUnavailableError",
@@ -101,6 +102,10 @@ class SourceDamagedError(SourceError):
 
 class SourceUnavailableError(Transient, LakecommitError):
     """The source brokers could not be reached in time."""
+
+
+class RegistryError(Transient, LakecommitError):
+    """The schema registry could not be reached, refused the credentials, or gave no answer of a registry."""
 
 
 class ControlTopicError(Transient, LakecommitError):

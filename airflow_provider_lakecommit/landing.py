@@ -43,6 +43,7 @@ from airflow_provider_lakecommit.declared.spec_file import filled_field, read_ya
 from airflow_provider_lakecommit.declared.variables import Variables
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.redaction import redacted
+from airflow_provider_lakecommit.registry.settings import with_registry
 from airflow_provider_lakecommit.signing import resolved
 
 if TYPE_CHECKING:
@@ -67,7 +68,8 @@ class Landing:
     :param name: unique name; part of the control group id and of every identity
     :param topics: a topic or several, all with the same kind of record
     :param table: ``namespace.table`` that the rows are appended to
-    :param format: encoding of the record values; ``json`` (one object per record)
+    :param format: encoding of the record values; ``json`` (one object per record), or ``json_schema`` (the same, behind
+        the id of its schema in a registry)
     :param timestamps: how a timestamp, date or time is written in the records, per column path (``a.b`` for nested
         ones, ``.element``, ``.key`` and ``.value`` within lists and maps): ``iso8601`` (default), ``epoch_seconds``,
         ``epoch_millis``, ``epoch_micros``, ``epoch_nanos``, for dates ``epoch_days``, for times ``seconds_of_day``,
@@ -112,6 +114,7 @@ class Landing:
     :param location_providers: classes that a table may name in ``write.py-location-provider.impl``, as
         ``module.Class``; pyiceberg's own need no word. They are imported where files are written, beside credentials
     :param kafka_config_id: Airflow connection of the brokers
+    :param registry_conn_id: Airflow connection of the schema registry, for formats that have one
     :param iceberg_conn_id: Airflow connection of the catalog
     :param control_topic: topic of the commit protocol
     :param control_events: form of the events that are sent there: ``1.12``, or ``1.10`` (as a text, in quotes) where
@@ -153,6 +156,7 @@ class Landing:
     max_pending_bytes: int | None = 1 << 40
     location_providers: Sequence[str] = ()
     kafka_config_id: str = "kafka_default"
+    registry_conn_id: str | None = None
     iceberg_conn_id: str = "iceberg_default"
     control_topic: str | None = None
     control_events: str = "1.12"
@@ -262,8 +266,8 @@ class Landing:
 
 @dataclass(frozen=True, kw_only=True)
 class LandingSpec:
-    """A YAML spec: a landing, and three sections in place of Airflow connections. ``variables`` are the secret ones of
-    the environment that it names.
+    """A YAML spec: a landing, and sections in place of Airflow connections; the registry's settings are among those of
+    ``kafka``. ``variables`` are the secret ones of the environment that it names.
     """
 
     landing: Landing
@@ -274,6 +278,7 @@ class LandingSpec:
 
 
 _SECTIONS = ("kafka", "catalog", "spark")
+_OPTIONAL = ("registry",)
 
 
 def load_spec(path: str | Path, *, connections: bool = True, elsewhere: Collection[str] = ()) -> LandingSpec:
@@ -285,14 +290,14 @@ def load_spec(path: str | Path, *, connections: bool = True, elsewhere: Collecti
     :raises SpecError: unreadable file, no mapping, or anything :class:`Landing` refuses; all that is wrong together
     """
     values = read_yaml(path)
-    sections = {s: values.pop(s, None) or {} for s in _SECTIONS}
+    sections = {s: values.pop(s, None) or {} for s in (*_SECTIONS, *_OPTIONAL)}
     wrong = [f"section {s!r} must be a mapping" for s, v in sections.items() if not isinstance(v, dict)]
-    needed = [s for s in _SECTIONS if connections and s not in elsewhere]
+    needed = [s for s in (*_SECTIONS, *_OPTIONAL) if connections and s not in elsewhere]
     if "kafka" in needed and isinstance(sections["kafka"], dict) and "bootstrap.servers" not in sections["kafka"]:
         near = nearest("bootstrap.servers", [*map(str, sections["kafka"])], 1, 0.8)
         wrong.append("section 'kafka' lacks 'bootstrap.servers'" + (f", it has {near[0]!r}" if near else ""))
     kinds = {f.name: str(f.type) for f in dataclasses.fields(Landing)}
-    wrong += unknown_keys(values, kinds, (*kinds, *_SECTIONS))
+    wrong += unknown_keys(values, kinds, (*kinds, *_SECTIONS, *_OPTIONAL))
     variables = Variables(values=os.environ)
     stated = {key: filled_field(variables, key, values[key], kinds[key]) for key in values if key in kinds}
     # A section that is not used may name what only another machine has.
@@ -308,4 +313,5 @@ def load_spec(path: str | Path, *, connections: bool = True, elsewhere: Collecti
     if wrong:
         raise SpecError(f"spec {path}: " + "; ".join(wrong))
     kafka = resolved(sections["kafka"]) if "kafka" in needed else sections["kafka"]
+    kafka = with_registry(kafka, sections.pop("registry"))
     return LandingSpec(landing=landing, **{**sections, "kafka": kafka}, variables=variables.secret)

@@ -16,7 +16,8 @@ from types import ModuleType
 from typing import Any
 
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.landing import LandingSpec, load_spec
+from airflow_provider_lakecommit.landing import Landing, LandingSpec, load_spec
+from airflow_provider_lakecommit.registry.settings import registry_settings, with_registry
 from airflow_provider_lakecommit.terminal.output import Output, results_only, start_logging
 
 __all__ = [
@@ -82,6 +83,8 @@ def load_file(path: str, options: Namespace, output: Output) -> LandingSpec:
         with opened(options, output) as airflow:
             landing = airflow.complete(landing)
             found |= _sections(airflow, named, output)
+            if "kafka" in named:
+                found["kafka"] = _with_registry(airflow, landing, {**found["kafka"], **spec.kafka}, output)
     if not found["catalog"]:
         raise SpecError(
             f"spec {path}: the section 'catalog' is missing: say where the tables are, or give --iceberg-conn-id of an "
@@ -104,6 +107,7 @@ def load_dag(options: Namespace, output: Output) -> list[LandingSpec]:
             if options.wants_catalog:
                 named["catalog"] = given.get("catalog") or landing.iceberg_conn_id
             found = _sections(airflow, named, output)
+            found["kafka"] = _with_registry(airflow, landing, found["kafka"], output)
             if options.wants_spark and getattr(options, "spark", True):
                 spark = airflow.spark_of(given.get("spark") or declared.spark_conn_id, declared.spark_conf)
                 output.keep(spark)
@@ -165,6 +169,15 @@ def _sections(airflow: ModuleType, named: dict[str, str], output: Output) -> dic
     found = {section: read[section](conn_id) for section, conn_id in named.items()}
     output.keep(*found.values())
     return found
+
+
+def _with_registry(airflow: ModuleType, landing: Landing, kafka: dict[str, Any], output: Output) -> dict[str, Any]:
+    """The brokers' settings, with those of the registry that the landing names."""
+    if landing.registry_conn_id is None or registry_settings(kafka):
+        return kafka
+    found = airflow.registry_of(landing.registry_conn_id)
+    output.keep(found)
+    return with_registry(kafka, found)
 
 
 def _one(section: str, options: Namespace, output: Output) -> dict[str, Any] | None:

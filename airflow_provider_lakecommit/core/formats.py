@@ -10,14 +10,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["DEFAULTS", "FORMATS", "ONE_ROW_EACH", "FormatOptions"]
+__all__ = ["DEFAULTS", "FORMATS", "ONE_ROW_EACH", "WITH_REGISTRY", "FormatOptions"]
 
-FORMATS = {"json": "airflow_provider_lakecommit.formats.decode_json:JsonDecoder"}
+FORMATS = {
+    "json": "airflow_provider_lakecommit.formats.decode_json:JsonDecoder",
+    "json_schema": "airflow_provider_lakecommit.formats.decode_framed_json:FramedJsonDecoder",
+}
 """Where the factory of a format's decoders is, ``module:name``; it is called as in
 :func:`airflow_provider_lakecommit.formats.decoder.decoder_for`.
 """
-ONE_ROW_EACH = {"json"}
+ONE_ROW_EACH = {"json", "json_schema"}
 """Formats of which each record that is not rejected is exactly one row."""
+WITH_REGISTRY = {"json_schema": "JSON"}
+"""Formats whose records name their schema in a registry, with what a registry calls such schemas. The factory of each
+takes a :class:`~airflow_provider_lakecommit.registry.schemas.SchemaSource` as well, which may be missing where no
+record is decoded.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

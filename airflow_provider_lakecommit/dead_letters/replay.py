@@ -201,7 +201,7 @@ def replay(
         known = replace(known, covered=known.covered | _to_be_brought_forward(session))
     for batch in _batches(known, session.landing.name, selection, out):
         if decision is None:
-            made = made_of(session.landing, known.data, batch, io=None, new_id=session.new_id())
+            made = made_of(session.landing, known.data, batch, kafka=session.kafka, io=None, new_id=session.new_id())
             out.add(made, _coverage(known.open_set, made.done))
         else:
             _published(session, known, batch, table, decision, out)
@@ -262,7 +262,7 @@ def _published(
         open_set = known.open_set
         left = [letter for letter in batch if open_set.state(letter.place) is State.OPEN]
         io = session.tables.storage(session.landing.table).properties
-        made = made_of(session.landing, known.data, left, io=io, new_id=session.new_id())
+        made = made_of(session.landing, known.data, left, kafka=session.kafka, io=io, new_id=session.new_id())
         coverage = _coverage(open_set, made.done)
         try:
             snapshot_id = _swapped(session, first, known.lane, made, coverage, decision) if coverage else None

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from typing import Any
 from uuid import UUID
 
 from pyiceberg.manifest import DataFile
@@ -61,11 +62,18 @@ class Rows:
 
 
 def made_of(
-    landing: Landing, table: Table, letters: Sequence[DeadLetter], *, io: Mapping[str, str] | None, new_id: UUID
+    landing: Landing,
+    table: Table,
+    letters: Sequence[DeadLetter],
+    *,
+    kafka: Mapping[str, Any],
+    io: Mapping[str, str] | None,
+    new_id: UUID,
 ) -> Rows:
     """Decode, and write.
 
     :param table: the data table as it was just loaded
+    :param kafka: settings of the source, with those of a registry among them
     :param io: properties of its storage; ``None`` writes nothing
     :param new_id: names the files
     :raises TableError: the landing cannot fill the table
@@ -73,7 +81,7 @@ def made_of(
     out = Rows()
     target = target_of(landing.table, table, new_id)
     schema = Schema.model_validate_json(target.schema)
-    with closing(row_decoder(landing, schema)) as decoder:
+    with closing(row_decoder(landing, schema, kafka)) as decoder:
         decoded = decoder.decode([letter.value() or b"" for letter in letters])
     places = range(decoded.table.num_rows) if decoded.records is None else decoded.records
     out.landed = [letters[i] for i in dict.fromkeys(places)]

@@ -193,6 +193,7 @@ CHECKS: Mapping[str, Check] = {
     "max_pending_bytes": _integer(1, optional=True),
     "location_providers": _classes,
     "kafka_config_id": _text,
+    "registry_conn_id": _optional(_text),
     "iceberg_conn_id": _text,
     "control_topic": _optional(_matches(_TOPIC, "a topic name")),
     "control_events": lambda v: None if v in CONTROL_EVENTS else f"{v!r} is not '1.12' or '1.10', as a text in quotes",

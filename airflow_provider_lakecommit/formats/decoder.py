@@ -20,7 +20,8 @@ from typing import Protocol, cast
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
-from airflow_provider_lakecommit.core.formats import FORMATS, FormatOptions
+from airflow_provider_lakecommit.core.formats import FORMATS, WITH_REGISTRY, FormatOptions
+from airflow_provider_lakecommit.registry.schemas import SchemaSource
 
 __all__ = ["Decoded", "Decoder", "Refusal", "Reject", "decoder_for", "halved", "put_back"]
 
@@ -91,15 +92,19 @@ class Decoder(Protocol):
         """Give back what it holds."""
 
 
-def decoder_for(schema: Schema, options: FormatOptions, skip: Set[str] = frozenset()) -> Decoder:
+def decoder_for(
+    schema: Schema, options: FormatOptions, skip: Set[str] = frozenset(), registry: SchemaSource | None = None
+) -> Decoder:
     """The decoder of a format, by its entry in :data:`~airflow_provider_lakecommit.core.formats.FORMATS`.
 
     :param skip: columns that are not read from the values
+    :param registry: for formats whose records name their schema; without it, they can be checked and not decoded
     :raises TableError: the table has a column that cannot be read from this format, or an option does not fit it
     """
     module, _, name = FORMATS[options.format].partition(":")
     factory = getattr(import_module(module), name)
-    return cast(Decoder, factory(schema, options, skip))
+    sources = (registry,) if options.format in WITH_REGISTRY else ()
+    return cast(Decoder, factory(schema, options, skip, *sources))
 
 
 def halved(

@@ -24,10 +24,20 @@ from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.hooks.secrets import hide
 from airflow_provider_lakecommit.iceberg.settings import as_text
 from airflow_provider_lakecommit.iceberg.sql_catalog import catalog_name
+from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.redaction import redacted
+from airflow_provider_lakecommit.registry.settings import LOGIN, with_registry
 from airflow_provider_lakecommit.signing import KEY, OTHER_KEY, UNSIGNED_BELOW, resolved
 
-__all__ = ["catalog_properties", "connection", "kafka_settings", "master_url", "stated_properties"]
+__all__ = [
+    "catalog_properties",
+    "connection",
+    "kafka_settings",
+    "master_url",
+    "registry_connection",
+    "source_settings",
+    "stated_properties",
+]
 
 
 class _SettingsHook(KafkaBaseHook):
@@ -69,6 +79,38 @@ def kafka_settings(kafka_config_id: str) -> dict[str, Any]:
             f"the Kafka connection {kafka_config_id!r}{_unlike(found, 'kafka')} cannot be used: "
             f"{redacted(str(e), found.extra_dejson)}; its extra holds the client's settings under librdkafka's names"
         ) from None
+
+
+def source_settings(landing: Landing) -> dict[str, Any]:
+    """The settings by which a landing's records are read: of its brokers, with those of its registry among them.
+
+    :raises SpecError: a connection is missing or cannot be used
+    """
+    kafka = kafka_settings(landing.kafka_config_id)
+    return with_registry(kafka, registry_connection(landing.registry_conn_id)) if landing.registry_conn_id else kafka
+
+
+def registry_connection(conn_id: str) -> dict[str, Any]:
+    """Settings of the registry's client by a connection of type `http`, or of any other: its address, login and
+    password, and what its extra holds under the client's own names.
+
+    :raises SpecError: no such connection, or it does not say where the registry is
+    """
+    found = connection(conn_id, "http", "the address of a schema registry")
+    settings = {key: value for key, value in found.extra_dejson.items() if value is not None}
+    hide({**settings, "password": found.password})
+    if found.host:
+        scheme = found.schema if found.schema in ("http", "https") else "http"
+        host = found.host if "://" in found.host else f"{scheme}://{found.host}"
+        settings.setdefault("url", f"{host}:{found.port}" if found.port else host)
+    if found.login and found.password:
+        settings.setdefault(LOGIN, f"{found.login}:{found.password}")
+    if not settings.get("url"):
+        raise SpecError(
+            f"the connection {conn_id!r} does not say where the schema registry is: give its host, or `url` in its "
+            "extra"
+        )
+    return settings
 
 
 def _signing() -> dict[str, str]:

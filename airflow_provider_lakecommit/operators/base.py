@@ -172,11 +172,11 @@ class LandingTask(BaseOperator):
     @contextmanager
     def session(self) -> Iterator[LandingSession]:
         """The landing's connections, open until the end of the block."""
-        from airflow_provider_lakecommit.hooks.connections import catalog_properties, kafka_settings
+        from airflow_provider_lakecommit.hooks.connections import catalog_properties, source_settings
         from airflow_provider_lakecommit.session.landing_session import LandingSession
 
         landing = Settings.read().complete(self.landing)
-        kafka, catalog = kafka_settings(landing.kafka_config_id), catalog_properties(landing.iceberg_conn_id)
+        kafka, catalog = source_settings(landing), catalog_properties(landing.iceberg_conn_id)
         self._places = kafka_namespace(kafka), catalog_namespace(catalog, landing.iceberg_conn_id)
         with LandingSession.connect(landing, kafka, catalog, log=self.log_line) as session:
             yield session

@@ -113,7 +113,7 @@ class WriteWindowOperator(LandingTask):
 
     def _execute(self) -> dict[str, Any]:
         from airflow_provider_lakecommit.cycle.results import GroupTicket
-        from airflow_provider_lakecommit.hooks.connections import catalog_properties, kafka_settings
+        from airflow_provider_lakecommit.hooks.connections import catalog_properties, source_settings
         from airflow_provider_lakecommit.hooks.engines import engine_of
         from airflow_provider_lakecommit.iceberg.catalog import Tables
         from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
@@ -136,7 +136,7 @@ class WriteWindowOperator(LandingTask):
                 conf=self.spark_conf,
                 grace=settings.spark_grace,
             )
-            kafka = kafka_settings(landing.kafka_config_id)
+            kafka = source_settings(landing)
             tables = Tables(catalog_properties(landing.iceberg_conn_id, reach=False))
             with ControlTopic(landing.control_topic_name, kafka) as control:
                 job = self._left(landing, control, ticket, tables)

@@ -35,6 +35,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.core.accounting import ODD_TIME, add_names
+from airflow_provider_lakecommit.core.formats import WITH_REGISTRY
 from airflow_provider_lakecommit.core.model import (
     LIVE,
     ReadPosition,
@@ -52,6 +53,7 @@ from airflow_provider_lakecommit.formats.times import odd_times
 from airflow_provider_lakecommit.landing import METADATA_COLUMNS, Landing
 from airflow_provider_lakecommit.parquet.layout import file_io
 from airflow_provider_lakecommit.parquet.write import FanoutWriter
+from airflow_provider_lakecommit.registry.client import needed, registry_of
 from airflow_provider_lakecommit.spark.chunks import Chunk, Run, narrowest, part_of
 from airflow_provider_lakecommit.spark.cost import CostClock, Work
 from airflow_provider_lakecommit.spark.dead_letters import dead_letters
@@ -134,24 +136,30 @@ def run_slice(
     :raises SourceError, SourceUnavailableError: see :mod:`~airflow_provider_lakecommit.spark.read`
     :raises SliceStopped: ``should_stop`` said so, and there is nothing to keep
     """
-    return _SliceRun(work, io_of).run(kafka, progress, should_stop)
+    return _SliceRun(work, io_of, kafka).run(kafka, progress, should_stop)
 
 
-def row_decoder(landing: Landing, schema: Schema) -> Decoder:
+def row_decoder(landing: Landing, schema: Schema, kafka: Mapping[str, Any] | None = None) -> Decoder:
     """By which values become rows of a table, as the landing says.
 
+    :param kafka: settings of the source, with those of a registry among them; without, nothing can be decoded that
+        needs one
     :raises TableError: the table has a column that it cannot fill
+    :raises SpecError: the records name schemas of a registry, and the settings none
     """
+    registry = None
+    if kafka is not None and landing.format in WITH_REGISTRY:
+        registry = needed(registry_of(kafka), landing.name, landing.format)
     if landing.metadata_columns and (wrong := mistyped(schema)):
         raise TableError("; ".join(wrong))
     skip = frozenset(METADATA_COLUMNS) if landing.metadata_columns else frozenset()
-    return decoder_for(schema, landing.format_options, skip)
+    return decoder_for(schema, landing.format_options, skip, registry)
 
 
 class _SliceRun:
     """The state of one attempt."""
 
-    def __init__(self, work: SliceWork, io_of: Callable[[str], Mapping[str, str]]) -> None:
+    def __init__(self, work: SliceWork, io_of: Callable[[str], Mapping[str, str]], kafka: Mapping[str, Any]) -> None:
         self._work = work
         self._landing = work.landing
         targets = {t.table: t for t in work.targets}
@@ -161,7 +169,7 @@ class _SliceRun:
                 f"slice {work.slice}: no schema and location of {', '.join(sorted(missing))} came with the plan"
             )
         self._schema = Schema.model_validate_json(targets[work.landing.table].schema)
-        self._decoder = row_decoder(work.landing, self._schema)
+        self._decoder = row_decoder(work.landing, self._schema, kafka)
         self._writers = {
             name: FanoutWriter(
                 targets[name],

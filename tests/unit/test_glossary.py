@@ -58,7 +58,7 @@ PLAIN = """
     reset replaced removal copier survey share question stored adopt adopted adopting adoption scope turn take rebind
     rebound copied copy moved same schema snapshot sorting spec statistics storage table tag vended inspect
     maintenance expire expired sweep swept garbage held replay replays replayed selection listing store kept why ready
-    replaying
+    replaying registry registered framed framing
 """
 
 

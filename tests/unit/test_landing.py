@@ -55,6 +55,7 @@ FULL: Mapping[str, Any] = {
     "max_pending_bytes": 1000,
     "location_providers": ["acme.lake.Folders"],
     "kafka_config_id": "k",
+    "registry_conn_id": "r",
     "iceberg_conn_id": "i",
     "control_topic": "control",
     "control_events": "1.10",

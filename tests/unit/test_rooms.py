@@ -85,8 +85,8 @@ def rule(
 
 NOTHING: frozenset[str] = frozenset()
 LIBRARY = (
-    "redaction signing connection_names core planning shown declared wire kafka iceberg parquet formats spark engines "
-    "stall committer connector session prepare cycle landing"
+    "redaction signing connection_names core planning shown declared registry wire kafka iceberg parquet formats spark "
+    "engines stall committer connector session prepare cycle landing"
 )
 
 #: From the ground up: a room imports rooms that stand above it in this table, never one below.
@@ -107,13 +107,20 @@ RULES = (
     rule("status_fields", "core", only=NOTHING),
     rule("declared", "redaction signing core", only=frozenset({"yaml"})),
     rule("wire", "core", only=frozenset({"fastavro"})),
-    rule("landing", "redaction signing core declared assets", only=frozenset({"yaml"})),
+    rule("registry", "redaction signing", nowhere=AIRFLOW | SPARK | LAKE, lazily=KAFKA),
+    *(rule(f"registry/{module}", "signing", only=NOTHING) for module in ("framing", "schemas", "settings")),
+    rule("landing", "redaction signing core declared registry assets", only=frozenset({"yaml"})),
     rule("kafka", "redaction signing connection_names core planning declared wire", nowhere=AIRFLOW | SPARK | LAKE),
     rule("iceberg", "redaction connection_names core declared wire", nowhere=AIRFLOW | SPARK),
     rule("parquet", "redaction core places", nowhere=AIRFLOW | SPARK | KAFKA),
-    rule("formats", "core declared iceberg parquet", nowhere=AIRFLOW | SPARK | KAFKA),
+    rule("formats", "core declared registry iceberg parquet", nowhere=AIRFLOW | SPARK | KAFKA),
     rule("formats/sampled", only=NOTHING),
-    rule("spark", "redaction signing core wire landing kafka iceberg parquet formats", nowhere=AIRFLOW, lazily=SPARK),
+    rule(
+        "spark",
+        "redaction signing core wire landing registry kafka iceberg parquet formats",
+        nowhere=AIRFLOW,
+        lazily=SPARK,
+    ),
     rule("engines", "redaction declared spark", nowhere=AIRFLOW, lazily=SPARK),
     rule("stall", "core declared wire kafka", nowhere=AIRFLOW | SPARK | LAKE),
     *(rule(f"stall/{module}", "core", only=NOTHING) for module in ("verdict", "state", "observe", "guard")),
@@ -203,7 +210,12 @@ RULES = (
         )
     ),
     rule("notifications", only=AIRFLOW),
-    rule("hooks", "redaction signing connection_names iceberg engines connector", nowhere=HEAVY, lazily=SPARK),
+    rule(
+        "hooks",
+        "redaction signing connection_names landing registry iceberg engines connector",
+        nowhere=HEAVY,
+        lazily=SPARK,
+    ),
     rule("plugins", "preload page settings hooks", only=AIRFLOW),
     rule("telemetry", "core landing cycle", nowhere=HEAVY | SPARK, lazily=AIRFLOW | OPENLINEAGE),
     rule("triggers", "core planning declared landing stall settings kafka hooks", nowhere=SPARK | LAKE, lazily=HEAVY),

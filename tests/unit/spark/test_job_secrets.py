@@ -64,7 +64,7 @@ def test_a_slice_is_written_with_what_is_its_tables(monkeypatch: pytest.MonkeyPa
     given: dict[str, object] = {}
 
     class Run:
-        def __init__(self, _: object, io_of: object) -> None:
+        def __init__(self, _: object, io_of: object, __: object) -> None:
             given["of"] = io_of
 
         def run(self, *_: object) -> None: ...

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""JSON behind the id of its schema in a registry.
+
+Contract: what is behind the id is read as :mod:`~airflow_provider_lakecommit.formats.decode_json` reads it. That the id
+is one of a JSON Schema is checked; the records are held against the table's columns, not against that schema, which
+their producer has done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
+
+from airflow_provider_lakecommit.core.formats import FormatOptions
+from airflow_provider_lakecommit.formats.decode_json import JsonDecoder
+from airflow_provider_lakecommit.formats.decoder import Decoded, put_back
+from airflow_provider_lakecommit.formats.framed_values import FramedReader
+from airflow_provider_lakecommit.registry.schemas import JSON, RegisteredSchema, SchemaSource
+
+__all__ = ["FramedJsonDecoder"]
+
+
+class FramedJsonDecoder:
+    """The :class:`~airflow_provider_lakecommit.formats.decoder.Decoder` of framed JSON.
+
+    :raises TableError: as :class:`~airflow_provider_lakecommit.formats.decode_json.JsonDecoder` does
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        options: FormatOptions,
+        skip: Set[str] = frozenset(),
+        registry: SchemaSource | None = None,
+    ) -> None:
+        self._json = JsonDecoder(schema, options, skip)
+        self._reader = FramedReader(registry, JSON, _nothing)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Schema of the decoded tables."""
+        return self._json.schema
+
+    def decode(self, values: Sequence[bytes]) -> Decoded:
+        """Every value becomes one row or one reject."""
+        parts, rejects = self._reader.parts(values)
+        starts = {place: part.start for part in parts for place in part.places}
+        places = sorted(starts)
+        decoded = self._json.decode([values[place][starts[place] :] for place in places])
+        return decoded if len(places) == len(values) else put_back(decoded, places, rejects)
+
+    def close(self) -> None:
+        """It holds nothing."""
+        self._json.close()
+
+
+def _nothing(_schema: RegisteredSchema) -> None:
+    """Of the schema, its kind is all that counts."""

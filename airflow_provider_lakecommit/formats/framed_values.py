@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The values of a block by the schemas that they name, each schema fetched once.
+
+Contract: of each value, exactly one is true: it is in a part, or it is a reject that says what is wrong: it is not
+framed (``not_framed``), the registry has no such schema (``unknown_schema``), or the schema is of another format
+(``wrong_schema``). That there is no such schema is asked anew for each slice, and once in it.
+
+Failure story: a registry that is away is no fault of the records: its error goes through, and the slice is done again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from airflow_provider_lakecommit.formats.decoder import Refusal, Reject
+from airflow_provider_lakecommit.registry.framing import framed
+from airflow_provider_lakecommit.registry.schemas import (
+    RegisteredSchema,
+    SchemaKey,
+    SchemaSource,
+    UnknownSchemaError,
+    told,
+)
+
+__all__ = ["FramedPart", "FramedReader"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FramedPart(Generic[T]):
+    """Values of one schema: their places in the block, and where the payload of each begins. ``made`` is what was made
+    of the schema.
+    """
+
+    key: SchemaKey
+    made: T
+    places: Sequence[int]
+    start: int
+
+
+class FramedReader(Generic[T]):
+    """Takes blocks apart.
+
+    :param kind: of schema that is wanted, as registries call it
+    :param make: from a schema; raises :class:`~airflow_provider_lakecommit.formats.decoder.Refusal` if no record of it
+        can be read
+    """
+
+    def __init__(self, registry: SchemaSource | None, kind: str, make: Callable[[RegisteredSchema], T]) -> None:
+        self._registry, self._kind, self._make = registry, kind, make
+        self._known: dict[SchemaKey, T | Refusal] = {}
+
+    def parts(self, values: Sequence[bytes]) -> tuple[list[FramedPart[T]], list[Reject]]:
+        """The parts of a block, and the rejects in the order of their values.
+
+        :raises RegistryError: a schema cannot be learned now
+        """
+        found = framed(values)
+        parts: list[FramedPart[T]] = []
+        rejects = [
+            Reject.of(i, Refusal("not_framed", None, f"{wrong}; the landing reads values framed for a schema registry"))
+            for i, wrong in found.unframed.items()
+        ]
+        for group in found.groups:
+            made = self._made(group.key)
+            if isinstance(made, Refusal):
+                rejects += [Reject.of(i, made) for i in group.places]
+            else:
+                parts.append(FramedPart(key=group.key, made=made, places=group.places, start=group.start))
+        return parts, sorted(rejects, key=lambda reject: reject.index)
+
+    def _made(self, key: SchemaKey) -> T | Refusal:
+        if key not in self._known:
+            self._known[key] = self._looked_up(key)
+        return self._known[key]
+
+    def _looked_up(self, key: SchemaKey) -> T | Refusal:
+        if self._registry is None:
+            raise RuntimeError("a decoder that was made to check a table has no registry to decode by")
+        try:
+            schema = self._registry.schema(key)
+        except UnknownSchemaError as e:
+            return Refusal("unknown_schema", None, str(e))
+        if schema.kind != self._kind:
+            wanted = self._kind.capitalize() if self._kind != "JSON" else "JSON Schema"
+            return Refusal("wrong_schema", None, f"{told(key)} is of type {schema.kind}; the landing reads {wanted}")
+        try:
+            return self._make(schema)
+        except Refusal as refusal:
+            return refusal

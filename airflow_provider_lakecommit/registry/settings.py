@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a registry is reached: settings of `confluent-kafka`'s registry client, beside those of the brokers.
+
+Contract: pure. The settings travel with those of the Kafka client, under :data:`PREFIX`, so that they go wherever
+credentials may go, and nowhere else; no Kafka client is given them. Keys are those of the client (``url``,
+``basic.auth.user.info``, ``ssl.ca.location``, …); the first part of the name of an address is ``http`` or ``https``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import unquote
+
+from airflow_provider_lakecommit.signing import PREFIX as OURS
+
+__all__ = ["LOGIN", "PREFIX", "registry_settings", "with_login_apart", "with_registry"]
+
+PREFIX = f"{OURS}registry."
+"""How the registry's settings begin among those of the Kafka client."""
+
+LOGIN = "basic.auth.user.info"
+_LOGIN_IN_URL = re.compile(r"(?<=://)([^/@\s]*)@")
+
+
+def with_registry(kafka: Mapping[str, Any], registry: Mapping[str, Any]) -> dict[str, Any]:
+    """The Kafka client's settings together with the registry's."""
+    return {**kafka, **{f"{PREFIX}{key}": value for key, value in registry.items()}}
+
+
+def registry_settings(kafka: Mapping[str, Any]) -> dict[str, Any]:
+    """The registry's settings among these; empty if there are none."""
+    return {key.removeprefix(PREFIX): value for key, value in kafka.items() if key.startswith(PREFIX)}
+
+
+def with_login_apart(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings with a login that is part of the address under its own key: HTTP clients log addresses."""
+    url = settings.get("url")
+    if not isinstance(url, str) or (found := _LOGIN_IN_URL.search(url)) is None:
+        return dict(settings)
+    return {LOGIN: unquote(found[1]), **settings, "url": _LOGIN_IN_URL.sub("", url)}
