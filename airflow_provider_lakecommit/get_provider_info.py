@@ -37,7 +37,7 @@ _INFO: dict[str, Any] = {
                 "airflow_provider_lakecommit.operators.suspend",
                 "airflow_provider_lakecommit.operators.kafka_connect",
                 "airflow_provider_lakecommit.operators.rescue",
-                "airflow_provider_lakecommit.operators.repair",
+                "airflow_provider_lakecommit.operators.reset",
                 "airflow_provider_lakecommit.operators.publish_now",
                 "airflow_provider_lakecommit.operators.maintenance",
                 "airflow_provider_lakecommit.operators.dead_letters",
@@ -115,8 +115,9 @@ _INFO: dict[str, Any] = {
                 "page_actions": {
                     "description": (
                         "Has the page Lake commits offer what can be done about a landing: to pause and unpause its "
-                        "DAGs, and to run DAGs that have a PublishNowOperator, an UnblockOperator or a VerifyOperator "
-                        "for it. Airflow's own API does it, with the rights of the user, and logs who it was."
+                        "DAGs, and to run DAGs that have a PublishNowOperator, a ResetBlockedOperator or a "
+                        "VerifyOperator for it. Airflow's own API does it, with the rights of the user, and logs who "
+                        "it was."
                     ),
                     "version_added": "0.1.0",
                     "type": "boolean",

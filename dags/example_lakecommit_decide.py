@@ -17,7 +17,12 @@ from airflow.sdk import DAG, Param
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.operators.dead_letters import ReplayDeadLettersOperator
 from airflow_provider_lakecommit.operators.publish_now import PublishNowOperator
-from airflow_provider_lakecommit.operators.repair import LedgerAttestOperator, LedgerInitOperator, UnblockOperator
+from airflow_provider_lakecommit.operators.reset import (
+    ResetAttestOperator,
+    ResetBlockedOperator,
+    ResetHardOperator,
+    ResetOffsetsOperator,
+)
 from airflow_provider_lakecommit.operators.verify import VerifyOperator
 
 START = datetime(2026, 1, 1)
@@ -25,7 +30,7 @@ TAGS = ["example", "lakecommit"]
 ASK = "{{ ti.xcom_pull(task_ids='look')['text'] }}"
 orders = Landing(name="orders", topics="orders", table="shop.orders", dead_letter_table="shop.orders_dead")
 
-# [START howto_operator_unblock]
+# [START howto_operator_reset_blocked]
 with DAG(
     "example_lakecommit_unblock",
     schedule=None,
@@ -40,7 +45,7 @@ with DAG(
     },
 ):
     how = {"how": "{{ params.how }}", "budget": "{{ params.budget }}"}
-    look = UnblockOperator(task_id="look", landing=orders, **how)
+    look = ResetBlockedOperator(task_id="look", landing=orders, **how)
     approve = ApprovalOperator(
         task_id="approve",
         subject="Unblock ranges of orders",
@@ -48,11 +53,13 @@ with DAG(
         params={"reason": Param("", type="string", description="Kept in the tables' history.")},
         response_timeout=timedelta(days=1),
     )
-    unblock = UnblockOperator(task_id="unblock", landing=orders, **how, agreed=look.output, decided_by=approve.output)
+    unblock = ResetBlockedOperator(
+        task_id="unblock", landing=orders, **how, agreed=look.output, decided_by=approve.output
+    )
     look >> approve >> unblock
-# [END howto_operator_unblock]
+# [END howto_operator_reset_blocked]
 
-# [START howto_operator_ledger_init]
+# [START howto_operator_reset_offsets]
 with DAG(
     "example_lakecommit_ledger_init",
     schedule=None,
@@ -61,9 +68,9 @@ with DAG(
     tags=TAGS,
     params={"from": Param("latest", type="string", description="earliest, latest, or orders:0=1500,orders:1=0")},
 ):
-    look = LedgerInitOperator(task_id="look", landing=orders, start="{{ params['from'] }}")
+    look = ResetOffsetsOperator(task_id="look", landing=orders, start="{{ params['from'] }}")
     approve = ApprovalOperator(task_id="approve", subject="Where the ledger of orders goes on", body=ASK)
-    begin = LedgerInitOperator(
+    begin = ResetOffsetsOperator(
         task_id="begin",
         landing=orders,
         start="{{ params['from'] }}",
@@ -72,9 +79,9 @@ with DAG(
         reason="{{ dag_run.note or '' }}",
     )
     look >> approve >> begin
-# [END howto_operator_ledger_init]
+# [END howto_operator_reset_offsets]
 
-# [START howto_operator_ledger_attest]
+# [START howto_operator_reset_attest]
 with DAG(
     "example_lakecommit_ledger_attest",
     schedule=None,
@@ -83,9 +90,9 @@ with DAG(
     tags=TAGS,
     params={"snapshot": Param("", type="string", description="The snapshot whose ledger is right.")},
 ):
-    look = LedgerAttestOperator(task_id="look", landing=orders, snapshot_id="{{ params.snapshot }}")
+    look = ResetAttestOperator(task_id="look", landing=orders, snapshot_id="{{ params.snapshot }}")
     approve = ApprovalOperator(task_id="approve", subject="What the tables of orders hold", body=ASK)
-    attest = LedgerAttestOperator(
+    attest = ResetAttestOperator(
         task_id="attest",
         landing=orders,
         snapshot_id="{{ params.snapshot }}",
@@ -93,7 +100,45 @@ with DAG(
         decided_by=approve.output,
     )
     look >> approve >> attest
-# [END howto_operator_ledger_attest]
+# [END howto_operator_reset_attest]
+
+# [START howto_operator_reset_delete]
+with DAG(
+    "example_lakecommit_reset_delete",
+    schedule=None,
+    start_date=START,
+    doc_md=__doc__,
+    tags=TAGS,
+    params={"from": Param("", type="string", description="orders:3=1500, or a time: rows from there on go.")},
+):
+    # The tables of this landing have metadata columns, which tell of each row of which record it is.
+    look = ResetOffsetsOperator(task_id="look", landing=orders, start="{{ params['from'] }}", delete=True)
+    approve = ApprovalOperator(task_id="approve", subject="Delete rows of orders, and read them again", body=ASK)
+    delete = ResetOffsetsOperator(
+        task_id="delete",
+        landing=orders,
+        start="{{ params['from'] }}",
+        delete=True,
+        agreed=look.output,
+        decided_by=approve.output,
+        reason="{{ dag_run.note or '' }}",
+    )
+    look >> approve >> delete
+# [END howto_operator_reset_delete]
+
+# [START howto_operator_reset_hard]
+with DAG("example_lakecommit_reset_hard", schedule=None, start_date=START, doc_md=__doc__, tags=TAGS):
+    look = ResetHardOperator(task_id="look", landing=orders)
+    approve = ApprovalOperator(
+        task_id="approve",
+        subject="Delete all rows of orders, and begin anew",
+        body=ASK,
+        params={"reason": Param("", type="string", description="Kept in the tables' history.")},
+        response_timeout=timedelta(days=1),
+    )
+    reset = ResetHardOperator(task_id="reset", landing=orders, agreed=look.output, decided_by=approve.output)
+    look >> approve >> reset
+# [END howto_operator_reset_hard]
 
 # [START howto_operator_replay_dead_letters]
 with DAG(

@@ -34,6 +34,7 @@ from airflow_provider_lakecommit.cycle.drain import drain
 from airflow_provider_lakecommit.exceptions import ConnectorError, LedgerError, SourceError
 from airflow_provider_lakecommit.kafka.consumer_group import look_at_group, set_group_offsets
 from airflow_provider_lakecommit.prepare.tables import prepare_for_commit
+from airflow_provider_lakecommit.reset_commands import RESET_OFFSETS
 from airflow_provider_lakecommit.session.landing_session import LandingSession, RunIdentity
 
 __all__ = ["HandBack", "hand_back", "hand_back_preview"]
@@ -136,8 +137,8 @@ def _seen(session: LandingSession, connector: KnownConnector, section: LedgerSec
     ends = {p: section.end(p) for p in marks}
     if not sink.lands and (gone := [f"{p} begins at {m.start}" for p, m in sorted(marks.items()) if ends[p] < m.start]):
         raise SourceError(
-            f"{', '.join(gone)}: the source has no more what {connector.name} would have to read; `lakecommit ledger "
-            f"init SPEC --from earliest` says that it is given up"
+            f"{', '.join(gone)}: the source has no more what {connector.name} would have to read; `{RESET_OFFSETS} "
+            "SPEC --from earliest` says that it is given up"
         )
     left = {p: max(m.high - ends[p], 0) for p, m in marks.items()}
     return HandBack(

@@ -42,8 +42,8 @@ class Command:
     ``runs_spark`` says whether it needs an engine. ``examples`` are command lines without the program's name.
     """
 
-    says: ClassVar[str]
-    examples: ClassVar[tuple[str, ...]]
+    says: str
+    examples: tuple[str, ...]
     spec: ClassVar[str] = "required"
     runs_spark: ClassVar[bool] = False
 

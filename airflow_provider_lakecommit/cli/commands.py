@@ -41,12 +41,13 @@ from airflow_provider_lakecommit.cli.lane_commands import (
     ReplayCommand,
 )
 from airflow_provider_lakecommit.cli.ledger_commands import (
-    HardResetCommand,
-    LedgerAttestCommand,
-    LedgerInitCommand,
     LedgerPruneCommand,
     LedgerShowCommand,
-    UnblockCommand,
+    RenamedCommand,
+    ResetAttestCommand,
+    ResetBlockedCommand,
+    ResetHardCommand,
+    ResetOffsetsCommand,
 )
 from airflow_provider_lakecommit.cli.maintenance_commands import ExpireCommand, SweepCommand
 from airflow_provider_lakecommit.cli.publish_now import PublishNowCommand
@@ -54,6 +55,7 @@ from airflow_provider_lakecommit.cli.rebind import RebindCommand
 from airflow_provider_lakecommit.cli.suspend import DrainCommand, ResumeCommand, SuspendCommand
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import LandingSpec
+from airflow_provider_lakecommit.reset_commands import RESET_ATTEST, RESET_BLOCKED, RESET_HARD, RESET_OFFSETS
 from airflow_provider_lakecommit.terminal.output import Output, results_only
 
 __all__ = ["COMMANDS"]
@@ -203,6 +205,10 @@ class HistoryCommand(Command):
         return history(spec, output)
 
 
+def _action(command: str) -> str:
+    return command.rsplit(" ", 1)[1]
+
+
 COMMANDS: Mapping[str, Command | Mapping[str, Command]] = {
     "land": LandCommand(),
     "backfill": BackfillCommand(),
@@ -224,16 +230,16 @@ COMMANDS: Mapping[str, Command | Mapping[str, Command]] = {
     "adopt": AdoptCommand(),
     "ledger": {
         "show": LedgerShowCommand(),
-        "init": LedgerInitCommand(),
-        "attest": LedgerAttestCommand(),
+        "init": RenamedCommand(ResetOffsetsCommand(), RESET_OFFSETS),
+        "attest": RenamedCommand(ResetAttestCommand(), RESET_ATTEST),
         "prune": LedgerPruneCommand(),
     },
-    "unblock": UnblockCommand(),
+    "unblock": RenamedCommand(ResetBlockedCommand(), RESET_BLOCKED),
     "reset": {
-        "offsets": LedgerInitCommand(),
-        "hard": HardResetCommand(),
-        "attest": LedgerAttestCommand(),
-        "blocked": UnblockCommand(),
+        _action(RESET_OFFSETS): ResetOffsetsCommand(),
+        _action(RESET_HARD): ResetHardCommand(),
+        _action(RESET_ATTEST): ResetAttestCommand(),
+        _action(RESET_BLOCKED): ResetBlockedCommand(),
     },
     "rebind": RebindCommand(),
     "dead-letters": {

@@ -16,15 +16,17 @@ from airflow_provider_lakecommit.cli.arguments import (
     positive,
 )
 from airflow_provider_lakecommit.cli.from_airflow import load
+from airflow_provider_lakecommit.reset_commands import RESET_ATTEST, RESET_BLOCKED, RESET_HARD, RESET_OFFSETS, spoken
 from airflow_provider_lakecommit.terminal.output import Output
 
 __all__ = [
-    "HardResetCommand",
-    "LedgerAttestCommand",
-    "LedgerInitCommand",
     "LedgerPruneCommand",
     "LedgerShowCommand",
-    "UnblockCommand",
+    "RenamedCommand",
+    "ResetAttestCommand",
+    "ResetBlockedCommand",
+    "ResetHardCommand",
+    "ResetOffsetsCommand",
 ]
 
 
@@ -45,12 +47,12 @@ class LedgerShowCommand(Command):
         return ledger_show(spec, output)
 
 
-class LedgerInitCommand(Command):
+class ResetOffsetsCommand(Command):
     says = "begin a ledger, or begin it anew, under a new epoch"
     examples = (
-        'ledger init orders.yaml --from latest --reason "the old topic is done with"',
-        "ledger init --dag land_orders --from orders:0=1500,orders:1=0",
-        "ledger init orders.yaml --from latest --fill the-hole --dry-run",
+        f'{spoken(RESET_OFFSETS)} orders.yaml --from latest --reason "the old topic is done with"',
+        f"{spoken(RESET_OFFSETS)} --dag land_orders --from orders:0=1500,orders:1=0",
+        f"{spoken(RESET_OFFSETS)} orders.yaml --from latest --fill the-hole --dry-run",
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -107,9 +109,12 @@ class LedgerInitCommand(Command):
         )
 
 
-class HardResetCommand(Command):
+class ResetHardCommand(Command):
     says = "delete all rows of a landing, and have it begin where its declaration says"
-    examples = ("reset hard orders.yaml --dry-run", 'reset hard orders.yaml --yes --reason "test data"')
+    examples = (
+        f"{spoken(RESET_HARD)} orders.yaml --dry-run",
+        f'{spoken(RESET_HARD)} orders.yaml --yes --reason "test data"',
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--fewer", action="store_true", help=FEWER)
@@ -132,11 +137,11 @@ class HardResetCommand(Command):
         )
 
 
-class LedgerAttestCommand(Command):
+class ResetAttestCommand(Command):
     says = "say what the tables hold, where their ledger cannot"
     examples = (
-        "ledger attest orders.yaml --from-log",
-        'ledger attest --dag land_orders --snapshot 8126360687799756521 --yes --reason "restored"',
+        f"{spoken(RESET_ATTEST)} orders.yaml --from-log",
+        f'{spoken(RESET_ATTEST)} --dag land_orders --snapshot 8126360687799756521 --yes --reason "restored"',
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -186,11 +191,11 @@ class LedgerPruneCommand(Command):
         return ledger_prune(spec, output, yes=options.yes, reason=options.reason)
 
 
-class UnblockCommand(Command):
+class ResetBlockedCommand(Command):
     says = "say how to go on with blocked ranges"
     examples = (
-        "unblock orders.yaml --raise 500:0.2",
-        'unblock --dag land_orders --skip --partition orders:3 --reason "test data"',
+        f"{spoken(RESET_BLOCKED)} orders.yaml --raise 500:0.2",
+        f'{spoken(RESET_BLOCKED)} --dag land_orders --skip --partition orders:3 --reason "test data"',
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -227,3 +232,19 @@ class UnblockCommand(Command):
             yes=options.yes,
             reason=options.reason,
         )
+
+
+class RenamedCommand(Command):
+    """A command under the name that it had before, which it says."""
+
+    def __init__(self, command: Command, now: str) -> None:
+        self._command, self._now = command, now
+        self.says = f"the former name of `{spoken(now)}`"
+        self.examples = command.examples
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        self._command.add_arguments(parser)
+
+    def run(self, options: Namespace, output: Output) -> int:
+        output.log(f"this is `{self._now}` now: the former name goes with the release after next")
+        return self._command.run(options, output)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakecommit ledger init|attest` and `lakecommit unblock`: the commands that errors name, for who has decided.
+"""`lakecommit reset offsets|attest` and `lakecommit reset blocked`: the commands that errors name, for who has decided.
 
 Contract: nothing here decides; what is asked for is done as a cycle of its own, which the tables and the control topic
-record. `ledger attest` only reads until it is given `--yes`.
+record. `reset attest` only reads until it is given `--yes`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from airflow_provider_lakecommit.lanes.asked import lane_asked
 from airflow_provider_lakecommit.repair.init_preview import InitPreview
 from airflow_provider_lakecommit.repair.stated import parse_offsets, parse_partition, parse_ranges, parse_start
 from airflow_provider_lakecommit.repair.wording import attest_text, attest_to_dict, init_text, init_to_dict
+from airflow_provider_lakecommit.reset_commands import RESET_ATTEST, RESET_BLOCKED, RESET_OFFSETS, spoken
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 from airflow_provider_lakecommit.terminal.confirm import agreed, asked, at_a_terminal, decision_of
 from airflow_provider_lakecommit.terminal.output import Exit, Output
@@ -71,7 +72,7 @@ def ledger_init(
             agreed=preview,
             give_up_reported=give_up_reported,
             others=OtherSections(others or "ask"),
-            decision=decision_of(f"ledger init --from {start}", spec.landing.name, reason),
+            decision=decision_of(f"{spoken(RESET_OFFSETS)} --from {start}", spec.landing.name, reason),
         )
         _done(output, done)
     return Exit.DONE
@@ -164,7 +165,7 @@ def ledger_attest(
         if shown:
             output.lines(attest_text(said))
             yes = asked(output)
-        told = decision_of("ledger attest", spec.landing.name, reason)
+        told = decision_of(spoken(RESET_ATTEST), spec.landing.name, reason)
         rows_of_others = OtherSections(others or "ask")
         done = (
             word.attest(session, said, decision=told, give_up_reported=give_up_reported, rows_of_others=rows_of_others)
@@ -218,7 +219,7 @@ def unblock(
             if not agreed(output, [f"GIVES UP all of {p}" for p in parts], yes=yes):
                 return _unconfirmed(output, shown)
         how = "--skip" if skip else "--retry" if retry else "--raise"
-        told = decision_of(f"unblock {how}", spec.landing.name, reason)
+        told = decision_of(f"{spoken(RESET_BLOCKED)} {how}", spec.landing.name, reason)
         _done(
             output,
             release(session, chosen, ranges=named, raise_to=budget, skip=skip, only_bad=not whole, decision=told),

@@ -21,6 +21,7 @@ from airflow_provider_lakecommit.inspect.status import (
 )
 from airflow_provider_lakecommit.inspect.status_rules import StatusLimits, StatusVerdict, status_verdict
 from airflow_provider_lakecommit.landing import LandingSpec
+from airflow_provider_lakecommit.reset_commands import RESET_BLOCKED
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 from airflow_provider_lakecommit.terminal.output import Exit, Output
 
@@ -82,7 +83,7 @@ def _text(found: Status) -> Iterable[str]:
     if found.shortest is not None and not found.warnings:
         yield f"  {found.shortest.partition}: {found.shortest}"
     yield from (_cycle(c, found.at) for c in found.cycles)
-    yield from (f"  blocked {b}; `lakecommit unblock` says how to go on" for b in found.blocked)
+    yield from (f"  blocked {b}; `{RESET_BLOCKED}` says how to go on" for b in found.blocked)
     if found.redundant:
         yield f"  {found.redundant} reports in the control log were redundant: replicas, or attempts that were given up"
     if not found.signed:

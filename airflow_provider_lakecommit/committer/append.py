@@ -36,6 +36,7 @@ from airflow_provider_lakecommit.core.rules import merged
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.planning.truncation import newest_positions
+from airflow_provider_lakecommit.reset_commands import RESET_ATTEST, RESET_OFFSETS
 
 __all__ = ["AppendRequest", "PublishOutcome", "publish"]
 
@@ -118,16 +119,16 @@ def publish(tables: Tables, request: AppendRequest, *, retry_policy: RetryPolicy
 def _section(request: AppendRequest, metadata: TableMetadata, state: LedgerState) -> LedgerSection:
     if metadata.table_uuid != request.table_uuid:
         raise LedgerError(
-            f"{request.table} is table {metadata.table_uuid} now, its slices were written for {request.table_uuid}: "
-            "it was dropped and made anew. If it holds what was landed: `lakecommit ledger attest SPEC --from-log`; "
-            "if not, state where it goes on with `lakecommit ledger init SPEC --from OFFSETS`"
+            f"{request.table} is table {metadata.table_uuid} now, its slices were written for {request.table_uuid}: it "
+            f"was dropped and made anew. If it holds what was landed: `{RESET_ATTEST} SPEC --from-log`; if not, state "
+            f"where it goes on with `{RESET_OFFSETS} SPEC --from OFFSETS`"
         )
     require_ledger(state, request.table)
     section = state.section(request.landing, request.lane)
     if section is None:
         raise LedgerError(
             f"the ledger of {request.table} (branch {request.branch}) has no section for lane {request.lane} of "
-            f"landing {request.landing}: a plan makes it; run one, or `lakecommit ledger init SPEC --from OFFSETS`"
+            f"landing {request.landing}: a plan makes it; run one, or `{RESET_OFFSETS} SPEC --from OFFSETS`"
         )
     return section
 

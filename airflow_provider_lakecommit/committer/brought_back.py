@@ -26,6 +26,7 @@ from airflow_provider_lakecommit.committer.summary import SnapshotRecord, record
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.places import attempt_of
+from airflow_provider_lakecommit.reset_commands import RESET_ATTEST
 
 __all__ = ["check_not_brought_back"]
 
@@ -86,7 +87,7 @@ def _text(name: str, record: SnapshotRecord, back: Collection[DataFile], state: 
         f"{name}: another writer brought back {len(back)} files with {sum(f.record_count for f in back)} rows of "
         f"snapshot {record.snapshot_id} (landing {record.landing}, {record.lane}), which was rolled back: no ledger "
         f"counts them, and {_again(record, state)} would be read again, so that these rows were in the table twice. "
-        f"Nothing is landed until they are taken out of the table, or a person says that they are there: `lakecommit "
-        f"ledger attest SPEC --table {name} --snapshot {record.snapshot_id}`, where they are all that its ledger has, "
-        f"else `--at TOPIC:PARTITION=OFFSET,…`"
+        "Nothing is landed until they are taken out of the table, or a person says that they are there: "
+        f"`{RESET_ATTEST} SPEC --table {name} --snapshot {record.snapshot_id}`, where they are all that its ledger "
+        "has, else `--at TOPIC:PARTITION=OFFSET,…`"
     )

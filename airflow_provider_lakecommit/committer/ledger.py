@@ -39,6 +39,7 @@ from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.exceptions import LedgerError, TableError
+from airflow_provider_lakecommit.reset_commands import RESET_ATTEST, RESET_OFFSETS
 
 __all__ = [
     "Condition",
@@ -181,10 +182,10 @@ def require_ledger(state: LedgerState, table: str) -> None:
     if state.condition in (Condition.LOST, Condition.CUT, Condition.PICKED):
         raise LedgerError(
             f"the ledger of {table} (branch {state.branch}) is {state.condition}: {state.reason}. Nothing is landed "
-            "until a person says what the table holds: if it is what that ledger says, `lakecommit ledger attest SPEC "
-            f"--snapshot {state.picked_id or state.tag_id or 'ID'}`; if not, the offsets to go on from, `lakecommit "
-            f"ledger init SPEC --from OFFSETS`; or roll the branch to snapshot {state.tag_id or 'ID'}, which holds the "
-            "ledger"
+            f"until a person says what the table holds: if it is what that ledger says, `{RESET_ATTEST} SPEC "
+            f"--snapshot {state.picked_id or state.tag_id or 'ID'}`; if not, the offsets to go on from, "
+            f"`{RESET_OFFSETS} SPEC --from OFFSETS`; or roll the branch to snapshot {state.tag_id or 'ID'}, which "
+            "holds the ledger"
         )
 
 

@@ -26,6 +26,7 @@ from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.reset_commands import RESET_OFFSETS
 
 __all__ = ["OtherSections", "attest_section", "prune_sections", "set_section"]
 
@@ -217,5 +218,6 @@ def _others_back(
     raise LedgerError(
         f"the ledger of {table} is {state.condition}: {state.reason}; it had sections of {names} too, and nothing "
         f"tells whether their rows are in the table. Roll the branch to snapshot {state.tag_id or 'ID'}, or say it: "
-        f"`--others there` (their ledger comes back) or `--others gone` (each of them says `ledger init` for itself)"
+        f"`--others there` (their ledger comes back) or `--others gone` (each of them says `{RESET_OFFSETS}` for "
+        "itself)"
     )

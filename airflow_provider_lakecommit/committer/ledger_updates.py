@@ -24,6 +24,7 @@ from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.model import ControlPosition, LedgerSection
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.reset_commands import RESET_ATTEST, RESET_OFFSETS
 
 __all__ = ["carry_forward", "change_section", "join_table", "renew_epochs", "restore_tag", "swap_sections"]
 
@@ -199,8 +200,8 @@ def _check_uuid(state: LedgerState, table: str, expected: UUID | None) -> None:
     if expected is not None and state.table_uuid != expected:
         raise LedgerError(
             f"{table} is table {state.table_uuid} now, the control log remembers {expected}: it was dropped and made "
-            "anew. If it holds what was landed: `lakecommit ledger attest SPEC --from-log`; if not, state where it "
-            "goes on with `lakecommit ledger init SPEC --from OFFSETS`"
+            f"anew. If it holds what was landed: `{RESET_ATTEST} SPEC --from-log`; if not, state where it goes on with "
+            f"`{RESET_OFFSETS} SPEC --from OFFSETS`"
         )
 
 

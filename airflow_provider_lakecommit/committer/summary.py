@@ -26,6 +26,7 @@ from airflow_provider_lakecommit.core.decisions import MOST_TEXT, Decision
 from airflow_provider_lakecommit.core.model import Counts, LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.exceptions import WireError
+from airflow_provider_lakecommit.reset_commands import RESET_OFFSETS
 from airflow_provider_lakecommit.wire.coverage import (
     coverage_from_json,
     coverage_to_json,
@@ -271,9 +272,8 @@ def record_of(snapshot: Snapshot) -> SnapshotRecord | None:
         return _record(snapshot, found)
     except DAMAGE as e:
         raise WireError(
-            f"the summary of snapshot {snapshot.snapshot_id} is damaged: {type(e).__name__} {e}; "
-            "roll the table back to the snapshot before it, or set the ledger with `lakecommit ledger init SPEC --from "
-            "OFFSETS`"
+            f"the summary of snapshot {snapshot.snapshot_id} is damaged: {type(e).__name__} {e}; roll the table back "
+            f"to the snapshot before it, or set the ledger with `{RESET_OFFSETS} SPEC --from OFFSETS`"
         ) from e
 
 

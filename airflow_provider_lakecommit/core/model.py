@@ -67,7 +67,7 @@ class Slice:
     """The unit of durability: one or more spans, read by one Spark task, reported once.
 
     ``tables`` are the tables that lack these spans; ``budget`` overrides the landing's budget after ``lakecommit
-    unblock --raise``.
+    reset blocked --raise``.
     """
 
     slice_id: UUID

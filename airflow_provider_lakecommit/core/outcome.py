@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from airflow_provider_lakecommit.reset_commands import RESET_BLOCKED
+
 __all__ = ["TABLE", "Commit", "Ended", "Outcome", "OutcomeRule", "decide"]
 
 FAILED = frozenset({"failed", "upstream_failed"})
@@ -124,7 +126,7 @@ def _led(commit: Commit, text: str, unwritten: str = "") -> str:
 
 _HELPS = (
     "needs a hand: after a changed spec or table (`create` changes none that is there) it is tried again by itself, "
-    "else `lakecommit unblock` (--retry, --raise or --skip) or an UnblockOperator; other partitions go on"
+    f"else `{RESET_BLOCKED}` (--retry, --raise or --skip) or an ResetBlockedOperator; other partitions go on"
 )
 
 _TWINS = " (*inactive assets* there mean that two landings have one name: give one of them another)"

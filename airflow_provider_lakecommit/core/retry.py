@@ -7,7 +7,7 @@ is blocked again stays so. A range is tried under the landing's own budget, so n
 does not give up: where it has no dead-letter table, no record may be rejected.
 
 Failure story: of blocks by earlier releases only the spec is known, and a change of the table's columns does not lift
-them: `lakecommit unblock --retry` does.
+them: `lakecommit reset blocked --retry` does.
 """
 
 from __future__ import annotations

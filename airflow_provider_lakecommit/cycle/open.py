@@ -55,6 +55,7 @@ from airflow_provider_lakecommit.prepare.stated import not_as_stated
 from airflow_provider_lakecommit.prepare.tables import Prepared, prepare
 from airflow_provider_lakecommit.prepare.truncation import check_logs
 from airflow_provider_lakecommit.prepare.unbelieved import unbelieved, unbelieved_text
+from airflow_provider_lakecommit.reset_commands import RESET_OFFSETS
 from airflow_provider_lakecommit.session.landing_session import FoldedLog, LandingSession, RunIdentity, cycle_id_of
 from airflow_provider_lakecommit.session.secrets import vended_of
 from airflow_provider_lakecommit.session.targets import check_unless_filled, contradiction
@@ -243,7 +244,7 @@ def _decide(
     for table, behind in missing.gone.items():
         session.log(
             f"{table} lacks {behind}, which {landing.table} has and the source has removed: what is newer waits behind "
-            "it there; to go on without it: `lakecommit ledger init SPEC --from earliest`"
+            f"it there; to go on without it: `{RESET_OFFSETS} SPEC --from earliest`"
         )
     check_fates(session, prepared, landing_state, missing, source.partitions)
     limits, sizes_told = window_limits(session, prepared, missing.coverage)

@@ -21,6 +21,7 @@ from airflow_provider_lakecommit.core.state import AcceptedSlice
 from airflow_provider_lakecommit.exceptions import SourceError
 from airflow_provider_lakecommit.kafka.source_topic import SourceState
 from airflow_provider_lakecommit.planning.voiding import Loss, gone, losses, losses_text
+from airflow_provider_lakecommit.reset_commands import RESET_OFFSETS
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 
 __all__ = ["Refusals"]
@@ -77,7 +78,7 @@ class Refusals:
         raise SourceError(
             f"{self.table}: {reasons[0]}{more}. It is not voided, because the source has its records no more: that "
             f"would lose {lost}. Undo what stands against it and the next commit publishes it, or give it up with "
-            f"`lakecommit ledger init SPEC --from earliest --give-up-reported`"
+            f"`{RESET_OFFSETS} SPEC --from earliest --give-up-reported`"
         )
 
     def _spec_of(self, accepted: AcceptedSlice, default: int) -> int | None:

@@ -16,6 +16,7 @@ from airflow_provider_lakecommit.core.accounting import summed
 from airflow_provider_lakecommit.core.model import Counts
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.cycle.results import Closed, Opened, PublishedSnapshot
+from airflow_provider_lakecommit.reset_commands import RESET_BLOCKED
 from airflow_provider_lakecommit.spark.job import SliceStatus
 
 __all__ = ["CycleOutcome", "RunOutcome", "Written", "first_of"]
@@ -164,7 +165,7 @@ class RunOutcome:
         if self.refused:
             text += f"; no window was planned: {self.refused}"
         if last.blocked:
-            text += f"; {first_of(last.blocked)} blocked: `lakecommit unblock` says how to go on"
+            text += f"; {first_of(last.blocked)} blocked: `{RESET_BLOCKED}` says how to go on"
         if last.waiting:
             text += f"; {first_of(last.waiting)} waiting"
         return text

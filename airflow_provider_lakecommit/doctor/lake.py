@@ -29,6 +29,7 @@ from airflow_provider_lakecommit.doctor.finding import CheckResult, fail, looked
 from airflow_provider_lakecommit.exceptions import CatalogError, LedgerError, SpecError
 from airflow_provider_lakecommit.iceberg.storage import data_folder
 from airflow_provider_lakecommit.inspect.status import read_status
+from airflow_provider_lakecommit.reset_commands import RESET_ATTEST, RESET_BLOCKED, RESET_OFFSETS
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 from airflow_provider_lakecommit.session.tables import table_of
 from airflow_provider_lakecommit.session.targets import check_fit, target_of
@@ -104,8 +105,8 @@ def _ledger(session: LandingSession, name: str, table: Table) -> Iterable[CheckR
         yield warn(
             check,
             f"{state.condition}: {state.reason}",
-            "nothing: the next run voids what is pending and reads the rest again; to keep it out: `lakecommit ledger "
-            "init` or `ledger attest` before that",
+            f"nothing: the next run voids what is pending and reads the rest again; to keep it out: `{RESET_OFFSETS}` "
+            f"or `{RESET_ATTEST}` before that",
         )
     elif own is None:
         yield ok(check, "nothing of this landing is in the table yet")
@@ -157,7 +158,7 @@ def headroom(session: LandingSession, every: timedelta | None) -> Iterable[Check
     if not status.warnings:
         seen = f"{status.shortest.partition}: {status.shortest}" if status.shortest else "everything is landed"
         yield ok(check, seen)
-    yield from (warn("blocked", text, "`lakecommit unblock SPEC --raise N` or `--skip`") for text in status.blocked)
+    yield from (warn("blocked", text, f"`{RESET_BLOCKED} SPEC --raise N` or `--skip`") for text in status.blocked)
     if status.quarantined_count:
         yield warn(
             "control records",
@@ -169,7 +170,7 @@ def headroom(session: LandingSession, every: timedelta | None) -> Iterable[Check
         fail(
             check,
             f"{p.partition}: {p.removed} unread offsets were removed",
-            "`lakecommit ledger init SPEC --from earliest`",
+            f"`{RESET_OFFSETS} SPEC --from earliest`",
         )
         for p in gone
     )

@@ -2,7 +2,7 @@
 """What the history of a table says of each range: the accounting of the snapshot that landed it.
 
 Contract: pure. :func:`pieces_of` follows the ledger of a landing through the snapshots of one table: a piece is what
-one snapshot added to a partition, with its counts. Nothing is known of what a person said (``ledger init`` and
+one snapshot added to a partition, with its counts. Nothing is known of what a person said (``reset offsets`` and
 ``attest``), of what was landed before the oldest snapshot that is left, and of what is left of a piece that a ledger
 gave back. :func:`blocks_of` lays the pieces of two tables side by side: the smallest ranges at whose borders pieces of
 both begin or end.

@@ -17,6 +17,7 @@ from airflow_provider_lakecommit.committer.summary import SnapshotKind
 from airflow_provider_lakecommit.core.identity import is_attempt_at
 from airflow_provider_lakecommit.inspect.verify import AddedFile, Finding, LandingSnapshot, Severity
 from airflow_provider_lakecommit.places import attempt_of
+from airflow_provider_lakecommit.reset_commands import RESET_ATTEST
 
 __all__ = ["brought_back"]
 
@@ -72,7 +73,7 @@ def _finding(
     text = (
         f"another writer brought {len(files)} files of {whose} with {rows} rows into the table, and no ledger counts "
         "them: they were rolled back, so their offsets are read again, and these rows are in the table twice then. "
-        "Take them out; or, before they are read again, say with `lakecommit ledger attest` that they are there"
+        f"Take them out; or, before they are read again, say with `{RESET_ATTEST}` that they are there"
     )
     level = Severity.WRONG if wrong else Severity.NOTE
     return Finding(level=level, table=table, snapshot_id=snapshot_id, text=text)

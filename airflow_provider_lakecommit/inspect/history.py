@@ -36,6 +36,7 @@ from airflow_provider_lakecommit.inspect.other_writers import row_change
 from airflow_provider_lakecommit.inspect.replaced import copied_rows
 from airflow_provider_lakecommit.inspect.verify import AddedFile, Finding, LandingSnapshot, Severity, TableHistory
 from airflow_provider_lakecommit.places import data_roots, place_problem
+from airflow_provider_lakecommit.reset_commands import RESET_ATTEST, RESET_OFFSETS
 
 __all__ = ["read_history"]
 
@@ -137,8 +138,7 @@ def _judge_ledger(reading: _HistoryReading, metadata: TableMetadata, state: Ledg
             )
         case Condition.LOST | Condition.CUT | Condition.PICKED:
             reading.wrong(
-                f"the ledger is {state.condition}: {state.reason}; `lakecommit ledger attest` or `ledger init` sets it "
-                "again"
+                f"the ledger is {state.condition}: {state.reason}; `{RESET_ATTEST}` or `{RESET_OFFSETS}` sets it again"
             )
 
 

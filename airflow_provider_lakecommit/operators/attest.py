@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakecommit ledger attest` as a task: what the tables hold, where their ledger cannot say it.
+"""`lakecommit reset attest` as a task: what the tables hold, where their ledger cannot say it.
 
 Contract: that of :mod:`~airflow_provider_lakecommit.operators.decision`.
 """
@@ -14,18 +14,19 @@ from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.operators.arguments import is_stated, texts_of
 from airflow_provider_lakecommit.operators.decision import DecisionTask, Shown, not_as_shown
 from airflow_provider_lakecommit.repair.stated import parse_offsets
+from airflow_provider_lakecommit.reset_commands import RESET_ATTEST, spoken
 
 if TYPE_CHECKING:
     from airflow_provider_lakecommit.repair.attest import Attested
     from airflow_provider_lakecommit.session.landing_session import LandingSession
 
-__all__ = ["OTHERS", "LedgerAttestOperator", "others_of"]
+__all__ = ["OTHERS", "ResetAttestOperator", "others_of"]
 
 OTHERS = ("ask", "there", "gone")
 """What can be said of them; by default nothing is, and where there are some it is refused."""
 
 
-class LedgerAttestOperator(DecisionTask):
+class ResetAttestOperator(DecisionTask):
     """Say what the tables hold, where their ledger cannot. Give one of ``snapshot_id``, ``from_log`` and ``at``.
 
     :param snapshot_id: what the ledger in this snapshot says (templated)
@@ -35,11 +36,11 @@ class LedgerAttestOperator(DecisionTask):
     :param others: where a table's ledger is lost: whether rows of other landings are in it, `there` or `gone`
     :param give_up_reported: also what is reported, and the source has no more
 
-    .. seealso:: :ref:`howto/operator:LedgerAttestOperator`
+    .. seealso:: :ref:`howto/operator:ResetAttestOperator`
     """
 
     template_fields: Sequence[str] = (*DecisionTask.template_fields, "snapshot_id", "at", "tables")
-    command: ClassVar[str] = "ledger attest"
+    command: ClassVar[str] = spoken(RESET_ATTEST)
 
     def __init__(
         self,

@@ -31,6 +31,7 @@ from airflow_provider_lakecommit.operators.base import LandingTask, check_planne
 from airflow_provider_lakecommit.operators.deadline import KILL_GRACE, before_deadline
 from airflow_provider_lakecommit.operators.links import ErrorLink, SparkLink
 from airflow_provider_lakecommit.operators.plan import PlanWindowOperator
+from airflow_provider_lakecommit.reset_commands import RESET_BLOCKED
 from airflow_provider_lakecommit.settings import Settings
 
 if TYPE_CHECKING:
@@ -52,8 +53,7 @@ __all__ = ["MAP_INDEX_TEMPLATE", "WriteWindowOperator"]
 
 MEND = (
     "mend the spec, the table (`create` changes none that is there) or the records: after a changed spec or table the "
-    "range is tried again by itself, else "
-    "`lakecommit unblock` (--retry, --raise or --skip) or an UnblockOperator"
+    f"range is tried again by itself, else `{RESET_BLOCKED}` (--retry, --raise or --skip) or an ResetBlockedOperator"
 )
 """What helps against a range that is not published because of its records."""
 MAP_INDEX_TEMPLATE = "{{ task.group.label or 'group %s' % task.group.group }}"

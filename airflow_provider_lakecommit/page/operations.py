@@ -2,8 +2,8 @@
 """DAGs that act on a landing: which there are, by Airflow's own store of parsed DAGs.
 
 Contract: reads only. A DAG is for an action when all its tasks of this provider do that and nothing else (they are
-`PublishNowOperator`, or `VerifyOperator`, or `UnblockOperator` that may retry; sensors do nothing), so that nobody who
-asks for a check decides what becomes of records. To run it does that for all landings that these tasks name.
+`PublishNowOperator`, or `VerifyOperator`, or `ResetBlockedOperator` that may retry; sensors do nothing), so that nobody
+who asks for a check decides what becomes of records. To run it does that for all landings that these tasks name.
 
 Failure story: a DAG that is stored in another form than this reads is for no action.
 """
@@ -26,7 +26,7 @@ __all__ = ["KnownDag", "Operation", "OperationLook", "operations_in"]
 
 OURS = "airflow_provider_lakecommit."
 RETRY = "retry"
-KINDS = {"PublishNowOperator": "publish_now", "VerifyOperator": "verify", "UnblockOperator": "retry_blocked"}
+KINDS = {"PublishNowOperator": "publish_now", "VerifyOperator": "verify", "ResetBlockedOperator": "retry_blocked"}
 """By the class of the task."""
 BYSTANDER = "StalledCommitSensor"
 """A task that changes nothing."""

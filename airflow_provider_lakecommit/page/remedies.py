@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from shlex import quote
 
 from airflow_provider_lakecommit.page.landings import LandingRow
+from airflow_provider_lakecommit.reset_commands import RESET_BLOCKED
 from airflow_provider_lakecommit.stall.verdict import Verdict
 
 __all__ = ["Remedy", "remedies"]
@@ -44,12 +45,12 @@ def _is(*verdicts: Verdict) -> Callable[[LandingRow], bool]:
 _LANDING: tuple[_Offer, ...] = (
     _Offer(
         lambda r: bool(r.state.blocked),
-        "lakecommit unblock {whose} --retry",
+        f"{RESET_BLOCKED} {{whose}} --retry",
         "reads the blocked ranges again, once records, table or spec are mended",
     ),
     _Offer(
         lambda r: bool(r.state.blocked),
-        "lakecommit unblock {whose} --skip",
+        f"{RESET_BLOCKED} {{whose}} --skip",
         "shows which bad records would be given up, and goes on without them after a yes",
     ),
     _Offer(

@@ -18,6 +18,7 @@ from airflow_provider_lakecommit.core.model import Span
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
 from airflow_provider_lakecommit.core.state import LandingState
 from airflow_provider_lakecommit.exceptions import SourceError
+from airflow_provider_lakecommit.reset_commands import RESET_BLOCKED, RESET_OFFSETS
 
 __all__ = [
     "SLICE_BYTES",
@@ -138,7 +139,7 @@ def find_missing(
                 raise SourceError(_shorter(table, p, begin, mark))
             if blocked[p]:
                 end = min(end, blocked[p].ranges[0].start)
-                notes[p] = f"blocked at {end}: `lakecommit unblock` says how to go on"
+                notes[p] = f"blocked at {end}: `{RESET_BLOCKED}` says how to go on"
             elif mark.stable < mark.high:
                 notes[p] = (
                     f"an open transaction holds the last stable offset at {mark.stable}, "
@@ -163,7 +164,7 @@ def find_missing(
 def _without_them(landing_state: LandingState) -> str:
     sections = [ledger.section for ledger in landing_state.ledgers.values()]
     bounded = next((s.lane for s in sections if s.ends), None)
-    plain = "`lakecommit ledger init SPEC --from earliest`"
+    plain = f"`{RESET_OFFSETS} SPEC --from earliest`"
     return f"`lakecommit lanes close SPEC --lane {bounded}`" if bounded else plain
 
 
@@ -194,8 +195,7 @@ def _check_topics(landing_state: LandingState, watermarks: Mapping[SourcePartiti
             if p.topic in now and now[p.topic] != p.topic_id:
                 raise SourceError(
                     f"topic {p.topic} was made anew: {table} holds offsets of topic id {p.topic_id}, the topic now has "
-                    f"id {now[p.topic]}; to land the new topic from its start: `lakecommit ledger init SPEC --from "
-                    f"earliest`"
+                    f"id {now[p.topic]}; to land the new topic from its start: `{RESET_OFFSETS} SPEC --from earliest`"
                 )
             if p.topic in now and p not in watermarks:
                 raise SourceError(
@@ -207,8 +207,8 @@ def _check_topics(landing_state: LandingState, watermarks: Mapping[SourcePartiti
 def _shorter(table: str, p: SourcePartition, end: int, mark: Watermark) -> str:
     return (
         f"{table} has landed {p} up to {end}, but the partition ends at {mark.high}: records were lost at the source "
-        f"or this is another cluster; after checking: `lakecommit ledger init SPEC --from latest`, or from the offset "
-        f"where its new records begin"
+        f"or this is another cluster; after checking: `{RESET_OFFSETS} SPEC --from latest`, or from the offset where "
+        "its new records begin"
     )
 
 

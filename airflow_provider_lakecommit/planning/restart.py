@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a table goes on after a person's word on its source partitions: `lakecommit ledger init`.
+"""Where a table goes on after a person's word on its source partitions: `lakecommit reset offsets`.
 
 Contract: :func:`restart` is a function of its arguments. A partition that is named goes forward to what was stated,
 never back over offsets that the table has; only where its log has become shorter than the ledger, or is another one

@@ -44,6 +44,7 @@ from airflow_provider_lakecommit.planning.voiding import gone, irreplaceable, lo
 from airflow_provider_lakecommit.prepare.pending import endangered, pending_of
 from airflow_provider_lakecommit.prepare.sections import check_cluster, first_offsets, own_section, position_at_end
 from airflow_provider_lakecommit.prepare.unbelieved import unbelieved, unbelieved_text
+from airflow_provider_lakecommit.reset_commands import RESET_OFFSETS
 from airflow_provider_lakecommit.session.landing_session import BEYOND, LandingSession
 from airflow_provider_lakecommit.wire.quarantine import read_entries
 
@@ -101,7 +102,7 @@ def _with_the_log(session: LandingSession, name: str, state: LedgerState, source
             f"{name}: landing {session.landing.name} has its records in control topic {old.topic}, and is to have them "
             f"in {session.control.name} now; what is reported there and the source has no more would be lost: {kept}. "
             f"Nothing is changed: name control topic {old.topic} again until `lakecommit land SPEC` has published it, "
-            f"or give it up with `lakecommit ledger init SPEC --from earliest --give-up-reported`"
+            f"or give it up with `{RESET_OFFSETS} SPEC --from earliest --give-up-reported`"
         )
     if _is_cut(old, log) and (kept := _kept(session, name, state, source)):
         session.log(f"{name}: {why}; the new epoch waits until {kept} is published: the source has it no more")
@@ -241,7 +242,7 @@ def _renew(session: LandingSession, name: str, state: LedgerState, source: Sourc
         raise LedgerError(
             f"{name}: {state.reason}; a new epoch would void what is reported and the source has no more: {kept}. "
             f"Nothing is changed: put the branch back{_to_tag(state)}, so that it can be published, or give it up with "
-            f"`lakecommit ledger init SPEC --from earliest --give-up-reported`"
+            f"`{RESET_OFFSETS} SPEC --from earliest --give-up-reported`"
         )
     check_tags(session.tables, name, state)
     session.log(f"WARNING: {name}: {state.reason}; what was pending is void and read again (new epoch)")

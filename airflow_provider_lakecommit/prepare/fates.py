@@ -26,6 +26,7 @@ from airflow_provider_lakecommit.planning.fates import RefusedRange, other_rules
 from airflow_provider_lakecommit.planning.missing import Missing, Watermark
 from airflow_provider_lakecommit.planning.voiding import gone
 from airflow_provider_lakecommit.prepare.tables import Prepared, PreparedTable
+from airflow_provider_lakecommit.reset_commands import RESET_ATTEST
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 
 __all__ = ["check_fates"]
@@ -58,7 +59,7 @@ def _text(session: LandingSession, one: RefusedRange, holder: PreparedTable, mar
     ends = ",".join(f"{p.topic}:{p.partition}={s.ranges[-1].end}" for p, s in sorted(one.ranges.parts.items()))
     before = _newest_without(session, one, holder, marks)
     together = f"roll {one.holder} back to snapshot {before}, so that all are read again together; " if before else ""
-    words = " and ".join(f"`lakecommit ledger attest SPEC --table {t} --at {ends}`" for t in one.tables)
+    words = " and ".join(f"`{RESET_ATTEST} SPEC --table {t} --at {ends}`" for t in one.tables)
     return (
         f"{lacking} lacks {one.ranges}, which {one.holder} has from when the columns of {session.landing.table} or the "
         f"decoding of landing {session.landing.name} were others: read for {lacking} alone now, a record could end in "

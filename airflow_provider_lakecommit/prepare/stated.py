@@ -15,6 +15,7 @@ from pyiceberg.table import Table
 
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.prepare.tables import Prepared, PreparedTable
+from airflow_provider_lakecommit.reset_commands import RESET_OFFSETS
 from airflow_provider_lakecommit.session.tables import differences
 
 __all__ = ["not_as_stated"]
@@ -44,8 +45,8 @@ def _both(landing: Landing, data: PreparedTable, dead: PreparedTable) -> str:
             f"records and those of {', '.join(others)}"
         )
     return (
-        f"drop it and {dead.name}, which has its rejected records; then `lakecommit ledger init SPEC --from earliest` "
-        f"makes both, and the next run reads all again as `create` says now"
+        f"drop it and {dead.name}, which has its rejected records; then `{RESET_OFFSETS} SPEC --from earliest` makes "
+        "both, and the next run reads all again as `create` says now"
     )
 
 

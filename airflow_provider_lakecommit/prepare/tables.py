@@ -40,6 +40,7 @@ from airflow_provider_lakecommit.prepare.sections import (
     origin_position,
     own_section,
 )
+from airflow_provider_lakecommit.reset_commands import RESET_ATTEST, RESET_OFFSETS
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 from airflow_provider_lakecommit.session.tables import table_of
 from airflow_provider_lakecommit.session.targets import check_fit, target_of
@@ -234,18 +235,18 @@ def _check_first_run(session: LandingSession, name: str, table: Table | None = N
     if table is not None and table.metadata.table_uuid in uuids:
         raise LedgerError(
             f"branch {session.landing.branch} of {name} has no snapshot of landing {session.landing.name}, and the "
-            f"control topic remembers its slices for this very table: it was rolled back to before the first one, or "
-            f"replaced, and its rows are gone with that. `lakecommit ledger init SPEC --from earliest` reads again "
-            f"what the source has of them; if somebody has brought them back, say what is there with `lakecommit "
-            f"ledger attest SPEC --at TOPIC:PARTITION=OFFSET,…`"
+            "control topic remembers its slices for this very table: it was rolled back to before the first one, or "
+            f"replaced, and its rows are gone with that. `{RESET_OFFSETS} SPEC --from earliest` reads again what the "
+            f"source has of them; if somebody has brought them back, say what is there with `{RESET_ATTEST} SPEC --at "
+            "TOPIC:PARTITION=OFFSET,…`"
         )
     if uuids:
         raise LedgerError(
             f"{name} of {session.tables.called} has no ledger, but the control topic remembers slices of landing "
             f"{session.landing.name} for table {', '.join(sorted(map(str, uuids)))}: it was dropped, renamed or made "
             "anew, or this is another catalog than before. Bring it back, or correct where the catalog is; else say "
-            "that it holds what was landed (`lakecommit ledger attest SPEC --from-log`, LedgerAttestOperator) or where "
-            "it goes on (`lakecommit ledger init SPEC --from OFFSETS`, LedgerInitOperator)"
+            f"that it holds what was landed (`{RESET_ATTEST} SPEC --from-log`, ResetAttestOperator) or where it goes "
+            f"on (`{RESET_OFFSETS} SPEC --from OFFSETS`, ResetOffsetsOperator)"
         )
 
 
@@ -262,7 +263,7 @@ def _check_former(session: LandingSession, name: str) -> None:
             raise LedgerError(
                 f"landing {session.landing.name} has reported for {former}, which it names no more, what the source "
                 f"has no more: {'; '.join(lost.values())}. {name} cannot get it: name {former} again until `lakecommit "
-                f"land SPEC` has published it, or give it up with `lakecommit ledger init SPEC --from earliest "
+                f"land SPEC` has published it, or give it up with `{RESET_OFFSETS} SPEC --from earliest "
                 f"--give-up-reported` while {former} is named"
             )
 

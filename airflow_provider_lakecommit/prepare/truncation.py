@@ -30,6 +30,7 @@ from airflow_provider_lakecommit.planning.truncation import (
     lost_rows,
     outdated,
 )
+from airflow_provider_lakecommit.reset_commands import RESET_OFFSETS
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 
 __all__ = ["check_logs", "truncated"]
@@ -80,9 +81,9 @@ def _text(landing_state: LandingState, found: list[Truncation], watermarks: Mapp
     offsets = ",".join(f"{p.topic}:{p.partition}={o}" for p, o in goes_on_at(landing_state, first).items())
     return (
         f"{told}: the log lost its end and grew again, or was put back from a copy. Of what it no longer has, "
-        f"{rows or 'nothing is in a table'}; what it has in its place is not landed. After checking: `lakecommit "
-        f"ledger init SPEC --from {offsets}` goes on with its new records (the rows stay where they are), `--from "
-        "latest` without them"
+        f"{rows or 'nothing is in a table'}; what it has in its place is not landed. After checking: `{RESET_OFFSETS} "
+        f"SPEC --from {offsets}` goes on with its new records (the rows stay where they are), `--from latest` without "
+        "them"
     )
 
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A person's word on what a table holds, where its metadata does not tell any more: `lakecommit ledger attest`.
+"""A person's word on what a table holds, where its metadata does not tell any more: `lakecommit reset attest`.
 
 Contract: :func:`look_up` reads and writes nothing; what it gives is what :func:`attest` then writes, by one
 compare-and-swap per table that is refused if the ledger of that table has changed since. The section that is written
 has a new epoch, so nothing that was pending is committed to it, and its snapshot says where the word came from. Unlike
-``ledger init`` an attested ledger may also go *back*: the person answers for the rows, and is shown beforehand which
+``reset offsets`` an attested ledger may also go *back*: the person answers for the rows, and is shown beforehand which
 offsets would be read again and which never.
 
 A log does not know what became of a table afterwards: where the metadata remember a ledger that has less, or the table
@@ -47,6 +47,7 @@ from airflow_provider_lakecommit.repair.known import (
     known_table,
     with_ledger,
 )
+from airflow_provider_lakecommit.reset_commands import RESET_ATTEST
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 
 __all__ = ["Attested", "AttestedTable", "attest", "from_log", "from_offsets", "from_snapshot"]
@@ -183,13 +184,13 @@ def from_log(session: LandingSession, tables: Sequence[str] | None = None) -> At
         if unread := next((e for e in known.entries if isinstance(e, Unreadable)), None):
             raise LedgerError(
                 f"{known.name}: a record of {session.control.name} at offset {unread.offset} cannot be read, and may "
-                f"tell of a commit ({unread.reason}): say what the table holds with `lakecommit ledger attest SPEC "
-                f"--snapshot ID` or `--at TOPIC:PARTITION=OFFSET,…`"
+                f"tell of a commit ({unread.reason}): say what the table holds with `{RESET_ATTEST} SPEC --snapshot "
+                "ID` or `--at TOPIC:PARTITION=OFFSET,…`"
             )
         if not known.announced and role_of(session.landing.destinations, known.name) is Role.ROWS:
             raise LedgerError(
                 f"control topic {session.control.name} remembers no commit of landing {session.landing.name} to "
-                f"{known.name}: say what it holds with `lakecommit ledger attest SPEC --at TOPIC:PARTITION=OFFSET,…`"
+                f"{known.name}: say what it holds with `{RESET_ATTEST} SPEC --at TOPIC:PARTITION=OFFSET,…`"
             )
         landed = Coverage({p: s for p, s in known.announced.parts.items() if p in source.partitions})
         own = known.own.starts if known.own else {}
@@ -197,8 +198,8 @@ def from_log(session: LandingSession, tables: Sequence[str] | None = None) -> At
         if unknown := sorted(p for p, start in starts.items() if start is None and source.partitions[p].high):
             raise LedgerError(
                 f"{known.name}: the log of {session.control.name} was cut by its retention and remembers nothing of "
-                f"{', '.join(map(str, unknown))}: say what the table holds with `lakecommit ledger attest SPEC --at "
-                f"TOPIC:PARTITION=OFFSET,…`"
+                f"{', '.join(map(str, unknown))}: say what the table holds with `{RESET_ATTEST} SPEC --at "
+                "TOPIC:PARTITION=OFFSET,…`"
             )
         check_log(session, known, landed)
         return f"the log of {session.control.name}", {p: s or 0 for p, s in starts.items()}, landed, None

@@ -3,7 +3,7 @@
 
 Contract: pure. A topic that is made anew has another id, and an id never comes back: no record of an id that is gone
 can be landed again, so a ledger need not remember it. Nothing else is ever gone: not a topic that the landing still
-names, not one whose new id the section does not know yet (that is for `ledger init` to decide), not a section of
+names, not one whose new id the section does not know yet (that is for `reset offsets` to decide), not a section of
 another cluster.
 """
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `lakecommit ledger init` would come to: in each table of a landing, in offsets, before anything is written.
+"""What `lakecommit reset offsets` would come to: in each table of a landing, in offsets, before anything is written.
 
 Contract: reads tables, log and source, and writes nothing. A ledger never goes back over offsets that it has, because
 their rows are in the table, except where the source's log lost them and holds other records there. What is reported

@@ -23,6 +23,7 @@ from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
 from airflow_provider_lakecommit.kafka.control_log import ControlLog
 from airflow_provider_lakecommit.kafka.source_topic import SourceState
 from airflow_provider_lakecommit.prepare.pending import known_section
+from airflow_provider_lakecommit.reset_commands import RESET_ATTEST, RESET_OFFSETS
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 from airflow_provider_lakecommit.wire.quarantine import read_entries
 
@@ -86,21 +87,21 @@ def check_log(session: LandingSession, known: KnownTable, landed: Coverage) -> N
     :raises LedgerError: a ledger that the metadata remember has less, snapshots that published it are not on the
         branch, or the table has fewer rows
     """
-    remedy = "say what the table holds with `lakecommit ledger attest SPEC --at TOPIC:PARTITION=OFFSET,…`"
+    remedy = f"say what the table holds with `{RESET_ATTEST} SPEC --at TOPIC:PARTITION=OFFSET,…`"
     newest = known_section(session, known.state)
     if newest is not None and (more := landed - newest.covered):
         snapshot = known.state.snapshot_id or known.state.tag_id or "ID"
         raise LedgerError(
             f"{known.name}: the log of {session.control.name} says that {more} was published, which the newest ledger "
-            f"that the metadata know does not have: it was rolled back, or given back by a person. If that ledger is "
-            f"right, `lakecommit ledger attest SPEC --snapshot {snapshot}`; if not, {remedy}"
+            "that the metadata know does not have: it was rolled back, or given back by a person. If that ledger is "
+            f"right, `{RESET_ATTEST} SPEC --snapshot {snapshot}`; if not, {remedy}"
         )
     if back := landed & known.taken_back:
         raise LedgerError(
             f"{known.name}: the log of {session.control.name} says that {back} was published, by snapshots that are "
-            f"not on branch {known.state.branch} any more: it was rolled back, and these rows with it. `lakecommit "
-            f"ledger init SPEC --from earliest` reads again what the source has of them; if somebody has brought them "
-            f"back, {remedy}"
+            f"not on branch {known.state.branch} any more: it was rolled back, and these rows with it. "
+            f"`{RESET_OFFSETS} SPEC --from earliest` reads again what the source has of them; if somebody has brought "
+            f"them back, {remedy}"
         )
     rows, said = known.rows, rows_of(known.entries, known.name, landed)
     if rows is not None and rows < said:
@@ -116,8 +117,8 @@ def check_topics(name: str, starts: Mapping[SourcePartition, int], covered: Cove
     if strange := sorted({p.topic for p in starts.keys() | covered.parts.keys() if p.topic_id != ids.get(p.topic)}):
         raise SourceError(
             f"{name}: that ledger is of topic {', '.join(strange)} under another id, or of a topic that this landing "
-            f"does not read: the offsets of a topic made anew are other records; "
-            f"`lakecommit ledger init SPEC --from earliest` starts it over"
+            f"does not read: the offsets of a topic made anew are other records; `{RESET_OFFSETS} SPEC --from "
+            "earliest` starts it over"
         )
     for p, s in sorted(covered.parts.items()):
         mark = source.partitions.get(p)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A person's word on where a ledger goes on: `lakecommit ledger init`.
+"""A person's word on where a ledger goes on: `lakecommit reset offsets`.
 
 Contract: durable before it is reported. A ledger that is set gets a new epoch, so nothing that was pending can be
 committed to it. What the word gives up is told by :mod:`~airflow_provider_lakecommit.repair.init_preview`. What is
@@ -29,14 +29,15 @@ from airflow_provider_lakecommit.prepare.sections import new_section, origin_pos
 from airflow_provider_lakecommit.prepare.unbelieved import unbelieved_text
 from airflow_provider_lakecommit.repair.init_preview import InitPreview, SectionInit, section_inits
 from airflow_provider_lakecommit.repair.word import PLAIN, Start, Way
+from airflow_provider_lakecommit.reset_commands import RESET_ATTEST
 from airflow_provider_lakecommit.session.landing_session import LandingSession, RunIdentity
 from airflow_provider_lakecommit.session.tables import table_of
 
 __all__ = ["BEHIND", "ledger_init"]
 
 BEHIND = (
-    "does not go back over {}, which it has; `lakecommit ledger attest SPEC --at TOPIC:PARTITION=OFFSET,…` says that "
-    "its rows are not there"
+    f"does not go back over {{}}, which it has; `{RESET_ATTEST} SPEC --at TOPIC:PARTITION=OFFSET,…` says that its rows "
+    "are not there"
 )
 
 

@@ -25,6 +25,7 @@ from airflow_provider_lakecommit.kafka.admin import ClusterAdmin
 from airflow_provider_lakecommit.prepare.pending import endangered
 from airflow_provider_lakecommit.prepare.tables import ledger_state
 from airflow_provider_lakecommit.repair.gone import gone, pruned
+from airflow_provider_lakecommit.reset_commands import RESET_OFFSETS
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 
 __all__ = ["Prunable", "look", "prune"]
@@ -85,8 +86,8 @@ def prune(session: LandingSession, found: Prunable, decision: Decision | None = 
         raise LedgerError(
             f"{found.table}: a ledger from which something is taken gets a new epoch, and that would lose what is "
             f"reported and the source has no more: {'; '.join(lost.values())}. Nothing is changed: `lakecommit land` "
-            f"of that landing publishes it first; to give it up: `lakecommit ledger init SPEC --from earliest "
-            f"--give-up-reported` of that landing"
+            f"of that landing publishes it first; to give it up: `{RESET_OFFSETS} SPEC --from earliest "
+            "--give-up-reported` of that landing"
         )
 
     def change(sections: tuple[LedgerSection, ...]) -> dict[Key, LedgerSection | None]:

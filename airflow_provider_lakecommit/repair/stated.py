@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from airflow_provider_lakecommit.core.offsets import RangeSet
 from airflow_provider_lakecommit.exceptions import SpecError
 
-__all__ = ["parse_offsets", "parse_partition", "parse_ranges", "parse_start"]
+__all__ = ["parse_offsets", "parse_partition", "parse_ranges", "parse_start", "ranges_of"]
 
 
 def parse_offsets(text: str, hint: str) -> dict[tuple[str, int], int]:
@@ -87,3 +87,8 @@ def _moment(text: str) -> datetime | None:
     except ValueError:
         return None
     return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def ranges_of(plain: Mapping[str, Sequence[Sequence[int]]]) -> dict[tuple[str, int], RangeSet]:
+    """Ranges as JSON has them, by topic and partition."""
+    return {parse_partition(p): RangeSet.of(*((int(a), int(b)) for a, b in ranges)) for p, ranges in plain.items()}

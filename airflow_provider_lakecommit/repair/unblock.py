@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A person's word on how a blocked range goes on: `lakecommit unblock`.
+"""A person's word on how a blocked range goes on: `lakecommit reset blocked`.
 
 Contract: a decision is durable before it is reported. An unblock is a cycle of its own in the control log: its START
 carries the word, and it is closed like any other, so that a COMMIT_COMPLETE of it tells that commits come through. Only
@@ -38,6 +38,7 @@ from airflow_provider_lakecommit.cycle.open import empty_plan, new_cycle, send_s
 from airflow_provider_lakecommit.cycle.resume import ticket_of
 from airflow_provider_lakecommit.exceptions import BlockedRangeError, LakecommitError
 from airflow_provider_lakecommit.prepare.tables import Prepared, prepare_for_commit
+from airflow_provider_lakecommit.reset_commands import RESET_BLOCKED
 from airflow_provider_lakecommit.session.landing_session import FoldedLog, LandingSession, RunIdentity
 
 __all__ = ["BlockedPart", "blocked_parts", "unblock"]
@@ -114,8 +115,8 @@ def unblock(
     if unknown := [p for p in again if skip and p.most_bad is None]:
         named = " ".join(f"--range {p.argument}" for p in unknown)
         raise BlockedRangeError(
-            f"{'; '.join(map(str, unknown))}: name the whole range to give it up (`--skip --whole`): "
-            f"`lakecommit unblock SPEC --skip --whole {named}`"
+            f"{'; '.join(map(str, unknown))}: name the whole range to give it up (`--skip --whole`): `{RESET_BLOCKED} "
+            f"SPEC --skip --whole {named}`"
         )
     budgets = {p: raise_to or Budget(max_records=p.most_bad or 0, max_ratio=1.0) for p in again}
     raised = tuple(Raised(coverage=_coverage([p]), budget=budget) for p, budget in budgets.items())

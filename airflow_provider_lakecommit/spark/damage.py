@@ -25,6 +25,7 @@ from airflow_provider_lakecommit.core.model import Span
 from airflow_provider_lakecommit.core.offsets import OffsetRange
 from airflow_provider_lakecommit.exceptions import SourceDamagedError, SourceError, SourceUnavailableError
 from airflow_provider_lakecommit.kafka.damage import DAMAGE
+from airflow_provider_lakecommit.reset_commands import RESET_BLOCKED
 from airflow_provider_lakecommit.spark.positions import offset_of
 
 __all__ = ["Damage", "next_readable"]
@@ -80,7 +81,7 @@ class Damage:
         return SourceDamagedError(
             f"damage: {lost.partition}, offsets {position} to {end - 1} are not what was written ({said}): restore "
             "this partition from a replica or a copy that is whole, and they are read again; if there is none, give "
-            "them up when they are blocked: `lakecommit unblock --skip --whole --range "
+            f"them up when they are blocked: `{RESET_BLOCKED} --skip --whole --range "
             f"{lost.partition.topic}:{lost.partition.partition}={position}-{end}`",
             (lost,),
         )

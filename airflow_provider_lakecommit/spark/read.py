@@ -36,6 +36,7 @@ from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailabl
 from airflow_provider_lakecommit.kafka.admin_requests import DENIED
 from airflow_provider_lakecommit.kafka.damage import DAMAGE
 from airflow_provider_lakecommit.kafka.truncation import is_truncation
+from airflow_provider_lakecommit.reset_commands import RESET_OFFSETS
 from airflow_provider_lakecommit.signing import PREFIX
 from airflow_provider_lakecommit.spark.chunks import Chunk, bounded, chunk_of
 from airflow_provider_lakecommit.spark.collector import COLLECTOR
@@ -312,7 +313,7 @@ class SliceReader:
         if stable < reading.span.range.end:
             raise SourceError(
                 f"{reading.span} was planned, but the partition ends at {stable}: it was truncated or made anew; "
-                "compare the topic with the plan, then start the landing anew with `lakecommit ledger init SPEC --from "
+                f"compare the topic with the plan, then start the landing anew with `{RESET_OFFSETS} SPEC --from "
                 "earliest`"
             )
 

@@ -24,6 +24,7 @@ from airflow_provider_lakecommit.core.model import Span
 from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailableError
 from airflow_provider_lakecommit.kafka.admin import topic_id_text
 from airflow_provider_lakecommit.kafka.admin_requests import DENIED
+from airflow_provider_lakecommit.reset_commands import RESET_OFFSETS
 
 __all__ = ["NOT_THERE", "check_topics", "denied"]
 
@@ -56,8 +57,8 @@ def check_topics(admin: AdminClient, spans: Sequence[Span], timeout: float, hear
         topic_id = topic_id_text(topic.topic_id)
         if p.topic_id and topic_id != p.topic_id:
             raise SourceError(
-                f"{span}: topic {p.topic} has id {topic_id}, the plan was made for {p.topic_id}: the topic was "
-                "made anew; start the landing anew with `lakecommit ledger init SPEC --from earliest`"
+                f"{span}: topic {p.topic} has id {topic_id}, the plan was made for {p.topic_id}: the topic was made "
+                f"anew; start the landing anew with `{RESET_OFFSETS} SPEC --from earliest`"
             )
         if p.partition >= len(topic.partitions):
             raise SourceError(

@@ -18,6 +18,7 @@ from airflow_provider_lakecommit.core.offsets import OffsetRange
 from airflow_provider_lakecommit.exceptions import SourceDamagedError, SourceError, SourceUnavailableError
 from airflow_provider_lakecommit.kafka.config import LastError
 from airflow_provider_lakecommit.kafka.truncation import is_truncation
+from airflow_provider_lakecommit.reset_commands import RESET_BLOCKED, RESET_OFFSETS
 from airflow_provider_lakecommit.spark.damage import Damage
 from airflow_provider_lakecommit.spark.positions import PartitionReading
 
@@ -63,15 +64,15 @@ class Unreadable(LastError):
             last = min(low, reading.span.range.end) - 1
             return SourceError(
                 f"{reading.span}: offsets {reading.position} to {last} are no longer in the topic, which begins at "
-                f"{low} now (retention); give them up with `lakecommit unblock --skip --whole --range "
+                f"{low} now (retention); give them up with `{RESET_BLOCKED} --skip --whole --range "
                 f"{reading.span.partition.topic}:{reading.span.partition.partition}={reading.position}-{last + 1}` "
-                "when they are blocked, or start anew with `lakecommit ledger init SPEC --from earliest`",
+                f"when they are blocked, or start anew with `{RESET_OFFSETS} SPEC --from earliest`",
                 (Span(reading.span.partition, OffsetRange(reading.position, last + 1)),),
             )
         return SourceError(
             f"{reading.span} cannot be read at {reading.position}: the partition holds [{low}, {stable}) "
-            f"({error.str()}); it was truncated or made anew; start the landing anew with `lakecommit "
-            "ledger init SPEC --from earliest`"
+            f"({error.str()}); it was truncated or made anew; start the landing anew with `{RESET_OFFSETS} SPEC --from "
+            "earliest`"
         )
 
     def watermarks(self, reading: PartitionReading, seconds: float | None = None) -> tuple[int, int]:

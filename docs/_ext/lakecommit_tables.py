@@ -27,7 +27,7 @@ SENT_BY = {
     "cycle.close": "commit",
     "cycle.publish": "commit",
     "maintenance.sweep": "``lakecommit sweep``",
-    "repair.unblock": "``lakecommit unblock``",
+    "repair.unblock": "``lakecommit reset blocked``",
     "session.early_end": "who is told to stop, or wants a window published now",
     "spark.report": "the Spark task of the slice",
 }

@@ -222,9 +222,11 @@ def test_every_command_works_on_the_landing_of_a_dag(repairs: Repairs, airflow_h
     assert json.loads(status.stdout)["landing"] == world.landing.name
     assert json.loads(command("verify", "--dag", dag, "--landing", world.landing.name, "--json").stdout)["ok"]
     assert world.landing.name in command("stall", "--dag", dag, "--until", "2020-01-01").stdout
-    refused = command("unblock", "--dag", dag, "--skip", "--whole")
+    refused = command("reset", "blocked", "--dag", dag, "--skip", "--whole")
     assert refused.returncode == 3, refused.stderr
-    given = command("unblock", "--dag", dag, "--task-group", "unblock", "--skip", "--reason", "test data", "--json")
+    given = command(
+        "reset", "blocked", "--dag", dag, "--task-group", "unblock", "--skip", "--reason", "test data", "--json"
+    )
     assert json.loads(given.stdout)["committed"], given.stderr
     assert "test data" in repairs.decisions()
     connection = command("control-log", "--kafka-conn-id", "kafka_default", "--topic", world.landing.control_topic_name)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ledger attest`: the metadata is made to forget what a table holds, a person says it, and landing goes on: nothing is
+"""`reset attest`: the metadata is made to forget what a table holds, a person says it, and landing goes on: nothing is
 lost or doubled against what was said.
 """
 
@@ -97,7 +97,7 @@ def test_a_ledger_that_was_cut_off_is_taken_from_its_snapshot(make_world: Make, 
     produce(world.landing.topics, records(0, 60))
     world.run()
     kept = cut(world)
-    with pytest.raises(LedgerError, match=rf"cut.*`lakecommit ledger attest SPEC --snapshot {kept}`"):
+    with pytest.raises(LedgerError, match=rf"cut.*`lakecommit reset attest SPEC --snapshot {kept}`"):
         world.open("refused")
     before = state(world)
     with world.session() as session:
@@ -175,7 +175,7 @@ def test_a_table_that_was_migrated_is_attested_from_the_log(make_world: Make, pr
     produce(world.landing.topics, records(60, 40))
     world.settle()
     remade(world)
-    with pytest.raises(LedgerError, match=r"`lakecommit ledger attest SPEC --from-log`"):
+    with pytest.raises(LedgerError, match=r"`lakecommit reset attest SPEC --from-log`"):
         world.open("refused")
     said = attested(world, from_log)
     assert [t.table for t in said.tables] == [ROWS], "the dead letters have their ledger"
@@ -279,7 +279,7 @@ def test_rows_that_were_cherry_picked_from_above_a_bad_snapshot_are_not_read_aga
     history = read_history(Tables(world.catalog), ROWS, "main", files=True, progress=str)
     assert [f.level for f in check_landing(world.landing, [history])].count(Severity.WRONG) == 1
     produce(world.landing.topics, records(60, 5))
-    with pytest.raises(LedgerError, match=rf"is picked.*ledger attest SPEC --snapshot {newest}"):
+    with pytest.raises(LedgerError, match=rf"is picked.*reset attest SPEC --snapshot {newest}"):
         world.settle()
     attested(world, from_snapshot, newest)
     assert state(world).condition is Condition.PRESENT
@@ -370,7 +370,7 @@ def test_rows_of_a_landing_that_a_rollback_took_out_with_its_first_snapshot_are_
     table(world).manage_snapshots().set_current_snapshot(head).commit()
     produce(first.landing.topics, records(150, 5))
     first.settle()
-    with pytest.raises(LedgerError, match=r"rolled back to before the first one.*`lakecommit ledger init SPEC --from"):
+    with pytest.raises(LedgerError, match=r"before the first one.*`lakecommit reset offsets SPEC --from"):
         world.open("refused")
     with world.session() as session:
         with pytest.raises(LedgerError, match=r"\[0, 20\) was published, by snapshots that are not on branch main"):

@@ -104,7 +104,7 @@ def test_offsets_that_retention_removed_are_an_error_until_a_person_decides(
     world.run()
     produce(topic, records(50, 50))
     admin.delete_records([TopicPartition(topic, 0, 80)])[TopicPartition(topic, 0, 80)].result(30)
-    with pytest.raises(SourceError, match=r"removed.*\[50, 80\).*ledger init"):
+    with pytest.raises(SourceError, match=r"removed.*\[50, 80\).*reset offsets"):
         world.open("a")
     with world.session() as session:
         with pytest.raises(SourceError, match=r"\[0\] ends at 100, and not at 101 or later: nothing is changed"):
@@ -190,7 +190,7 @@ def test_a_dropped_and_remade_table_is_no_first_run_while_the_log_remembers(make
     world.run()
     with world.session() as session:
         session.tables.catalog.drop_table(world.landing.table)
-    with pytest.raises(LedgerError, match="ledger init"):
+    with pytest.raises(LedgerError, match="reset offsets"):
         world.open("a")
     with world.session() as session:
         ledger_init(session, "earliest")

@@ -51,7 +51,7 @@ def test_what_is_reported_and_gone_at_the_source_lands_once(
     place = TopicPartition(topic, 0, 250)
     admin.delete_records([place])[place].result(PATIENCE)
     happens(world)
-    with pytest.raises(SourceError, match=r"removed.*ledger init SPEC --from earliest"):
+    with pytest.raises(SourceError, match=r"removed.*reset offsets SPEC --from earliest"):
         world.settle()
     try:
         world.close("drains", None)

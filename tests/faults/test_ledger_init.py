@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ledger init` where a landing is in the middle of things: what is landed stays landed, and nothing that nobody named
-is read again, given up or forgotten.
+"""`reset offsets` where a landing is in the middle of things: what is landed stays landed, and nothing that nobody
+named is read again, given up or forgotten.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def test_a_loss_in_another_partition_is_still_told(make_world: Make, produce: Pr
     with pytest.raises(SourceError, match=r"\[1\] begins at 30, and not at 25: nothing is changed"):
         init(world, p0=30, p1=25)
     init(world, p0=30)
-    with pytest.raises(SourceError, match=r"removed.*\[1\] \[20, 30\).*ledger init"):
+    with pytest.raises(SourceError, match=r"removed.*\[1\] \[20, 30\).*reset offsets"):
         world.settle()
     world.lines.clear()
     with world.session() as session:

@@ -209,7 +209,7 @@ def test_of_those_the_source_has_no_more_nothing_stops_the_rows(
     for _ in range(3):
         world.run()
     world.check(Counter(range(0, 50, 2)))
-    assert any("shop.dead lacks" in line and "[20, 30)" in line and "ledger init" in line for line in world.lines)
+    assert any("shop.dead lacks" in line and "[20, 30)" in line and "reset offsets" in line for line in world.lines)
     with world.session() as session:
         (_, dead) = init_preview(session, "earliest").tables
         assert str(dead.given_up).endswith("[0] [20, 30)")
@@ -275,7 +275,7 @@ def test_a_misspelt_column_of_a_first_spec_is_mended_as_the_warning_says(make_wo
     assert len(world.rows(DEAD)) == 20
     world.landing = replace(world.landing, create=CREATE)
     world.run()
-    said = f"{TABLE} has no row yet: drop it and {DEAD}, which has its rejected records; then `lakecommit ledger init"
+    said = f"{TABLE} has no row yet: drop it and {DEAD}, which has its rejected records; then `lakecommit reset offsets"
     assert any(said in line for line in world.lines), world.lines
     with world.session() as session:
         for name in (TABLE, DEAD):

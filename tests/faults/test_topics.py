@@ -162,7 +162,7 @@ def test_a_source_topic_made_anew_is_an_error_until_a_person_says_so(
     newcomer = Sender(world.kafka["bootstrap.servers"])  # one that has not seen the topic before
     for p in range(partitions):
         newcomer.produce(topic, records(200 + 30 * p, 30), partition=p)
-    with pytest.raises(SourceError, match=r"made anew.*ledger init SPEC --from earliest"):
+    with pytest.raises(SourceError, match=r"made anew.*reset offsets SPEC --from earliest"):
         world.settle()
     landed = Counter(row["id"] for row in world.rows())
     assert landed in (Counter(range(40)), Counter(range(100))), "whole windows, or nothing of them"
@@ -184,7 +184,7 @@ def test_offsets_that_retention_removes_between_plan_and_read_are_an_error_until
     place = TopicPartition(topic, 0, 70)
     interrupted_cycle(world, Step.OPENED, lambda: admin.delete_records([place])[place].result(PATIENCE))
     produce(topic, records(100, 20))
-    with pytest.raises(SourceError, match=r"removed.*\[40, 70\).*ledger init"):
+    with pytest.raises(SourceError, match=r"removed.*\[40, 70\).*reset offsets"):
         world.settle()
     messes.from_earliest(world)
     world.settle()

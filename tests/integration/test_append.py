@@ -213,7 +213,7 @@ def test_no_landing_joins_a_table_whose_rollback_was_not_dealt_with(lake: Lake) 
     with pytest.raises(LedgerError, match="are renewed before"):
         carry_forward(lake.tables, lake.name, "orders", "live")
     lake.load().manage_snapshots().rollback_to_snapshot(keep).commit()
-    with pytest.raises(LedgerError, match="lakecommit ledger init"):
+    with pytest.raises(LedgerError, match="lakecommit reset offsets"):
         lake.join(section("returns"))
 
 

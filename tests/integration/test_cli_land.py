@@ -396,15 +396,15 @@ def test_a_range_over_its_budget_is_blocked_by_name_until_a_person_says_how(
     sender.produce(topic, [b"bad"] * 6, 1)
     answer = land(spec)
     assert answer.code == 1, answer.err
-    assert "lakecommit unblock" in answer.err.splitlines()[-1]
+    assert "lakecommit reset blocked" in answer.err.splitlines()[-1]
     shown = run("status", str(spec), "--json")
     assert (shown.code, len(shown.value["blocked"])) == (4, 2)
 
-    refused = run("unblock", str(spec), "--skip", "--partition", f"{topic}:7", "--json")
+    refused = run("reset", "blocked", str(spec), "--skip", "--partition", f"{topic}:7", "--json")
     assert refused.code == 1
     assert refused.value["error"]["type"] == "BlockedRangeError"
-    assert run("unblock", str(spec), "--skip", "--partition", f"{topic}:1").code == 0
-    assert run("unblock", str(spec), "--raise", "10").code == 0
+    assert run("reset", "blocked", str(spec), "--skip", "--partition", f"{topic}:1").code == 0
+    assert run("reset", "blocked", str(spec), "--raise", "10").code == 0
     answer = land(spec)
     assert answer.code == 0, answer.err
     assert rows_of(spec) == expected(100)

@@ -189,7 +189,7 @@ def test_a_ledger_that_needs_a_person_names_the_command(world: World, produce: P
     Tables(world.catalog).load("shop.rows").maintenance.expire_snapshots().by_id(gone.snapshot_id).commit()
     (found,) = [f for f in findings(spec_of(world)) if f.level is Level.FAIL]
     assert (found.check, found.seen[:3]) == ("ledger of shop.rows", "cut")
-    assert "ledger attest SPEC --snapshot" in found.remedy
+    assert "reset attest SPEC --snapshot" in found.remedy
 
 
 def test_storage_that_cannot_be_written_is_told_with_the_place(world: World, tmp_path: Path) -> None:

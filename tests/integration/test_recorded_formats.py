@@ -41,7 +41,7 @@ STANDS = {"orders": 4, "returns": 6, "visits": 0}
 ASIDE = {"at", "asked_at", "headroom", "explain"}
 """What is told of the moment of asking, and explanations, whose words may change."""
 VISITS_BEGIN = 10
-"""Where `ledger init` let the landing `visits` begin."""
+"""Where `reset offsets` let the landing `visits` begin."""
 
 Place = tuple[str, int, int]
 """Topic, partition, offset."""
@@ -131,7 +131,7 @@ def landed(lake: Lake, before: Before) -> Landed:
 
 @pytest.fixture(scope="module")
 def unblocked(lake: Lake, landed: Landed) -> Answer:
-    answer = lake.run("unblock", "orders", "--raise", "20")
+    answer = lake.run("reset", "blocked", "orders", "--raise", "20")
     assert answer.code == 0, answer.err
     return lake.run("land", "orders")
 
@@ -184,7 +184,7 @@ def test_every_record_of_the_control_topic_is_told_as_it_was(before: Before) -> 
 def test_all_but_the_blocked_range_is_landed(before: Before, landed: Landed) -> None:
     codes = {name: answer.code for name, answer in landed.answers.items()}
     assert codes == {"orders": 1, "returns": 0, "visits": 0}, landed.answers
-    assert "lakecommit unblock" in landed.answers["orders"].err.splitlines()[-1]
+    assert "lakecommit reset blocked" in landed.answers["orders"].err.splitlines()[-1]
     assert landed.status["blocked"] == before.of("orders", "status")[0]["blocked"]
     behind = {p["partition"]: p["lag"] for p in landed.status["partitions"]}
     assert {p for p, lag in behind.items() if lag} == {"orders[2]"}

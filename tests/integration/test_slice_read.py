@@ -180,7 +180,7 @@ def test_a_log_shorter_than_planned_is_an_error_that_names_the_span(
     produce(topic, ["a"] * 5)
 
     with pytest.raises(
-        SourceError, match=rf"{topic}\[0\]\[2, 9\) was planned, but the partition ends at 5.*ledger init"
+        SourceError, match=rf"{topic}\[0\]\[2, 9\) was planned, but the partition ends at 5.*reset offsets"
     ):
         read(bootstrap, span(topic, 2, 9))
 
@@ -201,7 +201,7 @@ def test_offsets_removed_by_retention_are_an_error(
     admin.delete_records([TopicPartition(topic, 0, 6)])[TopicPartition(topic, 0, 6)].result(30)
 
     with pytest.raises(
-        SourceError, match=r"offsets 4 to 5 are no longer in the topic, which begins at 6 .*unblock --skip"
+        SourceError, match=r"offsets 4 to 5 are no longer in the topic, which begins at 6 .*reset blocked --skip"
     ):
         read(bootstrap, span(topic, 4, 9))
     assert offsets(read(bootstrap, span(topic, 6, 9))) == [6, 7, 8]
@@ -215,7 +215,7 @@ def test_a_topic_made_anew_is_not_the_one_that_was_planned(
     planned = id_of(admin, topic)
 
     assert offsets(read(bootstrap, span(topic, 0, 3, topic_id=planned))) == [0, 1, 2]
-    with pytest.raises(SourceError, match=r"the plan was made for another-id.*ledger init"):
+    with pytest.raises(SourceError, match=r"the plan was made for another-id.*reset offsets"):
         read(bootstrap, span(topic, 0, 3, topic_id="another-id"))
 
 

@@ -70,8 +70,8 @@ def test_the_command_line_shows_verifies_and_mends_what_is_in_it(tmp_path: Path,
     spec = str(write_spec(tmp_path, world.landing.name, topic, control, brokers, world.catalog, **own))
     assert "present" in told("ledger", "show", spec)
     told("verify", spec)
-    told("ledger", "attest", spec, "--from-log", "--table", world.landing.table, "--yes")
-    told("ledger", "init", spec, "--from", "latest")
+    told("reset", "attest", spec, "--from-log", "--table", world.landing.table, "--yes")
+    told("reset", "offsets", spec, "--from", "latest")
     runs.loaded()
     runs.check()
 

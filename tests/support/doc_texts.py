@@ -75,8 +75,9 @@ def _command(text: str) -> str | None:
     """The command that a literal gives, with its name in front."""
     if text.startswith("lakecommit "):
         return text
-    bare = r"(?:ledger (?:init|attest|prune|show)|unblock|rescue|plan|verify|doctor|status|control-log|stall) --"
-    return f"lakecommit {text}" if re.match(bare, text) or re.fullmatch(r"ledger \w+", text) else None
+    resets = "reset (?:offsets|hard|attest|blocked)"
+    bare = rf"(?:ledger (?:prune|show)|{resets}|rescue|plan|verify|doctor|status|control-log|stall) --"
+    return f"lakecommit {text}" if re.match(bare, text) or re.fullmatch(r"(?:ledger|reset) \w+", text) else None
 
 
 def known_texts() -> str:
@@ -96,10 +97,29 @@ def _texts(path: Path) -> tuple[str, ...]:
     return tuple(_shown(ast.parse(path.read_text(encoding="utf-8"))))
 
 
+@cache
+def _spelled_commands() -> dict[str, str]:
+    """The commands whose names stand in one place, by their constants."""
+    found: dict[str, str] = {}
+    for node in ast.parse((PACKAGE / "reset_commands.py").read_text(encoding="utf-8")).body:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=str(text))):
+                found[name] = text
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.JoinedStr(values=parts)):
+                found[name] = "".join(p.value if isinstance(p, ast.Constant) else found["PROGRAM"] for p in parts)
+    return found
+
+
+def _spelled(part: ast.AST) -> str:
+    """What stands in a text that is put together: a command, or what is known only then."""
+    name = part.value.id if isinstance(part, ast.FormattedValue) and isinstance(part.value, ast.Name) else ""
+    return _spelled_commands().get(name, VARIABLE)
+
+
 def _shown(node: ast.AST, within: bool = False) -> Iterator[str]:
     """:param within: of a text that is put together, whose constants are shown as a part of it"""
     if isinstance(node, ast.JoinedStr):
-        yield "".join(v.value if isinstance(v, ast.Constant) else VARIABLE for v in node.values)
+        yield "".join(v.value if isinstance(v, ast.Constant) else _spelled(v) for v in node.values)
         within = True
     elif isinstance(node, ast.Constant) and isinstance(node.value, str) and not within:
         yield node.value

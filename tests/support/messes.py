@@ -316,25 +316,25 @@ def from_earliest(world: World) -> None:
 
 
 def from_the_tag(world: World) -> None:
-    """`ledger init` with the offsets of the ledger that the tag still pins."""
+    """`reset offsets` with the offsets of the ledger that the tag still pins."""
     ends = ledger_ends(world)
     with world.session() as session:
         ledger_init(session, ends)
 
 
 def from_what_was_noted(world: World) -> None:
-    """`ledger init` with the offsets that the last commit told."""
+    """`reset offsets` with the offsets that the last commit told."""
     with world.session() as session:
         ledger_init(session, world.noted)
 
 
-INIT = r"ledger init"
-ANEW = Cure(LedgerError, INIT, from_earliest, "``lakecommit ledger init --from earliest``")
+INIT = r"reset offsets"
+ANEW = Cure(LedgerError, INIT, from_earliest, "``lakecommit reset offsets --from earliest``")
 AS_TOLD = Cure(
-    LedgerError, INIT, from_what_was_noted, "``lakecommit ledger init --from`` the offsets that the last commit told"
+    LedgerError, INIT, from_what_was_noted, "``lakecommit reset offsets --from`` the offsets that the last commit told"
 )
 AT_THE_TAG = Cure(
-    LedgerError, INIT, from_the_tag, "``lakecommit ledger init --from`` the offsets of the ledger under the tag"
+    LedgerError, INIT, from_the_tag, "``lakecommit reset offsets --from`` the offsets of the ledger under the tag"
 )
 
 MESSES = (

@@ -35,7 +35,7 @@ NOT_PLAYED = {
     r"airflow standalone": "tests/airflow has the same parts, one by one",
     r"spark-(submit|sql) .*": "of Spark; dev/servers/connect.py and dev/servers/engine.py start it so",
     r"kafka-topics .*|acls=.*|\$acls .*": "Kafka's own; tests/integration/test_rights.py gives the same rights",
-    r"lakecommit (status|unblock|doctor) --dag .*": "needs an Airflow: tests/airflow/test_decide.py",
+    r"lakecommit (status|reset blocked|doctor) --dag .*": "needs an Airflow: tests/airflow/test_decide.py",
     r"lakecommit env pack .*": "tests/cluster runs jobs with what it makes",
     r"lakecommit rescue --connector .*": "needs a sink and its files: tests/integration/test_rescue.py",
     r"lakecommit adopt orders\.yaml .*": "needs a sink in Kafka Connect: tests/worker/test_adopt.py",

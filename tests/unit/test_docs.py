@@ -119,11 +119,11 @@ def test_commands_are_found_where_people_are_told_of_them() -> None:
     [
         "lakecommit lnad orders.yaml",
         "lakecommit ledger reset",
-        "lakecommit ledger init orders.yaml --from",
-        "lakecommit ledger attest SPEC --everything",
-        "lakecommit unblock --raise many",
-        "lakecommit unblock --raise 5 --skip",
-        "lakecommit unblock --skip --who",
+        "lakecommit reset offsets orders.yaml --from",
+        "lakecommit reset attest SPEC --everything",
+        "lakecommit reset blocked --raise many",
+        "lakecommit reset blocked --raise 5 --skip",
+        "lakecommit reset blocked --skip --who",
         "lakecommit doctor SPEC --role planner",
     ],
 )

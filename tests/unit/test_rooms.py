@@ -79,7 +79,11 @@ def rule(
     """A rule; ``rooms`` are all that the room may import of ours beside itself and the errors."""
     own = room.partition("/")[0]
     return Rule(
-        room=room, nowhere=nowhere, lazily=lazily, only=only, rooms=frozenset({own, "exceptions", *rooms.split()})
+        room=room,
+        nowhere=nowhere,
+        lazily=lazily,
+        only=only,
+        rooms=frozenset({own, "exceptions", "reset_commands", *rooms.split()}),
     )
 
 
@@ -93,6 +97,7 @@ LIBRARY = (
 RULES = (
     Rule(room="exceptions", only=NOTHING, rooms=NOTHING),
     Rule(room="redaction", only=NOTHING, rooms=NOTHING),
+    Rule(room="reset_commands", only=NOTHING, rooms=NOTHING),
     rule("signing", only=NOTHING),
     Rule(room="connection_names", only=NOTHING, rooms=NOTHING),
     Rule(room="get_provider_info", only=NOTHING, rooms=NOTHING),

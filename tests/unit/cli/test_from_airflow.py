@@ -26,7 +26,7 @@ from airflow.sdk import DAG
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.operators.commit import LakeCommitOperator
 from airflow_provider_lakecommit.operators.land import KafkaToIcebergOperator
-from airflow_provider_lakecommit.operators.repair import UnblockOperator
+from airflow_provider_lakecommit.operators.reset import ResetBlockedOperator
 from airflow_provider_lakecommit.task_groups import KafkaToIcebergTaskGroup
 
 print("a DAG file prints this")
@@ -41,10 +41,10 @@ with DAG("two", schedule=None, start_date=datetime(2026, 1, 1), params={"spark":
     KafkaToIcebergOperator(task_id="clicks", landing=clicks, spark_conn_id="cluster")
 with DAG("one", schedule=None, start_date=datetime(2026, 1, 1)):
     KafkaToIcebergTaskGroup("land", landing=orders, prefix_group_id=False)
-    UnblockOperator(task_id="unblock", landing=orders, how="skip")
+    ResetBlockedOperator(task_id="unblock", landing=orders, how="skip")
 with DAG("torn", schedule=None, start_date=datetime(2026, 1, 1)):
     KafkaToIcebergTaskGroup("a", landing=orders)
-    UnblockOperator(task_id="b", landing=Landing(name="orders", topics="orders", table="shop.other"), how="skip")
+    ResetBlockedOperator(task_id="b", landing=Landing(name="orders", topics="orders", table="shop.other"), how="skip")
 with DAG("none", schedule=None, start_date=datetime(2026, 1, 1)):
     pass
 with DAG("committed", schedule=None, start_date=datetime(2026, 1, 1)):

@@ -50,9 +50,9 @@ def test_a_partition_that_is_named_twice_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["ledger", "attest", "spec.yaml"],
-        ["ledger", "attest", "spec.yaml", "--from-log", "--at", "orders:0=1"],
-        ["ledger", "attest", "spec.yaml", "--snapshot", "newest"],
+        ["reset", "attest", "spec.yaml"],
+        ["reset", "attest", "spec.yaml", "--from-log", "--at", "orders:0=1"],
+        ["reset", "attest", "spec.yaml", "--snapshot", "newest"],
         ["status", "spec.yaml", "--every", "5"],
         ["status", "spec.yaml", "--every", "0m"],
         ["doctor", "spec.yaml", "--every", "5w"],

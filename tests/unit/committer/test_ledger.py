@@ -88,7 +88,7 @@ def test_a_rollback_past_the_origin_names_the_command(lake: Lake) -> None:
     lake.append_foreign()
     state = lake.state()
     assert state.condition is Condition.LOST
-    with pytest.raises(LedgerError, match=r"lost.*lakecommit ledger init SPEC --from.*" + str(state.tag_id)):
+    with pytest.raises(LedgerError, match=r"lost.*lakecommit reset offsets SPEC --from.*" + str(state.tag_id)):
         require_ledger(state, lake.name)
 
 
@@ -108,7 +108,7 @@ def test_an_ancestry_that_was_cut_after_the_ledger_names_the_command(lake: Lake)
     lake.load().maintenance.expire_snapshots().by_id(cut).commit()
     state = lake.state()
     assert state.condition is Condition.CUT
-    with pytest.raises(LedgerError, match=r"cut.*have expired.*lakecommit ledger init"):
+    with pytest.raises(LedgerError, match=r"cut.*have expired.*lakecommit reset offsets"):
         require_ledger(state, lake.name)
 
 
@@ -226,7 +226,7 @@ def test_rows_that_were_cherry_picked_without_their_ledger_name_the_command(lake
     state = lake.state()
     assert (state.condition, state.picked_id, lake.rows()) == (Condition.PICKED, later, 20)
     assert f"snapshot {pick} of another writer brought back the rows of snapshot {later}" in state.reason
-    with pytest.raises(LedgerError, match=rf"picked.*`lakecommit ledger attest SPEC --snapshot {later}`"):
+    with pytest.raises(LedgerError, match=rf"picked.*`lakecommit reset attest SPEC --snapshot {later}`"):
         require_ledger(state, lake.name)
 
 

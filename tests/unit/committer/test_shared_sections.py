@@ -96,7 +96,9 @@ def test_until_a_person_says_it(lake: Lake, others: OtherSections, there: bool) 
 
 
 def decision(n: int = 0, reason: str = "a test") -> Decision:
-    return Decision(command="ledger init", actor="ann", host="h", at=f"t{n}", landing="orders", reason=reason, what="x")
+    return Decision(
+        command="reset offsets", actor="ann", host="h", at=f"t{n}", landing="orders", reason=reason, what="x"
+    )
 
 
 def test_what_a_person_decided_outlives_the_snapshot_that_it_was_made_with(lake: Lake) -> None:

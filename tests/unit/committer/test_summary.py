@@ -84,7 +84,7 @@ def test_a_foreign_snapshot_is_no_record() -> None:
 def test_a_damaged_summary_is_an_error_and_not_foreign(key: str) -> None:
     properties = to_summary(wanted(), [section()])
     del properties[f"lakecommit.{key}"]
-    with pytest.raises(WireError, match=r"snapshot 7 is damaged.*ledger init"):
+    with pytest.raises(WireError, match=r"snapshot 7 is damaged.*reset offsets"):
         record_of(snapshot(properties))
 
 

@@ -49,7 +49,7 @@ CASES = {
     "a range is blocked": (
         ended(Commit(published=("t snapshot 1",), blocked=("orders-0[3, 4): 9 rejected",))),
         "failed",
-        "`lakecommit unblock`",
+        "`lakecommit reset blocked`",
     ),
     "a group failed of bad records": (
         ended(

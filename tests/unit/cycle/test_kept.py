@@ -56,7 +56,7 @@ def rows(landing: FakeLanding) -> int:
 
 def test_a_plan_that_cannot_be_made_leaves_what_is_reported_to_be_drained(landing: FakeLanding) -> None:
     reported_and_cut(landing)
-    with pytest.raises(SourceError, match=r"removed.*orders\[0\] \[40, 60\).*ledger init SPEC --from earliest"):
+    with pytest.raises(SourceError, match=r"removed.*orders\[0\] \[40, 60\).*reset offsets SPEC --from earliest"):
         landing.open("b")
     drained = drain(landing.session, landing.run_identity("b"), "offsets are gone")
     assert drained is not None

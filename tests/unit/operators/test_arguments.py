@@ -21,13 +21,13 @@ from airflow_provider_lakecommit.operators.land import KafkaToIcebergOperator
 from airflow_provider_lakecommit.operators.outcome import OutcomeOperator
 from airflow_provider_lakecommit.operators.plan import PlanWindowOperator
 from airflow_provider_lakecommit.operators.publish_now import PublishNowOperator
-from airflow_provider_lakecommit.operators.repair import (
-    OTHERS,
-    LedgerAttestOperator,
-    LedgerInitOperator,
-    UnblockOperator,
-)
 from airflow_provider_lakecommit.operators.rescue import RescueOperator
+from airflow_provider_lakecommit.operators.reset import (
+    OTHERS,
+    ResetAttestOperator,
+    ResetBlockedOperator,
+    ResetOffsetsOperator,
+)
 from airflow_provider_lakecommit.operators.write import WriteWindowOperator
 from airflow_provider_lakecommit.sensors.stalled_commits import StalledCommitSensor
 from airflow_provider_lakecommit.task_groups import KafkaToIcebergTaskGroup
@@ -172,17 +172,17 @@ def test_a_name_in_place_of_a_landing_is_told_as_that(name: str) -> None:
     [
         (KafkaToIcebergOperator, {"max_cycles": "a"}, "max_cycles='a': a number"),
         (KafkaToIcebergOperator, {"spark_conf": "x=y"}, "spark_conf='x=y': a mapping"),
-        (UnblockOperator, {"how": "skipp"}, "how='skipp': say raise"),
-        (UnblockOperator, {"how": "raise"}, "needs a budget"),
-        (UnblockOperator, {"how": "raise", "budget": "lots"}, "'lots' is not N"),
-        (UnblockOperator, {"how": "skip", "partitions": "orders"}, "'orders' is not TOPIC:PARTITION"),
-        (UnblockOperator, {"how": "skip", "ranges": ["orders:0=5"]}, "ranges: 'orders:0=5': say"),
-        (LedgerInitOperator, {"start": "begin"}, "start: 'begin': say earliest"),
-        (LedgerInitOperator, {"start": "latest", "others": "maybe"}, "others='maybe': say ask, there or gone"),
-        (LedgerAttestOperator, {"at": "orders:0"}, "at='orders:0': say"),
-        (LedgerAttestOperator, {"snapshot_id": "abc"}, "snapshot_id='abc': the number"),
-        (LedgerAttestOperator, {"from_log": True, "tables": "shop.order"}, "the landing has shop.orders"),
-        (LedgerAttestOperator, {"from_log": True, "others": "maybe"}, "others='maybe'"),
+        (ResetBlockedOperator, {"how": "skipp"}, "how='skipp': say raise"),
+        (ResetBlockedOperator, {"how": "raise"}, "needs a budget"),
+        (ResetBlockedOperator, {"how": "raise", "budget": "lots"}, "'lots' is not N"),
+        (ResetBlockedOperator, {"how": "skip", "partitions": "orders"}, "'orders' is not TOPIC:PARTITION"),
+        (ResetBlockedOperator, {"how": "skip", "ranges": ["orders:0=5"]}, "ranges: 'orders:0=5': say"),
+        (ResetOffsetsOperator, {"start": "begin"}, "start: 'begin': say earliest"),
+        (ResetOffsetsOperator, {"start": "latest", "others": "maybe"}, "others='maybe': say ask, there or gone"),
+        (ResetAttestOperator, {"at": "orders:0"}, "at='orders:0': say"),
+        (ResetAttestOperator, {"snapshot_id": "abc"}, "snapshot_id='abc': the number"),
+        (ResetAttestOperator, {"from_log": True, "tables": "shop.order"}, "the landing has shop.orders"),
+        (ResetAttestOperator, {"from_log": True, "others": "maybe"}, "others='maybe'"),
     ],
 )
 def test_a_wrong_value_is_told_before_anybody_runs_or_approves_it(kind: Any, wrong: dict[str, Any], told: str) -> None:
@@ -191,15 +191,15 @@ def test_a_wrong_value_is_told_before_anybody_runs_or_approves_it(kind: Any, wro
 
 
 def test_what_is_only_known_in_the_run_is_left_to_it() -> None:
-    UnblockOperator(task_id="a", landing=ORDERS, how="{{ params.how }}", budget="{{ params.budget }}")
-    UnblockOperator(task_id="a", landing=ORDERS, how="skip", partitions=["{{ params.partition }}"])
-    LedgerInitOperator(task_id="a", landing=ORDERS, start="{% if true %}latest{% endif %}")
+    ResetBlockedOperator(task_id="a", landing=ORDERS, how="{{ params.how }}", budget="{{ params.budget }}")
+    ResetBlockedOperator(task_id="a", landing=ORDERS, how="skip", partitions=["{{ params.partition }}"])
+    ResetOffsetsOperator(task_id="a", landing=ORDERS, start="{% if true %}latest{% endif %}")
     KafkaToIcebergOperator(task_id="a", landing=ORDERS, spark_conf="{{ params.conf }}")
 
 
 @pytest.mark.parametrize("told", ["orders:0, orders[1]", ["orders:0", "orders:1"]])
 def test_one_text_may_name_several_partitions(told: Any) -> None:
-    task = UnblockOperator(task_id="a", landing=ORDERS, how="skip", partitions=told)
+    task = ResetBlockedOperator(task_id="a", landing=ORDERS, how="skip", partitions=told)
     assert task._chosen() == ({("orders", 0), ("orders", 1)}, None)
 
 

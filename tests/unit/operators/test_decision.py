@@ -17,7 +17,7 @@ from airflow_provider_lakecommit.core.retry import own_budget
 from airflow_provider_lakecommit.exceptions import DecisionError
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.operators.decision import DecisionTask, decided
-from airflow_provider_lakecommit.operators.repair import LedgerAttestOperator, LedgerInitOperator, UnblockOperator
+from airflow_provider_lakecommit.operators.reset import ResetAttestOperator, ResetBlockedOperator, ResetOffsetsOperator
 from tests.fakes.session import DATA, P0, P1, FakeLanding
 
 ORDERS = Landing(name="orders", topics="orders", table="shop.orders")
@@ -112,48 +112,48 @@ class TestDecision:
         self, run: Run, landing: FakeLanding, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         blocked(landing)
-        shown = run(UnblockOperator, how="skip")
+        shown = run(ResetBlockedOperator, how="skip")
         before = landing.kinds(), landing.snapshots()
         monkeypatch.setattr(DecisionTask, "session", lambda _: pytest.fail("it was opened"))
         for answer in (None, "None", {**YES, "chosen_options": ["Reject"]}):
             with pytest.raises(AirflowFailException, match="DecisionError"):
-                run(UnblockOperator, how="skip", agreed=shown, decided_by=answer)
+                run(ResetBlockedOperator, how="skip", agreed=shown, decided_by=answer)
         assert (landing.kinds(), landing.snapshots()) == before
 
     @pytest.mark.parametrize("agreed", ["None", [], {}, {"landing": "rows"}])
     def test_what_was_shown_has_to_be_there(self, run: Run, landing: FakeLanding, agreed: Any) -> None:
         blocked(landing)
         with pytest.raises(AirflowFailException, match="what was agreed to is not there"):
-            run(UnblockOperator, how="skip", agreed=agreed, decided_by=YES)
+            run(ResetBlockedOperator, how="skip", agreed=agreed, decided_by=YES)
 
     def test_an_output_that_is_gone_does_not_make_the_task_one_that_only_shows(
         self, run: Run, landing: FakeLanding
     ) -> None:
         blocked(landing)
         with pytest.raises(AirflowFailException, match="what was agreed to is not there"):
-            run(UnblockOperator, how="skip", agreed="{{ gone }}", missing=True, decided_by=YES)
+            run(ResetBlockedOperator, how="skip", agreed="{{ gone }}", missing=True, decided_by=YES)
 
     def test_it_has_to_be_of_this_landing(self, run: Run, landing: FakeLanding) -> None:
         blocked(landing)
-        shown = run(UnblockOperator, how="skip")
+        shown = run(ResetBlockedOperator, how="skip")
         with pytest.raises(AirflowFailException, match="of landing 'other'"):
-            run(UnblockOperator, how="skip", agreed={**shown, "landing": "other"}, decided_by=YES)
+            run(ResetBlockedOperator, how="skip", agreed={**shown, "landing": "other"}, decided_by=YES)
 
 
 class TestUnblock:
     def test_it_shows_first_and_writes_nothing(self, run: Run, landing: FakeLanding) -> None:
         blocked(landing)
         before = landing.kinds(), landing.snapshots()
-        shown = run(UnblockOperator, how="skip whole")
+        shown = run(ResetBlockedOperator, how="skip whole")
         assert "GIVES UP all of: orders[0][0, 10) (6 good records, 4 bad): too many rejects" in shown["text"]
         assert shown["ranges"] == {"orders[0]": [[0, 20]], "orders[1]": [[0, 10]]}
         assert (landing.kinds(), landing.snapshots()) == before
 
     def test_what_was_shown_is_done_and_the_history_tells_who_said_so(self, run: Run, landing: FakeLanding) -> None:
         blocked(landing)
-        shown = run(UnblockOperator, how="raise", budget="500:0.5", partitions=["orders:1"])
+        shown = run(ResetBlockedOperator, how="raise", budget="500:0.5", partitions=["orders:1"])
         done = run(
-            UnblockOperator, how="raise", budget="500:0.5", partitions=["orders:1"], agreed=shown, decided_by=YES
+            ResetBlockedOperator, how="raise", budget="500:0.5", partitions=["orders:1"], agreed=shown, decided_by=YES
         )
         assert done["read_again"] == {"orders[1]": [[0, 10]]}
         assert done["committed"]
@@ -163,9 +163,9 @@ class TestUnblock:
 
     def test_a_retry_reads_again_under_the_landings_own_budget(self, run: Run, landing: FakeLanding) -> None:
         blocked(landing)
-        shown = run(UnblockOperator, how="retry", partitions=["orders:1"])
+        shown = run(ResetBlockedOperator, how="retry", partitions=["orders:1"])
         assert "READS AGAIN, as the landing says now: orders[1][0, 10)" in shown["text"]
-        done = run(UnblockOperator, how="Retry", agreed=shown, decided_by=YES)
+        done = run(ResetBlockedOperator, how="Retry", agreed=shown, decided_by=YES)
         assert (done["read_again"], done["skipped"]) == ({"orders[1]": [[0, 10]]}, False)
         budget = own_budget(landing.session.landing.budget, landing.session.landing.dead_letter_table)
         assert [r.budget for r in landing.session.read_state(()).state.raised] == [budget]
@@ -176,37 +176,37 @@ class TestUnblock:
             opened, lambda s: s.group == 0 and any(p.partition == P1 for p in s.spans), blocked="b", rejected=2
         )
         landing.close("a", opened)
-        shown = run(UnblockOperator, how="skip whole")
+        shown = run(ResetBlockedOperator, how="skip whole")
         assert list(shown["ranges"]) == ["orders[1]"]
         blocked(landing)
-        done = run(UnblockOperator, how="skip whole", agreed=shown, decided_by=YES)
+        done = run(ResetBlockedOperator, how="skip whole", agreed=shown, decided_by=YES)
         assert list(done["unblocked"]) == ["orders[1]"]
-        assert list(run(UnblockOperator, how="skip whole")["ranges"]) == ["orders[0]"]
+        assert list(run(ResetBlockedOperator, how="skip whole")["ranges"]) == ["orders[0]"]
 
     def test_another_deed_than_the_one_that_was_shown_is_refused(self, run: Run, landing: FakeLanding) -> None:
         blocked(landing)
-        shown = run(UnblockOperator, how="skip")
+        shown = run(ResetBlockedOperator, how="skip")
         for asked in ({"how": "skip whole"}, {"how": "raise", "budget": 5}):
             with pytest.raises(AirflowFailException, match="was not shown and agreed to"):
-                run(UnblockOperator, **asked, agreed=shown, decided_by=YES)
+                run(ResetBlockedOperator, **asked, agreed=shown, decided_by=YES)
 
     def test_other_counts_than_were_shown_are_refused(self, run: Run, landing: FakeLanding) -> None:
         blocked(landing)
-        shown = run(UnblockOperator, how="skip whole")
+        shown = run(ResetBlockedOperator, how="skip whole")
         shown["blocked"] = [text.replace("6 good", "0 good") for text in shown["blocked"]]
         with pytest.raises(AirflowFailException, match="6 good records"):
-            run(UnblockOperator, how="skip whole", agreed=shown, decided_by=YES)
+            run(ResetBlockedOperator, how="skip whole", agreed=shown, decided_by=YES)
 
     def test_nothing_to_do_is_skipped(self, run: Run, landing: FakeLanding) -> None:
         landing.cycle()
         with pytest.raises(AirflowSkipException, match="nothing is blocked there"):
-            run(UnblockOperator, how="skip")
+            run(ResetBlockedOperator, how="skip")
         landing.source.ends = {P0: 30, P1: 10}
         blocked(landing)
-        shown = run(UnblockOperator, how="skip whole")
-        run(UnblockOperator, how="skip whole", agreed=shown, decided_by=YES)
+        shown = run(ResetBlockedOperator, how="skip whole")
+        run(ResetBlockedOperator, how="skip whole", agreed=shown, decided_by=YES)
         with pytest.raises(AirflowSkipException, match="done already"):
-            run(UnblockOperator, how="skip whole", agreed=shown, decided_by=YES)
+            run(ResetBlockedOperator, how="skip whole", agreed=shown, decided_by=YES)
 
     @pytest.mark.parametrize(
         ("asked", "told"),
@@ -224,17 +224,17 @@ class TestUnblock:
     ) -> None:
         blocked(landing)
         with pytest.raises(AirflowFailException, match=told):
-            run(UnblockOperator, rendered=asked)
+            run(ResetBlockedOperator, rendered=asked)
 
 
 class TestLedgerInit:
     def test_latest_is_where_the_topic_ended_when_it_was_shown(self, run: Run, landing: FakeLanding) -> None:
         landing.cycle()
         landing.source.ends = {P0: 80, P1: 10}
-        shown = run(LedgerInitOperator, start="latest")
+        shown = run(ResetOffsetsOperator, start="latest")
         assert "GIVES UP, never read: orders[0] [20, 80) (60 offsets, about 600 bytes)" in shown["text"]
         landing.source.ends = {P0: 95, P1: 10}
-        done = run(LedgerInitOperator, start="latest", agreed=shown, decided_by=YES, reason="agreed with sales")
+        done = run(ResetOffsetsOperator, start="latest", agreed=shown, decided_by=YES, reason="agreed with sales")
         assert done["ledger"][DATA] == {"orders[0]": 80, "orders[1]": 10}
         told = landing.snapshots()[-1]["lakecommit.decisions"]
         assert "gives up orders[0] [20, 80)" in told
@@ -244,22 +244,22 @@ class TestLedgerInit:
     def test_more_than_was_shown_is_not_given_up(self, run: Run, landing: FakeLanding) -> None:
         landing.cycle()
         landing.source.ends = {P0: 80, P1: 40}
-        shown = run(LedgerInitOperator, start="orders:0=30,orders:1=40")
+        shown = run(ResetOffsetsOperator, start="orders:0=30,orders:1=40")
         shown["tables"][0]["given_up"]["orders[1]"] = [[10, 20]]
         before = landing.snapshots()
         with pytest.raises(AirflowFailException, match=r"shop\.rows given up orders\[1\] \[20, 40\)"):
-            run(LedgerInitOperator, start="orders:0=30,orders:1=40", agreed=shown, decided_by=YES)
+            run(ResetOffsetsOperator, start="orders:0=30,orders:1=40", agreed=shown, decided_by=YES)
         assert landing.snapshots() == before
 
     def test_another_start_or_topic_is_refused(self, run: Run, landing: FakeLanding) -> None:
         landing.cycle()
         landing.source.ends = {P0: 80, P1: 40}
-        shown = run(LedgerInitOperator, start="orders:0=30")
+        shown = run(ResetOffsetsOperator, start="orders:0=30")
         with pytest.raises(AirflowFailException, match="start='latest'"):
-            run(LedgerInitOperator, start="latest", agreed=shown, decided_by=YES)
+            run(ResetOffsetsOperator, start="latest", agreed=shown, decided_by=YES)
         with pytest.raises(AirflowFailException, match="topic was made anew"):
             run(
-                LedgerInitOperator,
+                ResetOffsetsOperator,
                 start="orders:0=30",
                 agreed={**shown, "topic_ids": {"orders": "topic-0"}},
                 decided_by=YES,
@@ -271,28 +271,28 @@ class TestLedgerAttest:
         landing.cycle()
         asked = {"at": "orders:0=15,orders:1=10", "tables": [DATA]}
         before = landing.snapshots()
-        shown = run(LedgerAttestOperator, **asked)
+        shown = run(ResetAttestOperator, **asked)
         assert "read AGAIN" in shown["text"]
         assert landing.snapshots() == before
-        done = run(LedgerAttestOperator, **asked, agreed=shown, decided_by="ann")
+        done = run(ResetAttestOperator, **asked, agreed=shown, decided_by="ann")
         assert done["attested"][DATA] == {"orders[0]": 15, "orders[1]": 10}
         assert "ann in run" in landing.snapshots()[-1]["lakecommit.decisions"]
 
     def test_a_ledger_that_has_changed_since_is_looked_at_again(self, run: Run, landing: FakeLanding) -> None:
         landing.cycle()
         asked = {"at": "orders:0=15,orders:1=10", "tables": [DATA]}
-        shown = run(LedgerAttestOperator, **asked)
+        shown = run(ResetAttestOperator, **asked)
         landing.source.ends = {P0: 40, P1: 10}
         landing.cycle("b")
         before = landing.snapshots()
         with pytest.raises(AirflowFailException, match="was not shown and agreed to"):
-            run(LedgerAttestOperator, **asked, agreed=shown, decided_by=YES)
+            run(ResetAttestOperator, **asked, agreed=shown, decided_by=YES)
         assert landing.snapshots() == before
 
     def test_one_word_is_needed(self) -> None:
         for asked in ({}, {"from_log": True, "at": "orders:0=1"}):
             with pytest.raises(ValueError, match="give one of"):
-                LedgerAttestOperator(task_id="t", landing=ORDERS, **asked)  # type: ignore[arg-type]
+                ResetAttestOperator(task_id="t", landing=ORDERS, **asked)  # type: ignore[arg-type]
 
     @pytest.mark.parametrize(
         ("asked", "told"),
@@ -310,4 +310,4 @@ class TestLedgerAttest:
         landing.cycle()
         known = {name: value for name, value in asked.items() if name == "from_log"}
         with pytest.raises(AirflowFailException, match=told):
-            run(LedgerAttestOperator, **known, rendered={k: v for k, v in asked.items() if k not in known})
+            run(ResetAttestOperator, **known, rendered={k: v for k, v in asked.items() if k not in known})

@@ -17,7 +17,7 @@ from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, Sour
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.operators.land import KafkaToIcebergOperator
 from airflow_provider_lakecommit.operators.publish_now import PublishNowOperator
-from airflow_provider_lakecommit.operators.repair import LedgerInitOperator, UnblockOperator
+from airflow_provider_lakecommit.operators.reset import ResetBlockedOperator, ResetOffsetsOperator
 from airflow_provider_lakecommit.operators.verify import VerifyOperator
 from airflow_provider_lakecommit.page.actions import Action, Rights, actions
 from airflow_provider_lakecommit.page.landings import LandingRow
@@ -43,7 +43,7 @@ def dag_of(*tasks: Any, **options: Any) -> DAG:
 
 
 def unblock(how: str) -> Any:
-    return lambda: UnblockOperator(task_id="unblock", landing=ORDERS, how=how, budget="{{ params.budget }}")
+    return lambda: ResetBlockedOperator(task_id="unblock", landing=ORDERS, how=how, budget="{{ params.budget }}")
 
 
 @pytest.mark.parametrize(
@@ -67,12 +67,12 @@ def unblock(how: str) -> Any:
         ([unblock("skip")], {}, []),
         ([unblock("{{ params.how }}")], {"how": Param("raise", enum=["raise", "skip"])}, []),
         ([unblock("{{ dag_run.conf.how }}")], HOW, []),
-        ([lambda: LedgerInitOperator(task_id="init", landing=ORDERS, start="latest")], {}, []),
+        ([lambda: ResetOffsetsOperator(task_id="init", landing=ORDERS, start="latest")], {}, []),
         ([lambda: EmptyOperator(task_id="e")], {}, []),
         (
             [
                 unblock("{{ params.how }}"),
-                lambda: UnblockOperator(task_id="other", landing=CLICKS, how="{{ params.other }}"),
+                lambda: ResetBlockedOperator(task_id="other", landing=CLICKS, how="{{ params.other }}"),
             ],
             HOW | {"other": Param("skip", enum=["skip", "retry"])},
             [("retry_blocked", name, {"how": "retry", "other": "retry"}) for name in ("orders", "clicks")],
@@ -83,13 +83,13 @@ def unblock(how: str) -> Any:
         (
             [
                 lambda: VerifyOperator(task_id="v", landing=ORDERS),
-                lambda: LedgerInitOperator(task_id="init", landing=ORDERS, start="latest"),
+                lambda: ResetOffsetsOperator(task_id="init", landing=ORDERS, start="latest"),
             ],
             {},
             [],
         ),
         (
-            [unblock("retry"), lambda: UnblockOperator(task_id="other", landing=CLICKS, how="skip")],
+            [unblock("retry"), lambda: ResetBlockedOperator(task_id="other", landing=CLICKS, how="skip")],
             {},
             [],
         ),

@@ -21,7 +21,7 @@ from airflow_provider_lakecommit.page.table_answers import samples_of
 from tests.support.story import P0, plan, report_of
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-SKIPPED = Decision(command="unblock --skip", actor="ann", host="h1", at="2026-01-01T12:00:00Z", landing="orders")
+SKIPPED = Decision(command="reset blocked --skip", actor="ann", host="h1", at="2026-01-01T12:00:00Z", landing="orders")
 
 
 class Log:

@@ -94,7 +94,7 @@ class TestFindMissing:
         story.reports("a", blocked, blocked="too many")
         found = missing_of(story, ledger(), now=marks(p0=10, p1=3))
         assert found.ranges == {(ORDERS,): coverage([(P0, 0, 4), (P1, 0, 3)])}
-        assert found.notes == {P0: "blocked at 4: `lakecommit unblock` says how to go on"}
+        assert found.notes == {P0: "blocked at 4: `lakecommit reset blocked` says how to go on"}
 
     def test_an_open_transaction_is_named_and_not_read(self) -> None:
         found = missing_of(Story(), ledger(), now={P0: Watermark(start=0, stable=4, high=9)})
@@ -106,7 +106,7 @@ class TestFindMissing:
 
     def test_offsets_that_retention_removed_are_named_with_the_table_and_the_command(self) -> None:
         with pytest.raises(
-            SourceError, match=r"orders\[0\] \[4, 6\) of shop\.orders;.*lakecommit ledger init SPEC --from"
+            SourceError, match=r"orders\[0\] \[4, 6\) of shop\.orders;.*lakecommit reset offsets SPEC --from"
         ):
             missing_of(Story(), ledger(covered=[(P0, 0, 4)]), now={P0: Watermark(start=6, stable=9, high=9)})
 

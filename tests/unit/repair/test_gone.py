@@ -30,7 +30,7 @@ SECTION = replace(
         ({"orders": "topic-1", "returns": None}, (), {OLD, ELSE}),
         ({"orders": "topic-1", "returns": None}, ("returns",), {OLD}),
         ({"orders": "topic-1"}, (), {OLD}),
-        # Made anew, and `ledger init` has not said yet where it goes on.
+        # Made anew, and `reset offsets` has not said yet where it goes on.
         ({"orders": "topic-2", "returns": "topic-9"}, (), set()),
         ({}, (), set()),
     ],

@@ -197,7 +197,7 @@ class TestUnblock:
         block(landing)
         with pytest.raises(BlockedRangeError, match=r"good is not known.*`--skip --whole`") as raised:
             unblock(landing.session, skip=True, only_bad=True)
-        assert "`lakecommit unblock SPEC --skip --whole --range orders:0=0-10 " in str(raised.value)
+        assert "`lakecommit reset blocked SPEC --skip --whole --range orders:0=0-10 " in str(raised.value)
 
     def test_another_partition_stays_blocked(self, landing: FakeLanding) -> None:
         block(landing)

@@ -99,7 +99,7 @@ def read_for_plan(world: World, run: int, limits: WindowLimits, release: Sequenc
 
 
 def read_for_hand(world: World, run: int, coverage: Coverage, directives: Directives) -> PlanRead:
-    """``unblock``: a cycle of its own. Its plan is the range to skip, or empty when a budget is raised."""
+    """``reset blocked``: a cycle of its own. Its plan is the range to skip, or empty when a budget is raised."""
     window = window_id(LANDING, LIVE, SPEC, {t.name: t.section.epoch for t in world.tables.values()}, ())
     cut_one = [spans([(p, r.start, r.end)]) for p, r in coverage.items()]
     names = tuple(world.tables)
