@@ -54,7 +54,7 @@ __all__ = ["DEFAULT_CONTROL_TOPIC", "METADATA_COLUMNS", "SHAPING", "Landing", "L
 DEFAULT_CONTROL_TOPIC = "control-lakecommit"
 METADATA_COLUMNS = tuple(METADATA_TYPES)
 """Columns filled from the record itself under ``metadata_columns``."""
-_DECODING = ("format", "timestamps", "encodings", "unknown_fields", "metadata_columns")
+_DECODING = ("format", "schema", "timestamps", "encodings", "unknown_fields", "metadata_columns")
 """Fields that decide what becomes of a record."""
 SHAPING = ("table", "dead_letter_table", *_DECODING)
 """Fields that a spec version is made of."""
@@ -69,7 +69,8 @@ class Landing:
     :param topics: a topic or several, all with the same kind of record
     :param table: ``namespace.table`` that the rows are appended to
     :param format: encoding of the record values; ``json`` (one object per record), or ``json_schema`` (the same, behind
-        the id of its schema in a registry)
+        the id of its schema in a registry), or ``avro`` (behind such an id, too, unless ``schema`` states theirs)
+    :param schema: the Avro schema of all records, where they name none: as a mapping, or as JSON text
     :param timestamps: how a timestamp, date or time is written in the records, per column path (``a.b`` for nested
         ones, ``.element``, ``.key`` and ``.value`` within lists and maps): ``iso8601`` (default), ``epoch_seconds``,
         ``epoch_millis``, ``epoch_micros``, ``epoch_nanos``, for dates ``epoch_days``, for times ``seconds_of_day``,
@@ -126,6 +127,7 @@ class Landing:
     topics: str | Sequence[str]
     table: str
     format: str = "json"
+    schema: str | Mapping[str, Any] = ""
     timestamps: Mapping[str, str] = field(default_factory=dict)
     encodings: Mapping[str, str] = field(default_factory=dict)
     start: str = "earliest"
@@ -203,6 +205,7 @@ class Landing:
             timestamps=self.timestamps,
             encodings=self.encodings,
             unknown_fields=self.unknown_fields,
+            schema=str(self.schema),
         )
 
     @property

@@ -8,6 +8,7 @@ a check takes a value of any type, and returns what is wrong with it and what is
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -113,6 +114,14 @@ def _encodings(v: Any) -> str | None:
     return f"{', '.join(bad)}: allowed are {', '.join(ENCODINGS)}" if bad else None
 
 
+def _schema(v: Any) -> str | None:
+    try:
+        stated = json.loads(v) if isinstance(v, str) and v else v
+    except ValueError as e:
+        return f"is not JSON: {e}"
+    return None if stated == "" or isinstance(stated, Mapping) else "is not the schema of a record, a mapping or JSON"
+
+
 def _create(v: Any) -> str | None:
     if v is None:
         return None
@@ -163,6 +172,7 @@ CHECKS: Mapping[str, Check] = {
     "topics": _topics,
     "table": _matches(_TABLE, "a table name (namespace.table)"),
     "format": lambda v: _one_of(*FORMATS)(v),
+    "schema": _schema,
     "timestamps": _timestamps,
     "encodings": _encodings,
     "start": _one_of("earliest", "latest"),
@@ -200,7 +210,7 @@ CHECKS: Mapping[str, Check] = {
 }
 
 
-PARSED = ("topics", "location_providers", "completion_timeout", "target_window")
+PARSED = ("schema", "topics", "location_providers", "completion_timeout", "target_window")
 """Fields that may be written in more ways than they are held in."""
 
 
@@ -208,6 +218,8 @@ def parsed_value(key: str, value: Any) -> Any:
     """A field's value as the landing holds it, where it can be; what cannot is refused with all else that is wrong."""
     if key in ("topics", "location_providers") and not isinstance(value, str) and isinstance(value, Sequence):
         return tuple(value)
+    if key == "schema" and isinstance(value, Mapping):
+        return json.dumps(value)
     return duration_of(value) if key in ("completion_timeout", "target_window") else value
 
 
@@ -216,6 +228,8 @@ def wrong_values(values: Mapping[str, Any]) -> list[str]:
     wrong = [f"{key}: {text}" for key, value in values.items() if (text := CHECKS[key](value))]
     if values.get("table") is not None and values.get("dead_letter_table") == values["table"]:
         wrong.append("dead_letter_table: must be another table than `table`")
+    if values.get("schema") and values.get("format") != "avro":
+        wrong.append("schema: is for format avro")
     if values.get("speculation") is not None and values.get("replicas", 1) != 1:
         wrong.append("speculation: with `replicas`, all slices are done more than once already")
     create = values.get("create")

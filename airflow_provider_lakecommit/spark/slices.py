@@ -148,7 +148,7 @@ def row_decoder(landing: Landing, schema: Schema, kafka: Mapping[str, Any] | Non
     :raises SpecError: the records name schemas of a registry, and the settings none
     """
     registry = None
-    if kafka is not None and landing.format in WITH_REGISTRY:
+    if kafka is not None and landing.format in WITH_REGISTRY and not landing.schema:
         registry = needed(registry_of(kafka), landing.name, landing.format)
     if landing.metadata_columns and (wrong := mistyped(schema)):
         raise TableError("; ".join(wrong))

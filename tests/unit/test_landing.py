@@ -99,7 +99,7 @@ class TestLanding:
 
     def test_every_field_is_in_the_full_example(self) -> None:
         # It has only one that is there, and replicas are not for where slow slices are done again.
-        assert {f.name for f in fields(Landing)} - set(FULL) == {"format", "replicas"}
+        assert {f.name for f in fields(Landing)} - set(FULL) == {"format", "schema", "replicas"}
 
     def test_replicas_are_not_for_where_slow_slices_are_done_a_second_time(self) -> None:
         assert Landing.from_dict({**LEAST, "replicas": 2}).to_dict()["replicas"] == 2
@@ -128,6 +128,7 @@ class TestSpecVersion:
         options = landing(**FULL).format_options
         assert {f.name: getattr(options, f.name) for f in fields(options)} == {
             "format": "json",
+            "schema": "",
             **{key: FULL[key] for key in ("timestamps", "encodings", "unknown_fields")},
         }
 
@@ -192,7 +193,7 @@ class TestMistakes:
             ("topics", 5, "5 is not a topic name"),
             ("table", "orders", "'orders' is not a table name (namespace.table)"),
             ("table", "shop..orders", "is not a table name"),
-            ("format", "avro", "'avro' is not one of json"),
+            ("format", "xml", "'xml' is not one of json"),
             ("timestamps", [1], "is not a mapping of column paths to rules"),
             ("timestamps", {1: "iso8601"}, "is not a mapping of column paths to rules"),
             ("timestamps", {"ts": "millis"}, "ts: 'millis': allowed are iso8601, epoch_seconds"),

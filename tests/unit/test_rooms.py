@@ -120,6 +120,7 @@ RULES = (
     rule("parquet", "redaction core places", nowhere=AIRFLOW | SPARK | KAFKA),
     rule("formats", "core declared registry iceberg parquet", nowhere=AIRFLOW | SPARK | KAFKA),
     rule("formats/sampled", only=NOTHING),
+    rule("avro", "core registry parquet formats", nowhere=AIRFLOW | SPARK | KAFKA),
     rule(
         "spark",
         "redaction signing core wire landing registry kafka iceberg parquet formats",

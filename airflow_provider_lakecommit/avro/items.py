@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The items of arrays and maps, of all records in step.
+
+Contract: :func:`each_item` gives cursors at the first items of all that have one, then at the second, and so on, each
+time with the cursors that they belong to. The caller reads the items. Arrays come in blocks: a count, negative if a
+length follows, and a count of none at the end.
+
+Failure story: a count that cannot be within the record fails it before anything is made of it; of items that need no
+bytes, at most :data:`MOST_EMPTY` are believed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from airflow_provider_lakecommit.avro.block import Bools, Cursor, Ints
+
+__all__ = ["MOST_EMPTY", "each_item"]
+
+MOST_EMPTY = 1 << 16
+
+
+def each_item(cursor: Cursor, active: Bools | None, least: int, path: str) -> Iterator[tuple[Cursor, Ints]]:
+    """Cursors at items, and the places of those that they belong to.
+
+    :param least: bytes of an item
+    """
+    alive = cursor.live(active)
+    left = np.arange(len(cursor)) if alive is None else np.flatnonzero(alive)
+    believed = np.full(len(cursor), MOST_EMPTY) if least == 0 else None
+    while len(left):
+        counts = _counts(cursor, left, least, path, believed)
+        # Those with the most items first: all that still have one are then the first ones.
+        order = np.argsort(-counts, kind="stable")
+        left, counts = left[order], counts[order]
+        inner = cursor.some(left)
+        for n in range(int(counts[0])):
+            many = int(np.searchsorted(-counts, -n, side="left"))
+            items = Cursor(inner.block, inner.at[:many], inner.ends[:many], inner.records[:many])
+            yield items, left[:many]
+        cursor.put(left, inner)
+        again = counts > 0
+        if (alive := cursor.some(left).live(None)) is not None:
+            again &= alive
+        left = np.sort(left[again])
+
+
+def _counts(cursor: Cursor, left: Ints, least: int, path: str, believed: Ints | None) -> Ints:
+    """How many items the next block of each has.
+
+    :param believed: how many more of no bytes are
+    """
+    heads = cursor.some(left)
+    counts = heads.number(None, path)
+    sized = counts < 0
+    if sized.any():
+        heads.number(sized, path)
+        counts = np.where(sized, -counts, counts)
+    room = (heads.ends - heads.at) // least if believed is None else believed[left]
+    wrong = (counts < 0) | (counts > room)
+    alive = heads.live(None)
+    if alive is not None:
+        wrong &= alive
+    if wrong.any():
+        heads.fail(wrong, "not_avro", path, f"{path}: it has more items than the record has room for")
+        alive = heads.live(None)
+    cursor.put(left, heads)
+    counts = counts if alive is None else np.where(alive, counts, 0)
+    if believed is not None:
+        believed[left] -= counts
+    return counts
