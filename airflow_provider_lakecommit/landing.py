@@ -54,7 +54,17 @@ __all__ = ["DEFAULT_CONTROL_TOPIC", "METADATA_COLUMNS", "SHAPING", "Landing", "L
 DEFAULT_CONTROL_TOPIC = "control-lakecommit"
 METADATA_COLUMNS = tuple(METADATA_TYPES)
 """Columns filled from the record itself under ``metadata_columns``."""
-_DECODING = ("format", "schema", "timestamps", "encodings", "unknown_fields", "metadata_columns")
+_DECODING = (
+    "format",
+    "schema",
+    "csv",
+    "timestamps",
+    "encodings",
+    "unknown_fields",
+    "key",
+    "headers",
+    "metadata_columns",
+)
 """Fields that decide what becomes of a record."""
 SHAPING = ("table", "dead_letter_table", *_DECODING)
 """Fields that a spec version is made of."""
@@ -68,9 +78,13 @@ class Landing:
     :param name: unique name; part of the control group id and of every identity
     :param topics: a topic or several, all with the same kind of record
     :param table: ``namespace.table`` that the rows are appended to
-    :param format: encoding of the record values; ``json`` (one object per record), or ``json_schema`` (the same, behind
-        the id of its schema in a registry), or ``avro`` (behind such an id, too, unless ``schema`` states theirs)
+    :param format: encoding of the record values; ``json`` (one object per record), ``json_schema`` (the same, behind
+        the id of its schema in a registry), ``avro`` (behind such an id, too, unless ``schema`` states theirs),
+        ``csv``, or ``raw`` (bytes as they are, into the one column that nothing else fills)
     :param schema: the Avro schema of all records, where they name none: as a mapping, or as JSON text
+    :param csv: of format ``csv``: ``columns``, the names of a record's fields in their order; ``delimiter`` (``,``),
+        ``quote`` (``"``), ``null_text``, which is null where it has no quotes (the empty text), and ``rows``: ``one``
+        or ``many`` to a record
     :param timestamps: how a timestamp, date or time is written in the records, per column path (``a.b`` for nested
         ones, ``.element``, ``.key`` and ``.value`` within lists and maps): ``iso8601`` (default), ``epoch_seconds``,
         ``epoch_millis``, ``epoch_micros``, ``epoch_nanos``, for dates ``epoch_days``, for times ``seconds_of_day``,
@@ -83,6 +97,11 @@ class Landing:
     :param dead_letter_max_records: rejected records that a slice may have
     :param dead_letter_max_ratio: share of rejected records that a slice may have, judged from ``1 / ratio`` rejected
         records on
+    :param key: which columns the key of a record fills: ``column`` with the whole key, or ``columns`` with its fields
+        (a list, or a mapping of columns to fields); ``format`` (``string``, ``raw``, ``json``), ``invalid``: ``reject``
+        the record, or ``ignore`` the key
+    :param headers: columns that a header fills, each with the header's name, or with ``name``, ``format``, ``repeated``
+        (``last`` or ``first`` is taken) and ``invalid``
     :param metadata_columns: fill the columns of :data:`METADATA_COLUMNS`
     :param create: how to make the table if it is missing: ``schema``, ``partition_by``, ``sort_order``,
         ``properties``
@@ -128,6 +147,7 @@ class Landing:
     table: str
     format: str = "json"
     schema: str | Mapping[str, Any] = ""
+    csv: Mapping[str, Any] = field(default_factory=dict)
     timestamps: Mapping[str, str] = field(default_factory=dict)
     encodings: Mapping[str, str] = field(default_factory=dict)
     start: str = "earliest"
@@ -135,6 +155,8 @@ class Landing:
     dead_letter_table: str | None = None
     dead_letter_max_records: int = 1000
     dead_letter_max_ratio: float = 0.01
+    key: Mapping[str, Any] = field(default_factory=dict)
+    headers: Mapping[str, Any] = field(default_factory=dict)
     metadata_columns: bool = False
     create: Mapping[str, Any] | None = None
     groups: int | None = None
@@ -206,6 +228,7 @@ class Landing:
             encodings=self.encodings,
             unknown_fields=self.unknown_fields,
             schema=str(self.schema),
+            csv=self.csv,
         )
 
     @property

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 __all__ = ["DEFAULTS", "FORMATS", "ONE_ROW_EACH", "WITH_REGISTRY", "FormatOptions"]
 
@@ -16,12 +17,16 @@ FORMATS = {
     "json": "airflow_provider_lakecommit.formats.decode_json:JsonDecoder",
     "avro": "airflow_provider_lakecommit.avro.decode_avro:AvroDecoder",
     "json_schema": "airflow_provider_lakecommit.formats.decode_framed_json:FramedJsonDecoder",
+    "csv": "airflow_provider_lakecommit.formats.decode_csv:CsvDecoder",
+    "raw": "airflow_provider_lakecommit.formats.decode_raw:RawDecoder",
 }
 """Where the factory of a format's decoders is, ``module:name``; it is called as in
 :func:`airflow_provider_lakecommit.formats.decoder.decoder_for`.
 """
-ONE_ROW_EACH = {"json", "json_schema", "avro"}
-"""Formats of which each record that is not rejected is exactly one row."""
+ONE_ROW_EACH = {"json", "json_schema", "avro", "csv", "raw"}
+"""Formats of which each record that is not rejected is exactly one row; of ``csv`` unless it says otherwise itself
+(:meth:`FormatOptions.one_row_each`).
+"""
 WITH_REGISTRY = {"json_schema": "JSON", "avro": "AVRO"}
 """Formats whose records name their schema in a registry, with what a registry calls such schemas. The factory of each
 takes a :class:`~airflow_provider_lakecommit.registry.schemas.SchemaSource` as well, which may be missing where no
@@ -38,6 +43,12 @@ class FormatOptions:
     encodings: Mapping[str, str] = field(default_factory=dict)
     unknown_fields: str = "ignore"
     schema: str = ""
+    csv: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def one_row_each(self) -> bool:
+        """Is each record that is not rejected exactly one row?"""
+        return self.format in ONE_ROW_EACH and self.csv.get("rows") != "many"
 
 
 DEFAULTS = FormatOptions()

@@ -22,7 +22,6 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
-from airflow_provider_lakecommit.core.formats import ONE_ROW_EACH
 from airflow_provider_lakecommit.core.identity import is_attempt_at
 from airflow_provider_lakecommit.core.model import SliceReport
 from airflow_provider_lakecommit.core.routing import Role, role_of
@@ -107,7 +106,7 @@ def hidden_record(source: SourcePort, landing: Landing, report: SliceReport) -> 
 
     :raises SourceUnavailableError: the brokers did not answer
     """
-    if landing.format not in ONE_ROW_EACH:
+    if not landing.format_options.one_row_each:
         return None
     empty = [s.span for s in report.spans if not (s.counts.landed or s.counts.rejected or s.counts.skipped)]
     # A partition that is gone, or one made anew with a shorter log, would never answer. Looked at before, and after, as
@@ -125,7 +124,7 @@ def _rows_problem(landing: Landing, name: str, report: SliceReport) -> str | Non
     of, dead = report.table(name), role_of(landing.destinations, name) is Role.DEAD_LETTERS
     records = sum(s.counts.rejected if dead else s.counts.landed for s in report.spans)
     rows = of.rows if of else 0
-    if rows == records or (rows > records and not dead and landing.format not in ONE_ROW_EACH):
+    if rows == records or (rows > records and not dead and not landing.format_options.one_row_each):
         return None
     return f"its report says {rows} rows for {records} {'rejected' if dead else 'landed'} records"
 

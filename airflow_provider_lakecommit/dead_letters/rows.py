@@ -29,6 +29,7 @@ from airflow_provider_lakecommit.parquet.layout import file_io
 from airflow_provider_lakecommit.parquet.write import FanoutWriter
 from airflow_provider_lakecommit.places import REPLAY
 from airflow_provider_lakecommit.session.targets import target_of
+from airflow_provider_lakecommit.spark.key_columns import key_columns
 from airflow_provider_lakecommit.spark.metadata import with_metadata
 from airflow_provider_lakecommit.spark.slices import row_decoder
 
@@ -81,8 +82,9 @@ def made_of(
     out = Rows()
     target = target_of(landing.table, table, new_id)
     schema = Schema.model_validate_json(target.schema)
-    with closing(row_decoder(landing, schema, kafka)) as decoder:
-        decoded = decoder.decode([letter.value() or b"" for letter in letters])
+    decoder, keys = row_decoder(landing, schema, kafka), key_columns(landing, schema, kafka)
+    with closing(decoder), closing(keys):
+        decoded = keys.added(decoder.decode([letter.value() or b"" for letter in letters]), letters)
     places = range(decoded.table.num_rows) if decoded.records is None else decoded.records
     out.landed = [letters[i] for i in dict.fromkeys(places)]
     out.filtered = [letters[i] for i in decoded.filtered]

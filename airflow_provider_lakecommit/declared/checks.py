@@ -20,6 +20,12 @@ from airflow_provider_lakecommit.core.formats import FORMATS
 from airflow_provider_lakecommit.declared.names import meant
 from airflow_provider_lakecommit.declared.table import wrong_with_table
 from airflow_provider_lakecommit.declared.times import EXAMPLES, duration_of
+from airflow_provider_lakecommit.declared.value_sections import (
+    csv_section,
+    headers_section,
+    key_section,
+    wrong_together,
+)
 from airflow_provider_lakecommit.exceptions import SpecError
 
 __all__ = [
@@ -173,6 +179,7 @@ CHECKS: Mapping[str, Check] = {
     "table": _matches(_TABLE, "a table name (namespace.table)"),
     "format": lambda v: _one_of(*FORMATS)(v),
     "schema": _schema,
+    "csv": csv_section,
     "timestamps": _timestamps,
     "encodings": _encodings,
     "start": _one_of("earliest", "latest"),
@@ -180,6 +187,8 @@ CHECKS: Mapping[str, Check] = {
     "dead_letter_table": _optional(_matches(_TABLE, "a table name (namespace.table)")),
     "dead_letter_max_records": _integer(0),
     "dead_letter_max_ratio": _ratio,
+    "key": key_section,
+    "headers": headers_section,
     "metadata_columns": _boolean,
     "create": _create,
     "groups": _integer(1, optional=True),
@@ -232,9 +241,11 @@ def wrong_values(values: Mapping[str, Any]) -> list[str]:
         wrong.append("schema: is for format avro")
     if values.get("speculation") is not None and values.get("replicas", 1) != 1:
         wrong.append("speculation: with `replicas`, all slices are done more than once already")
+    metadata = METADATA_TYPES if values.get("metadata_columns") is True else {}
+    wrong += wrong_together(values, tuple(metadata))
     create = values.get("create")
     if isinstance(create, Mapping) and not CHECKS["create"](create):
-        wrong += wrong_with_table(create, METADATA_TYPES if values.get("metadata_columns") is True else {})
+        wrong += wrong_with_table(create, metadata)
     return wrong
 
 

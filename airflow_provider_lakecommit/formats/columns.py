@@ -166,7 +166,7 @@ def _reading(field_: NestedField, target: pa.Field, path: str, rules: ColumnRule
         if encoding is not None:
             return octet_reading(encoding)
         rules.wrong.append(
-            f"column {path} is {kind}, and JSON has no bytes: say how they are written, "
+            f"column {path} is {kind}, and {rules.format} has no bytes: say how they are written, "
             f"encodings: {{{path}: {' | '.join(ENCODINGS)}}}"
         )
     elif isinstance(kind, UUIDType):
@@ -177,8 +177,8 @@ def _reading(field_: NestedField, target: pa.Field, path: str, rules: ColumnRule
         return _decimal_reading(target.type)
     elif not isinstance(kind, _PLAIN):
         rules.wrong.append(
-            f"column {path} has type {kind}: not landed from JSON, which has no agreed form of it; leave it out of the "
-            "table or change its type"
+            f"column {path} has type {kind}: not landed from {rules.format}, which has no agreed form of it; leave "
+            "it out of the table or change its type"
         )
     return Reading(target.type)
 

@@ -31,11 +31,12 @@ class ColumnRules:
     times: dict[int, str] = field(default_factory=dict)
     encodings: dict[int, str] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)
+    format: str = "JSON"
 
     @classmethod
     def of(cls, schema: Schema, options: FormatOptions) -> ColumnRules:
         """Those declared by column path."""
-        rules = cls()
+        rules = cls(format=options.format.upper())
         rules._add("timestamps", schema, options.timestamps, rules.times, rule_problem)
         rules._add("encodings", schema, options.encodings, rules.encodings, _encoding_problem)
         return rules

@@ -33,7 +33,6 @@ from airflow_provider_lakecommit.committer.summary import (
     pruned_sections,
 )
 from airflow_provider_lakecommit.core.accounting import Account
-from airflow_provider_lakecommit.core.formats import ONE_ROW_EACH
 from airflow_provider_lakecommit.core.model import FILLED, Counts, LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet
 from airflow_provider_lakecommit.core.routing import Role
@@ -113,10 +112,10 @@ def check_landing(landing: Landing, histories: Iterable[TableHistory]) -> list[F
         found += _unknown(landing.name, known.values())
     tables = {r: [known[d.table] for d in landing.destinations if d.role is r and d.table in known] for r in Role}
     for role, some in tables.items():
-        one_each = role is Role.DEAD_LETTERS or landing.format in ONE_ROW_EACH
+        one_each = role is Role.DEAD_LETTERS or landing.format_options.one_row_each
         found += (f for h in some for f in _rows_of_records(landing.name, h, FATES[role], one_each=one_each))
     for h in tables[Role.ROWS]:
-        found += _replays(landing.name, h, one_each=landing.format in ONE_ROW_EACH)
+        found += _replays(landing.name, h, one_each=landing.format_options.one_row_each)
     for data, dead in product(tables[Role.ROWS], tables[Role.DEAD_LETTERS]):
         found += _fates(landing.name, data, dead)
     return found

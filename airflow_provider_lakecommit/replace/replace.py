@@ -37,7 +37,6 @@ from airflow_provider_lakecommit.committer.replaced import Replaced, replaced_of
 from airflow_provider_lakecommit.committer.stage import Attempt
 from airflow_provider_lakecommit.committer.summary import LogPoint, SnapshotKind
 from airflow_provider_lakecommit.core.decisions import Decision
-from airflow_provider_lakecommit.core.formats import ONE_ROW_EACH
 from airflow_provider_lakecommit.core.model import LIVE
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.core.routing import Role, role_of
@@ -269,7 +268,7 @@ def _expected(metadata: TableMetadata, branch: str, landing: Landing, role: Role
     """How many rows were landed of the ranges at least, by the snapshots that are left. Of one that landed other ranges
     too, each record beside them may have been a row; where a record may be more rows than one nothing is known.
     """
-    one_each = role is Role.DEAD_LETTERS or landing.format in ONE_ROW_EACH
+    one_each = role is Role.DEAD_LETTERS or landing.format_options.one_row_each
     least, left = 0, coverage
     for record in landing_snapshots(metadata, branch, landing=landing.name):
         inside = record.ranges & left

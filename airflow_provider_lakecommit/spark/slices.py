@@ -49,6 +49,7 @@ from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartitio
 from airflow_provider_lakecommit.core.routing import Role, route
 from airflow_provider_lakecommit.exceptions import AccountingError, LakecommitError, RecordsError, TableError
 from airflow_provider_lakecommit.formats.decoder import Decoded, Decoder, decoder_for
+from airflow_provider_lakecommit.formats.record_parts import filled_by_parts
 from airflow_provider_lakecommit.formats.times import odd_times
 from airflow_provider_lakecommit.landing import METADATA_COLUMNS, Landing
 from airflow_provider_lakecommit.parquet.layout import file_io
@@ -58,6 +59,7 @@ from airflow_provider_lakecommit.spark.chunks import Chunk, Run, narrowest, part
 from airflow_provider_lakecommit.spark.cost import CostClock, Work
 from airflow_provider_lakecommit.spark.dead_letters import dead_letters
 from airflow_provider_lakecommit.spark.failures import passes
+from airflow_provider_lakecommit.spark.key_columns import key_columns, registry_for
 from airflow_provider_lakecommit.spark.metadata import lost_times, mistyped, with_metadata
 from airflow_provider_lakecommit.spark.positions import offset_of
 from airflow_provider_lakecommit.spark.read import BATCH_RECORDS, SliceReader
@@ -117,6 +119,7 @@ def check_schema(landing: Landing, schema: Schema) -> None:
     :raises TableError: naming every column that it cannot
     """
     row_decoder(landing, schema).close()
+    key_columns(landing, schema).close()
 
 
 def run_slice(
@@ -147,12 +150,11 @@ def row_decoder(landing: Landing, schema: Schema, kafka: Mapping[str, Any] | Non
     :raises TableError: the table has a column that it cannot fill
     :raises SpecError: the records name schemas of a registry, and the settings none
     """
-    registry = None
-    if kafka is not None and landing.format in WITH_REGISTRY and not landing.schema:
-        registry = needed(registry_of(kafka), landing.name, landing.format)
+    registry = None if landing.schema else registry_for(landing, landing.format, kafka)
     if landing.metadata_columns and (wrong := mistyped(schema)):
         raise TableError("; ".join(wrong))
-    skip = frozenset(METADATA_COLUMNS) if landing.metadata_columns else frozenset()
+    skip = filled_by_parts(landing.key, landing.headers)
+    skip |= frozenset(METADATA_COLUMNS) if landing.metadata_columns else frozenset()
     return decoder_for(schema, landing.format_options, skip, registry)
 
 
@@ -170,6 +172,7 @@ class _SliceRun:
             )
         self._schema = Schema.model_validate_json(targets[work.landing.table].schema)
         self._decoder = row_decoder(work.landing, self._schema, kafka)
+        self._keys = key_columns(work.landing, self._schema, kafka)
         self._writers = {
             name: FanoutWriter(
                 targets[name],
@@ -189,7 +192,7 @@ class _SliceRun:
         try:
             work = self._work
             made = SliceReader(kafka, work.slice.spans, should_stop=should_stop, known=work.known)
-            with closing(self._decoder), made as reader:
+            with closing(self._decoder), closing(self._keys), made as reader:
                 self._consume(reader, progress)
             if reader.stopped:
                 self._end_early(reader.reached)
@@ -236,7 +239,7 @@ class _SliceRun:
         def fails(part: Chunk) -> bool:
             with suppress(Exception):
                 messages, values, _ = _valued(part)
-                for _ in self._made(messages, self._decoder.decode(values)):
+                for _ in self._made(messages, self._decoded(messages, values)):
                     pass
                 return False
             return True
@@ -254,7 +257,7 @@ class _SliceRun:
         totals = self._totals
         messages, values, places = _valued(chunk)
         totals.bytes += chunk.bytes
-        decoded = self._decoder.decode(values)
+        decoded = self._decoded(messages, values)
         totals.count(chunk, places, decoded)
         add_names(totals.ignored, decoded.ignored)
         odd = odd_times(decoded.table, self._landing.timestamps)
@@ -264,6 +267,9 @@ class _SliceRun:
         if not totals.hopeless():
             self._write(messages, decoded)
             self._clock.lap(Work.WRITE)
+
+    def _decoded(self, messages: Sequence[Message], values: Sequence[bytes]) -> Decoded:
+        return self._keys.added(self._decoder.decode(values), messages)
 
     def _write(self, messages: Sequence[Message], decoded: Decoded) -> None:
         for name, table in self._made(messages, decoded, self._totals.ignored):

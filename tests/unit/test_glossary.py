@@ -58,8 +58,8 @@ PLAIN = """
     reset replaced removal copier survey share question stored adopt adopted adopting adoption scope turn take rebind
     rebound copied copy moved same schema snapshot sorting spec statistics storage table tag vended inspect
     maintenance expire expired sweep swept garbage held replay replays replayed selection listing store kept why ready
-    replaying registry registered framed framing convert nested
-    skipped resolve resolver scalar branch absent member struct unfit item required branches
+    replaying registry registered framed framing convert nested skipped resolve resolver scalar branch absent member
+    struct unfit item required branches csv raw protobuf confluent message descriptor descriptors
 """
 
 

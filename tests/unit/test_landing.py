@@ -62,6 +62,12 @@ FULL: Mapping[str, Any] = {
 }
 
 
+PARTS: Mapping[str, Any] = {
+    "format": "csv",
+    "csv": {"columns": ["id", "ts"], "delimiter": ";", "rows": "many"},
+    "key": {"columns": {"tenant": "t"}, "format": "json", "invalid": "ignore"},
+    "headers": {"trace": "trace-id", "n": {"name": "n", "repeated": "first"}},
+}
 SHAPING = {"timestamps", "encodings", "unknown_fields", "dead_letter_table", "metadata_columns"}
 
 
@@ -91,7 +97,7 @@ class TestLanding:
         by_hand = Landing(**{**FULL, "completion_timeout": timedelta(seconds=90.5)})
         assert Landing.from_dict(FULL) == by_hand
 
-    @pytest.mark.parametrize("values", [LEAST, FULL])
+    @pytest.mark.parametrize("values", [LEAST, FULL, {**LEAST, **PARTS}])
     def test_plain_values_come_back_through_json_without_defaults(self, values: Mapping[str, Any]) -> None:
         told = json.loads(json.dumps(Landing.from_dict(values).to_dict()))
         assert told == dict(values)
@@ -99,7 +105,7 @@ class TestLanding:
 
     def test_every_field_is_in_the_full_example(self) -> None:
         # It has only one that is there, and replicas are not for where slow slices are done again.
-        assert {f.name for f in fields(Landing)} - set(FULL) == {"format", "schema", "replicas"}
+        assert {f.name for f in fields(Landing)} - set(FULL) == {"format", "schema", "replicas"} | set(PARTS)
 
     def test_replicas_are_not_for_where_slow_slices_are_done_a_second_time(self) -> None:
         assert Landing.from_dict({**LEAST, "replicas": 2}).to_dict()["replicas"] == 2
@@ -129,6 +135,7 @@ class TestSpecVersion:
         assert {f.name: getattr(options, f.name) for f in fields(options)} == {
             "format": "json",
             "schema": "",
+            "csv": {},
             **{key: FULL[key] for key in ("timestamps", "encodings", "unknown_fields")},
         }
 

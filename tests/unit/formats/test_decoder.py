@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
-from pyiceberg.types import LongType, NestedField
+from pyiceberg.types import BinaryType, LongType, NestedField
 
 from airflow_provider_lakecommit.core.formats import DEFAULTS, FORMATS, ONE_ROW_EACH, FormatOptions
 from airflow_provider_lakecommit.exceptions import SpecError, TableError
@@ -27,9 +28,13 @@ def lines() -> LineDecoder:
     return LineDecoder(SCHEMA, DEFAULTS, METADATA)
 
 
+OPTIONS: Mapping[str, dict[str, Any]] = {"csv": {"csv": {"columns": ["id"]}}}
+
+
 @pytest.mark.parametrize("name", FORMATS)
 def test_every_format_can_be_loaded(name: str) -> None:
-    decoder = decoder_for(Schema(NestedField(1, "id", LongType())), FormatOptions(format=name))
+    kind = BinaryType() if name == "raw" else LongType()
+    decoder = decoder_for(Schema(NestedField(1, "id", kind)), FormatOptions(format=name, **OPTIONS.get(name, {})))
     assert decoder.schema.names == ["id"]
     decoder.close()
 

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CSV values to rows of the table: every value is exactly one row, or the rows that it holds, or one reject.
+
+Contract: the landing names the fields (``csv.columns``), records have no header row. A value is one row; with ``rows:
+many`` it is as many as it holds, none if it is empty, and all of them are refused if one is. A field goes into the
+column of its name as :mod:`~airflow_provider_lakecommit.formats.text_columns` reads texts. The text of
+``csv.null_text`` without quotes (by default the empty one) is null, within quotes it is that text.
+
+Columns that are not named are null. Named fields that the table lacks are unknown fields: counted where they are not
+null, or a reason to reject. What is wrong with the form of a value, with the number of its fields, or what a look at a
+field tells, is found for each value; the rest is found by halving.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence, Set
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pcsv
+from pyiceberg.schema import Schema
+
+from airflow_provider_lakecommit.core.formats import FormatOptions
+from airflow_provider_lakecommit.exceptions import TableError
+from airflow_provider_lakecommit.formats.csv_text import CsvRows
+from airflow_provider_lakecommit.formats.decoder import Decoded, Refusal, Reject, halved
+from airflow_provider_lakecommit.formats.text_columns import bad_texts, text_columns
+from airflow_provider_lakecommit.parquet.arrow_types import arrow_field
+
+__all__ = ["CsvDecoder"]
+
+
+class CsvDecoder:
+    """The :class:`~airflow_provider_lakecommit.formats.decoder.Decoder` of CSV.
+
+    :raises TableError: the table has a column that no text fills, or a required one that no field is named for
+    """
+
+    def __init__(self, schema: Schema, options: FormatOptions, skip: Set[str] = frozenset()) -> None:
+        self._names: list[str] = list(options.csv["columns"])
+        wanted = [f for f in schema.fields if f.name not in skip]
+        absent = {f.name for f in wanted} - set(self._names)
+        if lacking := [f.name for f in wanted if f.required and f.name in absent]:
+            raise TableError(f"required columns {', '.join(lacking)} are not among `csv.columns`")
+        if not set(self._names) & {f.name for f in wanted}:
+            raise TableError(f"the table has none of the columns {', '.join(self._names)} that `csv.columns` names")
+        self._columns = text_columns(schema, options, skip | absent)
+        self._unknown = [n for n in self._names if n not in {c.name for c in self._columns}]
+        self._strict = options.unknown_fields == "dead_letter"
+        self._form = CsvRows(options.csv, len(self._names))
+        self._many = not options.one_row_each
+        self._schema = pa.schema([arrow_field(f) for f in wanted])
+        # A field is told by its place: its name may be any text.
+        self._head = self._form.delimiter.join(str(n) for n in range(len(self._names))).encode()
+        self._parse = pcsv.ParseOptions(
+            delimiter=self._form.delimiter,
+            quote_char=self._form.quote or False,
+            newlines_in_values=True,
+            ignore_empty_lines=False,
+        )
+        self._convert = pcsv.ConvertOptions(
+            column_types={str(n): pa.string() for n in range(len(self._names))},
+            null_values=[options.csv.get("null_text", "")],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        )
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Schema of the decoded tables."""
+        return self._schema
+
+    def decode(self, values: Sequence[bytes]) -> Decoded:
+        """Every value becomes a row or a reject; with several rows in a value, rows, a reject, or nothing."""
+        return halved(values, self._block)
+
+    def close(self) -> None:
+        """It holds nothing."""
+
+    def _block(self, values: Sequence[bytes]) -> Decoded:
+        rows, places, bad = self._form.rows_of(values)
+        for row in bad_texts(rows):
+            bad.setdefault(places[row], Refusal("not_csv", None, "the value is not valid UTF-8"))
+        rows, places = _without(rows, places, bad)
+        texts = self._texts(rows)
+        wrong = self._wrong(texts, places)
+        if wrong:
+            bad |= wrong
+            kept = [n for n, place in enumerate(places) if place not in bad]
+            texts, places = texts.take(pa.array(kept, pa.int64())), [places[n] for n in kept]
+        read = {c.name: c.filled(self._field(texts, c.name)) for c in self._columns}
+        arrays = [read[f.name] if f.name in read else pa.nulls(len(places), f.type) for f in self._schema]
+        done = {*places, *bad}
+        return Decoded(
+            table=pa.Table.from_arrays(arrays, schema=self._schema),
+            records=places if self._many or bad else None,
+            rejects=tuple(Reject.of(i, bad[i]) for i in sorted(bad)),
+            filtered=[i for i in range(len(values)) if i not in done] if self._many else (),
+            ignored=+Counter({n: len(places) - self._field(texts, n).null_count for n in self._unknown}),
+        )
+
+    def _texts(self, rows: Sequence[bytes]) -> pa.Table:
+        if not rows:
+            return pa.table({str(n): pa.array([], pa.string()) for n in range(len(self._names))})
+        text = b"\n".join([self._head, *rows, b""])
+        how = pcsv.ReadOptions(use_threads=False, block_size=len(text))
+        try:
+            table = pcsv.read_csv(pa.BufferReader(text), how, self._parse, self._convert)
+        except pa.ArrowInvalid as e:
+            raise Refusal("not_csv", None, f"the value is not CSV: {e}") from e
+        if table.num_rows != len(rows):
+            raise Refusal("not_csv", None, "the value is not one row")
+        return table.combine_chunks()
+
+    def _field(self, texts: pa.Table, name: str) -> pa.Array:
+        return texts.column(self._names.index(name)).combine_chunks()
+
+    def _wrong(self, texts: pa.Table, places: Sequence[int]) -> dict[int, Refusal]:
+        """Values that a look at their fields refuses, each with the first reason."""
+        found: dict[int, Refusal] = {}
+
+        def add(of_rows: pa.Array, refusal: Refusal) -> None:
+            for row in pc.indices_nonzero(of_rows).to_pylist():
+                found.setdefault(places[row], refusal)
+
+        for column in self._columns:
+            field, path = self._field(texts, column.name), column.column.path
+            if column.column.required and field.null_count:
+                add(field.is_null(), Refusal("missing_required", path, f"required column {path} is missing or null"))
+            if (wrong := column.wrong(field)) is not None:
+                add(wrong[0], Refusal("wrong_value", path, wrong[1]))
+        for name in self._unknown if self._strict else ():
+            add(
+                self._field(texts, name).is_valid(), Refusal("unknown_field", name, f"the table lacks the field {name}")
+            )
+        return found
+
+
+def _without(rows: list[bytes], places: list[int], bad: dict[int, Refusal]) -> tuple[list[bytes], list[int]]:
+    """The rows of values that are not refused, with their places."""
+    if not bad:
+        return rows, places
+    kept = [n for n, place in enumerate(places) if place not in bad]
+    return [rows[n] for n in kept], [places[n] for n in kept]

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Values as they are, and values that are one text: each fills one column.
+
+Contract: of the table's columns exactly one is left to be filled from the value. ``raw`` (:class:`RawDecoder`) puts the
+bytes into a ``binary`` column, into a ``fixed[n]`` if they are exactly n, and into a ``string`` if they are UTF-8.
+:class:`TextDecoder`, for keys and headers, reads one text as any type by the rules of
+:mod:`~airflow_provider_lakecommit.formats.text_columns`. What does not fit is a reject; nothing is cut off, replaced or
+trimmed. An empty value is an empty value, not null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.schema import Schema
+from pyiceberg.types import BinaryType, FixedType, StringType
+
+from airflow_provider_lakecommit.core.formats import FormatOptions
+from airflow_provider_lakecommit.exceptions import TableError
+from airflow_provider_lakecommit.formats.decoder import Decoded, Refusal, Reject, halved, put_back
+from airflow_provider_lakecommit.formats.text_columns import bad_texts, text_columns
+from airflow_provider_lakecommit.parquet.arrow_types import arrow_field
+
+__all__ = ["RawDecoder", "TextDecoder"]
+
+
+class RawDecoder:
+    """The :class:`~airflow_provider_lakecommit.formats.decoder.Decoder` of values that are taken as they are.
+
+    :raises TableError: not exactly one column is left, or it holds neither bytes nor text
+    """
+
+    def __init__(self, schema: Schema, _options: FormatOptions, skip: Set[str] = frozenset()) -> None:
+        fields = [f for f in schema.fields if f.name not in skip]
+        if len(fields) != 1:
+            raise TableError(
+                "format raw fills one column with the value of a record, and the table has "
+                f"{', '.join(f.name for f in fields) or 'none'} for it: leave one, or say what the others are filled "
+                "from (`key`, `headers`, `metadata_columns`)"
+            )
+        kind = fields[0].field_type
+        if not isinstance(kind, (BinaryType, FixedType, StringType)):
+            raise TableError(f"column {fields[0].name} is {kind}: raw bytes go into binary, fixed or string")
+        self._name = fields[0].name
+        self._schema = pa.schema([arrow_field(fields[0])])
+        self._length = len(kind) if isinstance(kind, FixedType) else None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of the one column."""
+        return self._schema
+
+    def decode(self, values: Sequence[bytes]) -> Decoded:
+        """Each value is a row, or a reject if its column cannot hold it."""
+        bad = self._unfit(values)
+        places = [i for i in range(len(values)) if i not in bad]
+        kept = values if not bad else [values[i] for i in places]
+        kind = self._schema.field(0).type
+        array = pa.array(kept, kind if self._length is not None else pa.binary())
+        decoded = Decoded(table=pa.Table.from_arrays([array.cast(kind)], schema=self._schema))
+        return put_back(decoded, places, [Reject.of(i, why) for i, why in bad.items()]) if bad else decoded
+
+    def close(self) -> None:
+        """It holds nothing."""
+
+    def _unfit(self, values: Sequence[bytes]) -> dict[int, Refusal]:
+        if self._length is not None:
+            return {i: self._refused(f"is {len(v)} bytes") for i, v in enumerate(values) if len(v) != self._length}
+        if pa.types.is_string(self._schema.field(0).type):
+            return {i: self._refused("is not valid UTF-8") for i in bad_texts(values)}
+        return {}
+
+    def _refused(self, what: str) -> Refusal:
+        due = "" if self._length is None else f", column {self._name} takes {self._length}"
+        return Refusal("wrong_value", self._name, f"the value {what}{due}")
+
+
+class TextDecoder:
+    """A decoder of values that are one text each, for a column of any type that a text can be read as.
+
+    :raises TableError: not exactly one column is left, or no text fills it
+    """
+
+    def __init__(self, schema: Schema, options: FormatOptions, skip: Set[str] = frozenset()) -> None:
+        (self._column,) = text_columns(schema, options, skip)
+        self._schema = pa.schema([self._column.column.target])
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of the one column."""
+        return self._schema
+
+    def decode(self, values: Sequence[bytes]) -> Decoded:
+        """Each value is a row, or a reject if it is not what its column takes."""
+        return halved(values, self._block)
+
+    def close(self) -> None:
+        """It holds nothing."""
+
+    def _block(self, values: Sequence[bytes]) -> Decoded:
+        name = self._column.name
+        bad = {i: Refusal("wrong_value", name, "the text is not valid UTF-8") for i in bad_texts(values)}
+        texts = pa.array([None if i in bad else v for i, v in enumerate(values)], pa.binary()).cast(pa.string())
+        if (wrong := self._column.wrong(texts)) is not None:
+            bad |= {i: Refusal("wrong_value", name, wrong[1]) for i in pc.indices_nonzero(wrong[0]).to_pylist()}
+        places = [i for i in range(len(values)) if i not in bad]
+        array = self._column.filled(texts.take(pa.array(places, pa.int64())) if bad else texts)
+        decoded = Decoded(table=pa.Table.from_arrays([array], schema=self._schema))
+        return put_back(decoded, places, [Reject.of(i, why) for i, why in bad.items()]) if bad else decoded

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Columns that are read from texts: fields of CSV, keys and headers of records.
+
+Contract: a text becomes exactly the value that it writes, or it is refused. Whole numbers are digits with an optional
+``-``, decimals and floating-point numbers are written as JSON writes them (a digit on one side of the point is enough),
+truths are ``true`` and ``false``. Nothing is trimmed. Dates, times, timestamps, bytes and uuids are read as they are
+from texts in JSON: by the landing's ``timestamps`` and ``encodings``. A decimal with more digits than its column has is
+a refusal, not a rounding.
+
+What a single look tells of each value is told of each (:meth:`TextColumn.wrong`); what only the conversion finds, it
+finds in a block as a whole, and isolating the record is the caller's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.schema import Schema
+
+from airflow_provider_lakecommit.core.formats import FormatOptions
+from airflow_provider_lakecommit.exceptions import TableError
+from airflow_provider_lakecommit.formats.columns import Column, columns_of
+from airflow_provider_lakecommit.formats.decoder import Refusal
+
+__all__ = ["TextColumn", "bad_texts", "text_columns"]
+
+_WHOLE = (r"^-?[0-9]+$", "a whole number")
+_NUMBER = (r"^-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$", "a number")
+_TRUTH = (r"^(true|false)$", "true or false")
+
+
+@dataclass(frozen=True, slots=True)
+class TextColumn:
+    """A column whose values are texts."""
+
+    column: Column
+
+    @property
+    def name(self) -> str:
+        return self.column.name
+
+    def wrong(self, texts: pa.Array) -> tuple[pa.Array, str] | None:
+        """Which texts are surely none of this type, nulls counted out, and what is said of them."""
+        form = _form(self.column.wire)
+        if form is None:
+            return None
+        good = pc.fill_null(pc.match_substring_regex(texts, form[0]), True)
+        return (pc.invert(good), f"column {self.column.path} is not {form[1]}") if not pc.all(good).as_py() else None
+
+    def filled(self, texts: pa.Array) -> pa.Array:
+        """The texts in the table's type.
+
+        :raises Refusal: one of them is no value of it
+        """
+        try:
+            parsed = texts if texts.type == self.column.wire else texts.cast(self.column.wire)
+        except pa.ArrowInvalid as e:
+            raise Refusal("wrong_value", self.column.path, f"column {self.column.path}: {e}") from e
+        return self.column.finish(parsed)
+
+
+def text_columns(schema: Schema, options: FormatOptions, skip: Set[str] = frozenset()) -> tuple[TextColumn, ...]:
+    """The columns of a table that are read from texts.
+
+    :param skip: top-level columns that are filled from elsewhere
+    :raises TableError: naming every column that no single text fills, and every rule that does not fit
+    """
+    columns = columns_of(schema, options, skip)
+    if nested := [c.name for c in columns if c.children]:
+        raise TableError(f"columns {', '.join(nested)} have parts: no single text fills a struct, list or map")
+    return tuple(TextColumn(c) for c in columns)
+
+
+def _form(wire: pa.DataType) -> tuple[str, str] | None:
+    if pa.types.is_integer(wire):
+        return _WHOLE
+    if pa.types.is_boolean(wire):
+        return _TRUTH
+    return _NUMBER if pa.types.is_floating(wire) or pa.types.is_decimal(wire) else None
+
+
+def bad_texts(values: Sequence[bytes]) -> list[int]:
+    """Places of the values that are not UTF-8."""
+    try:
+        pa.array(values, pa.binary()).cast(pa.string())
+    except pa.ArrowInvalid:
+        return [i for i, value in enumerate(values) if not _is_text(value)]
+    return []
+
+
+def _is_text(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows with the columns that the keys and headers of their records fill.
+
+Contract: what a decoder made of the values of some records gets further columns, and perhaps fewer rows: a record whose
+key or header rejects it loses all of its rows. A record that its value rejects, or that gave no row, is not looked at.
+The columns are in the order of the table's schema.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyiceberg.schema import Schema
+
+from airflow_provider_lakecommit.core.formats import WITH_REGISTRY
+from airflow_provider_lakecommit.formats.decoder import Decoded, Refusal, Reject
+from airflow_provider_lakecommit.formats.record_parts import RecordPart, parts_of
+from airflow_provider_lakecommit.kafka.record import headers_of
+from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.parquet.arrow_types import arrow_field
+from airflow_provider_lakecommit.registry.client import SchemaRegistry, needed, registry_of
+from airflow_provider_lakecommit.spark.dead_letters import Record
+
+__all__ = ["KeyColumns", "key_columns", "registry_for"]
+
+
+def registry_for(landing: Landing, format: str, kafka: Mapping[str, Any] | None) -> SchemaRegistry | None:
+    """The registry of a format that needs one.
+
+    :param kafka: settings of the source, with those of a registry among them; none where nothing is decoded
+    :raises SpecError: the settings name none
+    """
+    if kafka is None or format not in WITH_REGISTRY:
+        return None
+    return needed(registry_of(kafka), landing.name, format)
+
+
+def key_columns(landing: Landing, schema: Schema, kafka: Mapping[str, Any] | None = None) -> KeyColumns:
+    """What fills the columns of a table that keys and headers are for.
+
+    :param kafka: as for :func:`registry_for`
+    :raises TableError: the table lacks such a column, or it cannot be filled
+    :raises SpecError: as :func:`registry_for`
+    """
+    registry = registry_for(landing, landing.key.get("format", ""), kafka)
+    return KeyColumns(schema, parts_of(schema, landing.format_options, landing.key, landing.headers, registry))
+
+
+class KeyColumns:
+    """What a landing says of keys and headers, for one table."""
+
+    def __init__(self, schema: Schema, parts: Sequence[RecordPart]) -> None:
+        self._schema, self._parts = schema, parts
+        self._headers = any(part.header is not None for part in self._parts)
+
+    def added(self, decoded: Decoded, records: Sequence[Record]) -> Decoded:
+        """The rows with these columns.
+
+        :param records: of which the values were decoded
+        """
+        if not self._parts:
+            return decoded
+        of_rows = np.asarray(range(len(records)) if decoded.records is None else decoded.records, np.int64)
+        landed, rows = np.unique(of_rows, return_inverse=True)
+        columns, refused, ignored = dict[str, pa.Array](), dict[int, Refusal](), Counter(decoded.ignored)
+        keys = [records[i].key() for i in landed]
+        headers = [headers_of(records[i]) or () for i in landed] if self._headers else [()] * len(landed)
+        for part in self._parts:
+            found = part.filled([part.of(key, own) for key, own in zip(keys, headers, strict=True)])
+            columns |= found.columns
+            refused = found.refused | refused
+            ignored += found.ignored
+        kept = np.array([i not in refused for i in range(len(landed))], bool)[rows]
+        table = _with(decoded.table, {n: c.take(pa.array(rows)) for n, c in columns.items()}, self._schema, kept)
+        rejects = [*decoded.rejects, *(Reject.of(int(landed[i]), why) for i, why in refused.items())]
+        return replace(
+            decoded,
+            table=table,
+            records=decoded.records if kept.all() else of_rows[kept].tolist(),
+            rejects=tuple(sorted(rejects, key=lambda r: r.index)),
+            ignored=ignored,
+        )
+
+    def close(self) -> None:
+        """Give back what the decoders of the parts hold."""
+        for part in self._parts:
+            part.close()
+
+
+def _with(
+    table: pa.Table, columns: dict[str, pa.Array], schema: Schema, kept: np.ndarray[tuple[int], np.dtype[np.bool_]]
+) -> pa.Table:
+    """The table with further columns and only the rows that are kept."""
+    mask = None if kept.all() else pa.array(kept)
+
+    def of(name: str) -> pa.Array:
+        column = columns[name] if name in columns else table.column(name)
+        return column if mask is None else column.filter(mask)
+
+    fields = [f for f in schema.fields if f.name in columns or f.name in table.column_names]
+    return pa.Table.from_arrays([of(f.name) for f in fields], schema=pa.schema([arrow_field(f) for f in fields]))
