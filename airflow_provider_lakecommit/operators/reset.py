@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakecommit reset` as tasks: where a landing goes on, shown by one and done by another after a person's word.
+"""`lakecommit reset offsets` and its kin as tasks: where a landing goes on, shown by one and done by another after a
+person's word.
 
 Contract: thin over :mod:`~airflow_provider_lakecommit.repair.ledger_init` and
 :mod:`~airflow_provider_lakecommit.repair.delete_back`; what a task needs of a person is in

@@ -35,7 +35,6 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.core.accounting import ODD_TIME, add_names
-from airflow_provider_lakecommit.core.formats import WITH_REGISTRY
 from airflow_provider_lakecommit.core.model import (
     LIVE,
     ReadPosition,
@@ -54,7 +53,6 @@ from airflow_provider_lakecommit.formats.times import odd_times
 from airflow_provider_lakecommit.landing import METADATA_COLUMNS, Landing
 from airflow_provider_lakecommit.parquet.layout import file_io
 from airflow_provider_lakecommit.parquet.write import FanoutWriter
-from airflow_provider_lakecommit.registry.client import needed, registry_of
 from airflow_provider_lakecommit.spark.chunks import Chunk, Run, narrowest, part_of
 from airflow_provider_lakecommit.spark.cost import CostClock, Work
 from airflow_provider_lakecommit.spark.dead_letters import dead_letters

@@ -227,7 +227,7 @@ RULES = (
     rule("triggers", "core planning declared landing stall settings kafka hooks", nowhere=SPARK | LAKE, lazily=HEAVY),
     rule(
         "operators",
-        f"{LIBRARY} lanes follow inspect repair adopt maintenance dead_letters assets settings hooks telemetry",
+        f"{LIBRARY} replace lanes follow inspect repair adopt maintenance dead_letters assets settings hooks telemetry",
         nowhere=HEAVY,
         lazily=SPARK,
     ),
