@@ -16,7 +16,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -34,22 +33,16 @@ from airflow_provider_lakecommit.declared.checks import (
     PARSED,
     all_wrong_at_once,
     parsed_value,
-    unknown_keys,
     wrong_values,
 )
-from airflow_provider_lakecommit.declared.names import nearest
-from airflow_provider_lakecommit.declared.spark_section import wrong_with_spark
-from airflow_provider_lakecommit.declared.spec_file import filled_field, read_yaml
-from airflow_provider_lakecommit.declared.variables import Variables
+from airflow_provider_lakecommit.declared.connected import REGISTRY, SECTIONS, Connected, read_connected
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.redaction import redacted
 from airflow_provider_lakecommit.registry.settings import with_registry
-from airflow_provider_lakecommit.signing import resolved
 
 if TYPE_CHECKING:
     from airflow.sdk import Asset
 
-__all__ = ["DEFAULT_CONTROL_TOPIC", "METADATA_COLUMNS", "SHAPING", "Landing", "LandingSpec", "load_spec"]
+__all__ = ["DEFAULT_CONTROL_TOPIC", "METADATA_COLUMNS", "SHAPING", "Landing", "LandingSpec", "load_spec", "sections_of"]
 
 DEFAULT_CONTROL_TOPIC = "control-lakecommit"
 METADATA_COLUMNS = tuple(METADATA_TYPES)
@@ -303,10 +296,6 @@ class LandingSpec:
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
-_SECTIONS = ("kafka", "catalog", "spark")
-_OPTIONAL = ("registry",)
-
-
 def load_spec(path: str | Path, *, connections: bool = True, elsewhere: Collection[str] = ()) -> LandingSpec:
     """Read a YAML spec.
 
@@ -315,29 +304,12 @@ def load_spec(path: str | Path, *, connections: bool = True, elsewhere: Collecti
 
     :raises SpecError: unreadable file, no mapping, or anything :class:`Landing` refuses; all that is wrong together
     """
-    values = read_yaml(path)
-    sections = {s: values.pop(s, None) or {} for s in (*_SECTIONS, *_OPTIONAL)}
-    wrong = [f"section {s!r} must be a mapping" for s, v in sections.items() if not isinstance(v, dict)]
-    needed = [s for s in (*_SECTIONS, *_OPTIONAL) if connections and s not in elsewhere]
-    if "kafka" in needed and isinstance(sections["kafka"], dict) and "bootstrap.servers" not in sections["kafka"]:
-        near = nearest("bootstrap.servers", [*map(str, sections["kafka"])], 1, 0.8)
-        wrong.append("section 'kafka' lacks 'bootstrap.servers'" + (f", it has {near[0]!r}" if near else ""))
     kinds = {f.name: str(f.type) for f in dataclasses.fields(Landing)}
-    wrong += unknown_keys(values, kinds, (*kinds, *_SECTIONS, *_OPTIONAL))
-    variables = Variables(values=os.environ)
-    stated = {key: filled_field(variables, key, values[key], kinds[key]) for key in values if key in kinds}
-    # A section that is not used may name what only another machine has.
-    sections |= {s: variables.filled(sections[s], s) for s in needed}
-    wrong += variables.wrong
-    if "spark" in needed and isinstance(sections["spark"], dict):
-        wrong += wrong_with_spark(sections["spark"])
-    try:
-        landing = Landing.from_dict(stated)
-    except SpecError as e:
-        told = redacted(str(e), variables.secret)
-        raise SpecError(f"spec {path}: " + "; ".join([*wrong, told]) if wrong else told) from None
-    if wrong:
-        raise SpecError(f"spec {path}: " + "; ".join(wrong))
-    kafka = resolved(sections["kafka"]) if "kafka" in needed else sections["kafka"]
-    kafka = with_registry(kafka, sections.pop("registry"))
-    return LandingSpec(landing=landing, **{**sections, "kafka": kafka}, variables=variables.secret)
+    found = read_connected(path, kinds, Landing.from_dict, connections=connections, elsewhere=elsewhere)
+    return LandingSpec(landing=found.declared, **sections_of(found), variables=found.variables)
+
+
+def sections_of(found: Connected[Any]) -> dict[str, Any]:
+    """The sections of a spec as those who connect take them: the registry's settings are among those of the brokers."""
+    sections = {name: found.sections[name] for name in SECTIONS}
+    return {**sections, "kafka": with_registry(sections["kafka"], found.sections[REGISTRY])}

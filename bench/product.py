@@ -12,10 +12,10 @@ from types import TracebackType
 from typing import Any, Self
 from uuid import uuid4
 
-from airflow_provider_lakecommit.cli.process import identity
 from airflow_provider_lakecommit.cycle.loop import LandingRunner
 from airflow_provider_lakecommit.engines.local import LocalSpark, SparkSection
 from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.runs.process import identity
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 
 __all__ = ["Product"]

@@ -27,7 +27,7 @@ from airflow_provider_lakecommit.cli.dead_letter_commands import (
 )
 from airflow_provider_lakecommit.cli.env_commands import EnvPackCommand
 from airflow_provider_lakecommit.cli.follow_arguments import add_follow, follow_of
-from airflow_provider_lakecommit.cli.from_airflow import load, load_dag, load_file
+from airflow_provider_lakecommit.cli.from_airflow import load, load_dag, load_file, load_set_file
 from airflow_provider_lakecommit.cli.kafka_commands import (
     ControlLogCommand,
     InferSchemaCommand,
@@ -78,13 +78,18 @@ class LandCommand(Command):
 
     def run(self, options: Namespace, output: Output) -> int:
         follow = follow_of(options)
+        if (declared := load_set_file(options, output)) is not None:
+            from airflow_provider_lakecommit.runs.land_set import land_set
+
+            with results_only(output):
+                return land_set(declared, output, cycles=options.cycles, follow=follow)
         specs, wrong = self._specs(options, output)
         if len(specs) + len(wrong) > 1:
-            from airflow_provider_lakecommit.cli.land_many import land_many
+            from airflow_provider_lakecommit.runs.land_many import land_many
 
             with results_only(output):
                 return land_many(specs, wrong, output, cycles=options.cycles, follow=follow)
-        from airflow_provider_lakecommit.cli.land import land
+        from airflow_provider_lakecommit.runs.land import land
 
         with results_only(output):
             return land(next(iter(specs.values())), output, cycles=options.cycles, follow=follow)
@@ -97,7 +102,7 @@ class LandCommand(Command):
         if len(paths) == 1:
             only = load_file(paths[0], options, output)
             return {only.landing.name: only}, {}
-        from airflow_provider_lakecommit.cli.land_many import load_all
+        from airflow_provider_lakecommit.runs.land_many import load_all
 
         return load_all(paths, lambda path: load_file(path, options, output))
 
@@ -113,8 +118,12 @@ class PlanCommand(Command):
         parser.add_argument("--explain", action="store_true", help="why each partition's window ends where it does")
 
     def run(self, options: Namespace, output: Output) -> int:
+        if (declared := load_set_file(options, output)) is not None:
+            from airflow_provider_lakecommit.runs.plan_set import plan_set
+
+            return plan_set(declared, output, explain=options.explain)
         spec = load(options, output)
-        from airflow_provider_lakecommit.cli.plan import plan
+        from airflow_provider_lakecommit.runs.plan import plan
 
         return plan(spec, output, explain=options.explain)
 

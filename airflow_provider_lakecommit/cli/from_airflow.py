@@ -12,11 +12,13 @@ import os
 from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.landing import Landing, LandingSpec, load_spec
+from airflow_provider_lakecommit.landing import LandingSpec, load_spec
+from airflow_provider_lakecommit.landing_set import LandingSetSpec, declares_set, load_set
 from airflow_provider_lakecommit.registry.settings import registry_settings, with_registry
 from airflow_provider_lakecommit.terminal.output import Output, results_only, start_logging
 
@@ -29,6 +31,7 @@ __all__ = [
     "load",
     "load_dag",
     "load_file",
+    "load_set_file",
 ]
 
 SECTIONS = {"kafka": "kafka_conn_id", "catalog": "iceberg_conn_id", "spark": "spark_conn_id"}
@@ -43,7 +46,7 @@ def add_airflow(
     if dag:
         group.add_argument("--dag", metavar="DAG", help="the landing that this DAG declares, in place of a spec")
         group.add_argument("--task-group", metavar="GROUP", help="of the DAG: only landings with tasks in there")
-        group.add_argument("--landing", metavar="NAME", help="of the DAG: only the landing of this name")
+        group.add_argument("--landing", metavar="NAME", help="of the DAG, or of a set: only the landing of this name")
     add = group.add_argument
     add("--kafka-conn-id", metavar="ID", help="brokers by this Airflow connection")
     if iceberg:
@@ -70,27 +73,60 @@ def load(options: Namespace, output: Output) -> LandingSpec:
 
 
 def load_file(path: str, options: Namespace, output: Output) -> LandingSpec:
-    """A spec, with connections of Airflow in place of those of its sections that they are given for.
+    """A spec, with connections of Airflow in place of those of its sections that they are given for; of a set the
+    landing that is named.
 
     :raises SpecError: it cannot be used
+    :raises SourceError: of a set, there is no topic for any landing
     """
+    name = getattr(options, "landing", None)
+    if not declares_set(path):
+        if name and not options.dag:
+            raise SpecError(f"spec {path} is of one landing: --landing NAME is for a set of them")
+        spec = load_spec(path, elsewhere=connection_ids(options))
+        landing = spec.landing
+        found = _completed(spec, landing.registry_conn_id, path, options, output)
+        if connection_ids(options):
+            with opened(options, output) as airflow:
+                landing = airflow.complete(landing)
+        return LandingSpec(landing=landing, **found, variables=spec.variables)
+    declared = _set_file(path, options, output)
+    from airflow_provider_lakecommit.runs.land_set import landing_of
+
+    return landing_of(declared, name)
+
+
+def load_set_file(options: Namespace, output: Output) -> LandingSetSpec | None:
+    """The set that a command is given, if it is given one, and all of it."""
+    given = [options.spec] if isinstance(options.spec, str) else list(options.spec or ())
+    alone = len(given) == 1 and not Path(given[0]).is_dir() and not options.landing
+    return _set_file(given[0], options, output) if alone and declares_set(given[0]) else None
+
+
+def _set_file(path: str, options: Namespace, output: Output) -> LandingSetSpec:
+    spec = load_set(path, elsewhere=connection_ids(options))
+    found = _completed(spec, spec.landing_set.defaults.get("registry_conn_id"), path, options, output)
+    return LandingSetSpec(landing_set=spec.landing_set, **found, variables=spec.variables)
+
+
+def _completed(
+    spec: LandingSpec | LandingSetSpec, registry: str | None, path: str, options: Namespace, output: Output
+) -> dict[str, Any]:
+    """A spec's sections, with connections of Airflow in place of those that they are given for."""
     named = connection_ids(options)
-    spec = load_spec(path, elsewhere=named)
     output.keep(spec.variables, *(getattr(spec, s) for s in SECTIONS if s not in named))
     found: dict[str, Any] = {s: getattr(spec, s) for s in SECTIONS}
-    landing = spec.landing
     if named:
         with opened(options, output) as airflow:
-            landing = airflow.complete(landing)
             found |= _sections(airflow, named, output)
             if "kafka" in named:
-                found["kafka"] = _with_registry(airflow, landing, {**found["kafka"], **spec.kafka}, output)
+                found["kafka"] = _with_registry(airflow, registry, {**found["kafka"], **spec.kafka}, output)
     if not found["catalog"]:
         raise SpecError(
             f"spec {path}: the section 'catalog' is missing: say where the tables are, or give --iceberg-conn-id of an "
             "Airflow connection"
         )
-    return LandingSpec(landing=landing, **found, variables=spec.variables)
+    return found
 
 
 def load_dag(options: Namespace, output: Output) -> list[LandingSpec]:
@@ -107,7 +143,7 @@ def load_dag(options: Namespace, output: Output) -> list[LandingSpec]:
             if options.wants_catalog:
                 named["catalog"] = given.get("catalog") or landing.iceberg_conn_id
             found = _sections(airflow, named, output)
-            found["kafka"] = _with_registry(airflow, landing, found["kafka"], output)
+            found["kafka"] = _with_registry(airflow, landing.registry_conn_id, found["kafka"], output)
             if options.wants_spark and getattr(options, "spark", True):
                 spark = airflow.spark_of(given.get("spark") or declared.spark_conn_id, declared.spark_conf)
                 output.keep(spark)
@@ -171,11 +207,11 @@ def _sections(airflow: ModuleType, named: dict[str, str], output: Output) -> dic
     return found
 
 
-def _with_registry(airflow: ModuleType, landing: Landing, kafka: dict[str, Any], output: Output) -> dict[str, Any]:
-    """The brokers' settings, with those of the registry that the landing names."""
-    if landing.registry_conn_id is None or registry_settings(kafka):
+def _with_registry(airflow: ModuleType, conn_id: str | None, kafka: dict[str, Any], output: Output) -> dict[str, Any]:
+    """The brokers' settings, with those of the registry that is named."""
+    if conn_id is None or registry_settings(kafka):
         return kafka
-    found = airflow.registry_of(landing.registry_conn_id)
+    found = airflow.registry_of(conn_id)
     output.keep(found)
     return with_registry(kafka, found)
 

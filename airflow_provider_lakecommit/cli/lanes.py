@@ -5,7 +5,7 @@ Contract: a backfill is a run of `lakecommit land` in a lane, which is closed wh
 words go on with the same lane, and have nothing to do when it is landed. `lanes close` gives up what an open lane has
 not landed, once a person agrees.
 
-Failure story: that of :mod:`~airflow_provider_lakecommit.cli.land`. A run that ends before its lane is whole leaves it
+Failure story: that of :mod:`~airflow_provider_lakecommit.runs.land`. A run that ends before its lane is whole leaves it
 open, and says so.
 """
 
@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from airflow_provider_lakecommit.cli.land import land
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.landing import LandingSpec
 from airflow_provider_lakecommit.lanes.asked import LaneAsked
@@ -22,6 +21,7 @@ from airflow_provider_lakecommit.lanes.closing import close_lane, lane_rest
 from airflow_provider_lakecommit.lanes.opening import joined_session, lane_session
 from airflow_provider_lakecommit.lanes.preview import lane_preview
 from airflow_provider_lakecommit.lanes.status import OpenLane, open_lanes
+from airflow_provider_lakecommit.runs.land import land
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 from airflow_provider_lakecommit.terminal.confirm import agreed, decision_of
 from airflow_provider_lakecommit.terminal.output import Exit, Output

@@ -138,8 +138,8 @@ def _mistake(options: argparse.Namespace) -> str | None:
     spec, dag = getattr(options, "spec", None), getattr(options, "dag", None)
     if spec and dag:
         return "give either SPEC or --dag"
-    if not dag and (getattr(options, "task_group", None) or getattr(options, "landing", None)):
-        return "--task-group and --landing choose among the landings of --dag DAG"
+    if not dag and (getattr(options, "task_group", None) or (getattr(options, "landing", None) and not spec)):
+        return "--task-group and --landing choose among the landings of --dag DAG, --landing also of a set's SPEC"
     if not spec and not dag and getattr(options, "needs_landing", False):
         return "give SPEC, or --dag DAG of an Airflow deployment"
     if not dag and getattr(options, "source", "") is None:

@@ -38,8 +38,8 @@ class PublishNowCommand(Command):
         spec = load(options, output)
         from uuid import uuid4
 
-        from airflow_provider_lakecommit.cli.process import identity
         from airflow_provider_lakecommit.repair.publish_now import publish_now
+        from airflow_provider_lakecommit.runs.process import identity
         from airflow_provider_lakecommit.session.landing_session import LandingSession
         from airflow_provider_lakecommit.terminal.confirm import decision_of
 

@@ -5,7 +5,7 @@ Contract: a run of `lakecommit land` in a lane of which nothing is published bef
 is replaced in one snapshot, the data table first, and the lane is closed. A person agrees before the lane is opened.
 The same words go on with a lane that is open; when it is closed they begin anew.
 
-Failure story: that of :mod:`~airflow_provider_lakecommit.cli.land`. Until the last step readers see the old rows, so
+Failure story: that of :mod:`~airflow_provider_lakecommit.runs.land`. Until the last step readers see the old rows, so
 that a run which ends before it has changed nothing; `lakecommit lanes close` gives it up.
 """
 
@@ -16,14 +16,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from uuid import uuid4
 
-from airflow_provider_lakecommit.cli.land import land
-from airflow_provider_lakecommit.cli.process import identity
 from airflow_provider_lakecommit.landing import LandingSpec
 from airflow_provider_lakecommit.lanes.asked import LaneAsked
 from airflow_provider_lakecommit.lanes.closing import close_lane
 from airflow_provider_lakecommit.lanes.preview import LanePreview, lane_preview
 from airflow_provider_lakecommit.lanes.replaying import replace_lane, replaying_session, rows_to_replace
 from airflow_provider_lakecommit.replace.replace import ReplacePreview
+from airflow_provider_lakecommit.runs.land import land
+from airflow_provider_lakecommit.runs.process import identity
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 from airflow_provider_lakecommit.terminal.confirm import agreed, decision_of
 from airflow_provider_lakecommit.terminal.output import Exit, Output

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
-from airflow_provider_lakecommit.cli.process import is_dead
 from airflow_provider_lakecommit.core.state import CycleState
 from airflow_provider_lakecommit.inspect.partition_status import PartitionStatus
 from airflow_provider_lakecommit.inspect.status import (
@@ -22,6 +21,7 @@ from airflow_provider_lakecommit.inspect.status import (
 from airflow_provider_lakecommit.inspect.status_rules import StatusLimits, StatusVerdict, status_verdict
 from airflow_provider_lakecommit.landing import LandingSpec
 from airflow_provider_lakecommit.reset_commands import RESET_BLOCKED
+from airflow_provider_lakecommit.runs.process import is_dead
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 from airflow_provider_lakecommit.terminal.output import Exit, Output
 

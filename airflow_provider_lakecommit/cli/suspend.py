@@ -65,8 +65,8 @@ class DrainCommand(SuspendCommand):
     def then(self, session: object, options: Namespace, output: Output) -> dict[str, object]:
         from uuid import uuid4
 
-        from airflow_provider_lakecommit.cli.process import identity
         from airflow_provider_lakecommit.repair.publish_now import publish_now
+        from airflow_provider_lakecommit.runs.process import identity
         from airflow_provider_lakecommit.session.landing_session import LandingSession
 
         assert isinstance(session, LandingSession)

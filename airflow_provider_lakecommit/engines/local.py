@@ -20,7 +20,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,7 +35,7 @@ from airflow_provider_lakecommit.exceptions import SparkJobError, SpecError
 from airflow_provider_lakecommit.redaction import secrets_in
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
 from airflow_provider_lakecommit.spark.probe import run_probe
-from airflow_provider_lakecommit.spark.window import run_window, workers_died
+from airflow_provider_lakecommit.spark.window import run_window, run_windows, workers_died
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -171,6 +171,23 @@ class LocalSpark:
         except Exception as e:
             raise SparkJobError(
                 f"the Spark job of group {job.group} ended early: {_first_line(e)}", workers_died=workers_died(str(e))
+            ) from e
+
+    def run_together(self, asked: Sequence[tuple[WindowJob, Secrets]]) -> list[list[SliceResult]]:
+        """Run several jobs to their end, as one of Spark's.
+
+        :raises SparkJobError: it ended early; what their tasks reported before is safe
+        """
+        session = self._session
+        if session is None:
+            raise SparkJobError("the Spark session is not started")
+        try:
+            return run_windows(session, asked)
+        except Exception as e:
+            whose = ", ".join(job.landing.name for job, _ in asked[:3])
+            raise SparkJobError(
+                f"the Spark job of {len(asked)} landings ({whose}, …) ended early: {_first_line(e)}",
+                workers_died=workers_died(str(e)),
             ) from e
 
     def probe(self, places: Mapping[str, str], secrets: Secrets) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, and
 )
 
 from airflow_provider_lakecommit.kafka.admin_requests import DENIED, AdminRequests, PendingAnswers, StaleTopicError
+from airflow_provider_lakecommit.kafka.config import unreachable
 from airflow_provider_lakecommit.planning.missing import Watermark
 
 __all__ = ["ClusterAdmin", "Edge", "TopicFacts", "topic_id_text"]
@@ -81,6 +82,20 @@ class ClusterAdmin(AdminRequests):
         with contextlib.suppress(KafkaException):
             return tuple(self._client.list_topics(timeout=NAMES_SECONDS).topics)
         return ()
+
+    def listed(self) -> tuple[str, ...]:
+        """All topics that this principal may see, by name.
+
+        :raises LakecommitError: the brokers do not say so in time; of the kind that this admin was made with
+        """
+        self._trouble.forget()
+        try:
+            return tuple(sorted(self._client.list_topics(timeout=self._timeout).topics))
+        except KafkaException as e:
+            said = e.args[0].str()
+            raise unreachable(
+                self._away, "listing the topics", self._config, self._trouble, self._timeout, said
+            ) from None
 
     def topics(self, names: Sequence[str]) -> dict[str, TopicFacts | None]:
         """What the brokers know of these topics; None for one that does not exist."""

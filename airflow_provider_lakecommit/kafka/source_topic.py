@@ -77,6 +77,12 @@ class SourceTopics:
         """Other topics of the same cluster, for who closes it."""
         return SourceTopics(self._config, topics, self._timeout)
 
+    def beside(self, topics: tuple[str, ...]) -> SourceTopics:
+        """Other topics, asked for through the client of these, which goes with these."""
+        other = self.of(topics)
+        other._admin = self._admin
+        return other
+
     def watermarks(self, *, missing_ok: bool = False) -> SourceState:
         """How far all partitions of all topics reach.
 

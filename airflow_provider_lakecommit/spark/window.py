@@ -9,7 +9,7 @@ slice, as a task never raises.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-__all__ = ["run_window", "tasks", "workers_died"]
+__all__ = ["run_window", "run_windows", "tasks", "workers_died"]
 
 _DEATHS = re.compile(
     r"worker exited unexpectedly|worker .{0,40}crashed|ExecutorLostFailure|executor lost", re.IGNORECASE
@@ -39,6 +39,30 @@ def run_window(spark: SparkSession, job: WindowJob, secrets: Secrets) -> list[Sl
     # Not a DataFrame: to plan its query takes Spark longer than to run these few tasks.
     results: list[SliceResult] = spark.sparkContext.parallelize(numbers, len(numbers)).mapPartitions(work).collect()
     return results
+
+
+def run_windows(spark: SparkSession, asked: Sequence[tuple[WindowJob, Secrets]]) -> list[list[SliceResult]]:
+    """Run the slices of several jobs as tasks of one Spark job; the results of each, in their order.
+
+    A task gets the text of its own job only. Jobs with equal settings share what is sent of them.
+
+    :raises Exception: as for :func:`run_window`
+    """
+    texts = [secrets.to_json() for _, secrets in asked]
+    different = list(dict.fromkeys(texts))
+    elements = [
+        (place, job.to_json(), different.index(text), number)
+        for place, ((job, _), text) in enumerate(zip(asked, texts, strict=True))
+        for number in range(len(job.plan.slices))
+    ]
+    read = [partial(Secrets.from_json, text) for text in different]
+
+    def work(some: Iterable[tuple[int, str, int, int]]) -> Iterator[tuple[int, SliceResult]]:
+        for place, text, which, number in some:
+            yield from ((place, result) for result in _slices(text, read[which])([number]))
+
+    found = spark.sparkContext.parallelize(elements, len(elements)).mapPartitions(work).collect()
+    return [[result for place, result in found if place == wanted] for wanted in range(len(asked))]
 
 
 def workers_died(told: str) -> bool:

@@ -35,8 +35,10 @@ ROOMS = (
     "iceberg",
     "inspect",
     "kafka",
+    "many",
     "parquet",
     "repair",
+    "runs",
     "stall",
     "wire",
 )

@@ -27,7 +27,8 @@ from typing import IO
 
 import pytest
 
-from airflow_provider_lakecommit.cli import doctor, land, land_many, main
+from airflow_provider_lakecommit.cli import doctor, main
+from airflow_provider_lakecommit.runs import land, land_many
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
 from airflow_provider_lakecommit.spark.task import run_task
 

@@ -20,6 +20,7 @@ from pyiceberg.catalog import load_catalog
 
 from airflow_provider_lakecommit.hooks.connections import kafka_settings, stated_properties
 from airflow_provider_lakecommit.landing import load_spec
+from airflow_provider_lakecommit.landing_set import declares_set, load_set
 from tests.support.doc_play import Line, is_played, script
 from tests.support.doc_texts import ROOT, pages
 
@@ -43,6 +44,7 @@ NOT_PLAYED = {
 }
 ELSEWHERE = {
     "docs/howto/exactly_once.rst": "a process is killed in the middle: tests/integration/test_cli_land.py",
+    "docs/howto/many_topics.rst": "it is about many topics: tests/integration/test_land_set.py",
     "docs/howto/follow.rst": "a follow does not end by itself: tests/faults/test_follow.py",
     "README.md": "the commands of the quick start, which is played",
 }
@@ -118,8 +120,10 @@ def test_connections_are_as_the_package_reads_them(page: Path, monkeypatch: pyte
 def test_examples_are_specs_without_a_mistake(example: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in re.findall(r"\$\{(\w+)\}", example.read_text()):
         monkeypatch.setenv(name, "stated")
-    spec = load_spec(example)
-    assert spec.landing.name == "orders"
+    if declares_set(example):
+        assert load_set(example).landing_set.name == "shop"
+    else:
+        assert load_spec(example).landing.name == "orders"
     assert yaml.safe_load(example.read_text()).keys() >= {"kafka", "catalog", "spark"}
 
 

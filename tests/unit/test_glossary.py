@@ -60,6 +60,7 @@ PLAIN = """
     vended inspect maintenance expire expired sweep swept garbage held replay replays replayed selection listing store
     kept why ready replaying registry registered framed framing convert nested skipped resolve resolver scalar branch
     absent member struct unfit item required branches csv raw protobuf confluent message descriptor descriptors
+    combined connected expansion schemas shared
 """
 
 

@@ -115,6 +115,7 @@ RULES = (
     rule("registry", "redaction signing", nowhere=AIRFLOW | SPARK | LAKE, lazily=KAFKA),
     *(rule(f"registry/{module}", "signing", only=NOTHING) for module in ("framing", "schemas", "settings")),
     rule("landing", "redaction signing core declared registry assets", only=frozenset({"yaml"})),
+    rule("landing_set", "declared landing", only=NOTHING),
     rule("kafka", "redaction signing connection_names core planning declared wire", nowhere=AIRFLOW | SPARK | LAKE),
     rule("iceberg", "redaction connection_names core declared wire", nowhere=AIRFLOW | SPARK),
     rule("parquet", "redaction core places", nowhere=AIRFLOW | SPARK | KAFKA),
@@ -195,6 +196,8 @@ RULES = (
         "core places wire landing iceberg parquet spark committer session prepare cycle",
         nowhere=AIRFLOW | SPARK | KAFKA,
     ),
+    rule("many", f"{LIBRARY} landing_set", nowhere=AIRFLOW | SPARK),
+    rule("many/expansion", "core declared landing landing_set", only=NOTHING),
     rule("doctor", f"{LIBRARY} inspect", nowhere=AIRFLOW, lazily=SPARK),
     rule("settings", "landing", only=AIRFLOW, lazily=AIRFLOW),
     rule("table_looks", "core iceberg inspect", nowhere=AIRFLOW | SPARK | KAFKA),
@@ -243,9 +246,15 @@ RULES = (
     rule("terminal/output", "redaction", only=NOTHING),
     rule("terminal/stop", only=NOTHING),
     rule(
+        "runs",
+        f"{LIBRARY} follow telemetry terminal landing_set many",
+        nowhere=AIRFLOW,
+        lazily=SPARK,
+    ),
+    rule(
         "cli",
-        f"{LIBRARY} lanes replace follow inspect repair adopt maintenance dead_letters doctor telemetry deployment "
-        "terminal __version__",
+        f"{LIBRARY} landing_set many runs lanes replace follow inspect repair adopt maintenance dead_letters doctor "
+        "telemetry deployment terminal __version__",
         nowhere=AIRFLOW,
         lazily=SPARK,
     ),
@@ -340,7 +349,7 @@ def test_a_lazy_import_and_one_for_types_are_no_import_at_load(source: str) -> N
 
 LIGHT = (
     "landing,core,planning,goals,declared,wire,kafka,iceberg,stall,engines,committer,connector,session,prepare,cycle,"
-    "inspect,repair,replace,maintenance,dead_letters,doctor,cli,telemetry"
+    "inspect,repair,replace,maintenance,dead_letters,doctor,cli,telemetry,landing_set,many,runs"
 )
 WITHOUT = """
 import importlib, pkgutil, sys

@@ -14,9 +14,9 @@ from uuid import UUID, uuid4
 import psutil
 import pytest
 
-from airflow_provider_lakecommit.cli.process import identity, is_dead
 from airflow_provider_lakecommit.core.model import Cycle
 from airflow_provider_lakecommit.engines.process import CLI, ProcessName, lives, started
+from airflow_provider_lakecommit.runs.process import identity, is_dead
 
 RUN = UUID(int=7)
 

@@ -13,13 +13,13 @@ from uuid import UUID
 import pytest
 
 from airflow_provider_lakecommit.cli import history as command
-from airflow_provider_lakecommit.cli.process import identity
 from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.model import SliceCost
 from airflow_provider_lakecommit.exceptions import ControlTopicError
 from airflow_provider_lakecommit.inspect import landing_history
 from airflow_provider_lakecommit.landing import LandingSpec
 from airflow_provider_lakecommit.repair.ledger_init import ledger_init
+from airflow_provider_lakecommit.runs.process import identity
 from airflow_provider_lakecommit.terminal.output import Exit, Output
 from tests.fakes.session import DATA, P0, P1, FakeLanding
 

@@ -14,7 +14,7 @@ from airflow_provider_lakecommit.landing import LandingSpec
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 from airflow_provider_lakecommit.terminal.output import Exit, Output
 
-__all__ = ["plan"]
+__all__ = ["plan", "text_of", "to_dict"]
 
 
 def plan(spec: LandingSpec, output: Output, *, explain: bool) -> int:
@@ -27,11 +27,12 @@ def plan(spec: LandingSpec, output: Output, *, explain: bool) -> int:
     if output.as_json:
         output.result(to_dict(opened))
     else:
-        output.lines(_text(opened, explain=explain))
+        output.lines(text_of(opened, explain=explain))
     return Exit.DONE
 
 
 def to_dict(opened: Opened) -> dict[str, Any]:
+    """The plan as JSON."""
     found = opened.plan
     return {
         "landing": found.landing,
@@ -51,14 +52,18 @@ def to_dict(opened: Opened) -> dict[str, Any]:
     }
 
 
-def _text(opened: Opened, *, explain: bool) -> Iterable[str]:
+def text_of(opened: Opened, *, explain: bool, short: bool = False) -> Iterable[str]:
+    """The plan for people.
+
+    :param short: where there are many of them, one line each
+    """
     found = opened.plan
     if opened.slices:
         records = sum(len(s) for s in opened.slices)
         yield f"{found.landing}: {records} offsets in {len(opened.slices)} slices, {len(opened.groups)} groups"
     else:
         yield f"{found.landing}: {found.reason}"
-    for ticket in opened.groups:
+    for ticket in () if short else opened.groups:
         yield f"  group {ticket.group}: {ticket.records} offsets in {ticket.slices} slices"
     if found.left:
         yield f"  left for a later window: {found.left} offsets"

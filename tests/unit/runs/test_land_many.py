@@ -13,12 +13,13 @@ from uuid import uuid4
 
 import pytest
 
-from airflow_provider_lakecommit.cli import land_many as module
-from airflow_provider_lakecommit.cli.land_many import land_many, load_all, report_ends
 from airflow_provider_lakecommit.cli.main import main
 from airflow_provider_lakecommit.engines.local import LocalSpark, SparkSection
 from airflow_provider_lakecommit.exceptions import CatalogError, SparkJobError, SpecError
 from airflow_provider_lakecommit.landing import Landing, LandingSpec
+from airflow_provider_lakecommit.many.shared_spark import SharedSpark
+from airflow_provider_lakecommit.runs import land_many as module
+from airflow_provider_lakecommit.runs.land_many import land_many, load_all, report_ends
 from airflow_provider_lakecommit.session.concurrent import ConcurrentLandings
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 from airflow_provider_lakecommit.terminal.output import Exit, Output
@@ -97,7 +98,7 @@ def test_a_landing_that_begins_when_the_call_was_told_to_stop_is_told_so_and_sta
     monkeypatch.setattr(module, "land_cycles", cycles)
     monkeypatch.setattr(LandingSession, "connect", lambda *_, **__: nullcontext())
     with ConcurrentLandings() as concurrent:
-        landings = module._Landings(concurrent=concurrent, output=Output(), cycles=None, unique=uuid4(), session=None)
+        landings = module.Landings(concurrent=concurrent, output=Output(), cycles=None, unique=uuid4())
         if stopped:
             landings.stop()
         assert landings.land(spec("a")) == stopped
@@ -114,13 +115,13 @@ class _Lost(Signals):
 def test_a_call_that_was_told_to_stop_and_did_not_hear_it_ends_as_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     err = io.StringIO()
     monkeypatch.setattr(module, "Signals", _Lost)
-    monkeypatch.setattr(module._Landings, "land", lambda *_: 0)
+    monkeypatch.setattr(module.Landings, "land", lambda *_: 0)
     assert land_many({"a": spec("a")}, {}, Output(err=err), cycles=None) == 128 + signal.SIGTERM
     assert err.getvalue() == "told to stop by SIGTERM\n"
 
 
 def test_nothing_begins_in_a_shared_session_after_it_was_told_to_stop() -> None:
-    shared = module._Shared(LocalSpark(SparkSection({}), log=print, on_start=lambda: None))
+    shared = SharedSpark(LocalSpark(SparkSection({}), log=print, on_start=lambda: None))
     shared.stop()
     with pytest.raises(SparkJobError, match="told to stop"):
         shared.start()

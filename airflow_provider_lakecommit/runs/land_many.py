@@ -13,7 +13,6 @@ signal's.
 
 from __future__ import annotations
 
-import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -22,89 +21,58 @@ from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
-from airflow_provider_lakecommit.cli.land import GRACE_SECONDS, land_cycles, spark_section
-from airflow_provider_lakecommit.cli.process import identity, is_dead
 from airflow_provider_lakecommit.cycle.loop import LandingRunner
 from airflow_provider_lakecommit.engines.base import Engine
 from airflow_provider_lakecommit.engines.local import LocalSpark, SparkSection, engine_of
-from airflow_provider_lakecommit.exceptions import LakecommitError, SparkJobError, SpecError
+from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError
 from airflow_provider_lakecommit.follow.interval import WindowLog
 from airflow_provider_lakecommit.follow.options import FollowOptions
 from airflow_provider_lakecommit.follow.run import Follow, runner_of
 from airflow_provider_lakecommit.iceberg.catalog import Tables
-from airflow_provider_lakecommit.landing import LandingSpec
+from airflow_provider_lakecommit.landing import Landing, LandingSpec
+from airflow_provider_lakecommit.many.shared_spark import SharedSpark
+from airflow_provider_lakecommit.runs.land import GRACE_SECONDS, land_cycles, spark_section
+from airflow_provider_lakecommit.runs.process import identity, is_dead
 from airflow_provider_lakecommit.session.concurrent import ConcurrentLandings
 from airflow_provider_lakecommit.session.landing_session import LandingSession
-from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
 from airflow_provider_lakecommit.terminal.output import Exit, Output
 from airflow_provider_lakecommit.terminal.stop import Signals, Stopped
 
-__all__ = ["land_many", "load_all", "report_ends"]
+__all__ = ["Landings", "land_many", "load_all", "local_session", "report_ends"]
 
 BEGINNING = 4
 """Landings that have just begun; a landing that takes long, as most do in Spark, is not counted."""
 MOST = 32
 """Landings at a time."""
+Connect = Callable[[Landing, Callable[[str], None]], LandingSession]
+"""A landing's session, on connections that it shares with others."""
 GOODBYE_SECONDS = GRACE_SECONDS + 10.0
 """For which landings that were asked to stop may publish what is read, and say what is not."""
 
 
-class _Shared:
-    """The one local session of several landings: begun by the first that needs it, closed by its owner. Nothing begins
-    in it after it was asked to stop.
-    """
-
-    def __init__(self, session: LocalSpark) -> None:
-        self._session = session
-        self._starting = threading.Lock()
-        self._stopped = False
-
-    def start(self) -> None:
-        with self._starting:
-            self._go_on_or_stop()
-            self._session.start()
-
-    def run(self, job: WindowJob, secrets: Secrets) -> list[SliceResult]:
-        self._go_on_or_stop()
-        return self._session.run(job, secrets)
-
-    @property
-    def ahead(self) -> int:
-        return self._session.ahead
-
-    def stop(self) -> None:
-        self._stopped = True
-        self._session.stop()
-
-    def _go_on_or_stop(self) -> None:
-        if self._stopped:
-            raise SparkJobError("this call was told to stop")
-
-    def close(self) -> None:
-        pass
-
-
 @dataclass(kw_only=True)
-class _Landings:
-    """What the landings of one call have in common, and those that are under way."""
+class Landings:
+    """What the landings of one call have in common, and those that are under way.
+
+    :param shared: their local Spark session; without one, each has an engine of its own
+    """
 
     concurrent: ConcurrentLandings
     output: Output
     cycles: int | None
     unique: UUID
-    session: LocalSpark | None
+    shared: SharedSpark | None = None
     follow: FollowOptions | None = None
     catalogs: list[Mapping[str, Any]] = field(default_factory=list)
     under_way: dict[str, LandingRunner | Follow] = field(default_factory=dict)
     stopped: bool = False
 
-    def __post_init__(self) -> None:
-        self._shared = None if self.session is None else _Shared(self.session)
+    def land(self, spec: LandingSpec, connect: Connect | None = None) -> int:
+        """In a thread of this landing.
 
-    def land(self, spec: LandingSpec) -> int:
-        """In a thread of this landing."""
-        name, place = spec.landing.name, self._place(spec.catalog)
-        tables = self.concurrent.tables(place, lambda: Tables(spec.catalog))
+        :param connect: makes its session, where it has no connections of its own
+        """
+        name = spec.landing.name
 
         def say(line: str) -> None:
             self.output.log(f"{name}: {line}")
@@ -112,10 +80,14 @@ class _Landings:
         log = WindowLog(say)
 
         def session() -> LandingSession:
+            if connect is not None:
+                return connect(spec.landing, log)
+            place = self._place(spec.catalog)
+            tables = self.concurrent.tables(place, lambda: Tables(spec.catalog))
             return LandingSession.connect(spec.landing, spec.kafka, {}, log=log, tables=tables, place=place)
 
         section = SparkSection(spec.spark)
-        engine: Engine = self._shared or engine_of(section, name, log=log, on_start=lambda: None)
+        engine: Engine = self.shared or engine_of(section, name, log=log, on_start=lambda: None)
         with self.concurrent.session(session) as connected:
             runner = runner_of(
                 connected,
@@ -172,10 +144,15 @@ def land_many(
             f"{len(specs)} landings are to be followed by one call, which follows {MOST} at most: make more"
         )
     signals = Signals()
-    session = _session(list(specs.values()), output, signals, follow)
+    session = local_session(list(specs.values()), output, signals, follow)
     with signals, ConcurrentLandings(threads=BEGINNING, most=MOST) as concurrent:
-        landings = _Landings(
-            concurrent=concurrent, output=output, cycles=cycles, unique=uuid4(), session=session, follow=follow
+        landings = Landings(
+            concurrent=concurrent,
+            output=output,
+            cycles=cycles,
+            unique=uuid4(),
+            shared=None if session is None else SharedSpark(session),
+            follow=follow,
         )
         try:
             ended = concurrent.run({name: partial(landings.land, spec) for name, spec in specs.items()})
@@ -190,7 +167,7 @@ def land_many(
     return report_ends(ended, wrong, output)
 
 
-def _session(
+def local_session(
     specs: Sequence[LandingSpec], output: Output, signals: Signals, follow: FollowOptions | None
 ) -> LocalSpark | None:
     local = [spec for spec in specs if SparkSection(spec.spark).remote is None]

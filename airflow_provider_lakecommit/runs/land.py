@@ -23,7 +23,6 @@ from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
-from airflow_provider_lakecommit.cli.process import identity, is_dead
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.cycle.loop import LandingRunner
 from airflow_provider_lakecommit.cycle.run import CycleOutcome, RunOutcome
@@ -36,6 +35,7 @@ from airflow_provider_lakecommit.follow.run import Follow, runner_of
 from airflow_provider_lakecommit.follow.total import Total
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.landing import LandingSpec
+from airflow_provider_lakecommit.runs.process import identity, is_dead
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 from airflow_provider_lakecommit.session.progress import Progress
 from airflow_provider_lakecommit.session.thread import in_thread

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from airflow_provider_lakecommit.cli.land import line_of
+from airflow_provider_lakecommit.runs.land import line_of
 from tests.unit.cycle.test_run import NOON, SNAPSHOT, WINDOW, outcome
 
 

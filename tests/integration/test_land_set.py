@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A landing set as a command: many topics into their tables, new topics, and troubles that stay where they are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog.sql import SqlCatalog
+
+from tests.fixtures.kafka import Sender, create_topic, delete_topic
+from tests.support.cli import LAND_SECONDS, Answer, run
+
+pytestmark = [pytest.mark.integration, pytest.mark.long]
+
+CREATE = {"schema": [{"name": "id", "type": "long", "required": True}]}
+
+
+class Shop:
+    """Topics of one prefix, and a set of all of them."""
+
+    def __init__(self, bootstrap: str, folder: Path) -> None:
+        self.prefix = f"shop-{uuid4().hex[:6]}"
+        self.admin, self.sender = AdminClient({"bootstrap.servers": bootstrap}), Sender(bootstrap)
+        self.path = folder / "set.yaml"
+        self.catalog = {
+            "name": "lake",
+            "type": "sql",
+            "uri": f"sqlite:///{folder}/catalog.db",
+            "warehouse": f"file://{folder}/warehouse",
+        }
+        self.values: dict[str, Any] = {
+            "name": "shop",
+            "topics_pattern": rf"{self.prefix}\.(?P<what>.*)",
+            "table": "lake.{what}",
+            "missing_table": "create",
+            "defaults": {"create": CREATE, "control_topic": f"{self.prefix}-control"},
+            "kafka": {"bootstrap.servers": bootstrap},
+            "catalog": self.catalog,
+            "spark": {"master": "local[2]"},
+        }
+
+    def topic(self, what: str, ids: range = range(0), partitions: int = 2) -> str:
+        name = f"{self.prefix}.{what}"
+        create_topic(self.admin, name, partitions)
+        self.send(what, ids, partitions)
+        return name
+
+    def send(self, what: str, ids: range, partitions: int = 2) -> None:
+        for partition in range(partitions):
+            self.sender.produce(f"{self.prefix}.{what}", [{"id": n} for n in ids[partition::partitions]], partition)
+
+    def run(self, command: str, *more: str, **changed: object) -> Answer:
+        self.path.write_text(json.dumps({**self.values, **changed}))
+        return run(command, str(self.path), *more, timeout=LAND_SECONDS)
+
+    def ids(self, table: str) -> list[int]:
+        found = load_catalog(**self.catalog).load_table(f"lake.{table}").scan().to_arrow()
+        return sorted(found.column("id").to_pylist())
+
+    def sql(self) -> SqlCatalog:
+        return SqlCatalog(**self.catalog)
+
+
+@pytest.fixture
+def shop(bootstrap: str, tmp_path: Path) -> Iterator[Shop]:
+    made = Shop(bootstrap, tmp_path)
+    yield made
+    made.sender.close()
+
+
+def test_each_topic_gets_its_table_a_new_one_its_own_and_two_that_meet_are_named(shop: Shop) -> None:
+    for n in range(6):
+        shop.topic(f"t{n}", range(n * 10))
+    shop.topic("a.b", range(3))
+    shop.topic("a-b", range(3))
+    answer = shop.run("land")
+    assert answer.code == 1, answer.err
+    assert [shop.ids(f"t{n}") for n in range(6)] == [list(range(n * 10)) for n in range(6)]
+    assert "meet in table lake.a_b" in answer.err
+    assert {line["landing"] for line in answer.lines} == {f"shop.lake.t{n}" for n in range(6)}
+    shop.topic("later", range(5))
+    shop.send("t1", range(10, 20))
+    answer = shop.run("land", exclude=[r".*\.a[.-]b"])
+    assert answer.code == 0, answer.err
+    assert (shop.ids("later"), shop.ids("t1")) == (list(range(5)), list(range(20)))
+    assert "7 of 7 landings did what was asked" in answer.err
+
+
+def test_a_plan_has_a_line_for_each_landing_and_writes_nothing(shop: Shop) -> None:
+    shop.topic("orders", range(7))
+    shop.topic("empty")
+    answer = shop.run("plan")
+    assert answer.code == 0, answer.err
+    lines = answer.out.splitlines()
+    assert lines[0] == "shop.lake.empty: nothing new"
+    assert lines[1].startswith("shop.lake.orders: 7 offsets in ")
+    assert lines[2].startswith("2 landings: 7 offsets in ")
+    assert load_catalog(**shop.catalog).list_namespaces() == []
+    [value] = shop.run("plan", "--json").lines
+    assert [plan["records"] for plan in value["plans"]] == [0, 7]
+
+
+def test_several_topics_may_share_a_table_where_a_rule_says_so(shop: Shop) -> None:
+    shop.topic("eu.orders", range(10))
+    shop.topic("us.orders", range(10, 20))
+    rules = [{"topics": rf"{shop.prefix}\.(eu|us)\.orders", "table": "lake.orders"}]
+    assert shop.run("land", rules=rules).code == 0
+    shop.topic("asia.orders", range(20, 30))
+    rules = [{"topics": rf"{shop.prefix}\..*\.orders", "table": "lake.orders"}]
+    answer = shop.run("land", rules=rules)
+    assert answer.code == 0, answer.err
+    assert shop.ids("orders") == list(range(30))
+    assert {line["landing"] for line in answer.lines} == {"shop.lake.orders"}
+
+
+def test_a_table_that_is_missing_fails_alone_or_is_made_by_what_a_sample_tells(shop: Shop) -> None:
+    shop.topic("here", range(3))
+    shop.topic("gone", range(4))
+    plain = {"control_topic": f"{shop.prefix}-control"}
+    assert shop.run("land", exclude=[r".*gone"]).code == 0
+    answer = shop.run("land", missing_table="fail", defaults=plain)
+    assert answer.code == 1
+    assert "there is no table lake.gone" in answer.err
+    assert "1 of 2 landings did what was asked; failed: shop.lake.gone" in answer.err
+    answer = shop.run("land", defaults=plain)
+    assert answer.code == 0, answer.err
+    assert shop.ids("gone") == list(range(4))
+    assert not load_catalog(**shop.catalog).load_table("lake.gone").schema().find_field("id").required
+
+
+def test_one_broken_table_stops_nobody(shop: Shop) -> None:
+    for n in range(20):
+        shop.topic(f"t{n:02d}", range(5))
+    assert shop.run("land").code == 0
+    catalog = shop.sql()
+    catalog.drop_table("lake.t07")
+    Path(catalog.load_table("lake.t03").metadata_location.removeprefix("file://")).unlink()
+    for n in range(20):
+        shop.send(f"t{n:02d}", range(5, 9))
+    answer = shop.run("land")
+    assert answer.code == 1
+    well = [n for n in range(20) if n not in (3, 7)]
+    assert [shop.ids(f"t{n:02d}") for n in well] == [list(range(9))] * 18
+    assert "18 of 20 landings did what was asked; failed: shop.lake.t03, shop.lake.t07" in answer.err
+    assert "dropped, renamed or made anew" in answer.err
+
+
+def test_a_pattern_that_matches_nothing_is_an_error_that_names_near_topics(shop: Shop) -> None:
+    name = shop.topic("orders", range(3))
+    answer = shop.run("land", topics_pattern=name.replace("orders", "ordres"), table="lake.{topic}")
+    assert answer.code == 1
+    assert name in answer.err
+    assert "no topic matches topics_pattern" in answer.err
+
+
+def test_a_named_topic_that_is_gone_is_its_landings_trouble(shop: Shop) -> None:
+    names = [shop.topic("stays", range(3)), shop.topic("goes", range(3))]
+    named = {"topics": names, "topics_pattern": None, "table": "lake.{topic}"}
+    assert shop.run("land", **named).code == 0
+    delete_topic(shop.admin, names[1])
+    shop.send("stays", range(3, 6))
+    answer = shop.run("land", **named)
+    assert answer.code == 1
+    assert f"topic {names[1]!r}" in answer.err
+    assert "does not exist" in answer.err
+    assert shop.ids(names[0].replace("-", "_").replace(".", "_")) == list(range(6))
+
+
+def test_commands_on_a_landing_take_one_of_the_set_by_its_name(shop: Shop) -> None:
+    shop.topic("orders", range(3))
+    shop.topic("refunds", range(3))
+    assert shop.run("land").code == 0
+    answer = shop.run("status", "--landing", "shop.lake.orders")
+    assert answer.code == 0, answer.err
+    assert "shop.lake.orders" in answer.out
+    assert shop.run("verify", "--landing", "shop.lake.refunds").code == 0
+    answer = shop.run("status", "--landing", "shop.lake.order")
+    assert answer.code == 2
+    assert "did you mean 'shop.lake.orders'?" in answer.err
+    assert "say which by --landing NAME" in shop.run("status").err
+
+
+@pytest.mark.parametrize("unmatched", ["fail", "ignore"])
+def test_a_topic_that_matches_no_rule_is_never_dropped_without_a_word(shop: Shop, unmatched: str) -> None:
+    shop.topic("orders", range(3))
+    shop.topic("other", range(3))
+    rules = [{"topics": rf"{shop.prefix}\.orders", "table": "lake.orders"}]
+    answer = shop.run("land", rules=rules, table=None, unmatched=unmatched)
+    assert answer.code == (1 if unmatched == "fail" else 0)
+    assert f"topic {shop.prefix}.other matches no rule" in answer.err
+    assert shop.ids("orders") == [0, 1, 2]
