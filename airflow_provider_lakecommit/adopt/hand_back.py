@@ -5,7 +5,7 @@ Contract: the connector must be stopped. What the landing has reported is publis
 before the next: the table tells the connector that it is done with all that it ever announced; the ledger says that it
 is the connector's turn, under a new epoch, so that nothing that the landing has under way is committed any more and no
 run plans; the connector's consumer group is set to the ledger's ends, and the group of its coordinator to the end of
-its control topic. Then it is resumed.
+its control topic. Then it is resumed. Meanwhile the landing is suspended: its runs are skipped, and say why.
 
 Invariants: once it is the connector's turn its group's offsets are only moved on, never back, and only while it has no
 members. So rows before the ledger's ends are the landing's, rows from them on the connector's.
@@ -210,7 +210,10 @@ def _handed(session: LandingSession, connector: KnownConnector, now: LedgerSecti
     if now is None:
         raise LedgerError(f"the ledger of landing {session.landing.name} is gone since it was looked at: look again")
     own = now.sink or AdoptedSink(connector=connector.name, group=connector.sink.group, since={}, sequence=0)
-    return now if own.lands else replace(now, epoch=session.new_id(), sink=replace(own, lands=True))
+    if own.lands:
+        return now
+    suspended = f"connector {connector.name}, which lands in its place"
+    return replace(now, epoch=session.new_id(), sink=replace(own, lands=True), suspended=suspended)
 
 
 def _set_offsets(connector: KnownConnector, section: LedgerSection, sink: AdoptedSink, *, doubled_stay: bool) -> None:

@@ -164,7 +164,9 @@ def _set_ledger(
         if why := turn.refused or (f"{turn.twice} is in it twice by now" if turn.twice and not doubled_stay else ""):
             raise LedgerError(f"{table}: {why}; its ledger is not set: look again")
         section = new_section(session, preview.source, turn.starts, turn.covered, control, before=now)
-        made.append(replace(section, sink=sink))
+        # Whom the connector had wait goes on; what a person said of it stays.
+        handed = now is not None and now.sink is not None and now.sink.lands
+        made.append(replace(section, sink=sink, suspended="" if handed else section.suspended))
         return made[-1]
 
     def passed(now: LedgerSection | None) -> Coverage:

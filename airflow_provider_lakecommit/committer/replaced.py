@@ -122,10 +122,16 @@ def _after(s: LedgerSection, taken: Coverage, anew: Replacement, token: UUID, *,
     return replace(
         changed,
         epoch=renewed_epoch(token, s) if gone or in_place else s.epoch,
-        positions={p: at for p, at in s.positions.items() if at.offset <= changed.last(p)},
+        positions={p: at for p, at in s.positions.items() if at.offset <= _there(changed, anew.coverage, p)},
         # Who reads a range again has dead letters of its own.
         replayed=s.replayed - taken,
     )
+
+
+def _there(section: LedgerSection, anew: Coverage, p: SourcePartition) -> int:
+    """How far the table has a partition: what is landed anew was read before, too, by whatever lane."""
+    ranges = anew[p].ranges
+    return max(section.last(p), ranges[-1].end if ranges else 0)
 
 
 def other_topics(coverage: Coverage, known: Iterable[Coverage]) -> Mapping[SourcePartition, SourcePartition]:

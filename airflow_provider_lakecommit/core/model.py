@@ -33,11 +33,25 @@ __all__ = [
     "SpanReport",
     "TableReport",
     "TableTarget",
+    "filled_from",
+    "is_filled",
 ]
 
 LIVE = "live"
 FILLED = "filled"
-"""The section of a landing that has what its closed lanes have landed."""
+"""The section of a landing that has what its closed lanes have landed. What these have landed from another Kafka
+cluster is in one of that cluster, see :func:`filled_from`.
+"""
+
+
+def filled_from(cluster_id: str) -> str:
+    """The section that has what closed lanes have landed from a cluster that the landing has left."""
+    return f"{FILLED}@{cluster_id}"
+
+
+def is_filled(lane: str) -> bool:
+    """Does a section have what closed lanes have landed?"""
+    return lane == FILLED or lane.startswith(f"{FILLED}@")
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -46,6 +46,8 @@ def snapshots_of(
     """
     branch, found = session.landing.branch, []
     for record in landing_snapshots(metadata, branch, landing=session.landing.name, lane=session.lane):
+        if not record.publishes:
+            continue
         if record.control_end is None or record.control_end.offset < since:
             break
         if record.commit_id is None or record.commit_id not in cycles:

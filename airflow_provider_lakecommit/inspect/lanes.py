@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from airflow_provider_lakecommit.core.model import FILLED, LedgerSection
+from airflow_provider_lakecommit.core.model import LedgerSection, is_filled
 from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet
 
 __all__ = ["closed_wrongly", "filled_of", "gone_over"]
@@ -16,9 +16,10 @@ __all__ = ["closed_wrongly", "filled_of", "gone_over"]
 Sections = Mapping[tuple[str, str], LedgerSection]
 
 
-def filled_of(closed: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
-    """The sections that get what closed lanes had."""
-    return {(landing, FILLED) for landing, _ in closed}
+def filled_of(closed: Iterable[tuple[str, str]], known: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
+    """Of the sections that are known those that have, or get, what closed lanes had."""
+    landings = {landing for landing, _ in closed}
+    return {(landing, lane) for landing, lane in known if landing in landings and is_filled(lane)}
 
 
 def closed_wrongly(closed: set[tuple[str, str]], before: Sections, after: Sections, had: Coverage) -> Iterator[str]:
@@ -40,8 +41,7 @@ def closed_wrongly(closed: set[tuple[str, str]], before: Sections, after: Sectio
 
 
 def _covered(sections: Sections, landing: str) -> Coverage:
-    section = sections.get((landing, FILLED))
-    return Coverage() if section is None else section.covered
+    return Coverage.union(s.covered for (name, lane), s in sections.items() if name == landing and is_filled(lane))
 
 
 def gone_over(before: LedgerSection, after: LedgerSection) -> Coverage:

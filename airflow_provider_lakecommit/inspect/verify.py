@@ -33,7 +33,7 @@ from airflow_provider_lakecommit.committer.summary import (
     pruned_sections,
 )
 from airflow_provider_lakecommit.core.accounting import Account
-from airflow_provider_lakecommit.core.model import FILLED, Counts, LedgerSection
+from airflow_provider_lakecommit.core.model import Counts, LedgerSection, is_filled
 from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet
 from airflow_provider_lakecommit.core.routing import Role
 from airflow_provider_lakecommit.core.rules import Judged, merged, otherwise
@@ -283,7 +283,9 @@ def _sections(before: Sections, s: LandingSnapshot) -> Iterator[str]:
     """Each section must be what it was, plus what this snapshot says."""
     closed, moved = merged_sections(s.record), moved_lanes(s.record)
     yield from closed_wrongly(closed, before, s.sections, had_before(s.record))
-    for key in sorted({*before, *s.sections} - pruned_sections(s.record) - closed - filled_of(closed)):
+    for key in sorted(
+        {*before, *s.sections} - pruned_sections(s.record) - closed - filled_of(closed, {*before, *s.sections})
+    ):
         if moved is not None and key[0] == s.record.landing:
             yield from moved_wrongly(before, s.sections, key, moved)
             continue
@@ -322,7 +324,7 @@ def _shape(sections: Sections, taken: Mapping[str, Coverage]) -> Iterator[str]:
         # What was taken out by a word of its own is no hole.
         known = held | taken.get(landing, Coverage())
         # What closed lanes have landed is in many pieces.
-        for p, ranges in sorted(section.covered.parts.items() if lane != FILLED else ()):
+        for p, ranges in sorted(section.covered.parts.items() if not is_filled(lane) else ()):
             end = known[p].reach(section.starts.get(p, 0))
             if beyond := ranges - RangeSet.of((0, end)):
                 yield f"the ledger of landing {landing!r} has a hole: {p} is landed to {end} and in {beyond}"

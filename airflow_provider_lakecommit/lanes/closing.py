@@ -17,7 +17,6 @@ from dataclasses import replace
 
 from airflow_provider_lakecommit.committer.merge_section import merge_section
 from airflow_provider_lakecommit.core.decisions import Decision
-from airflow_provider_lakecommit.core.model import FILLED
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.core.settle import passed_by_all
 from airflow_provider_lakecommit.exceptions import LedgerError
@@ -63,7 +62,6 @@ def close_lane(session: LandingSession, *, decision: Decision | None = None) -> 
             session.tables,
             t.name,
             (session.landing.name, session.lane),
-            FILLED,
             had=had,
             branch=session.landing.branch,
             decision=told,

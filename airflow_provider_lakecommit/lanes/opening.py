@@ -29,7 +29,7 @@ from airflow_provider_lakecommit.prepare.tables import ledger_state
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 from airflow_provider_lakecommit.session.tables import table_of
 
-__all__ = ["joined_session", "lane_session", "open_lane"]
+__all__ = ["closed_lane", "joined_session", "lane_session", "open_lane"]
 
 
 @contextmanager
@@ -51,21 +51,29 @@ def lane_session(
 @contextmanager
 def joined_session(session: LandingSession, lane: OpenLane) -> Iterator[LandingSession]:
     """The session of a lane that is open."""
-    own = LandingSession(
-        landing=_as_replayed(session.landing) if lane.replaces else session.landing,
+    own = closed_lane(session, lane.name)
+    own.source = BoundedSource(session.source, {p: r.end for p, r in lane.bounds.items()})
+    if lane.replaces:
+        own.landing = _as_replayed(session.landing)
+    with own:
+        yield own
+
+
+def closed_lane(session: LandingSession, name: str) -> LandingSession:
+    """A session by which is looked what a lane did, also one that was closed; nothing is landed in it."""
+    return LandingSession(
+        landing=session.landing,
         kafka=session.kafka,
         tables=session.tables,
         control=session.control,
-        source=BoundedSource(session.source, {p: r.end for p, r in lane.bounds.items()}),
-        lane=lane.name,
+        source=session.source,
+        lane=name,
         now=session.now,
         new_id=session.new_id,
         log=session.log,
         place=session.place,
         lent=True,
     )
-    with own:
-        yield own
 
 
 def _as_replayed(landing: Landing) -> Landing:

@@ -23,7 +23,7 @@ from uuid import UUID
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.lanes.asked import LaneAsked, lane_asked
 from airflow_provider_lakecommit.operators.arguments import is_stated, texts_of
-from airflow_provider_lakecommit.operators.base import WARNING, landing_of
+from airflow_provider_lakecommit.operators.base import WARNING, is_cleared, landing_of
 from airflow_provider_lakecommit.operators.land import KafkaToIcebergOperator
 
 if TYPE_CHECKING:
@@ -149,12 +149,24 @@ class BackfillOperator(KafkaToIcebergOperator):
 
     def _run(self, session: LandingSession, engine: Engine, context: Context) -> Closed:
         from airflow_provider_lakecommit.core.model import LIVE
-        from airflow_provider_lakecommit.cycle.results import Closed
 
         if session.lane == LIVE:
-            why = f"nothing of {self.asked()} is missing"
-            return Closed(commit_id=UUID(int=0), table=self.landing.table, reason=why)
+            return self._landed_before(session, context)
         return self._ended(session, super()._run(session, engine, context), context)
+
+    def _landed_before(self, session: LandingSession, context: Context) -> Closed:
+        """Nothing is missing: what an attempt of this run has landed that died before it could say so, or nothing."""
+        from airflow_provider_lakecommit.cycle.results import Closed
+        from airflow_provider_lakecommit.cycle.resume import cycles_of, published_by
+        from airflow_provider_lakecommit.lanes.opening import closed_lane
+
+        if self.is_retry(context) and not is_cleared(context["ti"], self.retries or 0):
+            lane = closed_lane(session, self.asked().name)
+            earlier = cycles_of(lane, self.identity(context))
+            if earlier and (published := published_by(lane, earlier)):
+                self.log.info("all is done already, and no event has said so: %s", earlier)
+                return earlier.to_closed(self.landing.table, published)
+        return Closed(commit_id=UUID(int=0), table=self.landing.table, reason=f"nothing of {self.asked()} is missing")
 
     def _ended(self, session: LandingSession, whole: Closed, context: Context) -> Closed:
         """Close the lane, if it is whole."""

@@ -71,6 +71,11 @@ def _say(session: LandingSession, text: str, decision: Decision) -> Suspension:
 
     def change(section: LedgerSection) -> LedgerSection | None:
         nonlocal changed
+        if section.sink is not None and section.sink.lands and not text:
+            raise LedgerError(
+                f"{landing.table} was handed back to connector {section.sink.connector}, which lands in it: "
+                "`lakecommit adopt SPEC --connector NAME --connect URL` takes it over again"
+            )
         # Who said it first is who is asked.
         changed = bool(section.suspended) != bool(text)
         return replace(section, suspended=text) if changed else None

@@ -34,7 +34,7 @@ from airflow_provider_lakecommit.wire.envelope import DAMAGE, count, pack, text,
 __all__ = ["LEDGER_LIMIT", "decode_ledger", "encode_ledger"]
 
 LEDGER_LIMIT = 64_000
-_OPTIONAL = frozenset({"judged", "positions"})
+_OPTIONAL = frozenset({"judged", "positions", "ahead"})
 """Keys that a ledger without room for them goes without."""
 
 
@@ -75,6 +75,7 @@ def _section_to_json(s: LedgerSection) -> dict[str, Any]:
     c = s.control
     rare: dict[str, Any] = {"judged": _judged_to_json(s)} if s.judged else {}
     rare |= {"positions": _positions_to_json(s)} if s.positions else {}
+    rare |= {"ahead": ahead} if (ahead := _ahead_to_json(s)) else {}
     rare |= {"ends": offsets_to_json(s.ends)} if s.ends else {}
     rare |= {"suspended": s.suspended} if s.suspended else {}
     rare |= {"sink": _sink_to_json(s.sink)} if s.sink else {}
@@ -127,7 +128,8 @@ def _section_from_json(s: dict[str, Any]) -> LedgerSection:
             low=None if c["low"] is None else count(c["low"]),
         ),
     )
-    return replace(section, positions=_positions_from_json(s.get("positions", ([], [])), section))
+    positions = _positions_from_json(s.get("positions", ([], [])), section)
+    return replace(section, positions=positions | _ahead_from_json(s.get("ahead", ([], [])), section))
 
 
 def _sink_to_json(sink: AdoptedSink) -> dict[str, Any]:
@@ -170,9 +172,7 @@ def _judged_from_json(values: Any, covered: Coverage) -> dict[str, Coverage]:
 
 
 def _positions_to_json(s: LedgerSection) -> list[Any]:
-    """Leader epochs, and how far before the end of the ledger their records end, where they do. One beyond that end is
-    of nothing that the table has, and is left out: no text says it.
-    """
+    """Leader epochs, and how far before the end of the section their records end, where they do."""
     behind = {p: s.last(p) - at.offset for p, at in s.positions.items() if at.offset <= s.last(p)}
     epochs = offsets_to_json({p: s.positions[p].leader_epoch for p in behind})
     return [epochs, offsets_to_json({p: n for p, n in behind.items() if n})]
@@ -181,3 +181,15 @@ def _positions_to_json(s: LedgerSection) -> list[Any]:
 def _positions_from_json(values: Any, s: LedgerSection) -> dict[SourcePartition, ReadPosition]:
     epochs, behind = map(offsets_from_json, values)
     return {p: ReadPosition(offset=s.last(p) - behind.get(p, 0), leader_epoch=epoch) for p, epoch in epochs.items()}
+
+
+def _ahead_to_json(s: LedgerSection) -> list[Any]:
+    """Those beyond that end: another lane has what was read there, since it was landed anew."""
+    beyond = {p: at.offset - s.last(p) for p, at in s.positions.items() if at.offset > s.last(p)}
+    epochs = {p: s.positions[p].leader_epoch for p in beyond}
+    return [offsets_to_json(epochs), offsets_to_json(beyond)] if beyond else []
+
+
+def _ahead_from_json(values: Any, s: LedgerSection) -> dict[SourcePartition, ReadPosition]:
+    epochs, beyond = map(offsets_from_json, values)
+    return {p: ReadPosition(offset=s.last(p) + beyond[p], leader_epoch=epoch) for p, epoch in epochs.items()}

@@ -12,9 +12,11 @@ import pytest
 
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.lanes import closing
 from airflow_provider_lakecommit.operators.backfill import BackfillOperator
 from tests.airflow.attempt import Asked, attempt, killed_in_its_second_slice
 from tests.airflow.test_land_operator import CHECKOUT, World, orders, world
+from tests.support.world import Killed
 
 pytestmark = [pytest.mark.airflow, pytest.mark.integration]
 
@@ -64,6 +66,31 @@ def test_an_attempt_that_is_killed_is_gone_on_with(late: World, tmp_path: Path) 
     assert ended.state == "success", ended
     assert late.ids == sorted([50, *range(20), *range(100, 120)])
     assert attempt(asked(late, "again", since="2020-01-01", until="2100-01-01")).state == "skipped"
+
+
+@pytest.mark.parametrize("when", ["before the lane is closed", "after it"])
+def test_an_attempt_that_died_with_all_of_it_landed_is_told_by_the_next(
+    late: World, when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else no asset event would ever say what it landed."""
+    real = closing.close_lane
+
+    def dies(session: Any, **options: Any) -> None:
+        if when == "after it":
+            real(session, **options)
+        raise Killed("the machine is gone")
+
+    first = asked(late, "fill", ranges=f"{late.topic}:0=5-10, {late.topic}:1=0-20")
+    with monkeypatch.context() as patch:
+        patch.setattr(closing, "close_lane", dies)
+        with pytest.raises(Killed):
+            attempt(first)
+    ended = attempt(replace(first, number=2))
+    assert ended.state == "success", ended
+    assert ended.event is not None
+    assert ended.event["rows"] == 25
+    assert late.ids == sorted([50, *range(5, 10), *range(100, 120)])
+    assert attempt(replace(first, number=3, first=3)).state == "skipped", "cleared, it has nothing to do"
 
 
 def test_what_cannot_be_meant_is_told_when_the_dag_is_parsed() -> None:

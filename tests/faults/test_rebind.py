@@ -19,13 +19,17 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from airflow_provider_lakecommit.core.decisions import Decision
+from airflow_provider_lakecommit.core.model import FILLED, LedgerSection, filled_from, is_filled
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
+from airflow_provider_lakecommit.lanes.asked import lane_asked
 from airflow_provider_lakecommit.operators.decision import DecisionTask
 from airflow_provider_lakecommit.operators.rebind import RebindOperator
 from airflow_provider_lakecommit.repair.ledger_init import ledger_init
 from airflow_provider_lakecommit.repair.rebind import RebindPreview, Word, rebind, rebind_preview
+from airflow_provider_lakecommit.repair.stated import parse_ranges
 from airflow_provider_lakecommit.repair.word import Way
 from dev.servers.kafka import Broker
+from tests.faults.test_lanes import LaneWorld
 from tests.fixtures.kafka import Sender, create_topic
 from tests.support.messes import CREATE, TABLE
 from tests.support.steps import check_verified
@@ -209,3 +213,33 @@ def test_by_tasks_that_show_and_do_what_a_person_agreed_to(copied: Copied, monke
     task(agreed=shown, decided_by="ann")
     copied.new.settle()
     copied.new.check(Counter(range(70)))
+
+
+def test_what_lanes_have_landed_is_kept_by_cluster(copied: Copied) -> None:
+    """Filled ranges of two clusters are never one section: each says of which cluster its offsets are."""
+    with copied.old.session() as session:
+        ledger_init(session, "latest", Way(fill="hole"))
+    lane(copied.old, name="hole").finish()
+    copied.rebind(Word(start="latest"))
+    with copied.new.session() as session:
+        marks = session.source.watermarks().partitions
+        first, last = (max(m.start for m in marks.values()), min(m.high for m in marks.values()))
+    lane(copied.new, f"0={first}-{last}", name="past").finish()
+    check_verified(copied.new)
+    found = sections_of(copied.new)
+    (before,) = (s.cluster_id for name, s in found.items() if name.startswith("live@"))
+    kept = {name: s.cluster_id for name, s in found.items() if is_filled(name)}
+    assert kept == {FILLED: found["live"].cluster_id, filled_from(before): before}
+
+
+def sections_of(world: World) -> dict[str, LedgerSection]:
+    from airflow_provider_lakecommit.prepare.tables import ledger_state
+
+    with world.session() as session:
+        state = ledger_state(session, TABLE)
+    return {s.lane: s for s in state.sections} if state else {}
+
+
+def lane(world: World, *texts: str, name: str) -> LaneWorld:
+    asked = lane_asked(ranges=parse_ranges([f"{world.landing.topics}:{text}" for text in texts]), name=name)
+    return LaneWorld(landing=world.landing, kafka=world.kafka, catalog=world.catalog, asked=asked, lines=world.lines)

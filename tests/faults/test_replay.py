@@ -157,6 +157,19 @@ def test_a_word_after_a_replay_knows_what_the_lane_has_and_of_what_log_it_was(la
     check_verified(landed)
 
 
+def test_a_replay_of_the_newest_range_keeps_the_leader_epochs_of_the_live_lane(landed: World) -> None:
+    """Until it has landed anything more it knows by these whether the log is still the one that was read."""
+    replay(landed, "0=20-60", "1=0-60").finish()
+    with landed.session() as session:
+        state = read_ledger(session.tables.load(landed.landing.table).metadata)
+        live = state.section(landed.landing.name, LIVE)
+    assert live is not None
+    assert {p.partition: at.offset for p, at in live.positions.items()} == {0: 60, 1: 60}
+    landed.settle()
+    landed.check(EVERYTHING)
+    check_verified(landed)
+
+
 def test_rejects_of_before_become_rows_by_the_rules_of_now(landed: World, produce: Produce) -> None:
     again = replay(landed, "0=10-50", "1=0-30")
     again.read()

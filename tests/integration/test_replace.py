@@ -32,7 +32,6 @@ from airflow_provider_lakecommit.committer.replaced import (
 )
 from airflow_provider_lakecommit.committer.stage import stage
 from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord, to_summary
-from airflow_provider_lakecommit.core.model import FILLED
 from airflow_provider_lakecommit.exceptions import LedgerError, TableError
 from airflow_provider_lakecommit.inspect.landing_history import table_history
 from airflow_provider_lakecommit.inspect.verify import Severity
@@ -170,7 +169,7 @@ def test_a_lane_that_was_closed_since_is_no_reason_to_do_it_again(lake: RowsLake
     previews = replace_preview(session, wanted)
     for _ in range(2):
         replace(session, wanted, {lake.name: anew}, commit_id=commit, lane=REPLAY, previews=previews)
-        merge_section(lake.tables, lake.name, ("orders", REPLAY), FILLED, had=coverage())
+        merge_section(lake.tables, lake.name, ("orders", REPLAY), had=coverage())
     assert lake.found() == lake.expected({"first": [(0, 0, 5), (0, 15, 20)], "anew": [(0, 5, 15)]})
     assert lake.findings() == []
     with pytest.raises(LedgerError, match="was closed, or never begun"):

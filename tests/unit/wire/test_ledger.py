@@ -98,13 +98,13 @@ def test_a_ledger_without_room_for_rules_and_leader_epochs_goes_without() -> Non
     assert decode_ledger(encode_ledger([large])) == (replace(large, judged={}, positions={}),)
 
 
-def test_a_position_beyond_the_end_of_the_ledger_is_left_out_and_damages_nothing() -> None:
+def test_a_position_beyond_the_end_of_the_section_is_kept_for_another_lane_has_what_was_read() -> None:
     plain = section(2)
     near, far = plain.starts
     at = ReadPosition(offset=plain.end(near), leader_epoch=3)
     beyond = ReadPosition(offset=plain.end(far) + 1, leader_epoch=3)
     told_of = replace(plain, positions={near: at, far: beyond})
-    assert decode_ledger(encode_ledger([told_of])) == (replace(plain, positions={near: at}),)
+    assert decode_ledger(encode_ledger([told_of])) == (told_of,)
 
 
 def test_ranges_of_no_known_rules_stay_so() -> None:

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A table that is the connector's again: runs of the landing are skipped and say so, and nothing else lands in it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from airflow_provider_lakecommit.adopt.hand_back import _handed
+from airflow_provider_lakecommit.committer.ledger_by_hand import set_section
+from airflow_provider_lakecommit.core.decisions import Decision
+from airflow_provider_lakecommit.core.model import AdoptedSink
+from airflow_provider_lakecommit.exceptions import LedgerError
+from airflow_provider_lakecommit.inspect.status import read_status
+from airflow_provider_lakecommit.repair.suspend import resume
+from tests.faults.test_lanes import lane
+from tests.support.world import World, records
+
+pytestmark = pytest.mark.faults
+
+WORD = Decision(command="resume", actor="ann", host="here", at="2026-01-01T00:00:00+00:00")
+
+
+class Connector:
+    """What the hand-back asks of one."""
+
+    name = "orders-sink"
+
+
+@pytest.fixture
+def handed(make_world: Callable[..., World], produce: Callable[..., object]) -> World:
+    world = make_world(1)
+    produce(world.landing.topics, records(0, 20), partition=0)
+    world.settle()
+    own = AdoptedSink(connector="orders-sink", group="connect-orders-sink", since={}, sequence=0)
+    with world.session() as session:
+        for table in world.landing.tables:
+            set_section(
+                session.tables,
+                table,
+                world.landing.name,
+                "live",
+                lambda now: _handed(session, Connector(), now and replace(now, sink=own)),  # type: ignore[arg-type]
+            )
+    produce(world.landing.topics, records(20, 10), partition=0)
+    return world
+
+
+def test_runs_are_skipped_with_a_reason_and_land_nothing(handed: World) -> None:
+    for _ in range(2):
+        closed = handed.run()
+        assert not closed.published
+        assert "orders-sink" in str(closed.reason)
+    handed.check(Counter(range(20)))
+    with handed.session() as session:
+        assert "orders-sink" in read_status(session).suspended
+
+
+def test_neither_resume_nor_a_lane_lands_beside_the_connector(handed: World) -> None:
+    with handed.session() as session, pytest.raises(LedgerError, match="lakecommit adopt SPEC"):
+        resume(session, WORD)
+    with pytest.raises(LedgerError, match=r"handed back|is missing|live lane"):
+        lane(handed, "0=20-30").run()
+    handed.check(Counter(range(20)))
