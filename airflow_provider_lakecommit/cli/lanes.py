@@ -26,7 +26,7 @@ from airflow_provider_lakecommit.session.landing_session import LandingSession
 from airflow_provider_lakecommit.terminal.confirm import agreed, decision_of
 from airflow_provider_lakecommit.terminal.output import Exit, Output
 
-__all__ = ["backfill", "close", "list_lanes"]
+__all__ = ["backfill", "close", "close_if_whole", "list_lanes"]
 
 
 def backfill(spec: LandingSpec, output: Output, asked: LaneAsked, *, dry: bool, cycles: int | None) -> int:
@@ -54,13 +54,22 @@ def backfill(spec: LandingSpec, output: Output, asked: LaneAsked, *, dry: bool, 
             return
         with lane_session(session, found) as own:
             yield own
-            rest = lane_rest(own)
-            if rest:
-                output.log(f"lane {own.lane} stays open, it lacks {rest}: the same command goes on")
-            else:
-                close_lane(own)
+            close_if_whole(own, output, whole=not lane_rest(own))
 
     return land(spec, output, cycles=cycles, within=within)
+
+
+def close_if_whole(session: LandingSession, output: Output, *, whole: bool) -> bool:
+    """How a run in a lane ends: the lane is closed, or left to the same words; is it closed?
+
+    :param session: of the lane
+    :raises LakecommitError: a table cannot be read or written
+    """
+    if whole:
+        close_lane(session)
+    else:
+        output.log(f"lane {session.lane} stays open, it lacks {lane_rest(session)}: the same command goes on")
+    return whole
 
 
 def list_lanes(spec: LandingSpec, output: Output) -> int:

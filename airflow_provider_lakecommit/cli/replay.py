@@ -16,9 +16,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from uuid import uuid4
 
+from airflow_provider_lakecommit.cli.lanes import close_if_whole
 from airflow_provider_lakecommit.landing import LandingSpec
 from airflow_provider_lakecommit.lanes.asked import LaneAsked
-from airflow_provider_lakecommit.lanes.closing import close_lane
 from airflow_provider_lakecommit.lanes.preview import LanePreview, lane_preview
 from airflow_provider_lakecommit.lanes.replaying import replace_lane, replaying_session, rows_to_replace
 from airflow_provider_lakecommit.replace.replace import ReplacePreview
@@ -83,11 +83,8 @@ class Replay:
         with replaying_session(session, found, run, decision) as own:
             yield own
             closed = replace_lane(own, run)
-            if closed is None:
-                self.output.log("the same command goes on")
-                return
-            close_lane(own)
-            if not self.output.is_for_people:
+            close_if_whole(own, self.output, whole=closed is not None)
+            if closed is not None and not self.output.is_for_people:
                 self.output.result({"landing": self.spec.landing.name, **closed.to_dict()})
 
 

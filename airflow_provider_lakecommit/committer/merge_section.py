@@ -21,7 +21,8 @@ from pyiceberg.table.refs import MAIN_BRANCH
 
 from airflow_provider_lakecommit.committer.ledger import LedgerState, require_ledger
 from airflow_provider_lakecommit.committer.ledger_updates import swap_sections
-from airflow_provider_lakecommit.committer.summary import HAD, MERGED, SnapshotKind, SnapshotRecord, had_to_text
+from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord
+from airflow_provider_lakecommit.committer.summary_extras import HAD, MERGED, had_to_text
 from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.model import FILLED, LedgerSection, filled_from, is_filled
 from airflow_provider_lakecommit.core.offsets import Coverage

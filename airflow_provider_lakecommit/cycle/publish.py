@@ -24,7 +24,8 @@ from pyiceberg.table import Table
 from airflow_provider_lakecommit.committer.append import AppendRequest, PublishOutcome, publish
 from airflow_provider_lakecommit.committer.checks import StagedSlice
 from airflow_provider_lakecommit.committer.ledger import landing_snapshots, unannounced
-from airflow_provider_lakecommit.committer.summary import SPEC, SnapshotRecord
+from airflow_provider_lakecommit.committer.summary import SnapshotRecord
+from airflow_provider_lakecommit.committer.summary_extras import SPEC
 from airflow_provider_lakecommit.core.accounting import Account
 from airflow_provider_lakecommit.core.log import CycleOpened, Directives
 from airflow_provider_lakecommit.core.offsets import Coverage

@@ -20,7 +20,8 @@ from collections.abc import Iterable
 from enum import StrEnum
 
 from airflow_provider_lakecommit.committer.replaced import replaced_of
-from airflow_provider_lakecommit.committer.summary import SnapshotRecord, replay_of
+from airflow_provider_lakecommit.committer.summary import SnapshotRecord
+from airflow_provider_lakecommit.committer.summary_extras import replay_of
 from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
 

@@ -37,13 +37,8 @@ from airflow_provider_lakecommit.committer.ledger import (
     require_ledger,
 )
 from airflow_provider_lakecommit.committer.replaced import replaced_of
-from airflow_provider_lakecommit.committer.summary import (
-    REPLAYED,
-    SnapshotKind,
-    SnapshotRecord,
-    record_of,
-    replay_to_text,
-)
+from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord, record_of
+from airflow_provider_lakecommit.committer.summary_extras import REPLAYED, replay_to_text
 from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap, ledger_change
 from airflow_provider_lakecommit.core.decisions import MOST_TEXT, Decision
 from airflow_provider_lakecommit.core.model import FILLED, LedgerSection

@@ -23,7 +23,8 @@ from pyiceberg.table.metadata import TableMetadata
 
 from airflow_provider_lakecommit.committer.ledger import ancestry
 from airflow_provider_lakecommit.committer.replaced import replaced_of
-from airflow_provider_lakecommit.committer.summary import SPEC, SnapshotKind, record_of, sections_of
+from airflow_provider_lakecommit.committer.summary import SnapshotKind, record_of, sections_of
+from airflow_provider_lakecommit.committer.summary_extras import SPEC
 from airflow_provider_lakecommit.core.decisions import Decision, kept_decisions
 from airflow_provider_lakecommit.core.model import Cycle
 from airflow_provider_lakecommit.exceptions import WireError

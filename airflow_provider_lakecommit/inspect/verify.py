@@ -25,8 +25,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations, product
 
-from airflow_provider_lakecommit.committer.summary import (
-    SnapshotKind,
+from airflow_provider_lakecommit.committer.summary import SnapshotKind
+from airflow_provider_lakecommit.committer.summary_extras import (
     had_before,
     merged_sections,
     moved_lanes,

@@ -15,33 +15,25 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from airflow_provider_lakecommit.page.connector_tasks import ConnectorTask
 from airflow_provider_lakecommit.page.cycle_answers import (
-    CycleAnswer,
     CycleMark,
-    WindowAnswer,
-    cycle_of,
     mark_of,
-    moment,
     time_or_none,
-    windows_of,
 )
 from airflow_provider_lakecommit.page.landing_tables import KnownTables
 from airflow_provider_lakecommit.page.landings import DAY, LandingRow, TopicReading
-from airflow_provider_lakecommit.page.partitions import hot
-from airflow_provider_lakecommit.page.remedies import Remedy, remedies
 from airflow_provider_lakecommit.page.seen_cycle import CycleOutcome, SeenCycle
 from airflow_provider_lakecommit.page.sensors import HeldSensor
 from airflow_provider_lakecommit.page.table_answers import BudgetAnswer, FilesAnswer, budget_of, files_of
-from airflow_provider_lakecommit.stall.state import State, waiting
-from airflow_provider_lakecommit.status_fields import lag_fields, partition_fields, pending_fields
+from airflow_provider_lakecommit.stall.state import waiting
+from airflow_provider_lakecommit.status_fields import lag_fields, pending_fields
 
 __all__ = [
+    "NO_TABLES",
     "Change",
     "LandingAnswer",
-    "LandingDetail",
     "LandingList",
-    "detail_of",
+    "common_fields",
     "landing_of",
     "list_json",
     "topics_of",
@@ -81,13 +73,6 @@ class HeldAnswer(BaseModel):
     waiting: int
     ended: int
     sensors: list[SensorAnswer]
-
-
-class RemedyAnswer(BaseModel):
-    """A command that helps now, and what it does."""
-
-    command: str
-    does: str
 
 
 class PendingAnswer(BaseModel):
@@ -137,64 +122,6 @@ class LandingAnswer(BaseModel):
     cycles: list[CycleMark]
 
 
-class PartitionAnswer(BaseModel):
-    """How far a partition is: in the table of the data, by reports, and at the end of its log, by plans; ``hot`` is one
-    that is behind by several times what the others are.
-    """
-
-    partition: str
-    landed: int | None
-    reported: int | None
-    stable: int | None
-    lag: int | None
-    planned: int | None
-    hot: bool
-
-
-class ConnectorTaskAnswer(BaseModel):
-    """A task of a connector that answers its coordinator: since when, when last, and for which partitions. ``silent``
-    is whether the coordinator has heard of every other one since then.
-    """
-
-    id: str
-    since: datetime
-    at: datetime
-    answers: int
-    partitions: list[str]
-    silent: bool
-
-
-class AnnouncedAnswer(BaseModel):
-    """Files of a connector that no commit has taken: since when they wait. ``passed_over`` is whether a cycle completed
-    without them.
-    """
-
-    table: str
-    files: int
-    since: datetime
-    passed_over: bool
-
-
-class BlockedAnswer(BaseModel):
-    """Ranges that wait for a person."""
-
-    ranges: dict[str, list[list[int]]]
-    reason: str
-
-
-class LandingDetail(LandingAnswer):
-    """All that is known of it."""
-
-    spec_version: str
-    partitions: list[PartitionAnswer]
-    windows: list[WindowAnswer]
-    tasks: list[ConnectorTaskAnswer]
-    announced: list[AnnouncedAnswer]
-    blocked_for: list[BlockedAnswer]
-    remedies: list[RemedyAnswer]
-    history: list[CycleAnswer]
-
-
 class LandingList(BaseModel):
     """One page of rows, the worst first. ``verdicts`` counts all that fit the search, whichever verdicts were asked
     for; ``total`` those that fit both.
@@ -233,40 +160,7 @@ def landing_of(
     row: LandingRow, sensors: Sequence[HeldSensor], now: float, tables: KnownTables = NO_TABLES
 ) -> LandingAnswer:
     """:param sensors: those of it that the user may see"""
-    return LandingAnswer(**_common(row, sensors, now, tables))
-
-
-def detail_of(
-    row: LandingRow, sensors: Sequence[HeldSensor], now: float, tables: KnownTables = NO_TABLES
-) -> LandingDetail:
-    """:param sensors: those of it that the user may see"""
-    pairs = list(zip(row.cycles.cycles, row.outcomes, strict=True))
-    hottest = hot(row.partitions)
-    partitions = [
-        PartitionAnswer(
-            **partition_fields(
-                partition=f"{p.topic}[{p.partition}]",
-                landed=p.published,
-                reported=p.reported,
-                stable=p.end,
-                lag=p.lag,
-            ),
-            planned=p.planned,
-            hot=(p.topic, p.partition) in hottest,
-        )
-        for p in row.partitions
-    ]
-    return LandingDetail(
-        **_common(row, sensors, now, tables),
-        spec_version=row.cycles.spec_version,
-        partitions=partitions,
-        windows=windows_of(pairs),
-        tasks=[_task(t, row.cycles.tasks) for t in row.cycles.tasks],
-        announced=_announced(row.state),
-        blocked_for=[BlockedAnswer(ranges=c.to_dict(), reason=reason) for c, reason in row.state.blocked],
-        remedies=[_remedy(r) for r in remedies(row)],
-        history=[cycle_of(c, o) for c, o in reversed(pairs)],
-    )
+    return LandingAnswer(**common_fields(row, sensors, now, tables))
 
 
 def list_json(
@@ -284,7 +178,8 @@ def list_json(
     return head.model_dump_json().encode().removesuffix(b"[]}") + b"[" + b",".join(landings) + b"]}"
 
 
-def _common(row: LandingRow, sensors: Sequence[HeldSensor], now: float, tables: KnownTables) -> dict[str, Any]:
+def common_fields(row: LandingRow, sensors: Sequence[HeldSensor], now: float, tables: KnownTables) -> dict[str, Any]:
+    """What a row and the detail of it have in common."""
     state, cycles = row.state, row.cycles
     outcomes = row.outcomes
     newest = list(zip(cycles.cycles, outcomes, strict=True))[-STRIP:]
@@ -332,26 +227,6 @@ def _files_of(cycles: Iterable[SeenCycle]) -> Counter[str]:
     return sum((Counter(dict(c.files_of)) for c in cycles), Counter())
 
 
-def _task(t: ConnectorTask, tasks: Sequence[ConnectorTask]) -> ConnectorTaskAnswer:
-    return ConnectorTaskAnswer(
-        id=t.id,
-        since=moment(t.since),
-        at=moment(t.at),
-        answers=t.answers,
-        partitions=[f"{topic}[{n}]" for topic, n in t.partitions],
-        silent=t.missed >= 2 * len(tasks),
-    )
-
-
-def _announced(state: State) -> list[AnnouncedAnswer]:
-    """Of a connector; files of landings are their slices'."""
-    if state.landing:
-        return []
-    over = [(table, p.files, p.at, True) for (table, _), p in state.over.items()]
-    waits = [(w.table[0], w.files, w.at, False) for w in waiting(state)]
-    return [AnnouncedAnswer(table=t, files=n, since=moment(at), passed_over=o) for t, n, at, o in (*over, *waits) if n]
-
-
 def _sensor(s: HeldSensor) -> SensorAnswer:
     return SensorAnswer(
         dag=s.dag,
@@ -363,7 +238,3 @@ def _sensor(s: HeldSensor) -> SensorAnswer:
         since=s.since,
         reason=s.reason,
     )
-
-
-def _remedy(r: Remedy) -> RemedyAnswer:
-    return RemedyAnswer(command=r.command, does=r.does)

@@ -37,16 +37,9 @@ from fastapi.responses import StreamingResponse
 from airflow_provider_lakecommit.page.access import Viewer, ViewerDep, same_site, viewer
 from airflow_provider_lakecommit.page.action_answers import ActionsAnswer, actions_answer
 from airflow_provider_lakecommit.page.actions import Rights, actions
-from airflow_provider_lakecommit.page.answers import (
-    Change,
-    LandingDetail,
-    LandingList,
-    detail_of,
-    landing_of,
-    list_json,
-    topics_of,
-)
+from airflow_provider_lakecommit.page.answers import Change, LandingList, landing_of, list_json, topics_of
 from airflow_provider_lakecommit.page.declared_landings import DeclaredLook, DeclaredRows
+from airflow_provider_lakecommit.page.detail_answers import LandingDetail, detail_of
 from airflow_provider_lakecommit.page.explained import newest_plan
 from airflow_provider_lakecommit.page.files import ASSETS, HEADERS, INDEX, built
 from airflow_provider_lakecommit.page.landing_tables import KnownTables, LandingTables

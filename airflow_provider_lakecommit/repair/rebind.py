@@ -22,7 +22,8 @@ from typing import Any
 
 from airflow_provider_lakecommit.committer.ledger import LedgerState, require_ledger
 from airflow_provider_lakecommit.committer.ledger_updates import swap_sections
-from airflow_provider_lakecommit.committer.summary import MOVED, SnapshotKind, SnapshotRecord
+from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord
+from airflow_provider_lakecommit.committer.summary_extras import MOVED
 from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.model import ControlPosition, LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition

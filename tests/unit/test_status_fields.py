@@ -12,8 +12,9 @@ import pytest
 
 from airflow_provider_lakecommit import status_fields
 from airflow_provider_lakecommit.core.model import Counts
-from airflow_provider_lakecommit.page.answers import LandingAnswer, PartitionAnswer, PendingAnswer
+from airflow_provider_lakecommit.page.answers import LandingAnswer, PendingAnswer
 from airflow_provider_lakecommit.page.cycle_answers import CycleAnswer, WindowAnswer
+from airflow_provider_lakecommit.page.detail_answers import PartitionAnswer
 
 PACKAGE = Path(status_fields.__file__).parent
 SHARED: dict[Callable[..., dict[str, Any]], dict[str, Any]] = {

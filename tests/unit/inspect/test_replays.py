@@ -8,13 +8,8 @@ from uuid import UUID
 
 import pytest
 
-from airflow_provider_lakecommit.committer.summary import (
-    REPLAYED,
-    SnapshotKind,
-    SnapshotRecord,
-    replay_of,
-    replay_to_text,
-)
+from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord
+from airflow_provider_lakecommit.committer.summary_extras import REPLAYED, replay_of, replay_to_text
 from airflow_provider_lakecommit.core.model import Counts, LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange
 from airflow_provider_lakecommit.exceptions import WireError

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The status API's answer about one landing: what its row has not, and how it is made.
+
+Contract: that of :mod:`~airflow_provider_lakecommit.page.answers`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from pydantic import BaseModel
+
+from airflow_provider_lakecommit.page.answers import NO_TABLES, LandingAnswer, common_fields
+from airflow_provider_lakecommit.page.connector_tasks import ConnectorTask
+from airflow_provider_lakecommit.page.cycle_answers import CycleAnswer, WindowAnswer, cycle_of, moment, windows_of
+from airflow_provider_lakecommit.page.landing_tables import KnownTables
+from airflow_provider_lakecommit.page.landings import LandingRow
+from airflow_provider_lakecommit.page.partitions import hot
+from airflow_provider_lakecommit.page.remedies import Remedy, remedies
+from airflow_provider_lakecommit.page.sensors import HeldSensor
+from airflow_provider_lakecommit.stall.state import State, waiting
+from airflow_provider_lakecommit.status_fields import partition_fields
+
+__all__ = ["LandingDetail", "detail_of"]
+
+
+class RemedyAnswer(BaseModel):
+    """A command that helps now, and what it does."""
+
+    command: str
+    does: str
+
+
+class PartitionAnswer(BaseModel):
+    """How far a partition is: in the table of the data, by reports, and at the end of its log, by plans; ``hot`` is one
+    that is behind by several times what the others are.
+    """
+
+    partition: str
+    landed: int | None
+    reported: int | None
+    stable: int | None
+    lag: int | None
+    planned: int | None
+    hot: bool
+
+
+class ConnectorTaskAnswer(BaseModel):
+    """A task of a connector that answers its coordinator: since when, when last, and for which partitions. ``silent``
+    is whether the coordinator has heard of every other one since then.
+    """
+
+    id: str
+    since: datetime
+    at: datetime
+    answers: int
+    partitions: list[str]
+    silent: bool
+
+
+class AnnouncedAnswer(BaseModel):
+    """Files of a connector that no commit has taken: since when they wait. ``passed_over`` is whether a cycle completed
+    without them.
+    """
+
+    table: str
+    files: int
+    since: datetime
+    passed_over: bool
+
+
+class BlockedAnswer(BaseModel):
+    """Ranges that wait for a person."""
+
+    ranges: dict[str, list[list[int]]]
+    reason: str
+
+
+class LandingDetail(LandingAnswer):
+    """All that is known of it."""
+
+    spec_version: str
+    partitions: list[PartitionAnswer]
+    windows: list[WindowAnswer]
+    tasks: list[ConnectorTaskAnswer]
+    announced: list[AnnouncedAnswer]
+    blocked_for: list[BlockedAnswer]
+    remedies: list[RemedyAnswer]
+    history: list[CycleAnswer]
+
+
+def detail_of(
+    row: LandingRow, sensors: Sequence[HeldSensor], now: float, tables: KnownTables = NO_TABLES
+) -> LandingDetail:
+    """:param sensors: those of it that the user may see"""
+    pairs = list(zip(row.cycles.cycles, row.outcomes, strict=True))
+    hottest = hot(row.partitions)
+    partitions = [
+        PartitionAnswer(
+            **partition_fields(
+                partition=f"{p.topic}[{p.partition}]",
+                landed=p.published,
+                reported=p.reported,
+                stable=p.end,
+                lag=p.lag,
+            ),
+            planned=p.planned,
+            hot=(p.topic, p.partition) in hottest,
+        )
+        for p in row.partitions
+    ]
+    return LandingDetail(
+        **common_fields(row, sensors, now, tables),
+        spec_version=row.cycles.spec_version,
+        partitions=partitions,
+        windows=windows_of(pairs),
+        tasks=[_task(t, row.cycles.tasks) for t in row.cycles.tasks],
+        announced=_announced(row.state),
+        blocked_for=[BlockedAnswer(ranges=c.to_dict(), reason=reason) for c, reason in row.state.blocked],
+        remedies=[_remedy(r) for r in remedies(row)],
+        history=[cycle_of(c, o) for c, o in reversed(pairs)],
+    )
+
+
+def _task(t: ConnectorTask, tasks: Sequence[ConnectorTask]) -> ConnectorTaskAnswer:
+    return ConnectorTaskAnswer(
+        id=t.id,
+        since=moment(t.since),
+        at=moment(t.at),
+        answers=t.answers,
+        partitions=[f"{topic}[{n}]" for topic, n in t.partitions],
+        silent=t.missed >= 2 * len(tasks),
+    )
+
+
+def _announced(state: State) -> list[AnnouncedAnswer]:
+    """Of a connector; files of landings are their slices'."""
+    if state.landing:
+        return []
+    over = [(table, p.files, p.at, True) for (table, _), p in state.over.items()]
+    waits = [(w.table[0], w.files, w.at, False) for w in waiting(state)]
+    return [AnnouncedAnswer(table=t, files=n, since=moment(at), passed_over=o) for t, n, at, o in (*over, *waits) if n]
+
+
+def _remedy(r: Remedy) -> RemedyAnswer:
+    return RemedyAnswer(command=r.command, does=r.does)
