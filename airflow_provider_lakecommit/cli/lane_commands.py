@@ -10,7 +10,7 @@ from argparse import ArgumentParser, Namespace
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from airflow_provider_lakecommit.cli.arguments import Command, add_confirmation, positive
+from airflow_provider_lakecommit.cli.arguments import Command, add_confirmation, duration, positive
 from airflow_provider_lakecommit.cli.from_airflow import load
 from airflow_provider_lakecommit.terminal.output import Output, results_only
 
@@ -27,7 +27,7 @@ class BackfillCommand(Command):
     examples = (
         "backfill orders.yaml --since 2026-11-01 --until 2026-11-02 --dry-run",
         "backfill orders.yaml --range orders:0=1500-2000",
-        "backfill --dag land_orders --until 2026-11-01T06:00",
+        "backfill --dag land_orders --until 2026-11-01T06:00 --yield-to-live 30s",
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -39,7 +39,14 @@ class BackfillCommand(Command):
         from airflow_provider_lakecommit.cli.lanes import backfill
 
         with results_only(output):
-            return backfill(spec, output, asked, dry=options.dry_run, cycles=options.cycles)
+            return backfill(
+                spec,
+                output,
+                asked,
+                dry=options.dry_run,
+                cycles=options.cycles,
+                yield_to_live=options.yield_to_live,
+            )
 
 
 class ReplayCommand(Command):
@@ -63,7 +70,13 @@ class ReplayCommand(Command):
 
         with results_only(output):
             replay = Replay(
-                spec=spec, output=output, asked=asked, fewer=options.fewer, yes=options.yes, reason=options.reason
+                spec=spec,
+                output=output,
+                asked=asked,
+                fewer=options.fewer,
+                yes=options.yes,
+                reason=options.reason,
+                yield_to_live=options.yield_to_live,
             )
             return replay.dry_run() if options.dry_run else replay.run(options.cycles)
 
@@ -77,6 +90,8 @@ def _add_range(parser: ArgumentParser) -> None:
     add("--dry-run", action="store_true", help="say what would be read; nothing is written")
     add("--cycles", type=positive, metavar="N", help="at most N cycles (default: until all of it is landed)")
     add("--max-records", type=positive, metavar="N", help="most records per window (default: the landing's)")
+    live = "open no window while the live stream has records older than that and not in the table, as in 30s"
+    add("--yield-to-live", type=duration, metavar="AGE", help=live)
     add("--groups", type=positive, metavar="N", help="partition groups per window (default: the landing's)")
 
 

@@ -13,11 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.landing import LandingSpec
 from airflow_provider_lakecommit.lanes.asked import LaneAsked
 from airflow_provider_lakecommit.lanes.closing import close_lane, lane_rest
+from airflow_provider_lakecommit.lanes.live_first import LiveFirst
 from airflow_provider_lakecommit.lanes.opening import joined_session, lane_session
 from airflow_provider_lakecommit.lanes.preview import lane_preview
 from airflow_provider_lakecommit.lanes.status import OpenLane, open_lanes
@@ -29,9 +31,18 @@ from airflow_provider_lakecommit.terminal.output import Exit, Output
 __all__ = ["backfill", "close", "close_if_whole", "list_lanes"]
 
 
-def backfill(spec: LandingSpec, output: Output, asked: LaneAsked, *, dry: bool, cycles: int | None) -> int:
+def backfill(
+    spec: LandingSpec,
+    output: Output,
+    asked: LaneAsked,
+    *,
+    dry: bool,
+    cycles: int | None,
+    yield_to_live: timedelta | None = None,
+) -> int:
     """Land a lane, or show what it comes to.
 
+    :param yield_to_live: open no window while the live lane has not landed what is older than that
     :raises LakecommitError: what keeps it from being opened, landed or closed
     """
     if dry:
@@ -53,6 +64,8 @@ def backfill(spec: LandingSpec, output: Output, asked: LaneAsked, *, dry: bool, 
             yield None
             return
         with lane_session(session, found) as own:
+            if yield_to_live is not None:
+                own.yields = LiveFirst(session=session, older_than=yield_to_live)
             yield own
             close_if_whole(own, output, whole=not lane_rest(own))
 

@@ -14,11 +14,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from uuid import uuid4
 
 from airflow_provider_lakecommit.cli.lanes import close_if_whole
 from airflow_provider_lakecommit.landing import LandingSpec
 from airflow_provider_lakecommit.lanes.asked import LaneAsked
+from airflow_provider_lakecommit.lanes.live_first import LiveFirst
 from airflow_provider_lakecommit.lanes.preview import LanePreview, lane_preview
 from airflow_provider_lakecommit.lanes.replaying import replace_lane, replaying_session, rows_to_replace
 from airflow_provider_lakecommit.replace.replace import ReplacePreview
@@ -36,6 +38,7 @@ class Replay:
     """What was asked for on the command line.
 
     :param fewer: take it that a table has fewer rows of the range than were landed
+    :param yield_to_live: open no window while the live lane has not landed what is older than that
     """
 
     spec: LandingSpec
@@ -44,6 +47,7 @@ class Replay:
     fewer: bool
     yes: bool
     reason: str
+    yield_to_live: timedelta | None = None
 
     def dry_run(self) -> int:
         """Show what it comes to; nothing is written.
@@ -81,6 +85,8 @@ class Replay:
         found, run = lane_preview(session, self.asked), identity(uuid4())
         decision = decision_of("replay", self.spec.landing.name, self.reason)
         with replaying_session(session, found, run, decision) as own:
+            if self.yield_to_live is not None:
+                own.yields = LiveFirst(session=session, older_than=self.yield_to_live)
             yield own
             closed = replace_lane(own, run)
             close_if_whole(own, self.output, whole=closed is not None)

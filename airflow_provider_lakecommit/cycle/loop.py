@@ -52,6 +52,9 @@ from airflow_provider_lakecommit.session.thread import in_thread
 
 __all__ = ["LandingRunner"]
 
+YIELD_SECONDS = 2.0
+"""How often a run that lets others go first looks again."""
+
 
 @dataclass(slots=True, kw_only=True)
 class _Window:
@@ -173,6 +176,8 @@ class LandingRunner:
         from being opened.
         """
         while not self._windows or (ahead and number != end and self._leaves_more()):
+            if not self._windows:
+                self._let_others_go_first()
             try:
                 self._begin(number)
             except LakecommitError as e:
@@ -186,7 +191,15 @@ class LandingRunner:
         more = newest.writing is not None and newest.writing.has_jobs and newest.opened.plan.left > 0
         in_time = self._took * self._at_once < self._session.landing.completion_timeout.total_seconds() / 2
         free = len(self._windows) < self._at_once and not self._last
-        return more and in_time and free and not self._writers.stopping
+        return more and in_time and free and not self._writers.stopping and not self._session.yields()
+
+    def _let_others_go_first(self) -> None:
+        told = ""
+        while not self._writers.stopping and (why := self._session.yields()):
+            if not told:
+                self._log(f"{why}: no window is opened before that is landed")
+            told = why
+            self._pause(YIELD_SECONDS)
 
     def _begin(self, number: int) -> None:
         """Open or continue the n-th cycle, and begin its jobs.

@@ -15,11 +15,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import UUID
 
+from airflow_provider_lakecommit.declared.times import span_of
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.lanes.asked import LaneAsked, lane_asked
 from airflow_provider_lakecommit.operators.arguments import is_stated, texts_of
@@ -55,6 +56,8 @@ class BackfillOperator(KafkaToIcebergOperator):
     :param max_records: most records per window, where that is not the landing's own limit: windows that are small leave
         more of a shared Spark to the live stream
     :param groups: partition groups per window, likewise
+    :param yield_to_live: the live stream goes first: no window is opened while it has records that are older than that
+        and not in the table; a timedelta, seconds, or a text as ``30s``. The task waits meanwhile
     :param spark_conn_id: as for `KafkaToIcebergOperator` (templated)
     :param spark_conf: likewise (templated)
     :param max_cycles: most cycles of one attempt; the rest is left in the lane
@@ -79,6 +82,7 @@ class BackfillOperator(KafkaToIcebergOperator):
         lane: str | None = None,
         max_records: int | None = None,
         groups: int | None = None,
+        yield_to_live: timedelta | str | float | None = None,
         spark_conn_id: str = "spark_default",
         spark_conf: Mapping[str, Any] | None = None,
         max_cycles: int | None = None,
@@ -97,6 +101,7 @@ class BackfillOperator(KafkaToIcebergOperator):
             **kwargs,
         )
         self.max_records = max_records
+        self.yield_to_live = None if yield_to_live is None else span_of(yield_to_live, "yield_to_live")
         self.groups = groups
         self.ranges = ranges
         # The interval is what is meant where nothing is said.
@@ -125,6 +130,7 @@ class BackfillOperator(KafkaToIcebergOperator):
     @contextmanager
     def session(self) -> Iterator[LandingSession]:
         """The lane's session; where nothing of it is missing, the landing's."""
+        from airflow_provider_lakecommit.lanes.live_first import LiveFirst
         from airflow_provider_lakecommit.lanes.preview import lane_preview
 
         asked = self.asked()
@@ -140,6 +146,8 @@ class BackfillOperator(KafkaToIcebergOperator):
                 yield session
                 return
             with self._lane(session, found) as own:
+                if self.yield_to_live is not None:
+                    own.yields = LiveFirst(session=session, older_than=self.yield_to_live)
                 yield own
 
     def _lane(self, session: LandingSession, found: LanePreview) -> AbstractContextManager[LandingSession]:

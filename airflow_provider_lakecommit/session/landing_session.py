@@ -111,6 +111,7 @@ class LandingSession:
 
     :param place: what names the catalog in this process, by default the landing's connection
     :param lent: the tables belong to somebody else, who closes them
+    :param yields: why no window is opened now, since others go first; empty: one may be
     """
 
     landing: Landing
@@ -124,6 +125,7 @@ class LandingSession:
     log: Callable[[str], None] = print
     place: str = ""
     lent: bool = False
+    yields: Callable[[], str] = str
     _sending: threading.Lock = field(default_factory=threading.Lock, init=False)
     _writers: dict[tuple[str, int], tuple[ExitStack, WriterPort]] = field(default_factory=dict, init=False)
     _closed: bool = field(default=False, init=False)

@@ -201,3 +201,42 @@ def test_keys_that_cannot_be_had_keep_a_job_from_beginning_and_no_cycle_from_clo
     (first,) = cycles(engine, most=1)
     assert first.written.died == ("the Spark job of group 0 did not begin: no keys",)
     assert engine.landing.kinds()[-1] == "CycleClosed"
+
+
+class TestYields:
+    """Others go first: no window is opened as long as the session says why."""
+
+    def test_a_window_is_opened_when_nothing_goes_before_it_any_more(
+        self, engine: FakeEngine, waits: list[float]
+    ) -> None:
+        why = ["live is behind", "live is behind", ""]
+        engine.landing.session.yields = lambda: why.pop(0) if len(why) > 1 else ""
+        (only,) = cycles(engine)
+        assert only.closed.rows == 30
+        assert waits == [loop.YIELD_SECONDS] * 2
+        assert [line for line in engine.landing.lines if "live is behind" in line] == [
+            "live is behind: no window is opened before that is landed"
+        ]
+
+    def test_a_run_that_waits_and_is_told_to_stop_opens_nothing(
+        self, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        engine.landing.session.yields = lambda: "live is behind"
+        waiting = runner(engine)
+        monkeypatch.setattr(LandingRunner, "_pause", lambda self, _seconds: self.stop())
+        with pytest.raises(SparkJobError, match="was told to stop"):
+            list(waiting.cycles())
+        assert engine.landing.kinds() == []
+
+    def test_no_window_is_opened_ahead_meanwhile(self, engine: FakeEngine) -> None:
+        engine.ahead, landing = 1, engine.landing
+        landing.session.landing = replace(landing.session.landing, max_records=10)
+        opened: list[int] = []
+
+        def yields() -> str:
+            opened.append(landing.kinds().count("CycleOpened") - landing.kinds().count("CycleClosed"))
+            return "live is behind" if opened[-1] else ""
+
+        landing.session.yields = yields
+        assert sum(c.closed.rows for c in cycles(engine)) == 30
+        assert max(opened) == 1

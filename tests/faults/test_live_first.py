@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A lane that yields waits exactly as long as the live stream has records that are overdue."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from airflow_provider_lakecommit.core.decisions import Decision
+from airflow_provider_lakecommit.exceptions import CatalogError
+from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.lanes.live_first import LiveFirst, overdue
+from airflow_provider_lakecommit.repair.suspend import suspend
+from tests.faults.test_lanes import lane
+from tests.support.world import World, records
+
+pytestmark = pytest.mark.faults
+
+Make = Callable[..., World]
+Produce = Callable[..., list[tuple[int, int]]]
+NOW, LONG = timedelta(0), timedelta(hours=1)
+
+
+@pytest.fixture
+def late(make_world: Make, produce: Produce) -> World:
+    """A landing that began at offset 20 of its two partitions, and has landed all."""
+    world = make_world(2)
+    world.landing = replace(world.landing, start="latest")
+    for p in range(2):
+        produce(world.landing.topics, records(100 * p, 20), partition=p)
+    world.settle()
+    return world
+
+
+def told(world: World, older_than: timedelta) -> str:
+    with world.session() as session:
+        return str(overdue(session, older_than)).replace(str(world.landing.topics), "")
+
+
+def test_what_is_older_and_not_in_the_table_is_overdue(late: World, produce: Produce) -> None:
+    assert told(late, NOW) == "nothing"
+    produce(late.landing.topics, records(20, 5), partition=0)
+    time.sleep(0.05)
+    assert told(late, NOW) == "[0] [20, 25)"
+    assert told(late, LONG) == "nothing"
+    opened = late.open("under way")
+    late.write(opened)
+    assert told(late, NOW) == "[0] [20, 25)", "what is read and not published is not in the table"
+    late.close("under way", opened)
+    assert told(late, NOW) == "nothing"
+    late.check(Counter(range(20, 25)))
+
+
+def test_it_is_told_of_a_time_in_between(late: World, produce: Produce) -> None:
+    produce(late.landing.topics, records(20, 5), partition=1)
+    with late.session() as session:
+        began = session.now()
+    time.sleep(1.0)
+    produce(late.landing.topics, records(25, 5), partition=1)
+    with late.session() as session:
+        now = session.now()
+    late.now = lambda: now
+    assert told(late, now - began - timedelta(seconds=0.5)) == "[1] [20, 25)"
+
+
+def test_a_lane_of_the_landing_is_no_reason_and_covers_what_it_landed(late: World, produce: Produce) -> None:
+    lane(late, "0=0-10").run()
+    assert told(late, NOW) == "nothing"
+
+
+def test_who_has_no_live_lane_or_a_suspended_one_is_not_waited_for(
+    make_world: Make, late: World, produce: Produce
+) -> None:
+    produce(late.landing.topics, records(20, 5), partition=0)
+    word = Decision(command="suspend", actor="ann", host="here", at="2026-01-01T00:00:00+00:00")
+    with late.session() as session:
+        suspend(session, word)
+    assert told(late, NOW) == "nothing"
+    never = make_world(1)
+    produce(never.landing.topics, records(0, 5), partition=0)
+    assert told(never, NOW) == "nothing"
+
+
+def test_who_cannot_tell_holds_nobody_up(late: World, produce: Produce, monkeypatch: pytest.MonkeyPatch) -> None:
+    produce(late.landing.topics, records(20, 5), partition=0)
+    time.sleep(0.05)
+    with late.session() as session:
+        first = LiveFirst(session=session, older_than=NOW)
+        assert "[0] [20, 25)" in first()
+
+        def away(*_: object) -> None:
+            raise CatalogError("the catalog is away")
+
+        monkeypatch.setattr(Tables, "find", away)
+        assert first() == ""
