@@ -16,6 +16,7 @@ __all__ = [
     "BlockedRangeError",
     "CatalogError",
     "ClosedError",
+    "CommitRefusedError",
     "CommitUnknownError",
     "ConnectError",
     "ConnectorError",
@@ -85,6 +86,10 @@ class CommitUnknownError(Transient, LakecommitError):
     """A commit request was sent and its outcome could not be learned; nothing is deleted, the next attempt looks
     again.
     """
+
+
+class CommitRefusedError(CommitUnknownError):
+    """A catalog answered each commit request with a refusal, and none was in the table at the last look."""
 
 
 class SourceError(Terminal, LakecommitError):

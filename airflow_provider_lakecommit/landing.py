@@ -86,6 +86,10 @@ class Landing:
         ``base64``, ``base64url``, ``hex`` or ``utf8``; each such column needs one
     :param start: where a topic that was never landed begins: ``earliest`` or ``latest``
     :param unknown_fields: what happens to fields that the table lacks: ``ignore`` (counted) or ``dead_letter``
+    :param evolve: what a window may change in the table before it is written: ``none``; ``add`` optional columns that
+        its records have and the table lacks; ``widen`` types too (int to long, float to double, more digits)
+    :param on_incompatible: records that no such change makes fit, where a window's sample shows some: ``dead_letter``
+        rejects them as any other, ``stop`` plans no window with them
     :param dead_letter_table: table for rejected records, made if missing; without it a rejected record blocks its range
     :param dead_letter_max_records: rejected records that a slice may have
     :param dead_letter_max_ratio: share of rejected records that a slice may have, judged from ``1 / ratio`` rejected
@@ -145,6 +149,8 @@ class Landing:
     encodings: Mapping[str, str] = field(default_factory=dict)
     start: str = "earliest"
     unknown_fields: str = "ignore"
+    evolve: str = "none"
+    on_incompatible: str = "dead_letter"
     dead_letter_table: str | None = None
     dead_letter_max_records: int = 1000
     dead_letter_max_ratio: float = 0.01

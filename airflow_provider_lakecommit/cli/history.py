@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakecommit history`: the windows of a landing, its spec versions, epochs, and what persons decided.
+"""`lakecommit history`: the windows of a landing, its spec versions, epochs, columns, and what persons decided.
 
 Contract: only reads. The tables tell it; the newest part of the control log, where it can be read, says which runs the
 windows were of.
@@ -68,6 +68,11 @@ def _text(told: Mapping[str, Any]) -> Iterable[str]:
     if told["replaced"]:
         yield f"  {_many(told['replaced'], 'replacement')}"
         yield from (f"    {_replacement(r)}" for r in told["replaced"])
+    if told["columns"]:
+        yield f"  {_many(told['columns'], 'change')} of columns"
+        yield from (
+            f"    {c['at']} schema {c['schema_id']}: {'; '.join(c['changes'])} ({c['reason']})" for c in told["columns"]
+        )
     yield f"  {_many(told['decisions'], 'decision')} of persons"
     yield from (f"    {Decision(**d)}" for d in told["decisions"])
     yield from (f"  WARNING: {problem}" for problem in told["unreadable"])

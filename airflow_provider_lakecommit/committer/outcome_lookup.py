@@ -18,10 +18,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from pyiceberg.exceptions import BadRequestError, ForbiddenError, UnauthorizedError
+from pyiceberg.exceptions import BadRequestError, ForbiddenError, RESTError, UnauthorizedError
 from pyiceberg.table import Table
 
-from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError
+from airflow_provider_lakecommit.exceptions import CatalogError, CommitRefusedError, CommitUnknownError
 from airflow_provider_lakecommit.iceberg.catalog import Tables, is_no_room
 
 __all__ = ["OutcomeLookup", "RetryPolicy"]
@@ -85,7 +85,9 @@ class OutcomeLookup:
     def ended_with(self, error: BaseException) -> None:
         """Note what a request ended with. It decides nothing but for how long to try."""
         self.last_error = error
-        refused = isinstance(error, (*_NO_RIGHT, BadRequestError)) or is_no_room(error)
+        # What pyiceberg has no class for is a code such as 405, 406 or 422.
+        refused = isinstance(error, (*_NO_RIGHT, BadRequestError, NotImplementedError)) or type(error) is RESTError
+        refused = refused or is_no_room(error)
         self._refusals = self._refusals + 1 if refused else 0
 
     def may_send(self) -> bool:
@@ -102,7 +104,8 @@ class OutcomeLookup:
             remedy = "give the credentials of the connection the right to commit to this table"
         elif self.last_error is not None and is_no_room(self.last_error):
             remedy = "make room where the catalog's database and the tables' metadata are, or let them be written to"
-        return CommitUnknownError(
+        kind = CommitRefusedError if self._refusals else CommitUnknownError
+        return kind(
             f"{self.requests} commit request(s) for {self.identifier} were sent and none was in the table at the last "
             f"look; the last one ended with {self._last_end()}: {remedy}. One may still be on its way; nothing was "
             "deleted, and the next attempt looks again"

@@ -20,6 +20,7 @@ from airflow_provider_lakecommit.wire.envelope import DAMAGE, count, pack, unpac
 from airflow_provider_lakecommit.wire.ledger import LEDGER_LIMIT
 
 __all__ = [
+    "EVOLVED",
     "HAD",
     "MERGED",
     "MOVED",
@@ -47,6 +48,8 @@ JSON.
 """
 REPLAYED = "replayed"
 """Extra key of a snapshot with rows of dead letters: which offsets these are of, and how many of them gave no row."""
+EVOLVED = "evolved"
+"""Extra key of a snapshot that came with another schema: its id, the changes, and by what they were found, as JSON."""
 SPEC = "spec"
 """Extra key of an append: the landing's spec version and the fields that it is made of, as JSON, for people."""
 

@@ -17,6 +17,7 @@ from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
 
 __all__ = [
     "MOST_NAMES",
+    "NAME_LENGTH",
     "ODD_TIME",
     "OTHERS",
     "Account",

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["DEFAULTS", "FORMATS", "ONE_ROW_EACH", "WITH_REGISTRY", "FormatOptions"]
+__all__ = ["DEFAULTS", "FORMATS", "ONE_ROW_EACH", "SCHEMA_SOURCES", "WITH_REGISTRY", "FormatOptions"]
 
 FORMATS = {
     "json": "airflow_provider_lakecommit.formats.decode_json:JsonDecoder",
@@ -22,6 +22,13 @@ FORMATS = {
 }
 """Where the factory of a format's decoders is, ``module:name``; it is called as in
 :func:`airflow_provider_lakecommit.formats.decoder.decoder_for`.
+"""
+SCHEMA_SOURCES = {
+    "json": "airflow_provider_lakecommit.evolve.records:RecordsSource",
+    "json_schema": "airflow_provider_lakecommit.evolve.records:FramedRecordsSource",
+}
+"""Where the factory of what tells the columns of a format's records is, ``module:name``, called as in
+:func:`airflow_provider_lakecommit.evolve.wanted.source_for`. A table of a format without one does not evolve.
 """
 ONE_ROW_EACH = {"json", "json_schema", "avro", "csv", "raw"}
 """Formats of which each record that is not rejected is exactly one row; of ``csv`` unless it says otherwise itself

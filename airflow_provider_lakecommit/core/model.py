@@ -249,7 +249,8 @@ class SliceReport:
     """One attempt's report on one slice: finished (``tables`` and ``spans``), or ``blocked``/``failed`` with the reason
     and no tables. ``bytes`` are those of the record values, ``rules`` those by which rows and rejects were told apart
     (:mod:`~airflow_provider_lakecommit.core.rules`), ``rejects`` counts them by kind and column, ``reject_reason`` is
-    that of most; reports of earlier releases lack these and ``cost``. One that is blocked may have been read in part
+    that of most, ``unknown_at`` has topic, partition and offset of the first record with a field that the table lacks;
+    reports of earlier releases lack these and ``cost``. One that is blocked may have been read in part
     only: then its counts are of that part. ``whole`` is the slice that the attempt was made at, if it ended early and
     this is how far it came. ``coverage`` is that of the spans.
     """
@@ -268,6 +269,7 @@ class SliceReport:
     rules: str = ""
     rejects: Mapping[str, int] = field(default_factory=dict)
     reject_reason: str = ""
+    unknown_at: Mapping[str, tuple[str, int, int]] = field(default_factory=dict)
     whole: UUID | None = None
     coverage: Coverage = field(init=False, repr=False, compare=False)
 

@@ -33,6 +33,8 @@ class RefusalState(StrEnum):
     """What is landed has to be published before another spec is planned for."""
     SUSPENDED = "suspended"
     """A person had the landing plan nothing."""
+    INCOMPATIBLE = "incompatible records"
+    """Records do not fit the table, and the landing is to stop before them."""
     OTHER = "another state"
     """A state that this release does not know."""
 

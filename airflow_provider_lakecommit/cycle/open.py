@@ -6,8 +6,9 @@ the log orders them, the later one keeps what the earlier did not claim. A retry
 cycle with the same plan; a run whose cycle is over opens none, and learns what of its window no table has.
 
 What is planned, and whether anything is, is the decision of :mod:`~airflow_provider_lakecommit.planning.decide`; here
-is read what it depends on, and sent what it says. A cycle whose window is refused opens with an empty plan, so that its
-commit can drain what is pending.
+is read what it depends on, and sent what it says. Where the records of the window call for other columns of the data
+table, these are made first (:mod:`~airflow_provider_lakecommit.prepare.evolving`), and everything is looked at anew. A
+cycle whose window is refused opens with an empty plan, so that its commit can drain what is pending.
 
 Failure story: with the catalog away the cycle still opens, with an empty plan, so that the failure is counted. Where a
 landing has never read its tables it raises and opens nothing, as most likely the address is wrong; so do a source that
@@ -25,7 +26,6 @@ from uuid import UUID
 from airflow_provider_lakecommit.core.entangled import without
 from airflow_provider_lakecommit.core.log import Directives, Raised
 from airflow_provider_lakecommit.core.model import Cycle, Plan
-from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.core.retry import lifted, outdated, own_budget
 from airflow_provider_lakecommit.core.rules import rules_of
 from airflow_provider_lakecommit.core.state import LandingState
@@ -36,7 +36,6 @@ from airflow_provider_lakecommit.exceptions import (
     CommitUnknownError,
     ControlTopicError,
     FencedError,
-    SourceError,
     StorageError,
 )
 from airflow_provider_lakecommit.goals.goal import lopsided
@@ -45,16 +44,17 @@ from airflow_provider_lakecommit.kafka.source_topic import SourceState
 from airflow_provider_lakecommit.planning.admission import Refuse, Terms, catalog_away, spec_waits
 from airflow_provider_lakecommit.planning.decide import PlanInputs, abandoned, decide_plan, free_slot
 from airflow_provider_lakecommit.planning.decide import empty_plan as nothing_planned
-from airflow_provider_lakecommit.planning.missing import Missing, find_missing, worth_a_look
-from airflow_provider_lakecommit.planning.voiding import disentangled, gone
+from airflow_provider_lakecommit.planning.missing import worth_a_look
+from airflow_provider_lakecommit.planning.voiding import disentangled
 from airflow_provider_lakecommit.prepare.epochs import SpecWaits
+from airflow_provider_lakecommit.prepare.evolving import ColumnStep
 from airflow_provider_lakecommit.prepare.fates import check_fates
 from airflow_provider_lakecommit.prepare.headroom import ask, plan_lines, plan_threshold
 from airflow_provider_lakecommit.prepare.limits import window_limits
 from airflow_provider_lakecommit.prepare.stated import not_as_stated
 from airflow_provider_lakecommit.prepare.tables import Prepared, prepare
 from airflow_provider_lakecommit.prepare.truncation import check_logs
-from airflow_provider_lakecommit.prepare.unbelieved import unbelieved, unbelieved_text
+from airflow_provider_lakecommit.prepare.unbelieved import missing_or_told
 from airflow_provider_lakecommit.reset_commands import RESET_OFFSETS
 from airflow_provider_lakecommit.session.landing_session import FoldedLog, LandingSession, RunIdentity, cycle_id_of
 from airflow_provider_lakecommit.session.secrets import vended_of
@@ -90,8 +90,10 @@ def open_cycle(
     session.control.ensure()
     past = look_back(session, commit_id) if retry else None
     foreign: set[UUID] = set()
+    columns = ColumnStep(session)
     for _ in range(MAX_RACES):
         try:
+            columns.change()
             prepared = prepare(session, source)
         except StorageError:
             # The catalog is not away, so that its commit would end well, with nothing: it is for the plan to fail.
@@ -112,7 +114,9 @@ def open_cycle(
         released = abandoned(folded.state, _dead(folded.state, release) | foreign)
         planned, raised = _tried_again(session, prepared, folded)
         voided = disentangled(planned.state, source.partitions)
-        plan, explain = _decide(session, prepared, planned, source, released, voided)
+        plan, explain = _decide(session, prepared, planned, source, released, voided, columns)
+        if columns.due:
+            continue
         headroom = ask(session, folded.state, source, plan_threshold(session, folded))
         for reason in voided.values():
             session.log(f"voided {reason}; its ranges are read again apart")
@@ -155,7 +159,8 @@ def preview(session: LandingSession) -> Opened:
     headroom = ask(session, folded.state, source, plan_threshold(session, folded))
     planned, _ = _tried_again(session, prepared, folded)
     voided = disentangled(planned.state, source.partitions)
-    plan, lines = _decide(session, prepared, planned, source, abandoned(folded.state, ()), voided)
+    columns = ColumnStep(session)
+    plan, lines = _decide(session, prepared, planned, source, abandoned(folded.state, ()), voided, columns)
     explain = (*lines, *_warnings(session, prepared), *plan_lines(session, headroom))
     ticket = CycleTicket(
         landing=session.landing.name,
@@ -234,13 +239,14 @@ def _decide(
     source: SourceState,
     released: Collection[UUID],
     voided: Collection[UUID],
+    columns: ColumnStep,
 ) -> tuple[Plan, tuple[str, ...]]:
     """Read what the decision depends on, and decide: as things are once the START has released and voided."""
     landing, now = session.landing, session.now()
     check_unless_filled(landing, prepared.targets, folded.state)
     check_logs(session, folded.state, source)
     landing_state = without(folded.state, voided)
-    missing = _missing(session, landing_state, source, landing_state.claims(now, released))
+    missing = missing_or_told(session, landing_state, source, landing_state.claims(now, released))
     for table, behind in missing.gone.items():
         session.log(
             f"{table} lacks {behind}, which {landing.table} has and the source has removed: what is newer waits behind "
@@ -270,23 +276,12 @@ def _decide(
         released=released,
     )
     plan, explain = decide_plan(landing_state, missing, given)
+    plan, told = columns.judged(prepared, folded, plan, missing)
     if plan.refused:
         session.log(f"no window is planned: {plan.reason}")
     if plan.slices:
         explain = (*sizes_told, *explain, *(() if limits.by_load else lopsided(plan.slices, limits)))
-    return plan, explain
-
-
-def _missing(session: LandingSession, landing_state: LandingState, source: SourceState, claims: Coverage) -> Missing:
-    """What is missing; where it is gone, with what the log may tell of it to who believes more of it."""
-    try:
-        return find_missing(landing_state, source.partitions, claims)
-    except SourceError as e:
-        for name, ledger in landing_state.ledgers.items():
-            told = unbelieved(session, name, ledger.section)
-            if told := gone(told, source.partitions):
-                raise SourceError(f"{e}. Before that: {unbelieved_text(session, told, ledger.section)}") from e
-        raise
+    return plan, (*explain, *told)
 
 
 def _tried_again(

@@ -16,7 +16,7 @@ from datetime import timedelta
 from functools import wraps
 from typing import Any, TypeVar
 
-from airflow_provider_lakecommit.core.formats import FORMATS
+from airflow_provider_lakecommit.core.formats import FORMATS, SCHEMA_SOURCES
 from airflow_provider_lakecommit.declared.names import meant
 from airflow_provider_lakecommit.declared.table import wrong_with_table
 from airflow_provider_lakecommit.declared.times import EXAMPLES, duration_of
@@ -184,6 +184,8 @@ CHECKS: Mapping[str, Check] = {
     "encodings": _encodings,
     "start": _one_of("earliest", "latest"),
     "unknown_fields": _one_of("ignore", "dead_letter"),
+    "evolve": _one_of("none", "add", "widen"),
+    "on_incompatible": _one_of("dead_letter", "stop"),
     "dead_letter_table": _optional(_matches(_TABLE, "a table name (namespace.table)")),
     "dead_letter_max_records": _integer(0),
     "dead_letter_max_ratio": _ratio,
@@ -241,6 +243,10 @@ def wrong_values(values: Mapping[str, Any]) -> list[str]:
         wrong.append("schema: is for format avro")
     if values.get("speculation") is not None and values.get("replicas", 1) != 1:
         wrong.append("speculation: with `replicas`, all slices are done more than once already")
+    if values.get("evolve", "none") != "none" and values.get("format", "json") in FORMATS.keys() - SCHEMA_SOURCES:
+        wrong.append(f"evolve: nothing tells the columns of {values['format']} records: change the table by hand")
+    if values.get("on_incompatible") == "stop" and values.get("evolve", "none") == "none":
+        wrong.append("on_incompatible: records are looked at before a window only where `evolve` is add or widen")
     metadata = METADATA_TYPES if values.get("metadata_columns") is True else {}
     wrong += wrong_together(values, tuple(metadata))
     create = values.get("create")

@@ -27,7 +27,7 @@ from airflow_provider_lakecommit.formats.decode_json import JsonDecoder
 from airflow_provider_lakecommit.formats.sampled import Node, SampledValues
 from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec
 
-__all__ = ["InferredColumn", "infer", "schema_of"]
+__all__ = ["InferredColumn", "infer", "is_map_in_disguise", "schema_of"]
 
 LONG = 2**63
 MAX_DIGITS = 38
@@ -158,6 +158,12 @@ def _kind(node: Node, path: str, notes: _Notes) -> str | None:
     return most
 
 
+def is_map_in_disguise(node: Node) -> bool:
+    """Do the keys of these objects differ from one to the next, as data do and names of fields do not?"""
+    present = sum(inner.seen for inner in node.fields.values())
+    return len(node.fields) >= MAP_KEYS and present < node.kinds["object"] * len(node.fields) / 2
+
+
 def _struct(node: Node, path: str, notes: _Notes) -> Any:
     parts = []
     for name, inner in node.fields.items():
@@ -169,8 +175,7 @@ def _struct(node: Node, path: str, notes: _Notes) -> Any:
         notes.log(path, "left out: no field of it has a type")
         return None
     objects = node.kinds["object"]
-    present = sum(inner.seen for inner in node.fields.values())
-    if len(node.fields) >= MAP_KEYS and present < objects * len(node.fields) / 2:
+    if is_map_in_disguise(node):
         types = {json.dumps(part["type"]) for part in parts}
         value = types.pop() if len(types) == 1 else "…"
         notes.log(

@@ -43,6 +43,12 @@ class Numbers:
         self.low = value if self.low is None else min(self.low, value)
         self.high = value if self.high is None else max(self.high, value)
 
+    def take(self, other: Numbers) -> None:
+        """The bounds of both."""
+        self.whole, self.scale = max(self.whole, other.whole), max(self.scale, other.scale)
+        self.low = min((n for n in (self.low, other.low) if n is not None), default=None)
+        self.high = max((n for n in (self.high, other.high) if n is not None), default=None)
+
 
 @dataclass(slots=True)
 class Node:
@@ -86,6 +92,28 @@ class Node:
     def always(self) -> bool:
         """Was it there each time, and never null?"""
         return self.parents == self.seen and not self.nulls
+
+    @classmethod
+    def union(cls, nodes: Iterable[Node]) -> Node:
+        """What was seen at any of these, as at one path; parents are not known of it."""
+        out = cls()
+        for node in nodes:
+            out._take(node)
+        return out
+
+    def _take(self, other: Node) -> None:
+        self.seen += other.seen
+        self.nulls += other.nulls
+        for kind, n in other.kinds.items():
+            self.kinds[kind] = self.kinds.get(kind, 0) + n
+            self.places[kind] = list(dict.fromkeys((*self.places.get(kind, ()), *other.places[kind])))[:MAX_PLACES]
+        self.numbers.take(other.numbers)
+        self.texts += other.texts
+        for name, inner in other.fields.items():
+            self.fields.setdefault(name, Node())._take(inner)
+        if other.elements is not None:
+            self.elements = self.elements or Node()
+            self.elements._take(other.elements)
 
     def settle(self, parents: int) -> None:
         """Tell each node how many objects, or lists' places, could have had it."""

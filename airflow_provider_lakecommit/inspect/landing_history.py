@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What became of a landing in a table, for `lakecommit history`: its windows, spec versions, epochs, and what persons
-decided.
+"""What became of a landing in a table, for `lakecommit history`: its windows, spec versions, epochs, columns, and what
+persons decided.
 
 Contract: reads the metadata of the table alone; whoever has the control log may say which runs the cycles were of.
 What comes out are plain values, the newest first, of each kind at most :data:`MOST`, of the newest
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from itertools import islice
 from typing import Any
@@ -24,7 +25,7 @@ from pyiceberg.table.metadata import TableMetadata
 from airflow_provider_lakecommit.committer.ledger import ancestry
 from airflow_provider_lakecommit.committer.replaced import replaced_of
 from airflow_provider_lakecommit.committer.summary import SnapshotKind, record_of, sections_of
-from airflow_provider_lakecommit.committer.summary_extras import SPEC
+from airflow_provider_lakecommit.committer.summary_extras import EVOLVED, SPEC
 from airflow_provider_lakecommit.core.decisions import Decision, kept_decisions
 from airflow_provider_lakecommit.core.model import Cycle
 from airflow_provider_lakecommit.exceptions import WireError
@@ -68,6 +69,7 @@ def table_history(
         "spec_versions": list(islice(_spec_versions(own, landing), MOST)),
         "epochs": list(islice(_epochs(own, landing), MOST)),
         "replaced": list(islice(_replacements(own, landing), MOST)),
+        "columns": list(islice(_column_changes(found), MOST)),
         "decisions": [asdict(d) for d in reversed(decisions) if d.landing in ("", landing)],
         "unreadable": unreadable,
     }
@@ -112,6 +114,15 @@ def _replacements(found: Iterable[LandingSnapshot], landing: str) -> Iterator[di
         replaced = replaced_of(s.record) if s.record.landing == landing else None
         if replaced is not None:
             yield {**_head(s), "lane": s.record.lane, "offsets": replaced.ranges.to_dict(), **replaced.counts}
+
+
+def _column_changes(found: Iterable[LandingSnapshot]) -> Iterator[dict[str, Any]]:
+    """What landings changed in the table's columns. What does not tell it is as if it were not there."""
+    for s in found:
+        with suppress(ValueError, TypeError, RecursionError, KeyError):
+            told = json.loads(s.record.extra[EVOLVED])
+            changes = [str(change) for change in told["changes"]]
+            yield {**_head(s), "schema_id": int(told["schema_id"]), "changes": changes, "reason": str(told["reason"])}
 
 
 def _changes(

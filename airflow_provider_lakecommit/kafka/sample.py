@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A sample of a topic's records, from the begin, the middle and the end of every partition: to see what they are
-(:func:`sample`), or only how big (:func:`sizes`).
+(:func:`sample`), the same of some ranges (:func:`sample_of`), single records
+(:func:`records_at`), or only how big (:func:`sizes`).
 
 Contract: bounded in records, bytes and time, whichever comes first; no group is joined and no offset is committed.
 Committed records only.
@@ -13,28 +14,32 @@ whatever keeps them from being seen is left to the reader of the records to tell
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import zip_longest
 from types import MappingProxyType
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
+from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet, SourcePartition
 from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailableError
 from airflow_provider_lakecommit.kafka.config import LastError, bootstrap_servers, made, unreachable
 from airflow_provider_lakecommit.kafka.source_topic import SourceTopics
 from airflow_provider_lakecommit.planning.missing import Watermark
 
-__all__ = ["sample", "sizes", "starts"]
+__all__ = ["records_at", "sample", "sample_of", "sizes", "starts"]
 
 MAX_BYTES = 64 << 20
 MAX_SECONDS = 30.0
+RANGES_BYTES = 16 << 20
 SIZES_EACH = 4
 SIZES_PARTITIONS = 8
 SIZES_BYTES = 64 << 20
 SIZES_SECONDS = 2.0
 _POLL_SECONDS = 0.2
+
+ValueOf = Callable[[Message], bytes | None]
 # A consumer needs the name of a group; it never joins it.
 _OURS: dict[str, Any] = {
     "group.id": "lakecommit-sample",
@@ -74,14 +79,78 @@ def sample(
     """
     with SourceTopics(kafka, tuple(topics)) as source:
         marks = {p: m for p, m in source.watermarks().partitions.items() if m.start < m.stable}
+    return _taken(kafka, marks, records, seconds, MAX_BYTES)
+
+
+def sample_of(
+    kafka: Mapping[str, Any],
+    ranges: Coverage,
+    records: int,
+    *,
+    seconds: float,
+    value_of: ValueOf = Message.value,
+) -> list[tuple[str, bytes | None]]:
+    """The same of these ranges, each partition's taken as one, with what lies between them; perhaps a few behind it.
+
+    :param value_of: takes the value that is meant from a record
+
+    :raises SourceError: a topic may not be read
+    :raises SourceUnavailableError: the brokers do not answer
+    """
+    return _taken(kafka, _marks(ranges.parts), records, seconds, RANGES_BYTES, value_of)
+
+
+def records_at(
+    kafka: Mapping[str, Any], places: Coverage, *, seconds: float, value_of: ValueOf = Message.value
+) -> list[tuple[str, bytes | None]]:
+    """The values of these offsets, with their places, without those that the source has no more; few, as each is read
+    by itself.
+
+    :raises SourceError: a topic may not be read
+    """
+    if not places:
+        return []
+    trouble, deadline = LastError(), time.monotonic() + seconds
+    queues = [[(p, offset) for r in ranges for offset in range(r.start, r.end)] for p, ranges in places.parts.items()]
+    consumer: Consumer = made(Consumer, kafka, trouble, **_OURS, **_FIRST_BATCH)
+    try:
+        rounds = (dict(filter(None, some)) for some in zip_longest(*queues))
+        found = [m for begin in rounds for m in _read(consumer, kafka, trouble, begin, 1, deadline)]
+    finally:
+        consumer.close()
+    wanted = {(p.topic, p.partition, offset) for queue in queues for p, offset in queue}
+    return [(_place(m), value_of(m)) for m in found if (m.topic(), m.partition(), m.offset()) in wanted]
+
+
+def _place(message: Message) -> str:
+    return f"{message.topic()}[{message.partition()}]@{message.offset()}"
+
+
+def _marks(parts: Mapping[SourcePartition, RangeSet]) -> dict[SourcePartition, Watermark]:
+    """Each partition from the begin of what is wanted of it to the end."""
+    return {
+        p: Watermark(start=r.ranges[0].start, stable=r.ranges[-1].end, high=r.ranges[-1].end) for p, r in parts.items()
+    }
+
+
+def _taken(
+    kafka: Mapping[str, Any],
+    marks: Mapping[SourcePartition, Watermark],
+    records: int,
+    seconds: float,
+    most_bytes: int,
+    value_of: ValueOf = Message.value,
+) -> list[tuple[str, bytes | None]]:
+    """Values with their places, each partition's share of so many."""
     each = max(1, -(-records // (3 * max(1, len(marks)))))
     trouble, deadline = LastError(), time.monotonic() + seconds
     out = [
-        (f"{message.topic()}[{message.partition()}]@{message.offset()}", message.value())
-        for message in _drawn(kafka, trouble, marks, each, deadline, MAX_BYTES)
+        (_place(message), value_of(message)) for message in _drawn(kafka, trouble, marks, each, deadline, most_bytes)
     ]
-    if marks and not out:
-        raise unreachable(SourceUnavailableError, f"reading {', '.join(topics)}", kafka, trouble, seconds)
+    # Ranges may hold nothing but markers of transactions: then their ends came at once.
+    if marks and not out and time.monotonic() >= deadline:
+        topics = ", ".join(sorted({p.topic for p in marks}))
+        raise unreachable(SourceUnavailableError, f"reading {topics}", kafka, trouble, seconds)
     return out
 
 
@@ -90,7 +159,7 @@ def sizes(kafka: Mapping[str, Any], ranges: Coverage) -> dict[SourcePartition, i
     without those of which nothing was seen.
     """
     most = sorted(ranges.parts.items(), key=lambda item: len(item[1]), reverse=True)[:SIZES_PARTITIONS]
-    marks = {p: Watermark(start=r.ranges[0].start, stable=r.ranges[-1].end, high=r.ranges[-1].end) for p, r in most}
+    marks = _marks(dict(most))
     by_name = {(p.topic, p.partition): p for p in marks}
     seen: dict[SourcePartition, list[int]] = {}
     deadline = time.monotonic() + SIZES_SECONDS

@@ -17,12 +17,17 @@ from dataclasses import replace
 from airflow_provider_lakecommit.core.log import SliceReported
 from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.core.state import LandingState
+from airflow_provider_lakecommit.exceptions import SourceError
+from airflow_provider_lakecommit.kafka.source_topic import SourceState
+from airflow_provider_lakecommit.planning.missing import Missing, find_missing
+from airflow_provider_lakecommit.planning.voiding import gone
 from airflow_provider_lakecommit.session.landing_session import BEYOND, LandingSession
 from airflow_provider_lakecommit.session.named_log import log_of
 from airflow_provider_lakecommit.signing import OTHER_KEY, UNSIGNED_BELOW
 from airflow_provider_lakecommit.wire.quarantine import entry_of
 
-__all__ = ["unbelieved", "unbelieved_text"]
+__all__ = ["missing_or_told", "unbelieved", "unbelieved_text"]
 
 
 def unbelieved(session: LandingSession, table: str, section: LedgerSection) -> Coverage:
@@ -56,3 +61,20 @@ def unbelieved_text(session: LandingSession, ranges: Coverage, section: LedgerSe
         f"time before the signing key, have them believed: `{UNSIGNED_BELOW}: {at.topic_id}/{at.partition}:{end}`"
         f"; if they are signed by an earlier key, state it as `{OTHER_KEY}`"
     )
+
+
+def missing_or_told(
+    session: LandingSession, landing_state: LandingState, source: SourceState, claims: Coverage
+) -> Missing:
+    """What is missing; where it is gone, with what the log may tell of it to who believes more of it.
+
+    :raises SourceError: the source has removed what the data table lacks
+    """
+    try:
+        return find_missing(landing_state, source.partitions, claims)
+    except SourceError as e:
+        for name, ledger in landing_state.ledgers.items():
+            told = unbelieved(session, name, ledger.section)
+            if told := gone(told, source.partitions):
+                raise SourceError(f"{e}. Before that: {unbelieved_text(session, told, ledger.section)}") from e
+        raise

@@ -21,9 +21,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import SUPPORTED_TABLE_FORMAT_VERSION, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
-from pyiceberg.types import NestedField
+from pyiceberg.types import NestedField, StructType
 
 from airflow_provider_lakecommit.core.routing import Role, role_of
+from airflow_provider_lakecommit.evolve.changes import evolution
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.iceberg.schemas import DEAD_LETTER_SCHEMA, METADATA_TYPES
 from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec, sort_order_from_spec
@@ -88,12 +89,20 @@ def differences(landing: Landing, table: Table) -> tuple[str, ...]:
         if (own := has.get(f.name)) is None
         else f"column {f.name} is {_plain(own)}, not {_plain(f)}"
         for f in schema.fields
-        if f.name not in has or _plain(has[f.name]) != _plain(f)
+        if f.name not in has or not (_plain(has[f.name]) == _plain(f) or _evolved(landing, f, has[f.name]))
     ]
     now, wanted = _parts(table.schema(), table.spec()), _parts(schema, spec)
     if now != wanted:
         found.append(f"it is partitioned by {now or 'nothing'}, not by {wanted or 'nothing'}")
     return tuple(found)
+
+
+def _evolved(landing: Landing, stated: NestedField, now: NestedField) -> bool:
+    """Can a column have become what it is by changes that the landing allows?"""
+    if landing.evolve == "none" or stated.required != now.required:
+        return False
+    found = evolution(Schema(stated), StructType(now), widen=landing.evolve == "widen")
+    return not (found.misfits or found.left_out)
 
 
 def _plain(field: NestedField) -> str:

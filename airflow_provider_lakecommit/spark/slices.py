@@ -23,7 +23,7 @@ spans are read again by another attempt.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -62,8 +62,9 @@ from airflow_provider_lakecommit.spark.metadata import lost_times, mistyped, wit
 from airflow_provider_lakecommit.spark.positions import offset_of
 from airflow_provider_lakecommit.spark.read import BATCH_RECORDS, SliceReader
 from airflow_provider_lakecommit.spark.totals import SliceTotals
+from airflow_provider_lakecommit.spark.unknown_places import UnknownPlaces
 
-__all__ = ["SliceOutcome", "SliceStopped", "SliceWork", "check_schema", "row_decoder", "run_slice"]
+__all__ = ["SliceOutcome", "SliceStopped", "SliceWork", "check_schema", "filled_elsewhere", "row_decoder", "run_slice"]
 
 LOST_TIMES = "kafka_timestamp (beyond the years 1 to 9999)"
 """Under this name records are counted among the ignored fields whose timestamp no table can hold."""
@@ -96,7 +97,7 @@ class SliceOutcome:
     """What was done: ``spans`` are those of the slice, or as much of them as was read before it was told to stop.
     ``bytes`` are those of the record values; a ``blocked`` outcome has no files, and may be of a part of the slice.
     ``rejected`` are the first rejects, each with its place and reason, ``rejects`` counts all by kind and column,
-    ``reject_reason`` is that of most of them.
+    ``reject_reason`` is that of most of them. ``unknown_at``: where the first field of each unknown path is.
     """
 
     spans: tuple[SpanReport, ...]
@@ -109,6 +110,7 @@ class SliceOutcome:
     cost: SliceCost
     rejects: Mapping[str, int] = field(default_factory=dict)
     reject_reason: str = ""
+    unknown_at: Mapping[str, tuple[str, int, int]] = field(default_factory=dict)
 
 
 def check_schema(landing: Landing, schema: Schema) -> None:
@@ -151,9 +153,13 @@ def row_decoder(landing: Landing, schema: Schema, kafka: Mapping[str, Any] | Non
     registry = None if landing.schema else registry_for(landing, landing.format, kafka)
     if landing.metadata_columns and (wrong := mistyped(schema)):
         raise TableError("; ".join(wrong))
-    skip = filled_by_parts(landing.key, landing.headers)
-    skip |= frozenset(METADATA_COLUMNS) if landing.metadata_columns else frozenset()
-    return decoder_for(schema, landing.format_options, skip, registry)
+    return decoder_for(schema, landing.format_options, filled_elsewhere(landing), registry)
+
+
+def filled_elsewhere(landing: Landing) -> Set[str]:
+    """Top-level columns that are not filled from the records' values."""
+    metadata = frozenset(METADATA_COLUMNS) if landing.metadata_columns else frozenset()
+    return filled_by_parts(landing.key, landing.headers) | metadata
 
 
 class _SliceRun:
@@ -170,6 +176,7 @@ class _SliceRun:
             )
         self._schema = Schema.model_validate_json(targets[work.landing.table].schema)
         self._decoder = row_decoder(work.landing, self._schema, kafka)
+        self._unknown = UnknownPlaces(None if work.landing.evolve == "none" else self._decoder)
         self._keys = key_columns(work.landing, self._schema, kafka)
         self._writers = {
             name: FanoutWriter(
@@ -261,6 +268,7 @@ class _SliceRun:
         odd = odd_times(decoded.table, self._landing.timestamps)
         add_names(totals.ignored, {f"{ODD_TIME}{name}": count for name, count in odd.items()})
         totals.rejects.add(messages, decoded.rejects)
+        self._unknown.add(messages, values, decoded)
         self._clock.lap(Work.DECODE)
         if not totals.hopeless():
             self._write(messages, decoded)
@@ -317,6 +325,7 @@ class _SliceRun:
             cost=self._clock.cost(sum(f.file_size_in_bytes for made in files.values() for f in made)),
             rejects=dict(totals.rejects.kinds),
             reject_reason=totals.rejects.reason,
+            unknown_at=self._unknown.found,
         )
 
     def _abort(self) -> None:

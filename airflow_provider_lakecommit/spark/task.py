@@ -316,6 +316,7 @@ def _records(
         failed=None if failed is None else failed[:MOST_REASON],
         rejects=outcome.rejects if outcome else {},
         reject_reason=outcome.reject_reason[:MOST_REASON] if outcome else "",
+        unknown_at=outcome.unknown_at if outcome else {},
         whole=whole.slice_id if whole is not None and whole != work else None,
     )
     form = job.landing.control_events

@@ -139,6 +139,7 @@ def report_to_json(r: SliceReport) -> dict[str, Any]:
     rare |= {"rules": r.rules} if r.rules else {}
     rare |= {"rejects": dict(r.rejects)} if r.rejects else {}
     rare |= {"reject_reason": r.reject_reason} if r.reject_reason else {}
+    rare |= {"unknown_at": {name: list(place) for name, place in r.unknown_at.items()}} if r.unknown_at else {}
     rare |= {"whole": str(r.whole)} if r.whole else {}
     if any(s.position for s in r.spans):
         rare["positions"] = [_position_to_json(s.position) for s in sorted(r.spans, key=lambda s: s.span)]
@@ -181,6 +182,7 @@ def report_from_json(v: Mapping[str, Any]) -> SliceReport:
             rules=text(v.get("rules", "")),
             rejects={text(k): count(n) for k, n in v.get("rejects", {}).items()},
             reject_reason=text(v.get("reject_reason", "")),
+            unknown_at={text(k): _place(at) for k, at in v.get("unknown_at", {}).items()},
             whole=UUID(v["whole"]) if v.get("whole") else None,
         )
     except DAMAGE as e:
@@ -200,6 +202,11 @@ def _position(value: Any, span: Span) -> ReadPosition | None:
         return None
     position = ReadPosition(offset=count(offset), leader_epoch=count(epoch))
     return position if span.range.start < position.offset <= span.range.end else None
+
+
+def _place(value: Any) -> tuple[str, int, int]:
+    topic, partition, offset = value
+    return text(topic), count(partition), count(offset)
 
 
 def _reason(value: Any) -> str | None:

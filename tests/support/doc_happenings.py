@@ -95,6 +95,13 @@ class Reader:
         ]
         self.sender.produce(self.topic, records, partition)
 
+    def channels(self, count: int) -> None:
+        """Orders with a field that the table lacks, some in each partition."""
+        for n in range(count):
+            key = 200_000 + n
+            value = {"id": key, "ts": 1767355200000 + n, "amount": "1.50", "channel": "web"}
+            self.sender.produce(self.topic, [(str(key), json.dumps(value))], n % 4)
+
     def begin_anew(self) -> None:
         """A second story of a page: with other topics, and an empty catalog."""
         known = set(AdminClient({"bootstrap.servers": self.bootstrap}).list_topics(timeout=60).topics)
@@ -278,6 +285,7 @@ HAPPENINGS: Mapping[str, Callable[..., None]] = {
     r"the topic is deleted, and orders\.yaml reads another one": other_topic,
     r"a run(?: that ends with (\d))?": a_run,
     r"(\d+) (bad |)orders(?: in orders:(\d+))?": some_orders,
+    r"(\d+) orders that have a channel": lambda reader, count: reader.channels(int(count)),
     r"tasks were killed, and left (\d+) files, (\d+) days ago": killed_tasks,
     r"the source forgets orders:(\d+) below (\d+)": forgotten,
     r"the topic is made anew": made_anew,

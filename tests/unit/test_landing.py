@@ -26,6 +26,8 @@ FULL: Mapping[str, Any] = {
     "encodings": {"blob": "base64", "attrs.value": "hex"},
     "start": "latest",
     "unknown_fields": "dead_letter",
+    "evolve": "widen",
+    "on_incompatible": "stop",
     "dead_letter_table": "shop.orders_dead",
     "dead_letter_max_records": 5,
     "dead_letter_max_ratio": 0.5,
@@ -173,7 +175,8 @@ class TestSpecVersion:
         sorted(set(FULL) - {"name", "topics", "table"} - SHAPING),
     )
     def test_what_changes_no_row_does_not(self, key: str) -> None:
-        assert landing(**{key: FULL[key]}).spec_version == landing().spec_version
+        beside = {"evolve": "add"} if key == "on_incompatible" else {}
+        assert landing(**beside, **{key: FULL[key]}).spec_version == landing().spec_version
 
     def test_a_default_that_is_written_out_does_not(self) -> None:
         told = landing(format="json", unknown_fields="ignore", timestamps={}, encodings={})
@@ -208,6 +211,9 @@ class TestMistakes:
             ("encodings", {"b": "base32"}, "b: 'base32': allowed are base64, base64url, hex, utf8"),
             ("start", "newest", "'newest' is not one of earliest, latest"),
             ("unknown_fields", "drop", "is not one of ignore, dead_letter"),
+            ("evolve", "all", "'all' is not one of none, add, widen"),
+            ("on_incompatible", "skip", "'skip' is not one of dead_letter, stop"),
+            ("on_incompatible", "stop", "records are looked at before a window only where `evolve` is add or widen"),
             ("dead_letter_table", "dead", "'dead' is not a table name"),
             ("dead_letter_table", "shop.orders", "must be another table than `table`"),
             ("dead_letter_max_records", -1, "is not a whole number of at least 0"),

@@ -90,7 +90,7 @@ def rule(
 NOTHING: frozenset[str] = frozenset()
 LIBRARY = (
     "redaction signing connection_names core planning shown declared registry wire kafka iceberg parquet formats spark "
-    "engines stall committer connector session prepare cycle landing"
+    "engines stall committer connector evolve session prepare cycle landing"
 )
 
 #: From the ground up: a room imports rooms that stand above it in this table, never one below.
@@ -135,14 +135,19 @@ RULES = (
     rule("connector", "core places redaction wire kafka iceberg committer", nowhere=AIRFLOW | SPARK),
     rule("connector/group_log", only=NOTHING),
     rule("connector/judge", "core places", only=NOTHING),
+    rule("evolve", "core registry kafka iceberg formats committer", nowhere=AIRFLOW | SPARK),
+    *(
+        rule(f"evolve/{module}", nowhere=KAFKA | frozenset({"pyarrow"}))
+        for module in ("changes", "names", "paths", "schema")
+    ),
     rule(
         "session",
-        "redaction signing core planning places shown wire landing kafka iceberg parquet spark committer",
+        "redaction signing core planning places shown wire landing kafka iceberg parquet spark committer evolve",
         nowhere=AIRFLOW | SPARK,
     ),
     rule(
         "prepare",
-        "signing core planning goals wire landing kafka committer session",
+        "signing core planning goals wire landing kafka spark committer evolve session",
         nowhere=AIRFLOW | SPARK,
         lazily=KAFKA,
     ),
@@ -349,7 +354,7 @@ def test_a_lazy_import_and_one_for_types_are_no_import_at_load(source: str) -> N
 
 LIGHT = (
     "landing,core,planning,goals,declared,wire,kafka,iceberg,stall,engines,committer,connector,session,prepare,cycle,"
-    "inspect,repair,replace,maintenance,dead_letters,doctor,cli,telemetry,landing_set,many,runs"
+    "inspect,repair,replace,maintenance,dead_letters,doctor,cli,telemetry,landing_set,many,runs,evolve"
 )
 WITHOUT = """
 import importlib, pkgutil, sys

@@ -11,10 +11,14 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.types import StringType
 
 from airflow_provider_lakecommit.cli import history as command
 from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.model import SliceCost
+from airflow_provider_lakecommit.evolve.changes import Added, Change
+from airflow_provider_lakecommit.evolve.commit import EvolveRequest, evolve_table
 from airflow_provider_lakecommit.exceptions import ControlTopicError
 from airflow_provider_lakecommit.inspect import landing_history
 from airflow_provider_lakecommit.landing import LandingSpec
@@ -135,3 +139,23 @@ def test_a_snapshot_that_cannot_be_read_is_named(
     assert len(found["windows"]) == 1
     (said,) = found["unreadable"]
     assert str(broken.snapshot_id) in said
+
+
+def test_changes_of_columns_are_told_with_their_reason(landing: FakeLanding, told: Run) -> None:
+    landing.cycle("a")
+    assert "of columns" not in told()
+    change = Added(path=("extra",), kind=StringType())
+
+    def lacking(metadata: TableMetadata) -> tuple[Change, ...]:
+        return () if "extra" in metadata.schema().column_names else (change,)
+
+    request = EvolveRequest(
+        table=DATA, landing="rows", lane="live", branch="main", changes=lacking, reason="by 5 records"
+    )
+    assert evolve_table(landing.session.tables, request) == (change,)
+    grows(landing, "b")
+    lines = told().splitlines()
+    assert "  1 change of columns" in lines
+    assert any(line.endswith(" schema 1: add extra string (by 5 records)") for line in lines)
+    (found,) = json.loads(told(as_json=True))["tables"][0]["columns"]
+    assert (found["schema_id"], found["changes"], found["reason"]) == (1, ["add extra string"], "by 5 records")

@@ -166,3 +166,17 @@ def test_a_header_over_the_limit_names_the_record_and_the_remedy() -> None:
 def test_no_damage_to_a_report_does_worse_than_a_wire_error(data: st.DataObject, report: SliceReport) -> None:
     values = data.draw(damaged(report_to_json(report)) | FOREIGN)
     assert isinstance(value_or_error(report_from_json, values), (SliceReport, WireError))
+
+
+def test_places_of_unknown_fields_survive_and_a_reader_of_before_passes_over_them() -> None:
+    report = replace(REPORT, unknown_at={"a.b": ("orders", 3, 17)})
+    now, before = json.loads(packed(report)), json.loads(WITHOUT_COST)
+    assert report_from_json(now["report"]) == report
+    assert {**now, "report": {key: now["report"][key] for key in before["report"]}} == before
+
+
+@pytest.mark.parametrize("place", [["orders", 3], ["orders", "3", 1], [1, 3, 1], ["orders", 3, -1], "orders"])
+def test_a_damaged_place_of_an_unknown_field_damages_the_report(place: object) -> None:
+    told = report_to_json(REPORT) | {"unknown_at": {"a": place}}
+    with pytest.raises(WireError):
+        report_from_json(told)

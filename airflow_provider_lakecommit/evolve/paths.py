@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a column is: the names that lead to it, and how they and its type are written for people.
+
+Contract: pure. A path names the fields of structs; ``element`` leads into a list, ``key`` and ``value`` into a map, as
+in the names that Iceberg gives to columns.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
+
+__all__ = ["Path", "dotted", "parts_of", "paths_in", "plain"]
+
+Path = tuple[str, ...]
+
+
+def dotted(path: Path) -> str:
+    """A path as one text; what a record made up of it that cannot be printed is escaped."""
+    return ".".join(name if name.isprintable() and name else repr(name)[1:-1] or "''" for name in path)
+
+
+def plain(kind: IcebergType) -> str:
+    """A type without the numbers of its fields."""
+    return re.sub(r"\b[0-9]+: ", "", str(kind))
+
+
+def parts_of(kind: IcebergType) -> tuple[NestedField, ...]:
+    """The fields right within a type."""
+    if isinstance(kind, StructType):
+        return tuple(kind.fields)
+    if isinstance(kind, ListType):
+        return (kind.element_field,)
+    return (kind.key_field, kind.value_field) if isinstance(kind, MapType) else ()
+
+
+def paths_in(fields: Iterable[NestedField], above: Path = ()) -> Iterator[tuple[Path, NestedField]]:
+    """Every column, and those within others."""
+    for one in fields:
+        path = (*above, one.name)
+        yield path, one
+        yield from paths_in(parts_of(one.field_type), path)

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Wanted columns by a bounded sample of the records that are to be landed: for formats whose values tell their types.
+
+Contract: of the ranges that are planned, up to :data:`RECORDS` records are looked at, from the begin, the middle and
+the end of each partition; small windows are looked at whole; and the records in which tasks of earlier windows first
+met a field that the table lacks. What is too rare for that is ignored or dead-lettered by the task that meets it, as
+the landing says, and its place is reported: the next window looks there.
+
+Failure story: a sample that is cut short by time is a smaller sample; brokers that do not answer are an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from confluent_kafka import Message
+from pyiceberg.schema import Schema
+
+from airflow_provider_lakecommit.core.formats import FormatOptions
+from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.evolve.seen_types import seen_types
+from airflow_provider_lakecommit.evolve.wanted import Wanted
+from airflow_provider_lakecommit.formats.sampled import sample_values
+from airflow_provider_lakecommit.kafka.sample import records_at, sample_of
+from airflow_provider_lakecommit.registry.framing import framed, with_header
+
+__all__ = ["RECORDS", "FramedRecordsSource", "RecordsSource"]
+
+RECORDS = 3_000
+SECONDS = 15.0
+
+
+class RecordsSource:
+    """The :class:`~airflow_provider_lakecommit.evolve.wanted.WantedSource` of plain JSON."""
+
+    def __init__(self, _options: FormatOptions, kafka: Mapping[str, Any]) -> None:
+        self._kafka = kafka
+
+    def value_of(self, message: Message) -> bytes | None:
+        """What of a record is its JSON."""
+        return message.value()
+
+    def wanted(self, schema: Schema, ranges: Coverage, seen: Coverage) -> Wanted:
+        """By what is in them."""
+        how: dict[str, Any] = {"seconds": SECONDS, "value_of": self.value_of}
+        taken = sample_of(self._kafka, ranges, RECORDS, **how) + records_at(self._kafka, seen - ranges, **how)
+        found = seen_types(schema, sample_values(taken))
+        return Wanted(
+            columns=found.columns,
+            told_by=f"{len(taken)} records of {ranges}" + (f" and of {seen}" if seen else ""),
+            left_out=tuple(found.left_out),
+            misfits=tuple(found.misfits),
+        )
+
+
+class FramedRecordsSource(RecordsSource):
+    """The same of JSON behind the id of its schema in a registry, which is not asked: what decides is what is there."""
+
+    def value_of(self, message: Message) -> bytes | None:
+        """The value behind the id; one without an id is no record."""
+        if (plain := message.value()) is None:
+            return None
+        value = with_header(plain, cast(Any, message.headers()))
+        found = framed([value]).groups
+        return value[found[0].start :] if found else b""

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The door to where wanted columns come from: a sample of the records, or what a registry says of their writers.
+
+Contract: a :class:`WantedSource` says what columns the records of some ranges have. Where a table has a column already
+and the format's decoder takes such values as they are (a text for a date, say), the source gives the table's own type:
+what is held against the table then is only what the decoder would refuse. What a source cannot give a type is named in
+``left_out``, what it knows not to fit in ``misfits``. It writes nothing, and is bounded in time.
+
+A format's source is made by its factory in :data:`~airflow_provider_lakecommit.core.formats.SCHEMA_SOURCES`, called
+with the landing's options of the format and the settings of the connection to Kafka.
+
+Failure story: a source that is away raises a transient error of the package, and the plan with it, as for the records
+themselves; it never answers with less than it was asked for because of that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Protocol, cast
+
+from pyiceberg.schema import Schema
+from pyiceberg.types import StructType
+
+from airflow_provider_lakecommit.core.formats import SCHEMA_SOURCES, FormatOptions
+from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.evolve.changes import LeftOut, Misfit
+
+__all__ = ["Wanted", "WantedSource", "source_for"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """The columns of records, whose ids mean nothing, and where that is from, in words that follow *by*."""
+
+    columns: StructType
+    told_by: str
+    left_out: tuple[LeftOut, ...] = ()
+    misfits: tuple[Misfit, ...] = ()
+
+
+class WantedSource(Protocol):
+    """Tells what columns records have."""
+
+    def wanted(self, schema: Schema, ranges: Coverage, seen: Coverage) -> Wanted:
+        """The columns of the records in ``ranges``.
+
+        :param schema: of the table, as it is now
+        :param seen: single records read before, in which tasks met fields that the table lacks
+        :raises SourceError: the records may not be read
+        :raises SourceUnavailableError: who would tell does not answer
+        """
+
+
+def source_for(options: FormatOptions, kafka: Mapping[str, Any]) -> WantedSource:
+    """The source of a landing's format.
+
+    :raises KeyError: the format has none
+    """
+    module, _, name = SCHEMA_SOURCES[options.format].partition(":")
+    factory = getattr(import_module(module), name)
+    return cast(WantedSource, factory(options, kafka))

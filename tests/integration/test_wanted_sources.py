@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every source of wanted columns does, whatever it asks: records on a real broker, plain and framed, and a double
+that stands for a registry's newest writer schema.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from pyiceberg.schema import Schema
+from pyiceberg.types import IcebergType, IntegerType, LongType, NestedField, StringType, StructType, TimestamptzType
+
+from airflow_provider_lakecommit.core.formats import SCHEMA_SOURCES, FormatOptions
+from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
+from airflow_provider_lakecommit.evolve.changes import Added, Widened, evolution
+from airflow_provider_lakecommit.evolve.records import FramedRecordsSource, RecordsSource
+from airflow_provider_lakecommit.evolve.wanted import Wanted, WantedSource, source_for
+from airflow_provider_lakecommit.exceptions import SourceUnavailableError
+
+pytestmark = pytest.mark.integration
+
+Send = Callable[[str, list[dict[str, Any]]], None]
+TABLE = Schema(
+    NestedField(1, "id", LongType(), required=True),
+    NestedField(2, "n", IntegerType(), required=False),
+    NestedField(3, "ts", TimestamptzType(), required=False),
+)
+FRAME = b"\x00" + (7).to_bytes(4)
+
+
+class NewestWriter:
+    """Stands for a registry: it knows the newest schema of the writers, and looks at no record. A time is a text to
+    them, which the decoder of the landing takes for a time.
+    """
+
+    newest: Mapping[str, IcebergType] = {"id": LongType(), "n": LongType(), "ts": StringType(), "extra": StringType()}
+
+    def __init__(self, _options: FormatOptions, _kafka: Mapping[str, Any]) -> None:
+        pass
+
+    def wanted(self, schema: Schema, ranges: Coverage, seen: Coverage) -> Wanted:
+        own = {f.name: f.field_type for f in schema.fields}
+        taken = {n: own[n] if n == "ts" and n in own else kind for n, kind in self.newest.items()}
+        fields = (NestedField(i, n, kind, required=False) for i, (n, kind) in enumerate(taken.items()))
+        return Wanted(columns=StructType(*fields), told_by="schema 12 of subject orders-value")
+
+
+@pytest.fixture(params=[RecordsSource, FramedRecordsSource, NewestWriter])
+def make(request: pytest.FixtureRequest) -> type[WantedSource]:
+    made: type[WantedSource] = request.param
+    return made
+
+
+@pytest.fixture
+def ranges(make: type[WantedSource], make_topic: Callable[..., str], produce: Callable[..., object]) -> Coverage:
+    """Ten records, of which one has a field more and a larger number."""
+    topic, frame = make_topic(1), FRAME if make is FramedRecordsSource else b""
+    some: list[dict[str, Any]] = [{"id": i, "n": i, "ts": "2026-01-01T00:00:00Z"} for i in range(10)]
+    some[6] |= {"n": 1 << 40, "extra": "x"}
+    produce(topic, [(str(v["id"]), frame + json.dumps(v).encode()) for v in some])
+    return Coverage.of([(SourcePartition(topic, 0, "topic-id"), OffsetRange(0, 10))])
+
+
+def test_what_records_have_and_the_table_lacks_is_wanted(
+    make: type[WantedSource], ranges: Coverage, bootstrap: str
+) -> None:
+    found = make(FormatOptions(), {"bootstrap.servers": bootstrap}).wanted(TABLE, ranges, Coverage())
+    assert found.misfits == ()
+    assert evolution(TABLE, found.columns, widen=True).changes == (
+        Widened(path=("n",), before=IntegerType(), after=LongType()),
+        Added(path=("extra",), kind=StringType()),
+    )
+    assert found.told_by
+
+
+def test_for_a_table_that_has_all_of_it_nothing_is_to_be_done(
+    make: type[WantedSource], ranges: Coverage, bootstrap: str
+) -> None:
+    table = Schema(
+        NestedField(1, "id", LongType(), required=True),
+        NestedField(2, "n", LongType(), required=False),
+        NestedField(3, "ts", TimestamptzType(), required=False),
+        NestedField(4, "extra", StringType(), required=False),
+        NestedField(5, "more", StringType(), required=False),
+    )
+    found = make(FormatOptions(), {"bootstrap.servers": bootstrap}).wanted(table, ranges, Coverage())
+    assert evolution(table, found.columns, widen=True) == evolution(table, StructType(), widen=True)
+    assert (found.misfits, found.left_out) == ((), ())
+
+
+@pytest.mark.parametrize("made", [RecordsSource, FramedRecordsSource])
+def test_brokers_that_do_not_answer_are_an_error_and_no_empty_answer(
+    made: type[WantedSource], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_provider_lakecommit.evolve.records.SECONDS", 1.0)
+    gone = Coverage.of([(SourcePartition("orders", 0, "id"), OffsetRange(0, 10))])
+    with pytest.raises(SourceUnavailableError, match="reading orders"):
+        made(FormatOptions(), {"bootstrap.servers": "127.0.0.1:1"}).wanted(TABLE, gone, Coverage())
+
+
+def test_ranges_of_markers_alone_are_a_sample_of_nothing(
+    make_topic: Callable[..., str], produce: Callable[..., object], bootstrap: str, admin: AdminClient
+) -> None:
+    topic = make_topic(1)
+    produce(topic, [("1", "{}")], transactional=True, outcome="abort")
+    ranges = Coverage.of([(SourcePartition(topic, 0, "id"), OffsetRange(0, 2))])
+    found = RecordsSource(FormatOptions(), {"bootstrap.servers": bootstrap}).wanted(TABLE, ranges, Coverage())
+    assert found.columns.fields == ()
+
+
+def test_each_format_that_has_a_source_names_one_that_can_be_made() -> None:
+    for name in SCHEMA_SOURCES:
+        assert isinstance(source_for(FormatOptions(format=name), {}), RecordsSource)

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From sampled JSON to wanted columns: by values alone, relative to the columns that a table has."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from pyiceberg.schema import Schema
+
+from airflow_provider_lakecommit.evolve.paths import plain
+from airflow_provider_lakecommit.evolve.seen_types import SeenTypes, seen_types
+from airflow_provider_lakecommit.formats.sampled import sample_values
+from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec
+
+
+def seen(columns: dict[str, str], *records: Any) -> SeenTypes:
+    fields = [{"name": name, "type": kind} for name, kind in {"id": "long", **columns}.items()]
+    schema: Schema = create_from_spec({"schema": fields})[0]
+    texts = (r if isinstance(r, str) else json.dumps(r) for r in records)
+    return seen_types(schema, sample_values((f"t[0]@{n}", text.encode()) for n, text in enumerate(texts)))
+
+
+def wanted(found: SeenTypes) -> dict[str, str]:
+    return {f.name: plain(f.field_type).replace("optional ", "") for f in found.columns.fields}
+
+
+@pytest.mark.parametrize(
+    ("records", "kind"),
+    [
+        (['{"c": 1}', '{"c": null}', "{}"], "long"),
+        (['{"c": 1}', '{"c": 1.5}'], "double"),
+        (['{"c": "2026-01-01"}'], "string"),
+        (['{"c": true}'], "boolean"),
+        (['{"c": {"a": 1}}', '{"c": {"b": "x"}}'], "struct<a: long, b: string>"),
+        (['{"c": [1, 2.5]}', '{"c": []}'], "list<double>"),
+        (['{"c": [{"a": 1}, {"b": 2}]}'], "list<struct<a: long, b: long>>"),
+    ],
+)
+def test_a_new_field_has_the_type_that_holds_all_its_values(records: list[str], kind: str) -> None:
+    assert wanted(seen({}, *records)) == {"c": kind}
+
+
+@pytest.mark.parametrize("record", ['{"c": null}', '{"c": []}', '{"c": {}}', '{"c": {"a": null}}', '{"c": [null]}'])
+def test_a_field_without_a_value_waits_in_silence(record: str) -> None:
+    found = seen({}, record)
+    assert (wanted(found), found.left_out, found.misfits) == ({}, [], [])
+
+
+@pytest.mark.parametrize(
+    ("records", "why"),
+    [
+        (['{"c": 1}', '{"c": "x"}', '{"c": "y"}'], "its values disagree: a text in 2 (t[0]@1, t[0]@2), a whole number"),
+        (['{"c": {"a": 1}}', '{"c": {"a": []}}'], "c.a is not added: its values disagree"),
+        (['{"c": 9223372036854775808}'], "beyond a long"),
+        (['{"c": 1e400}'], "beyond a double"),
+    ],
+)
+def test_a_field_whose_values_disagree_is_named_with_counts_and_places(records: list[str], why: str) -> None:
+    found = seen({}, *records)
+    assert "c" not in wanted(found)
+    assert why in str(found.left_out[0])
+
+
+def test_names_that_are_data_become_no_columns() -> None:
+    found = seen({}, *({"c": {f"user-{n}": 1}} for n in range(30)))
+    assert wanted(found) == {}
+    assert "30 names in 30 objects look like a map" in str(found.left_out)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "kind"),
+    [
+        ("int", "7", "int"),
+        ("int", str(2**31 - 1), "int"),
+        ("int", str(2**31), "long"),
+        ("int", str(-(2**31) - 1), "long"),
+        ("float", "3e38", "float"),
+        ("float", "1e39", "double"),
+        ("decimal(4, 2)", "99.99", "decimal(4, 2)"),
+        ("decimal(4, 2)", "100.5", "decimal(5, 2)"),
+        ("decimal(4, 2)", '"12.30"', "decimal(4, 2)"),
+        ("date", '"2026-01-01"', "date"),
+        ("timestamptz", "1700000000", "timestamptz"),
+        ("uuid", '"x"', "uuid"),
+        ("list<int>", "[4294967296]", "list<long>"),
+        ("map<string, int>", '{"a": 1, "b": 4294967296}', "map<string, long>"),
+        ("map<string, struct<a: long>>", '{"k": {"a": 1}, "l": {"b": "x"}}', "map<string, struct<a: long, b: string>>"),
+    ],
+)
+def test_a_column_of_the_table_keeps_its_type_unless_only_width_is_lacking(column: str, value: str, kind: str) -> None:
+    found = seen({"c": column}, f'{{"c": {value}}}')
+    assert (wanted(found), found.misfits) == ({"c": kind}, [])
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "what"),
+    [
+        ("int", '"7"', "a text in 1 (t[0]@0)"),
+        ("int", "1.0", "a number with a fraction in 1"),
+        ("int", str(2**63), "a whole number beyond a long"),
+        ("long", str(2**63), "a whole number beyond a long"),
+        ("double", "1e999", "a number beyond a double"),
+        ("boolean", "0", "a whole number in 1"),
+        ("string", "0", "a whole number in 1"),
+        ("string", "{}", "an object in 1"),
+        ("date", "true", "a boolean in 1"),
+        ("decimal(4, 2)", "1.234", "a number with 3 digits behind the point"),
+        ("decimal(38, 2)", "1" * 37, "a number with 37 digits before the point"),
+        ("struct<a: long>", "[]", "a list in 1"),
+        ("list<long>", '["x"]', "c.element is long in the table and a text in 1"),
+        ("map<string, long>", '{"k": "x"}', "c.value is long in the table and a text in 1"),
+    ],
+)
+def test_values_that_a_column_cannot_take_are_misfits(column: str, value: str, what: str) -> None:
+    found = seen({"c": column}, f'{{"c": {value}}}')
+    assert what in str(found.misfits[0])
+
+
+def test_what_is_no_record_at_all_wants_nothing() -> None:
+    found = seen({}, "no json", "[1]", '{"a": 1, "a": 2}', '{"a": NaN}')
+    assert (wanted(found), found.left_out, found.misfits) == ({}, [], [])
