@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The asset of a landing, which other DAGs are scheduled on.
 
-Contract: one asset per landing, and one whose events are partitioned by hour; both are made from the declaration alone,
+Contract: one asset per landing, one whose events are partitioned by hour, and one per table of rows where there are
+several; all are made from the declaration alone,
 so that they may stand at the top of a DAG file; no connection is read. It is told what a landing is only by
 :class:`Declared`, so that ``Landing.asset`` can hand it on.
 """
@@ -14,7 +15,7 @@ from urllib.parse import quote
 if TYPE_CHECKING:
     from airflow.sdk import Asset
 
-__all__ = ["Declared", "asset_of", "hourly_asset_of"]
+__all__ = ["Declared", "asset_of", "hourly_asset_of", "table_assets_of"]
 
 
 class Declared(Protocol):
@@ -24,6 +25,8 @@ class Declared(Protocol):
     def name(self) -> str: ...
     @property
     def table(self) -> str: ...
+    @property
+    def data_tables(self) -> tuple[str, ...]: ...
     @property
     def branch(self) -> str: ...
     @property
@@ -42,12 +45,34 @@ def hourly_asset_of(landing: Declared) -> Asset:
     return _asset(landing, "/hourly")
 
 
+def table_assets_of(landing: Declared) -> dict[str, Asset]:
+    """The assets of single tables, by table, of a landing that has several tables of rows; none of one that has one. An
+    event of such an asset is sent only with a snapshot of that table.
+    """
+    from airflow.sdk import Asset
+
+    if len(landing.data_tables) == 1:
+        return {}
+    # Told apart from those of landings by what they say in `extra`.
+    return {
+        table: Asset(
+            name=f"lakecommit/{landing.name}/{table}",
+            uri=f"lakecommit://{_place(landing)}/tables/{quote(table, safe='')}",
+            extra={"table_of": landing.name, "table": table, "branch": landing.branch},
+        )
+        for table in landing.data_tables
+    }
+
+
+def _place(landing: Declared) -> str:
+    return "/".join(quote(part, safe="") for part in (landing.iceberg_conn_id, landing.table, landing.name))
+
+
 def _asset(landing: Declared, which: str) -> Asset:
     from airflow.sdk import Asset
 
-    place = "/".join(quote(part, safe="") for part in (landing.iceberg_conn_id, landing.table, landing.name))
     return Asset(
         name=f"lakecommit/{landing.name}{which}",
-        uri=f"lakecommit://{place}{which}",
+        uri=f"lakecommit://{_place(landing)}{which}",
         extra={"landing": landing.name, "table": landing.table, "branch": landing.branch},
     )

@@ -26,7 +26,7 @@ from airflow_provider_lakecommit.core.budgets import PendingBudget
 from airflow_provider_lakecommit.core.formats import FormatOptions
 from airflow_provider_lakecommit.core.identity import group_id
 from airflow_provider_lakecommit.core.model import Budget
-from airflow_provider_lakecommit.core.routing import Destination, Role
+from airflow_provider_lakecommit.core.routing import Destination, Role, Route, row_tables
 from airflow_provider_lakecommit.declared.checks import (
     CHECKS,
     METADATA_TYPES,
@@ -36,6 +36,7 @@ from airflow_provider_lakecommit.declared.checks import (
     wrong_values,
 )
 from airflow_provider_lakecommit.declared.connected import REGISTRY, SECTIONS, Connected, read_connected
+from airflow_provider_lakecommit.declared.route import route_of, routed_tables
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.registry.settings import with_registry
 
@@ -48,15 +49,8 @@ DEFAULT_CONTROL_TOPIC = "control-lakecommit"
 METADATA_COLUMNS = tuple(METADATA_TYPES)
 """Columns filled from the record itself under ``metadata_columns``."""
 _DECODING = (
-    "format",
-    "schema",
-    "csv",
-    "timestamps",
-    "encodings",
-    "unknown_fields",
-    "key",
-    "headers",
-    "metadata_columns",
+    *("format", "schema", "csv", "timestamps", "encodings", "unknown_fields", "key", "headers", "metadata_columns"),
+    *("route", "transform", "record_schema", "functions"),
 )
 """Fields that decide what becomes of a record."""
 SHAPING = ("table", "dead_letter_table", *_DECODING)
@@ -102,6 +96,14 @@ class Landing:
     :param metadata_columns: fill the columns of :data:`METADATA_COLUMNS`
     :param create: how to make the table if it is missing: ``schema``, ``partition_by``, ``sort_order``,
         ``properties``
+    :param route: which table takes a record, by a field of its value: ``field``, ``tables`` (by the field's text),
+        ``other`` (``dead_letter``, ``fail``, or a table), ``create`` (by table, each as `create`), ``missing`` (of a
+        table that nobody makes: ``fail``, or ``dead_letter`` its records); `table` is one of these, and leads
+    :param transform: SQL between record and row, ``select … from record where …``, of one record each; the columns that
+        it gives are those of the table by name. With `route` a mapping of tables to SQL
+    :param record_schema: the columns of ``record``, a list as in ``create.schema``; the rules of `timestamps`,
+        `encodings` and `unknown_fields` are for these then
+    :param functions: further functions of the SQL by name, each as ``module.function``, with annotated types
     :param groups: number of partition groups, that is of mapped write tasks (default 1)
     :param max_records: most source records per window; the default lands all there is
     :param max_bytes: most estimated bytes per window
@@ -158,6 +160,10 @@ class Landing:
     headers: Mapping[str, Any] = field(default_factory=dict)
     metadata_columns: bool = False
     create: Mapping[str, Any] | None = None
+    route: Mapping[str, Any] | None = None
+    transform: str | Mapping[str, str] | None = None
+    record_schema: Sequence[Mapping[str, Any]] | None = None
+    functions: Mapping[str, str] = field(default_factory=dict)
     groups: int | None = None
     max_records: int | None = None
     max_bytes: int | None = None
@@ -196,10 +202,37 @@ class Landing:
 
     @property
     def destinations(self) -> tuple[Destination, ...]:
-        """Where rows and rejects go; the data table is the first."""
+        """Where rows and rejects go; the leading data table is the first."""
+        rows = routed_tables(self.table, self.route)
         dead = (self.dead_letter_table,) if self.dead_letter_table else ()
-        rows = Destination(table=self.table, role=Role.ROWS)
-        return (rows, *(Destination(table=t, role=Role.DEAD_LETTERS) for t in dead))
+        return (
+            *(Destination(table=t, role=Role.ROWS) for t in rows),
+            *(Destination(table=t, role=Role.DEAD_LETTERS) for t in dead),
+        )
+
+    @property
+    def routing(self) -> Route | None:
+        """Which table takes a record, where there are several."""
+        return route_of(self.route)
+
+    @property
+    def data_tables(self) -> tuple[str, ...]:
+        """The tables that take rows, the leading one first."""
+        return row_tables(self.destinations)
+
+    def transform_of(self, table: str) -> str | None:
+        """The SQL between records and the rows of a data table."""
+        stated = self.transform
+        return stated.get(table) if isinstance(stated, Mapping) else stated
+
+    @property
+    def one_row_each(self) -> bool:
+        """Is each record that is not rejected exactly one row?"""
+        return self.format_options.one_row_each and self.transform is None
+
+    def create_of(self, table: str) -> Mapping[str, Any] | None:
+        """How a data table is made if it is missing."""
+        return self.create if table == self.table or self.routing is None else self.routing.create.get(table)
 
     @property
     def tables(self) -> tuple[str, ...]:
@@ -247,6 +280,13 @@ class Landing:
         return asset_of(self)
 
     @property
+    def table_assets(self) -> Mapping[str, Asset]:
+        """By table, the assets of single tables, where `route` names several; needs Airflow."""
+        from airflow_provider_lakecommit.assets import table_assets_of
+
+        return table_assets_of(self)
+
+    @property
     def spec_version(self) -> str:
         """Hash of what changes the rows; fields at their default are left out."""
         return self._hash(*SHAPING)
@@ -259,6 +299,9 @@ class Landing:
     def _hash(self, *keys: str) -> str:
         defaults = {f.name: f.default for f in dataclasses.fields(self)}
         values = {k: getattr(self, k) for k in keys}
+        if values.get("route"):
+            # How tables are made changes no row.
+            values["route"] = {k: v for k, v in values["route"].items() if k != "create"}
         shown = {k: dict(v) if isinstance(v, Mapping) else v for k, v in values.items() if v and v != defaults[k]}
         return hashlib.sha256(json.dumps(shown, sort_keys=True).encode()).hexdigest()[:16]
 

@@ -49,6 +49,11 @@ def _of_tables(landing: Landing, config: Mapping[str, str]) -> tuple[str, ...]:
             f"it leaves out, or puts elsewhere, records by the value of field {route} ({_ROUTE}): landing "
             f"{landing.name} lands all of them in {landing.table}",
         )
+    if len(landing.data_tables) > 1:
+        return (
+            f"landing {landing.name} has several tables of rows (`route`), and the connector one: adopt it by a "
+            f"landing of {landing.table} alone, and state `route` in a later spec",
+        )
     tables = _names(config.get("iceberg.tables", ""))
     if tables != [landing.table]:
         return (

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["DEFAULTS", "FORMATS", "ONE_ROW_EACH", "SCHEMA_SOURCES", "WITH_REGISTRY", "FormatOptions"]
+__all__ = ["DEFAULTS", "FORMATS", "ONE_ROW_EACH", "SCHEMA_SOURCES", "UNCOUNTED", "WITH_REGISTRY", "FormatOptions"]
 
 FORMATS = {
     "json": "airflow_provider_lakecommit.formats.decode_json:JsonDecoder",
@@ -38,6 +38,12 @@ WITH_REGISTRY = {"json_schema": "JSON", "avro": "AVRO"}
 """Formats whose records name their schema in a registry, with what a registry calls such schemas. The factory of each
 takes a :class:`~airflow_provider_lakecommit.registry.schemas.SchemaSource` as well, which may be missing where no
 record is decoded.
+"""
+
+
+UNCOUNTED = "uncounted"
+"""In place of what a landing says of fields that the table lacks: they are passed over. For readings of a few fields of
+values that are read as a whole elsewhere.
 """
 
 

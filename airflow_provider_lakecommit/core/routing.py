@@ -1,21 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where the records of a landing go: its destinations, and which of them takes a row or a reject.
 
-Contract: pure. Destinations are in order, and the first takes rows: its schema decides what is rejected, and a table
-that joins a landing later goes on where the first one's ledger ends. Every part of a batch is routed to each table that
-is to have it, once; a reject for which no destination is stated goes nowhere, and blocks its range.
+Contract: pure. Destinations are in order, and the first takes rows: a table that joins a landing later goes on where
+the first one's ledger ends. Without a :class:`Route` it is the only one that does. With one, each record goes to the
+table that a field of its value names, and is a reject by that table's columns. A record that the field names no table
+for goes where ``other`` says, never nowhere; a reject for which no destination is stated blocks its range.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeVar
+from typing import Any, Protocol
 
-__all__ = ["Destination", "Role", "role_of", "route"]
+__all__ = [
+    "DEAD_LETTER",
+    "FAIL",
+    "NOT_ROUTED",
+    "Destination",
+    "Role",
+    "Route",
+    "role_of",
+    "row_tables",
+    "schemas_of",
+    "tables_for",
+]
 
-T = TypeVar("T")
+DEAD_LETTER = "dead_letter"
+FAIL = "fail"
+NOT_ROUTED = "not_routed"
+"""The kind of rejects that no table was named for."""
 
 
 class Role(StrEnum):
@@ -35,9 +51,58 @@ class Destination:
     role: Role
 
 
-def route(destinations: Iterable[Destination], role: Role, batch: T) -> Iterator[tuple[str, T]]:
-    """Which table takes what of a batch of rows, or of rejects: each table of that role takes all of it."""
-    yield from ((d.table, batch) for d in destinations if d.role is role)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """Which table takes a record, by the text in a field of its value.
+
+    ``field`` is a path (``a.b`` within objects); ``other`` is :data:`DEAD_LETTER`, :data:`FAIL` or a table. ``missing``
+    says what becomes of records for a table that is not there and that nobody makes: :data:`FAIL` or
+    :data:`DEAD_LETTER`. ``create`` says how tables are made, by name.
+    """
+
+    field: str
+    tables: Mapping[str, str]
+    other: str = DEAD_LETTER
+    missing: str = FAIL
+    create: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+
+    @property
+    def other_table(self) -> str | None:
+        """The table of records that the field names none for, if they go to one."""
+        return None if self.other in (DEAD_LETTER, FAIL) else self.other
+
+    @property
+    def all_tables(self) -> tuple[str, ...]:
+        """Each table once, in the order of their first mention."""
+        other = (self.other_table,) if self.other_table else ()
+        return tuple(dict.fromkeys((*self.tables.values(), *other)))
+
+
+class TableSchema(Protocol):
+    """What is known of a table that is written to."""
+
+    @property
+    def table(self) -> str: ...
+    @property
+    def schema(self) -> str: ...
+
+
+def tables_for(destinations: Iterable[Destination], role: Role) -> Iterator[str]:
+    """The tables of a role, in order."""
+    yield from (d.table for d in destinations if d.role is role)
+
+
+def row_tables(destinations: Iterable[Destination]) -> tuple[str, ...]:
+    """The tables that take rows, the leading one first."""
+    return tuple(tables_for(destinations, Role.ROWS))
+
+
+def schemas_of(destinations: Iterable[Destination], targets: Sequence[TableSchema]) -> tuple[str, ...]:
+    """The schemas by which records of a landing are judged, as the JSON of the Iceberg specification: those of all its
+    tables of rows that are there.
+    """
+    known = {t.table: t.schema for t in targets}
+    return tuple(known[name] for name in row_tables(destinations) if name in known)
 
 
 def role_of(destinations: Iterable[Destination], table: str) -> Role:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """By which rules a record was judged: whether it became a row or a reject is decided by how the landing decodes and by
-the columns of its data table, and by nothing else.
+the columns of its data tables, and by nothing else.
 
 Contract: pure. Rules are one text, equal for readings that judge every record alike: neither the ids of columns nor
 their comments are in it. A table's ledger says of its ranges by which rules they were judged, and a report says it of
@@ -31,13 +31,13 @@ Judged = Mapping[str, Coverage]
 """Ranges by the rules that they were judged by, oldest rules first. No range is in it twice."""
 
 
-def rules_of(decoding: str, schema: str) -> str:
+def rules_of(decoding: str, *schemas: str) -> str:
     """The rules of a reading.
 
     :param decoding: what the landing says of decoding, as one text
-    :param schema: of the data table, as the JSON of the Iceberg specification
+    :param schemas: of the data table, or of all tables that take rows, each as the JSON of the Iceberg specification
     """
-    columns = json.dumps(_plain(json.loads(schema)), sort_keys=True)
+    columns = "".join(json.dumps(_plain(json.loads(schema)), sort_keys=True) for schema in schemas)
     return f"{decoding}/{hashlib.sha256(columns.encode()).hexdigest()[:12]}"
 
 

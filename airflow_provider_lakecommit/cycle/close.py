@@ -105,7 +105,12 @@ def _finished_before(session: LandingSession, past: FoundCycle, executor: Commit
     if not published:
         return closed
     return replace(
-        closed, table=session.landing.table, published=published, valid_through=past.valid_through, finished=False
+        closed,
+        table=session.landing.table,
+        beside=session.landing.data_tables[1:],
+        published=published,
+        valid_through=past.valid_through,
+        finished=False,
     )
 
 
@@ -153,6 +158,7 @@ def _complete(commits: TableCommits, folded: FoldedLog) -> Closed:
     return Closed(
         commit_id=ticket.commit_id,
         table=session.landing.table,
+        beside=session.landing.data_tables[1:],
         published=commits.published,
         waiting=waiting,
         missing=missing,

@@ -27,6 +27,7 @@ from airflow_provider_lakecommit.core.entangled import without
 from airflow_provider_lakecommit.core.log import Directives, Raised
 from airflow_provider_lakecommit.core.model import Cycle, Plan
 from airflow_provider_lakecommit.core.retry import lifted, outdated, own_budget
+from airflow_provider_lakecommit.core.routing import schemas_of
 from airflow_provider_lakecommit.core.rules import rules_of
 from airflow_provider_lakecommit.core.state import LandingState
 from airflow_provider_lakecommit.cycle.results import CycleTicket, Opened
@@ -289,8 +290,8 @@ def _tried_again(
 ) -> tuple[FoldedLog, tuple[Raised, ...]]:
     """The state without blocks of a spec or of columns that have changed since, and what the START says of them."""
     landing = session.landing
-    data = next(t for t in prepared.targets if t.table == landing.table)
-    blocks = outdated(folded.state, landing.spec_version, rules_of(landing.decoding, data.schema))
+    rules = rules_of(landing.decoding, *schemas_of(landing.destinations, prepared.targets))
+    blocks = outdated(folded.state, landing.spec_version, rules)
     for b in blocks:
         session.log(f"{b.coverage} is tried again, as the spec or the table has changed since it was blocked")
     state, raised = lifted(folded.state, blocks, own_budget(landing.budget, landing.dead_letter_table))

@@ -106,7 +106,7 @@ def hidden_record(source: SourcePort, landing: Landing, report: SliceReport) -> 
 
     :raises SourceUnavailableError: the brokers did not answer
     """
-    if not landing.format_options.one_row_each:
+    if not landing.one_row_each:
         return None
     empty = [s.span for s in report.spans if not (s.counts.landed or s.counts.rejected or s.counts.skipped)]
     # A partition that is gone, or one made anew with a shorter log, would never answer. Looked at before, and after, as
@@ -120,13 +120,29 @@ def hidden_record(source: SourcePort, landing: Landing, report: SliceReport) -> 
 
 
 def _rows_problem(landing: Landing, name: str, report: SliceReport) -> str | None:
-    """Rows must come of records: as many as its spans say, or at least as many where a record may give several."""
+    """Rows must come of records: as many as its spans say, or at least as many where a record may give several; in one
+    of several tables no more, and in all that it tells of as many, where it tells of all.
+    """
     of, dead = report.table(name), role_of(landing.destinations, name) is Role.DEAD_LETTERS
     records = sum(s.counts.rejected if dead else s.counts.landed for s in report.spans)
     rows = of.rows if of else 0
-    if rows == records or (rows > records and not dead and not landing.format_options.one_row_each):
+    if not dead and len(landing.data_tables) > 1:
+        return _routed_rows_problem(landing, name, report, rows, records)
+    if rows == records or (rows > records and not dead and not landing.one_row_each):
         return None
     return f"its report says {rows} rows for {records} {'rejected' if dead else 'landed'} records"
+
+
+def _routed_rows_problem(landing: Landing, name: str, report: SliceReport, rows: int, records: int) -> str | None:
+    """The same where each record is for one of several tables."""
+    told = [t.rows for table in landing.data_tables if (t := report.table(table)) is not None]
+    if rows > records and landing.one_row_each:
+        return f"its report says {rows} rows of {name} for {records} landed records"
+    if len(told) == len(landing.data_tables) and (
+        sum(told) < records or (sum(told) > records and landing.one_row_each)
+    ):
+        return f"its report says {sum(told)} rows of all tables for {records} landed records"
+    return None
 
 
 def _files_problem(landing: Landing, table: Table, report: SliceReport, paths: Sequence[str]) -> str | None:

@@ -211,7 +211,7 @@ class Closed:
     ``waiting`` say what they wait behind, ``causes`` why slices of it were not done. ``rejects`` counts the records
     that were rejected by kind and column, ``reject_reason`` is that of most of them; ``ignored_fields`` counts those
     that had a field that the table lacks; ``redundant`` the reports of this cycle on what another one had reported
-    before, which count nowhere else.
+    before, which count nowhere else. ``beside`` are the data tables beside ``table``.
     """
 
     commit_id: UUID
@@ -231,11 +231,12 @@ class Closed:
     reject_reason: str = ""
     causes: tuple[str, ...] = ()
     redundant: int = 0
+    beside: tuple[str, ...] = ()
 
     @property
     def rows(self) -> int:
-        """Rows published in the data table."""
-        return sum(p.rows for p in self.published if p.table == self.table)
+        """Rows published in the data tables."""
+        return sum(p.rows for p in self.published if p.table in (self.table, *self.beside))
 
     @property
     def warnings(self) -> tuple[str, ...]:

@@ -47,7 +47,7 @@ from airflow_provider_lakecommit.dead_letters.letters import WHOLE, DeadLetter, 
 from airflow_provider_lakecommit.dead_letters.open_set import OpenSet, State, closed_of, had_by
 from airflow_provider_lakecommit.dead_letters.passed import bring_forward, passed
 from airflow_provider_lakecommit.dead_letters.rows import Rows, made_of
-from airflow_provider_lakecommit.exceptions import CommitUnknownError, LakecommitError, LedgerError
+from airflow_provider_lakecommit.exceptions import CommitUnknownError, LakecommitError, LedgerError, SpecError
 from airflow_provider_lakecommit.prepare.tables import Prepared, PreparedTable, prepared_table
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 from airflow_provider_lakecommit.wire.ledger import LEDGER_LIMIT, encode_ledger
@@ -123,11 +123,17 @@ def ledgers(session: LandingSession, table: str | None = None) -> Ledgers:
     """What the tables say now.
 
     :param table: a dead-letter table that the landing had before
-    :raises SpecError: the landing has none
+    :raises SpecError: the landing has none, or several tables of rows
     :raises LedgerError: a ledger does not tell what is in its table
     :raises CatalogError: the catalog is away
     """
     landing, dead_name = session.landing, table_name(session.landing, table)
+    if landing.routing is not None:
+        raise SpecError(
+            f"landing {landing.name} has several tables of rows (`route`), between which no single commit can move a "
+            "dead letter: read its range again instead, which replaces it in all of its tables (`lakecommit replay "
+            "SPEC`, ReplayOperator), or land the dead letters by a landing of one table"
+        )
     # The data table first: what is landed anew after this look is found by its snapshots since.
     data = session.tables.load(landing.table)
     _, own = _sections(session, landing.table, data.metadata)

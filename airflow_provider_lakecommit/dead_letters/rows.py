@@ -29,9 +29,9 @@ from airflow_provider_lakecommit.parquet.layout import file_io
 from airflow_provider_lakecommit.parquet.write import FanoutWriter
 from airflow_provider_lakecommit.places import REPLAY
 from airflow_provider_lakecommit.session.targets import target_of
+from airflow_provider_lakecommit.spark.decoders import block_decoder
 from airflow_provider_lakecommit.spark.key_columns import key_columns
 from airflow_provider_lakecommit.spark.metadata import with_metadata
-from airflow_provider_lakecommit.spark.slices import row_decoder
 
 __all__ = ["Rows", "made_of"]
 
@@ -82,13 +82,17 @@ def made_of(
     out = Rows()
     target = target_of(landing.table, table, new_id)
     schema = Schema.model_validate_json(target.schema)
-    decoder, keys = row_decoder(landing, schema, kafka), key_columns(landing, schema, kafka)
+    decoder = block_decoder(landing, {landing.table: schema}, kafka)
+    keys = key_columns(landing, schema, kafka)
     with closing(decoder), closing(keys):
-        decoded = keys.added(decoder.decode([letter.value() or b"" for letter in letters]), letters)
+        block = decoder.decode([letter.value() or b"" for letter in letters]).extended(
+            lambda _, decoded: keys.added(decoded, letters)
+        )
+    decoded = block.tables[landing.table]
     places = range(decoded.table.num_rows) if decoded.records is None else decoded.records
     out.landed = [letters[i] for i in dict.fromkeys(places)]
-    out.filtered = [letters[i] for i in decoded.filtered]
-    for reject in decoded.rejects:
+    out.filtered = [letters[i] for i in block.filtered]
+    for reject in block.rejects:
         kind = f"{reject.kind}:{reject.column}" if reject.column else reject.kind
         out.refused[kind] += 1
         out.reasons.setdefault(kind, reject.reason)

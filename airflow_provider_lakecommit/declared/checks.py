@@ -18,8 +18,15 @@ from typing import Any, TypeVar
 
 from airflow_provider_lakecommit.core.formats import FORMATS, SCHEMA_SOURCES
 from airflow_provider_lakecommit.declared.names import meant
+from airflow_provider_lakecommit.declared.route import TABLE_NAME, check_route, routed_tables, wrong_with_route
 from airflow_provider_lakecommit.declared.table import wrong_with_table
 from airflow_provider_lakecommit.declared.times import EXAMPLES, duration_of
+from airflow_provider_lakecommit.declared.transform import (
+    check_functions,
+    check_record_schema,
+    check_transform,
+    wrong_with_transform,
+)
 from airflow_provider_lakecommit.declared.value_sections import (
     csv_section,
     headers_section,
@@ -68,7 +75,6 @@ MOST_REPLICAS = 8
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
-_TABLE = re.compile(r"[^.\s]+(\.[^.\s]+)+")
 _CLASS = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 
 Check = Callable[[Any], str | None]
@@ -176,7 +182,7 @@ def _medians(v: Any) -> str | None:
 CHECKS: Mapping[str, Check] = {
     "name": _matches(_NAME, "a name (letters, digits, '.', '_', '-', at most 100)"),
     "topics": _topics,
-    "table": _matches(_TABLE, "a table name (namespace.table)"),
+    "table": _matches(TABLE_NAME, "a table name (namespace.table)"),
     "format": lambda v: _one_of(*FORMATS)(v),
     "schema": _schema,
     "csv": csv_section,
@@ -186,13 +192,17 @@ CHECKS: Mapping[str, Check] = {
     "unknown_fields": _one_of("ignore", "dead_letter"),
     "evolve": _one_of("none", "add", "widen"),
     "on_incompatible": _one_of("dead_letter", "stop"),
-    "dead_letter_table": _optional(_matches(_TABLE, "a table name (namespace.table)")),
+    "dead_letter_table": _optional(_matches(TABLE_NAME, "a table name (namespace.table)")),
     "dead_letter_max_records": _integer(0),
     "dead_letter_max_ratio": _ratio,
     "key": key_section,
     "headers": headers_section,
     "metadata_columns": _boolean,
     "create": _create,
+    "route": check_route,
+    "transform": check_transform,
+    "record_schema": check_record_schema,
+    "functions": check_functions,
     "groups": _integer(1, optional=True),
     "max_records": _integer(1, optional=True),
     "max_bytes": _integer(1, optional=True),
@@ -252,6 +262,9 @@ def wrong_values(values: Mapping[str, Any]) -> list[str]:
     create = values.get("create")
     if isinstance(create, Mapping) and not CHECKS["create"](create):
         wrong += wrong_with_table(create, metadata)
+    wrong += wrong_with_route(values, metadata)
+    if not any(CHECKS[key](values.get(key)) for key in ("table", "route", "transform")):
+        wrong += wrong_with_transform(values, routed_tables(values["table"], values.get("route")))
     return wrong
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from airflow_provider_lakecommit.declared.names import meant
 from airflow_provider_lakecommit.declared.type_text import PRIMITIVES, TypeText, parse_type
 
-__all__ = ["CREATE_KEYS", "wrong_with_table"]
+__all__ = ["CREATE_KEYS", "wrong_with_columns", "wrong_with_table"]
 
 CREATE_KEYS = ("schema", "partition_by", "sort_order", "properties")
 """Of the section by which a missing table is made."""
@@ -56,6 +56,11 @@ def wrong_with_table(create: Mapping[str, Any], added: Mapping[str, str]) -> lis
     if properties is not None and not isinstance(properties, Mapping):
         wrong.append(f"create.properties: {properties!r} is not a mapping of table properties")
     return wrong
+
+
+def wrong_with_columns(columns: Any) -> list[str]:
+    """All that is wrong with a list of columns, as ``create.schema`` has one."""
+    return list(_wrong_columns(columns, "", {}))
 
 
 def _wrong_columns(given: Any, path: str, columns: dict[str, str]) -> Iterator[str]:

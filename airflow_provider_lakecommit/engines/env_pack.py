@@ -34,7 +34,7 @@ __all__ = ["NAME", "Packed", "needed", "pack", "spark_conf"]
 PROJECT = "airflow-provider-lakecommit"
 NAME = "environment"
 """Folder into which Spark unpacks it, beside each executor."""
-STORAGES = ("s3", "gcs", "adls")
+EXTRAS = ("s3", "gcs", "adls", "transform")
 """Extras of the project that a task needs, where they are installed."""
 LEFT_OUT = {"pyspark": ("jars", "bin", "sbin", "data", "examples", "licenses", "python", "kubernetes")}
 """Folders of a distribution that no Python worker reads."""
@@ -113,7 +113,7 @@ def _of_tasks() -> Iterator[Requirement]:
     """What this project requires, without what only Airflow's side of it does."""
     for text in distribution(PROJECT).requires or ():
         requirement = Requirement(text)
-        if _holds(requirement, *STORAGES) and not canonicalize_name(requirement.name).startswith("apache-airflow"):
+        if _holds(requirement, *EXTRAS) and not canonicalize_name(requirement.name).startswith("apache-airflow"):
             yield requirement
 
 

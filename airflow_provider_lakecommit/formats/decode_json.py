@@ -33,7 +33,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 from pyiceberg.schema import Schema
 
-from airflow_provider_lakecommit.core.formats import DEFAULTS, FormatOptions
+from airflow_provider_lakecommit.core.formats import DEFAULTS, UNCOUNTED, FormatOptions
 from airflow_provider_lakecommit.declared.names import nearest
 from airflow_provider_lakecommit.formats.alike import fail_alike, known_form, other_kind, struct_paths
 from airflow_provider_lakecommit.formats.columns import Column, columns_of, missing_rows
@@ -74,6 +74,7 @@ class JsonDecoder:
         self._paths = {node.parsed_at: node.path for c in self._columns for node in c.nodes()}
         self._struct_paths = struct_paths(self._columns)
         self._strict = options.unknown_fields == "dead_letter"
+        self._uncounted = options.unknown_fields == UNCOUNTED
         self._wire = _wrapped([pa.field(c.name, c.wire) for c in self._columns])
         self._leaves = [(path, _wrapped([field])) for c in self._columns for path, field in c.leaves()]
         self._target = pa.schema([c.target for c in self._columns])
@@ -165,6 +166,8 @@ class JsonDecoder:
         """The rows as the parser gives them, in pieces, with the unknown fields of each; and what counts those of a
         part of it anew.
         """
+        if self._uncounted:
+            return [(self._read(values, "ignore"), Counter())], lambda _rows, _values: Counter()
         if self._strict or not self._seen_unknown:
             try:
                 return [(self._read(values, "error"), Counter())], lambda _rows, _values: Counter()

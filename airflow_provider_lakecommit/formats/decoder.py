@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from importlib import import_module
-from typing import Protocol, cast
+from typing import Protocol, TypeVar, cast
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
@@ -34,7 +34,8 @@ cutting on does for one of them.
 MOST_REASONS = 4
 """For which that is done in a block; what is left is cut."""
 REASON_LENGTH = 300
-Alike = Callable[[Sequence[bytes], "Refusal"], Mapping[int, "Refusal"]]
+T = TypeVar("T")
+Alike = Callable[[Sequence[T], "Refusal"], Mapping[int, "Refusal"]]
 """Values of a refused block that are surely refused each alone, too, by their places."""
 
 
@@ -108,10 +109,10 @@ def decoder_for(
 
 
 def halved(
-    values: Sequence[bytes],
-    decode: Callable[[Sequence[bytes]], Decoded],
-    explained: Callable[[bytes, Refusal], Refusal] = lambda _value, refusal: refusal,
-    alike: Alike = lambda _values, _refusal: {},
+    values: Sequence[T],
+    decode: Callable[[Sequence[T]], Decoded],
+    explained: Callable[[T, Refusal], Refusal] = lambda _value, refusal: refusal,
+    alike: Alike[T] = lambda _values, _refusal: {},
 ) -> Decoded:
     """All values decoded, those that are refused isolated as rejects.
 
@@ -142,12 +143,12 @@ def halved(
 
 
 def _pieces(
-    values: Sequence[bytes],
+    values: Sequence[T],
     first: int,
     refusal: Refusal,
-    decode: Callable[[Sequence[bytes]], Decoded],
-    explained: Callable[[bytes, Refusal], Refusal],
-    alike: Alike,
+    decode: Callable[[Sequence[T]], Decoded],
+    explained: Callable[[T, Refusal], Refusal],
+    alike: Alike[T],
 ) -> Iterator[tuple[int, Decoded | Reject]]:
     """Cut a refused block until only refused values are left alone; each piece with the place of its first value."""
     if len(values) == 1:
@@ -168,11 +169,11 @@ def _pieces(
 
 
 def _without_alike(
-    values: Sequence[bytes],
+    values: Sequence[T],
     bad: Mapping[int, Refusal],
-    decode: Callable[[Sequence[bytes]], Decoded],
-    explained: Callable[[bytes, Refusal], Refusal],
-    alike: Alike,
+    decode: Callable[[Sequence[T]], Decoded],
+    explained: Callable[[T, Refusal], Refusal],
+    alike: Alike[T],
 ) -> Decoded:
     """A small block without those that fail alike, reason by reason, the rest of it decoded."""
     rejects, places = list[Reject](), list(range(len(values)))

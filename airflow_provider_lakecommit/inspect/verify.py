@@ -21,7 +21,7 @@ What a person said, or what was expired, is accounted for by nobody; that is a n
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
 
@@ -112,10 +112,15 @@ def check_landing(landing: Landing, histories: Iterable[TableHistory]) -> list[F
         found += _unknown(landing.name, known.values())
     tables = {r: [known[d.table] for d in landing.destinations if d.role is r and d.table in known] for r in Role}
     for role, some in tables.items():
-        one_each = role is Role.DEAD_LETTERS or landing.format_options.one_row_each
-        found += (f for h in some for f in _rows_of_records(landing.name, h, FATES[role], one_each=one_each))
+        one_each = role is Role.DEAD_LETTERS or landing.one_row_each
+        shared = len(some) > 1
+        found += (
+            f for h in some for f in _rows_of_records(landing.name, h, FATES[role], one_each=one_each, shared=shared)
+        )
+    if len(landing.data_tables) > 1 and len(tables[Role.ROWS]) == len(landing.data_tables):
+        found += _rows_of_all(landing, tables[Role.ROWS])
     for h in tables[Role.ROWS]:
-        found += _replays(landing.name, h, one_each=landing.format_options.one_row_each)
+        found += _replays(landing.name, h, one_each=landing.one_row_each)
     for data, dead in product(tables[Role.ROWS], tables[Role.DEAD_LETTERS]):
         found += _fates(landing.name, data, dead)
     return found
@@ -166,13 +171,27 @@ def _set_by_hand(s: LandingSnapshot, before: LedgerSection | None) -> str:
     return f"{who}{by}; {'; '.join(said) or 'gives up nothing'}"
 
 
-def _rows_of_records(landing: str, history: TableHistory, fate: str, *, one_each: bool) -> Iterator[Finding]:
-    """Each record of that fate is one row of the table, or at least one."""
+def _rows_of_records(
+    landing: str, history: TableHistory, fate: str, *, one_each: bool, shared: bool
+) -> Iterator[Finding]:
+    """Each record of that fate is one row of the table, or at least one; of one of several tables, at most one."""
     for s in history.snapshots:
         records = getattr(s.counts, fate)
-        differs = s.record.rows < records or (one_each and s.record.rows > records)
+        differs = (s.record.rows < records and not shared) or (one_each and s.record.rows > records)
         if differs and s.record.landing == landing and not is_replay(s.record):
             yield _wrong(history.table, s, f"{s.record.rows} rows for {records} {fate} records")
+
+
+def _rows_of_all(landing: Landing, histories: Sequence[TableHistory]) -> Iterator[Finding]:
+    """Where all tables have the same ranges, and nothing was replaced, each record that landed is a row of one."""
+    sums = [totals(h, landing.name) for h in histories]
+    ranges = {str(_covered(h.snapshots[-1].sections, landing.name)) if h.snapshots else "" for h in histories}
+    if len(ranges) > 1 or not all(h.whole for h in histories) or any(t.replaced for t in sums):
+        return
+    landed, rows = {t.counts.landed for t in sums}, sum(t.rows for t in sums)
+    if len(landed) > 1 or rows < max(landed) or (landing.one_row_each and rows > max(landed)):
+        told = " or ".join(map(str, sorted(landed)))
+        yield _of_table(histories[0], f"it and the other tables of rows have {rows} rows for {told} landed records")
 
 
 def _replays(landing: str, history: TableHistory, *, one_each: bool) -> Iterator[Finding]:

@@ -34,21 +34,24 @@ LOOKED_AT = 200
 log = logging.getLogger(__name__)
 
 
-def event_extra(landing: Landing, closed: Closed) -> dict[str, Any]:
+def event_extra(landing: Landing, closed: Closed, table: str | None = None) -> dict[str, Any]:
     """What an asset event says: the newest snapshot of the data table, and all that this commit published.
 
     ``rows``, ``offsets`` and ``counts`` are sums over the snapshots of the data table; ``snapshots`` lists every
     table's. ``rejects`` (by kind and column) and ``ignored_fields`` count what is in no row, ``redundant`` the reports
     that told what others had told.
+
+    :param table: another one of its data tables than the leading one
     """
     from airflow_provider_lakecommit.cycle.results import merged_snapshots
 
-    data = [p for p in closed.published if p.table == landing.table]
+    name = table or landing.table
+    data = [p for p in closed.published if p.table == name]
     whole = merged_snapshots(data).to_dict() if data else {}
     payload = closed.to_dict()
     return {
         "landing": landing.name,
-        "table": landing.table,
+        "table": name,
         "branch": landing.branch,
         "commit_id": payload["commit_id"],
         "snapshot_id": whole.get("snapshot_id"),

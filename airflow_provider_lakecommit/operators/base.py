@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_provider_lakecommit.assets import hourly_asset_of
+from airflow_provider_lakecommit.assets import hourly_asset_of, table_assets_of
 from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError, Terminal
 from airflow_provider_lakecommit.hooks.secrets import told
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.operators.arguments import refuse_unknown
-from airflow_provider_lakecommit.operators.asset_event import tell_hours
+from airflow_provider_lakecommit.operators.asset_event import event_extra, tell_hours
 from airflow_provider_lakecommit.operators.links import ErrorLink
 from airflow_provider_lakecommit.settings import Settings
 from airflow_provider_lakecommit.telemetry.lineage import Commit, catalog_namespace, kafka_namespace, lineage_of
@@ -199,6 +199,18 @@ class LandingTask(BaseOperator):
             return
         told = [hourly_asset_of(landing) for landing, each in closed if tell_hours(context, landing, each)]
         quiet = [each for each in self.hours if each not in told]
+        self.outlets = [each for each in self.outlets if each not in quiet]
+
+    def tell_tables(self, context: Context, closed: Iterable[tuple[Landing, Closed]]) -> None:
+        """Tell of each table by itself, where a landing has several: those that got no snapshot get no event."""
+        quiet = []
+        for landing, each in closed:
+            published = {p.table for p in each.published}
+            for table, asset in table_assets_of(landing).items():
+                if table in published:
+                    context["outlet_events"][asset].extra = event_extra(landing, each, table)
+                else:
+                    quiet.append(asset)
         self.outlets = [each for each in self.outlets if each not in quiet]
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any]:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 from airflow.sdk import TriggerRule
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from airflow_provider_lakecommit.assets import asset_of, hourly_asset_of
+from airflow_provider_lakecommit.assets import asset_of, hourly_asset_of, table_assets_of
 from airflow_provider_lakecommit.exceptions import (
     ControlTopicError,
     LakecommitError,
@@ -118,11 +118,12 @@ class LakeCommitOperator(LandingTask):
             )
         self.landings = _distinct([landing_of(each) for each in declared])
         assets = [asset_of(each) for each in self.landings]
+        tables = [asset for each in self.landings for asset in table_assets_of(each).values()]
         hours = [hourly_asset_of(each) for each in self.landings] if hourly else []
         super().__init__(
             landing=self.landings[0],
             trigger_rule=trigger_rule,
-            outlets=[*outlets, *assets, *hours],
+            outlets=[*outlets, *assets, *tables, *hours],
             inlets=[*inlets, *hours],
             **kwargs,
         )
@@ -156,6 +157,7 @@ class LakeCommitOperator(LandingTask):
             # Airflow takes no event from a task that fails, and the snapshot is there.
             self.log.warning("this run is not whole, though nothing says so at its end (%s): %s", ADVICE, red)
         context["outlet_events"][self.asset].extra = event_extra(self.landing, closed)
+        self.tell_tables(context, [(self.landing, closed)])
         self.tell_hours(context, [(self.landing, closed)])
         return result
 
@@ -225,6 +227,7 @@ class LakeCommitOperator(LandingTask):
         # No event without a snapshot: Airflow sends one for each asset that is an outlet when the task ends.
         quiet = [asset_of(landing) for landing in self.landings if landing not in published]
         self.outlets = [each for each in self.outlets if each not in quiet]
+        self.tell_tables(context, [(each, closed[each.name]) for each in self.landings])
         self.tell_hours(context, [(each, closed[each.name]) for each in published])
         return results
 

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from airflow_provider_lakecommit.assets import asset_of, hourly_asset_of
+from airflow_provider_lakecommit.assets import asset_of, hourly_asset_of, table_assets_of
 from airflow_provider_lakecommit.core.model import LIVE
 from airflow_provider_lakecommit.core.outcome import Commit, Ended, Outcome, decide
 from airflow_provider_lakecommit.exceptions import LakecommitError, SparkJobError, SpecError
@@ -125,7 +125,7 @@ class KafkaToIcebergOperator(LandingTask):
         hours = [hourly_asset_of(declared)] if hourly else []
         super().__init__(
             landing=declared,
-            outlets=[*outlets, self.asset, *hours],
+            outlets=[*outlets, self.asset, *table_assets_of(declared).values(), *hours],
             inlets=[*inlets, *hours],
             **kwargs,
         )
@@ -167,6 +167,7 @@ class KafkaToIcebergOperator(LandingTask):
         self._tell(context, _outcome(whole), landed_line(whole))
         self._end_as_it_went(whole)
         context["outlet_events"][self.asset].extra = event_extra(self.landing, whole)
+        self.tell_tables(context, [(self.landing, whole)])
         self.tell_hours(context, [(self.landing, whole)])
         return result
 

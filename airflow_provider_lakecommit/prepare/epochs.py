@@ -35,7 +35,6 @@ from airflow_provider_lakecommit.committer.tags import check_tags
 from airflow_provider_lakecommit.core.log import TablePublished
 from airflow_provider_lakecommit.core.model import ControlPosition, LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
-from airflow_provider_lakecommit.core.routing import Role
 from airflow_provider_lakecommit.core.state import TableLedger
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.kafka.control_log import ControlLog
@@ -134,7 +133,7 @@ def _with_the_spec(
         return state
     session.log(f"{name}: the spec changed from {section.spec_version} to {wanted}; pending slices are void")
     if data is None:
-        for other in (d.table for d in session.landing.destinations if d.role is not Role.ROWS):
+        for other in session.landing.tables[1:]:
             _check_level(session, other, section)
     else:
         _check_level(session, name, data)

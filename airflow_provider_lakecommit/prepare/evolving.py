@@ -176,7 +176,7 @@ def _changes(landing: Landing, wanted: Wanted, metadata: TableMetadata) -> tuple
 
 def _held_against(landing: Landing, metadata: TableMetadata, wanted: Wanted) -> Evolution:
     # With what decodes records, whose loading a plan that does not look at any is spared.
-    from airflow_provider_lakecommit.spark.slices import filled_elsewhere
+    from airflow_provider_lakecommit.spark.decoders import filled_elsewhere
 
     found = evolution(
         metadata.schema(),

@@ -19,6 +19,7 @@ from pyiceberg.table.snapshots import Operation
 from airflow_provider_lakecommit.committer.ledger import ancestry
 from airflow_provider_lakecommit.committer.summary import record_of, sections_of
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
+from airflow_provider_lakecommit.core.routing import schemas_of
 from airflow_provider_lakecommit.core.rules import rules_of
 from airflow_provider_lakecommit.core.state import LandingState
 from airflow_provider_lakecommit.exceptions import LedgerError
@@ -44,11 +45,12 @@ def check_fates(
     """
     if all(len(tables) == len(prepared.tables) for tables in missing.ranges):
         return
-    landing, metadata = session.landing, prepared.tables[0].table.metadata
-    rules = rules_of(landing.decoding, metadata.schema().model_dump_json())
-    ever = {rules_of(landing.decoding, s.model_dump_json()) for s in metadata.schemas}
+    landing = session.landing
+    rules = rules_of(landing.decoding, *schemas_of(landing.destinations, prepared.targets))
+    data = (t.table.metadata for t in prepared.tables if t.name in landing.data_tables)
+    always = all(len({rules_of("", s.model_dump_json()) for s in metadata.schemas}) == 1 for metadata in data)
     same = (t for t in prepared.tables if t.ledger.section.spec_version == landing.spec_version)
-    alike = {t.name for t in same if t.ledger.section.judged.keys() <= {rules}} if ever == {rules} else set()
+    alike = {t.name for t in same if t.ledger.section.judged.keys() <= {rules}} if always else set()
     if found := other_rules(landing_state, missing, rules, alike):
         holders = {t.name: t for t in prepared.tables}
         raise LedgerError("; ".join(_text(session, one, holders[one.holder], marks) for one in found))

@@ -9,7 +9,7 @@ dead-letter table has to go with it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from pyiceberg.table import Table
 
@@ -24,8 +24,13 @@ __all__ = ["not_as_stated"]
 def not_as_stated(landing: Landing, prepared: Prepared) -> Iterator[str]:
     """What is to be said of it, if anything is."""
     by_name = {t.name: t for t in prepared.tables}
-    data = by_name[landing.table]
-    if not (other := differences(landing, data.table)):
+    for name in landing.data_tables:
+        if (data := by_name.get(name)) is not None:
+            yield from _of_table(landing, data, by_name)
+
+
+def _of_table(landing: Landing, data: PreparedTable, by_name: Mapping[str, PreparedTable]) -> Iterator[str]:
+    if not (other := differences(landing, data.name, data.table)):
         return
     yield f"{data.name} is not as `create` says, which makes only a missing table: {'; '.join(other)}"
     if _rows(data.table) != "0":

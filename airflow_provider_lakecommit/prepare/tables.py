@@ -26,6 +26,7 @@ from airflow_provider_lakecommit.committer.ledger import LedgerState, read_ledge
 from airflow_provider_lakecommit.core.log import SliceReported, TablePublished
 from airflow_provider_lakecommit.core.model import LIVE, LedgerSection, TableTarget
 from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet
+from airflow_provider_lakecommit.core.routing import DEAD_LETTER
 from airflow_provider_lakecommit.core.rules import merged
 from airflow_provider_lakecommit.core.state import TableLedger
 from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError, TableError
@@ -106,6 +107,8 @@ def prepare(session: LandingSession, source: SourceState, *, dry: bool = False) 
     """
     out: list[PreparedTable] = []
     for name in session.landing.tables:
+        if _does_without(session, name):
+            continue
         table = table_of(session, name, dry=dry, before_making=partial(_check_first_run, session))
         state = _sound_ledger(session, name, table)
         _check_alone(session, name, state, source)
@@ -151,9 +154,12 @@ def prepare_table(session: LandingSession, name: str) -> PreparedTable | None:
     """
     table = session.tables.find(name)
     if table is None:
+        if _does_without(session, name):
+            return None
         # One that was there is told as what it is, also where it went between plan and commit.
         _check_first_run(session, name)
-        made = session.landing.create is not None or name != session.landing.table
+        landing = session.landing
+        made = landing.create_of(name) is not None or name not in landing.data_tables
         told, ask = "no plan has made it, see what the plan said", "create it, or state `create` in the landing"
         why = told if made else ask
         raise TableError(f"there is no table {name} in {session.tables.called}: {why}")
@@ -163,6 +169,22 @@ def prepare_table(session: LandingSession, name: str) -> PreparedTable | None:
         _check_first_run(session, name, table)
         return None
     return prepared_table(session, name, table, renewed(session, name, state, None, None))
+
+
+def _does_without(session: LandingSession, name: str) -> bool:
+    """Is the table missing, and are its records dead letters as long as it is?
+
+    :raises LedgerError: it was there
+    """
+    landing = session.landing
+    tolerated = landing.routing is not None and landing.routing.missing == DEAD_LETTER and name != landing.table
+    if not tolerated or name not in landing.data_tables or landing.create_of(name) is not None:
+        return False
+    if session.tables.find(name) is not None:
+        return False
+    _check_first_run(session, name)
+    session.log(f"WARNING: there is no table {name}: records for it are rejected until there is")
+    return True
 
 
 def _sound_ledger(session: LandingSession, name: str, table: Table) -> LedgerState:

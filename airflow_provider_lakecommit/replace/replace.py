@@ -268,7 +268,7 @@ def _expected(metadata: TableMetadata, branch: str, landing: Landing, role: Role
     """How many rows were landed of the ranges at least, by the snapshots that are left. Of one that landed other ranges
     too, each record beside them may have been a row; where a record may be more rows than one nothing is known.
     """
-    one_each = role is Role.DEAD_LETTERS or landing.format_options.one_row_each
+    one_each = role is Role.DEAD_LETTERS or landing.one_row_each
     least, left = 0, coverage
     for record in landing_snapshots(metadata, branch, landing=landing.name):
         inside = record.ranges & left

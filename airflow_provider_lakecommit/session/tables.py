@@ -65,8 +65,10 @@ def _check(landing: Landing, name: str, table: Table) -> None:
 
 def _created(session: LandingSession, name: str, dry: bool) -> Table:
     landing = session.landing
-    if role_of(landing.destinations, name) is Role.ROWS and landing.create is None:
-        raise TableError(f"there is no table {name}: create it, or state `create` in landing {landing.name}")
+    if role_of(landing.destinations, name) is Role.ROWS and landing.create_of(name) is None:
+        raise TableError(
+            f"there is no table {name}: create it, or state {_where(landing, name)} in landing {landing.name}"
+        )
     wanted = _wanted(landing, name)
     imagined = _imagined(name, *wanted)
     _check(landing, name, imagined)
@@ -78,11 +80,11 @@ def _created(session: LandingSession, name: str, dry: bool) -> Table:
     return session.tables.create(name, *wanted)
 
 
-def differences(landing: Landing, table: Table) -> tuple[str, ...]:
+def differences(landing: Landing, name: str, table: Table) -> tuple[str, ...]:
     """In what a data table is not as ``create`` says, which only makes a table that is missing."""
-    if landing.create is None:
+    if landing.create_of(name) is None:
         return ()
-    schema, spec, _ = create_from_spec(_create_section(landing))
+    schema, spec, _ = create_from_spec(_create_section(landing, name))
     has = {f.name: f for f in table.schema().fields}
     found = [
         f"column {f.name} is not there"
@@ -117,7 +119,7 @@ def _parts(schema: Schema, spec: PartitionSpec) -> str:
 def _wanted(landing: Landing, name: str) -> tuple[Schema, PartitionSpec, dict[str, str], SortOrder]:
     if role_of(landing.destinations, name) is Role.DEAD_LETTERS:
         return DEAD_LETTER_SCHEMA, UNPARTITIONED_PARTITION_SPEC, {}, UNSORTED_SORT_ORDER
-    create = _create_section(landing)
+    create = _create_section(landing, name)
     made = create_from_spec(create)
     return *made, sort_order_from_spec(create, made[0])
 
@@ -128,13 +130,18 @@ def _imagined(name: str, schema: Schema, spec: PartitionSpec, properties: dict[s
     return Table(tuple(name.split(".")), metadata, "", load_file_io(), NoopCatalog("imagined"))
 
 
-def _create_section(landing: Landing) -> Mapping[str, Any]:
+def _create_section(landing: Landing, name: str) -> Mapping[str, Any]:
     """The landing's ``create``, with the metadata columns that it asks for and does not list."""
-    create = landing.create or {}
+    create = landing.create_of(name) or {}
     listed = [c.get("name") for c in create.get("schema", ()) if isinstance(c, Mapping)]
     wanted = METADATA_TYPES if landing.metadata_columns else {}
     added = [{"name": name, "type": str(kind)} for name, kind in wanted.items() if name not in listed]
     return {**create, "schema": [*create.get("schema", ()), *added]}
+
+
+def _where(landing: Landing, name: str) -> str:
+    """Where it is said how a table is made."""
+    return "`create`" if name == landing.table else f"`route.create` of {name}"
 
 
 def _lacking(schema: Schema) -> list[str]:

@@ -13,7 +13,7 @@ that stands against it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from uuid import UUID
 
@@ -55,27 +55,32 @@ def check_fit(landing: Landing, target: TableTarget) -> None:
     :raises TableError: naming every column, field or property that stands against it
     """
     from airflow_provider_lakecommit.parquet.layout import check_target
-    from airflow_provider_lakecommit.spark.slices import check_schema
+    from airflow_provider_lakecommit.spark.decoders import check_schema
 
     if role_of(landing.destinations, target.table) is Role.ROWS:
-        check_schema(landing, Schema.model_validate_json(target.schema))
+        check_schema(landing, Schema.model_validate_json(target.schema), target.table)
     check_target(target, landing.location_providers)
 
 
-def check_unless_filled(landing: Landing, targets: Iterable[TableTarget], landing_state: LandingState) -> None:
+def check_unless_filled(landing: Landing, targets: Sequence[TableTarget], landing_state: LandingState) -> None:
     """:func:`check_fit` for the tables that no finished slice in the log shows to be filled as they are now.
 
-    :raises TableError: see there
+    :raises TableError: see there; or a rule is for a column of none of them
     """
+    from airflow_provider_lakecommit.spark.decoders import check_rules
+
     shown = [
         replace(target, epoch=_ANY)
         for cycle in landing_state.cycles.values()
         if cycle.finished and cycle.plan.spec_version == landing.spec_version
         for target in cycle.plan.targets
     ]
-    for target in targets:
-        if replace(target, epoch=_ANY) not in shown:
-            check_fit(landing, target)
+    fresh = [target for target in targets if replace(target, epoch=_ANY) not in shown]
+    for target in fresh:
+        check_fit(landing, target)
+    there = [target for target in targets if target.table in landing.data_tables]
+    if fresh and len(there) == len(landing.data_tables):
+        check_rules(landing, {target.table: Schema.model_validate_json(target.schema) for target in there})
 
 
 def contradiction(plan: Plan, tables: Mapping[str, Table]) -> str | None:

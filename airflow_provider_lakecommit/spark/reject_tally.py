@@ -41,6 +41,10 @@ class RejectTally:
         for kind in kinds.keys() - self._reasons.keys() if len(self._reasons) < MOST_NAMES else ():
             self._reasons[kind] = next(r.reason for r in rejects if _kind_of(r) == kind)
 
+    def of_kind(self, kind: str) -> int:
+        """How many there are of a kind, whatever the column."""
+        return sum(count for name, count in self.kinds.items() if name.partition(" ")[0] == kind)
+
     @property
     def samples(self) -> list[str]:
         """The first ones with place and reason."""

@@ -23,8 +23,8 @@ spans are read again by another attempt.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
@@ -45,26 +45,26 @@ from airflow_provider_lakecommit.core.model import (
     TableTarget,
 )
 from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
-from airflow_provider_lakecommit.core.routing import Role, route
+from airflow_provider_lakecommit.core.routing import Role, tables_for
 from airflow_provider_lakecommit.exceptions import AccountingError, LakecommitError, RecordsError, TableError
-from airflow_provider_lakecommit.formats.decoder import Decoded, Decoder, decoder_for
-from airflow_provider_lakecommit.formats.record_parts import filled_by_parts
 from airflow_provider_lakecommit.formats.times import odd_times
-from airflow_provider_lakecommit.landing import METADATA_COLUMNS, Landing
+from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.parquet.layout import file_io
 from airflow_provider_lakecommit.parquet.write import FanoutWriter
+from airflow_provider_lakecommit.records.block import Block
 from airflow_provider_lakecommit.spark.chunks import Chunk, Run, narrowest, part_of
 from airflow_provider_lakecommit.spark.cost import CostClock, Work
 from airflow_provider_lakecommit.spark.dead_letters import dead_letters
+from airflow_provider_lakecommit.spark.decoders import block_decoder
 from airflow_provider_lakecommit.spark.failures import passes
-from airflow_provider_lakecommit.spark.key_columns import key_columns, registry_for
-from airflow_provider_lakecommit.spark.metadata import lost_times, mistyped, with_metadata
+from airflow_provider_lakecommit.spark.key_columns import key_columns
+from airflow_provider_lakecommit.spark.metadata import lost_times, with_metadata
 from airflow_provider_lakecommit.spark.positions import offset_of
 from airflow_provider_lakecommit.spark.read import BATCH_RECORDS, SliceReader
 from airflow_provider_lakecommit.spark.totals import SliceTotals
 from airflow_provider_lakecommit.spark.unknown_places import UnknownPlaces
 
-__all__ = ["SliceOutcome", "SliceStopped", "SliceWork", "check_schema", "filled_elsewhere", "row_decoder", "run_slice"]
+__all__ = ["SliceOutcome", "SliceStopped", "SliceWork", "run_slice"]
 
 LOST_TIMES = "kafka_timestamp (beyond the years 1 to 9999)"
 """Under this name records are counted among the ignored fields whose timestamp no table can hold."""
@@ -80,8 +80,9 @@ class SliceStopped(LakecommitError):
 class SliceWork:
     """What to do. ``attempt`` names the files.
 
-    ``targets`` holds the tables of ``slice.tables``, and in any case the data table: its schema decides what is
-    rejected, also where only the dead letters of a span are missing. ``known`` is how far partitions were read before.
+    ``targets`` holds the tables of ``slice.tables``, and in any case all data tables that are there: their schemas
+    decide what is rejected, also where only the dead letters of a span are missing. ``known`` is how far partitions
+    were read before.
     """
 
     landing: Landing
@@ -113,15 +114,6 @@ class SliceOutcome:
     unknown_at: Mapping[str, tuple[str, int, int]] = field(default_factory=dict)
 
 
-def check_schema(landing: Landing, schema: Schema) -> None:
-    """Whether this landing can fill a table of this schema.
-
-    :raises TableError: naming every column that it cannot
-    """
-    row_decoder(landing, schema).close()
-    key_columns(landing, schema).close()
-
-
 def run_slice(
     work: SliceWork,
     kafka: Mapping[str, Any],
@@ -142,26 +134,6 @@ def run_slice(
     return _SliceRun(work, io_of, kafka).run(kafka, progress, should_stop)
 
 
-def row_decoder(landing: Landing, schema: Schema, kafka: Mapping[str, Any] | None = None) -> Decoder:
-    """By which values become rows of a table, as the landing says.
-
-    :param kafka: settings of the source, with those of a registry among them; without, nothing can be decoded that
-        needs one
-    :raises TableError: the table has a column that it cannot fill
-    :raises SpecError: the records name schemas of a registry, and the settings none
-    """
-    registry = None if landing.schema else registry_for(landing, landing.format, kafka)
-    if landing.metadata_columns and (wrong := mistyped(schema)):
-        raise TableError("; ".join(wrong))
-    return decoder_for(schema, landing.format_options, filled_elsewhere(landing), registry)
-
-
-def filled_elsewhere(landing: Landing) -> Set[str]:
-    """Top-level columns that are not filled from the records' values."""
-    metadata = frozenset(METADATA_COLUMNS) if landing.metadata_columns else frozenset()
-    return filled_by_parts(landing.key, landing.headers) | metadata
-
-
 class _SliceRun:
     """The state of one attempt."""
 
@@ -174,10 +146,11 @@ class _SliceRun:
             raise TableError(
                 f"slice {work.slice}: no schema and location of {', '.join(sorted(missing))} came with the plan"
             )
-        self._schema = Schema.model_validate_json(targets[work.landing.table].schema)
-        self._decoder = row_decoder(work.landing, self._schema, kafka)
+        data = work.landing.data_tables
+        self._schemas = {n: Schema.model_validate_json(t.schema) for n, t in targets.items() if n in data}
+        self._decoder = block_decoder(work.landing, self._schemas, kafka)
         self._unknown = UnknownPlaces(None if work.landing.evolve == "none" else self._decoder)
-        self._keys = key_columns(work.landing, self._schema, kafka)
+        self._keys = {n: key_columns(work.landing, schema, kafka) for n, schema in self._schemas.items()}
         self._writers = {
             name: FanoutWriter(
                 targets[name],
@@ -197,7 +170,9 @@ class _SliceRun:
         try:
             work = self._work
             made = SliceReader(kafka, work.slice.spans, should_stop=should_stop, known=work.known)
-            with closing(self._decoder), closing(self._keys), made as reader:
+            with closing(self._decoder), ExitStack() as held, made as reader:
+                for keys in self._keys.values():
+                    held.callback(keys.close)
                 self._consume(reader, progress)
             if reader.stopped:
                 self._end_early(reader.reached)
@@ -265,8 +240,11 @@ class _SliceRun:
         decoded = self._decoded(messages, values)
         totals.count(chunk, places, decoded)
         add_names(totals.ignored, decoded.ignored)
-        odd = odd_times(decoded.table, self._landing.timestamps)
-        add_names(totals.ignored, {f"{ODD_TIME}{name}": count for name, count in odd.items()})
+        for name, rows in decoded.tables.items():
+            # What SQL makes of a time is its own.
+            rules = self._landing.timestamps if self._landing.transform_of(name) is None else {}
+            odd = odd_times(rows.table, rules)
+            add_names(totals.ignored, {f"{ODD_TIME}{column}": count for column, count in odd.items()})
         totals.rejects.add(messages, decoded.rejects)
         self._unknown.add(messages, values, decoded)
         self._clock.lap(Work.DECODE)
@@ -274,32 +252,33 @@ class _SliceRun:
             self._write(messages, decoded)
             self._clock.lap(Work.WRITE)
 
-    def _decoded(self, messages: Sequence[Message], values: Sequence[bytes]) -> Decoded:
-        return self._keys.added(self._decoder.decode(values), messages)
+    def _decoded(self, messages: Sequence[Message], values: Sequence[bytes]) -> Block:
+        return self._decoder.decode(values).extended(lambda name, rows: self._keys[name].added(rows, messages))
 
-    def _write(self, messages: Sequence[Message], decoded: Decoded) -> None:
+    def _write(self, messages: Sequence[Message], decoded: Block) -> None:
         for name, table in self._made(messages, decoded, self._totals.ignored):
             self._writers[name].write(table)
 
     def _made(
-        self, messages: Sequence[Message], decoded: Decoded, ignored: Counter[str] | None = None
+        self, messages: Sequence[Message], decoded: Block, ignored: Counter[str] | None = None
     ) -> Iterator[tuple[str, pa.Table]]:
         """The rows for each table.
 
         :param ignored: where times that no table can hold are counted
         """
         landing = self._landing
-        for name, table in route(landing.destinations, Role.ROWS, decoded.table):
+        for name, rows in decoded.tables.items():
             if name in self._writers:
+                table = rows.table
                 if landing.metadata_columns:
-                    of_rows = messages if decoded.records is None else [messages[i] for i in decoded.records]
-                    table = with_metadata(table, self._schema, of_rows)
+                    of_rows = messages if rows.records is None else [messages[i] for i in rows.records]
+                    table = with_metadata(table, self._schemas[name], of_rows)
                     if ignored is not None and (lost := lost_times(table, of_rows)):
                         ignored[LOST_TIMES] += lost
                 yield name, table
-        for name, rejects in route(landing.destinations, Role.DEAD_LETTERS, decoded.rejects):
-            if rejects and name in self._writers:
-                yield name, dead_letters(landing.name, messages, rejects)
+        for name in tables_for(landing.destinations, Role.DEAD_LETTERS):
+            if decoded.rejects and name in self._writers:
+                yield name, dead_letters(landing.name, messages, decoded.rejects)
 
     def _outcome(self, seen: Mapping[int, ReadPosition]) -> SliceOutcome:
         totals = self._totals

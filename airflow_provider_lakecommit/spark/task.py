@@ -29,6 +29,7 @@ from uuid import UUID, uuid4
 
 from airflow_provider_lakecommit.core.identity import attempt_id, slice_id
 from airflow_provider_lakecommit.core.model import Counts, Slice, SliceReport, Span, SpanReport
+from airflow_provider_lakecommit.core.routing import schemas_of
 from airflow_provider_lakecommit.core.rules import rules_of
 from airflow_provider_lakecommit.exceptions import CatalogError, FencedError, LakecommitError, RecordsError
 from airflow_provider_lakecommit.spark.broker_check import check_brokers, note_given_up
@@ -266,7 +267,7 @@ class _Doing:
             status=next((s for s in _WORST_FIRST if s in ends), SliceStatus.AGAIN),
             detail="; ".join([*self._failures, *blocked, *self._ended, *(r.detail for r in self._told)]),
             records=sum(s.counts.landed + s.counts.rejected + s.counts.filtered for o in done for s in o.spans),
-            rows=sum(o.rows.get(self._job.landing.table, 0) for o in done),
+            rows=sum(o.rows.get(name, 0) for o in done for name in self._job.landing.data_tables),
             seconds=time.monotonic() - self._began,
         )
 
@@ -311,7 +312,7 @@ def _records(
         bytes=finished.bytes if finished else 0,
         ignored_fields=finished.ignored_fields if finished else {},
         cost=finished.cost if finished else None,
-        rules=rules_of(job.landing.decoding, _data_schema(job)),
+        rules=rules_of(job.landing.decoding, *schemas_of(job.landing.destinations, job.plan.targets)),
         blocked=outcome.blocked if outcome else None,
         failed=None if failed is None else failed[:MOST_REASON],
         rejects=outcome.rejects if outcome else {},
@@ -336,11 +337,6 @@ def _trace(error: Exception) -> str:
     """An exception that nobody foresaw is told with where it came from."""
     cause = error.__cause__
     return f"{error}" if cause is None else "".join(traceback.format_exception(cause))
-
-
-def _data_schema(job: WindowJob) -> str:
-    """Of the table whose columns decide what is rejected."""
-    return next(t.schema for t in job.plan.targets if t.table == job.landing.table)
 
 
 def _log(text: str) -> None:

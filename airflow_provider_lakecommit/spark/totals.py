@@ -18,10 +18,10 @@ from airflow_provider_lakecommit.core.accounting import spans_problem
 from airflow_provider_lakecommit.core.budgets import over_budget, surely_over
 from airflow_provider_lakecommit.core.model import Counts, Slice, SpanReport
 from airflow_provider_lakecommit.core.offsets import OffsetRange
-from airflow_provider_lakecommit.core.routing import Role
+from airflow_provider_lakecommit.core.routing import FAIL, NOT_ROUTED, Role
 from airflow_provider_lakecommit.exceptions import AccountingError
-from airflow_provider_lakecommit.formats.decoder import Decoded
 from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.records.block import Block
 from airflow_provider_lakecommit.spark.chunks import Chunk, Run
 from airflow_provider_lakecommit.spark.reject_tally import RejectTally
 
@@ -39,7 +39,8 @@ class SliceTotals:
         self._budget = work.budget or landing.budget
         self._records = [0] * len(work.spans)
         self._counts = [Counts()] * len(work.spans)
-        self._rows = 0
+        self._rows: Counter[str] = Counter()
+        self._fails = landing.routing is not None and landing.routing.other == FAIL
         self.bytes = 0
         self.ignored: Counter[str] = Counter()
         self.rejects = RejectTally()
@@ -66,19 +67,20 @@ class SliceTotals:
     def rejected(self) -> int:
         return sum(c.rejected for c in self._counts)
 
-    def count(self, chunk: Chunk, places: Sequence[int], decoded: Decoded) -> None:
+    def count(self, chunk: Chunk, places: Sequence[int], decoded: Block) -> None:
         """Count what became of the records, for each span by itself.
 
         :param places: of the decoded values in the chunk
         """
-        rows, of_rows = decoded.table.num_rows, range(len(places)) if decoded.records is None else decoded.records
-        if len(of_rows) != rows:
-            raise AccountingError(
-                f"slice {self._slice}: {rows} rows were decoded, and {len(of_rows)} that come from a record; "
-                "nothing of it is published, report it"
-            )
-        self._rows += rows
-        landed = places if decoded.records is None else [places[i] for i in sorted(set(decoded.records))]
+        for name, made in decoded.tables.items():
+            rows, of_rows = made.table.num_rows, range(len(places)) if made.records is None else made.records
+            if len(of_rows) != rows:
+                raise AccountingError(
+                    f"slice {self._slice}: {rows} rows were decoded for {name}, and {len(of_rows)} that come from a "
+                    "record; nothing of it is published, report it"
+                )
+            self._rows[name] += rows
+        landed = [places[i] for i in decoded.landed(len(places))]
         rejected = [places[r.index] for r in decoded.rejects]
         filtered = [places[i] for i in decoded.filtered]
         for run in chunk.runs:
@@ -95,6 +97,8 @@ class SliceTotals:
         rejected = self.rejected
         if rejected and self._landing.dead_letter_table is None and self._slice.budget is None:
             return f"{rejected} rejected records and no dead_letter_table"
+        if self._fails and self._slice.budget is None and (unnamed := self.rejects.of_kind(NOT_ROUTED)):
+            return f"{unnamed} records for which `route` names no table, and `other` says {FAIL}"
         if rejected > self._budget.max_records:
             return over_budget(rejected, self.records, self._budget)
         return None
@@ -137,8 +141,10 @@ class SliceTotals:
 
         :raises AccountingError: they are not
         """
-        of = {Role.ROWS: self._rows, Role.DEAD_LETTERS: self.rejected}
-        due = {d.table: of[d.role] for d in self._landing.destinations}
+        dead = self.rejected
+        due = {
+            d.table: dead if d.role is Role.DEAD_LETTERS else self._rows[d.table] for d in self._landing.destinations
+        }
         for name, made in rows.items():
             if made != due[name]:
                 raise AccountingError(f"slice {self._slice}: {made} rows in the files of {name}, {due[name]} were due")

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence, Set
 from confluent_kafka import Message
 
 from airflow_provider_lakecommit.core.accounting import NAME_LENGTH
-from airflow_provider_lakecommit.formats.decoder import Decoded, Decoder
+from airflow_provider_lakecommit.records.block import Block, BlockDecoder
 from airflow_provider_lakecommit.spark.positions import offset_of
 
 __all__ = ["MOST_PLACES", "UnknownPlaces"]
@@ -27,11 +27,11 @@ class UnknownPlaces:
     :param decoder: of the values, ``None`` if nobody asks
     """
 
-    def __init__(self, decoder: Decoder | None) -> None:
+    def __init__(self, decoder: BlockDecoder | None) -> None:
         self._decoder = decoder
         self.found: dict[str, tuple[str, int, int]] = {}
 
-    def add(self, messages: Sequence[Message], values: Sequence[bytes], decoded: Decoded) -> None:
+    def add(self, messages: Sequence[Message], values: Sequence[bytes], decoded: Block) -> None:
         """A chunk.
 
         :param messages: of the values
@@ -51,7 +51,7 @@ class UnknownPlaces:
             self.found[name] = message.topic() or "", message.partition() or 0, offset_of(message)
 
 
-def _first(decoder: Decoder, values: Sequence[bytes], start: int, names: Set[str]) -> Iterator[tuple[str, int]]:
+def _first(decoder: BlockDecoder, values: Sequence[bytes], start: int, names: Set[str]) -> Iterator[tuple[str, int]]:
     """The place of the first value that has each of these, all of which some value has."""
     if not names:
         return

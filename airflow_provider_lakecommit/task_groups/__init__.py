@@ -105,4 +105,4 @@ class KafkaToIcebergTaskGroup(TaskGroup):
 
 
 def _tooltip(landing: Landing) -> str:
-    return f"{', '.join(landing.topic_names)} → {landing.table}"
+    return f"{', '.join(landing.topic_names)} → {', '.join(landing.data_tables)}"

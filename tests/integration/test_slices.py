@@ -28,7 +28,8 @@ from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartitio
 from airflow_provider_lakecommit.exceptions import SourceError, TableError
 from airflow_provider_lakecommit.iceberg.schemas import DEAD_LETTER_SCHEMA
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.spark.slices import SliceOutcome, SliceStopped, SliceWork, check_schema, run_slice
+from airflow_provider_lakecommit.spark.decoders import check_schema
+from airflow_provider_lakecommit.spark.slices import SliceOutcome, SliceStopped, SliceWork, run_slice
 from airflow_provider_lakecommit.spark.totals import SliceTotals
 from tests.support import lines
 from tests.support.targets import target_of

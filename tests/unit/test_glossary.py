@@ -34,14 +34,13 @@ ICEBERG = """
     replacement
 """
 PLAIN = """
-    live first extras
-    cursor renamed deletion account accounting added early end admission admit announced answer arguments asked
-    attempt attest attested backlog base before blocking by call change check chosen chunk cli client clock close
-    closed codec command complete concurrent condition config confirm core cost counts data dead deadline decide
-    decision declared decode decoded decoder diagnosis dictionaries directives doctor done drain earlier edge ended
-    entry envelope error event exceptions exit facts failed failure fate finding fine fold forks format found get
-    grounds guard head history host identity infer inferred info init inputs io json judge judged judgement key kind
-    known lake lakecommit land last layout letters level light limits local locks lookup loop loss main many map
+    live first extras cursor renamed deletion account accounting added early end admission admit announced answer
+    arguments asked attempt attest attested backlog base before blocking by call change check chosen chunk cli client
+    clock close closed codec command complete concurrent condition config confirm core cost counts data dead deadline
+    decide decision declared decode decoded decoder diagnosis dictionaries directives doctor done drain earlier edge
+    ended entry envelope error event exceptions exit facts failed failure fate finding fine fold forks format found
+    get grounds guard head history host identity infer inferred info init inputs io json judge judged judgement key
+    kind known lake lakecommit land last layout letters level light limits local locks lookup loop loss main many map
     missing model modes name node now numbers observe octets open opened options other outcome outgoing output over
     package part partitioned passed pause payload plan planning point policy pool port position preload prepare
     prepared pressure preview probe process protocol publish published publisher queue raised range read reader
@@ -61,8 +60,8 @@ PLAIN = """
     vended inspect maintenance expire expired sweep swept garbage held replay replays replayed selection listing store
     kept why ready replaying registry registered framed framing convert nested skipped resolve resolver scalar branch
     absent member struct unfit item required branches csv raw protobuf confluent message descriptor descriptors
-    combined connected expansion schemas shared
-    left evolve evolving evolution changes change wanted widened misfit out side refused incompatible paths names
+    combined connected expansion schemas shared left evolve evolving evolution changes wanted widened misfit out side
+    refused incompatible paths names one route router fit wise transform
 """
 
 

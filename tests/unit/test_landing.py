@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import fields
 from datetime import timedelta
@@ -37,6 +38,16 @@ FULL: Mapping[str, Any] = {
         "partition_by": ["day(ts)"],
         "properties": {"a": "b"},
     },
+    "route": {
+        "field": "type",
+        "tables": {"order": "shop.orders", "refund": "shop.refunds"},
+        "other": "fail",
+        "missing": "dead_letter",
+        "create": {"shop.refunds": {"schema": [{"name": "id", "type": "long"}]}},
+    },
+    "transform": {"shop.orders": "select id from record"},
+    "record_schema": [{"name": "id", "type": "long"}],
+    "functions": {"cents": "acme.lake.cents"},
     "groups": 4,
     "max_records": 10,
     "max_bytes": 20,
@@ -70,7 +81,8 @@ PARTS: Mapping[str, Any] = {
     "key": {"columns": {"tenant": "t"}, "format": "json", "invalid": "ignore"},
     "headers": {"trace": "trace-id", "n": {"name": "n", "repeated": "first"}},
 }
-SHAPING = {"timestamps", "encodings", "unknown_fields", "dead_letter_table", "metadata_columns"}
+SHAPING = {"timestamps", "encodings", "unknown_fields", "dead_letter_table", "metadata_columns", "route"}
+WITH_SQL = {"transform": {"shop.orders": "select id from record"}, "record_schema": [{"name": "id", "type": "long"}]}
 
 
 def landing(**more: Any) -> Landing:
@@ -94,6 +106,57 @@ class TestLanding:
         dead = Destination(table="shop.dead", role=Role.DEAD_LETTERS)
         assert landing().destinations == (rows,)
         assert landing(dead_letter_table="shop.dead").destinations == (rows, dead)
+
+    def test_each_table_of_a_route_takes_rows_and_the_stated_one_leads(self) -> None:
+        tables = {"refund": "shop.refunds", "order": "shop.orders"}
+        of = landing(route={"field": "type", "tables": tables, "other": "shop.rest"}, dead_letter_table="shop.dead")
+        assert of.data_tables == ("shop.orders", "shop.refunds", "shop.rest")
+        assert of.tables == ("shop.orders", "shop.refunds", "shop.rest", "shop.dead")
+
+    def test_how_tables_of_a_route_are_made_changes_no_row_and_where_records_go_does(self) -> None:
+        route = {"field": "type", "tables": {"order": "shop.orders"}}
+        made = {**route, "create": {}}
+        assert landing(route=route).spec_version == landing(route=made).spec_version
+        assert landing(route=route).spec_version != landing(route={**route, "other": "fail"}).spec_version
+        assert landing(route=route).decoding != landing().decoding
+
+    @pytest.mark.parametrize(
+        ("route", "told"),
+        [
+            ("type", "is not a mapping of field, tables"),
+            ({"field": "type"}, "tables: needs a mapping"),
+            ({"field": "a..b", "tables": {"x": "shop.orders"}}, "'a..b' is not the path of a field"),
+            ({"field": "t", "tables": {1: "shop.orders"}}, "1 is not a text: write it in quotes"),
+            ({"field": "t", "tables": {"x": "orders"}}, "'orders' is not a table name"),
+            ({"field": "t", "tables": {"x": "shop.orders"}, "others": "fail"}, "did you mean 'other'"),
+            ({"field": "t", "tables": {"x": "shop.orders"}, "other": "drop"}, "'drop' is not dead_letter, fail or"),
+            (
+                {"field": "t", "tables": {"x": "shop.orders"}, "missing": "make"},
+                "'make' is not one of fail, dead_letter",
+            ),
+            ({"field": "t", "tables": {"x": "shop.other"}}, "`table` must be one of its tables (shop.other)"),
+            ({"field": "t", "tables": {"x": "shop.orders", "y": "shop.dead"}}, "cannot be the dead_letter_table"),
+            (
+                {"field": "t", "tables": {"x": "shop.orders"}, "create": {"shop.orders": {"schema": []}}},
+                "how shop.orders is made is said in `create` of the landing",
+            ),
+            (
+                {"field": "t", "tables": {"x": "shop.orders", "y": "shop.b"}, "create": {"shop.c": {"schema": []}}},
+                "'shop.c' is no table of the route",
+            ),
+            (
+                {
+                    "field": "t",
+                    "tables": {"x": "shop.orders", "y": "shop.b"},
+                    "create": {"shop.b": {"schema": [{"name": "a", "type": "lon"}]}},
+                },
+                "route.create: shop.b: create.schema: column a",
+            ),
+        ],
+    )
+    def test_a_wrong_route_is_told(self, route: Any, told: str) -> None:
+        with pytest.raises(SpecError, match=re.escape(told)):
+            landing(route=route, dead_letter_table="shop.dead")
 
     def test_arguments_and_plain_values_make_the_same_landing(self) -> None:
         by_hand = Landing(**{**FULL, "completion_timeout": timedelta(seconds=90.5)})
@@ -125,7 +188,7 @@ class TestSpecVersion:
             (("metadata_columns",), "7bfc612b7308615f"),
             (("timestamps",), "e795bd9f90288890"),
             (("unknown_fields",), "a6f4347ffdbc7db8"),
-            (tuple(FULL), "bf6c62aa7584229a"),
+            (tuple(FULL), "58b447e86d9ee74f"),
         ],
         ids=lambda value: "+".join(value) if isinstance(value, tuple) and len(value) < 2 else "",
     )
@@ -170,9 +233,19 @@ class TestSpecVersion:
     def test_what_changes_the_rows_changes_it(self, key: str, value: Any) -> None:
         assert landing(**{key: value}).spec_version != landing().spec_version
 
+    def test_sql_what_it_reads_and_its_functions_change_it(self) -> None:
+        plain = landing(**WITH_SQL)
+        others: list[dict[str, Any]] = [
+            {"transform": "select id + 1 as id from record"},
+            {"record_schema": [{"name": "id", "type": "int"}]},
+            {"functions": {"cents": "acme.lake.cents"}},
+        ]
+        assert len({landing(**{**WITH_SQL, **o}).spec_version for o in others} | {plain.spec_version}) == 4
+        assert len({landing(**{**WITH_SQL, **o}).decoding for o in others} | {plain.decoding}) == 4
+
     @pytest.mark.parametrize(
         "key",
-        sorted(set(FULL) - {"name", "topics", "table"} - SHAPING),
+        sorted(set(FULL) - {"name", "topics", "table", "transform", "record_schema", "functions"} - SHAPING),
     )
     def test_what_changes_no_row_does_not(self, key: str) -> None:
         beside = {"evolve": "add"} if key == "on_incompatible" else {}

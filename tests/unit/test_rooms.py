@@ -122,9 +122,10 @@ RULES = (
     rule("formats", "core declared registry iceberg parquet", nowhere=AIRFLOW | SPARK | KAFKA),
     rule("formats/sampled", only=NOTHING),
     rule("avro", "core registry parquet formats", nowhere=AIRFLOW | SPARK | KAFKA),
+    rule("records", "core declared parquet formats", nowhere=AIRFLOW | SPARK | KAFKA),
     rule(
         "spark",
-        "redaction signing core wire landing registry kafka iceberg parquet formats",
+        "redaction signing core declared wire landing registry kafka iceberg parquet formats records",
         nowhere=AIRFLOW,
         lazily=SPARK,
     ),

@@ -3,13 +3,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pytest
 
-from airflow_provider_lakecommit.core.routing import Destination, Role, role_of, route
+from airflow_provider_lakecommit.core.routing import FAIL, Destination, Role, Route, role_of, schemas_of, tables_for
 
 ORDERS = Destination(table="shop.orders", role=Role.ROWS)
 AUDIT = Destination(table="shop.audit", role=Role.ROWS)
 DEAD = Destination(table="shop.dead", role=Role.DEAD_LETTERS)
+
+
+@dataclass(frozen=True)
+class Described:
+    table: str
+    schema: str
 
 
 @pytest.mark.parametrize(
@@ -17,16 +25,24 @@ DEAD = Destination(table="shop.dead", role=Role.DEAD_LETTERS)
     [
         ([ORDERS], Role.ROWS, ["shop.orders"]),
         ([ORDERS], Role.DEAD_LETTERS, []),
-        ([ORDERS, DEAD], Role.ROWS, ["shop.orders"]),
         ([ORDERS, DEAD], Role.DEAD_LETTERS, ["shop.dead"]),
         ([ORDERS, AUDIT, DEAD], Role.ROWS, ["shop.orders", "shop.audit"]),
     ],
 )
-def test_a_batch_goes_whole_to_each_table_of_its_role(
-    destinations: list[Destination], role: Role, tables: list[str]
-) -> None:
-    batch = object()
-    assert list(route(destinations, role, batch)) == [(table, batch) for table in tables]
+def test_the_tables_of_a_role_are_in_order(destinations: list[Destination], role: Role, tables: list[str]) -> None:
+    assert list(tables_for(destinations, role)) == tables
+
+
+def test_records_are_judged_by_the_tables_of_rows_that_are_there_in_the_landings_order() -> None:
+    there = [Described("shop.dead", "d"), Described("shop.audit", "a"), Described("shop.orders", "o")]
+    assert schemas_of([ORDERS, AUDIT, DEAD], there) == ("o", "a")
+    assert schemas_of([ORDERS, AUDIT, DEAD], there[2:]) == ("o",)
+
+
+def test_a_route_names_each_of_its_tables_once() -> None:
+    route = Route(field="type", tables={"a": "s.a", "b": "s.b", "c": "s.a"}, other="s.c")
+    assert route.all_tables == ("s.a", "s.b", "s.c")
+    assert Route(field="type", tables={"a": "s.a"}, other=FAIL).all_tables == ("s.a",)
 
 
 @pytest.mark.parametrize(

@@ -23,11 +23,11 @@ from pyiceberg.types import (
 )
 
 from airflow_provider_lakecommit.exceptions import SpecError, TableError
-from airflow_provider_lakecommit.formats.decoder import Decoded
+from airflow_provider_lakecommit.formats.decoder import Decoded, decoder_for
 from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.spark.decoders import check_schema, filled_elsewhere
 from airflow_provider_lakecommit.spark.key_columns import key_columns
 from airflow_provider_lakecommit.spark.metadata import with_metadata
-from airflow_provider_lakecommit.spark.slices import check_schema, row_decoder
 from tests.support.lines import LINES
 
 
@@ -63,7 +63,8 @@ def landing(**more: Any) -> Landing:
 
 
 def decoded(of: Landing, schema: Schema, records: Sequence[Any]) -> Decoded:
-    return key_columns(of, schema).added(row_decoder(of, schema).decode([r.value for r in records]), records)
+    decoder = decoder_for(schema, of.format_options, filled_elsewhere(of))
+    return key_columns(of, schema).added(decoder.decode([r.value for r in records]), records)
 
 
 def of_keys(kind: Any, key: dict[str, Any], *keys: bytes | None, required: bool = False, **more: Any) -> Decoded:

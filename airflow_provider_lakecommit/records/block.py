@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A block of records, with what became of each: rows of one or several tables, a reject, or nothing by design.
+
+Contract: of each value exactly one is true: it gave at least one row of at least one table, it is a reject, or it is
+named as filtered. What a :class:`~airflow_provider_lakecommit.formats.decoder.Decoder` says of one table is said here
+of all tables of a landing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from airflow_provider_lakecommit.formats.decoder import Decoded, Decoder, Reject
+
+__all__ = ["Block", "BlockDecoder", "OneTable"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """By table the rows, with the places of the values that they come from (:class:`Decoded`); rejects, filtered values
+    and fields that a table lacks are those of all tables together.
+    """
+
+    tables: Mapping[str, Decoded]
+    rejects: tuple[Reject, ...] = ()
+    filtered: Sequence[int] = ()
+    ignored: Counter[str] = field(default_factory=Counter)
+
+    def extended(self, by: Callable[[str, Decoded], Decoded]) -> Block:
+        """With what keys, headers and the like make of the rows of each table, which may reject more.
+
+        :param by: gets a table's name and its rows
+        """
+        made = {name: by(name, decoded) for name, decoded in self.tables.items()}
+        more = [reject for decoded in made.values() for reject in decoded.rejects]
+        ignored = sum((decoded.ignored for decoded in made.values()), self.ignored)
+        return replace(
+            self,
+            tables={n: replace(decoded, rejects=(), ignored=Counter()) for n, decoded in made.items()},
+            rejects=tuple(sorted([*self.rejects, *more], key=lambda r: r.index)) if more else self.rejects,
+            ignored=ignored,
+        )
+
+    def landed(self, values: int) -> Sequence[int]:
+        """The places of values that gave a row, in order.
+
+        :param values: how many there are
+        """
+        places: set[int] = set()
+        for decoded in self.tables.values():
+            if decoded.records is None:
+                return range(values)
+            places.update(decoded.records)
+        return sorted(places)
+
+
+class BlockDecoder(Protocol):
+    """Decodes blocks of values for the tables of a landing. Keeps no rows."""
+
+    def decode(self, values: Sequence[bytes]) -> Block:
+        """What becomes of these values, none of which is a tombstone."""
+
+    def close(self) -> None:
+        """Give back what it holds."""
+
+
+class OneTable:
+    """All values are for one table."""
+
+    def __init__(self, table: str, decoder: Decoder) -> None:
+        self._table, self._decoder = table, decoder
+
+    def decode(self, values: Sequence[bytes]) -> Block:
+        """As the format decodes them."""
+        decoded = self._decoder.decode(values)
+        rows = replace(decoded, rejects=(), filtered=(), ignored=Counter())
+        return Block(
+            tables={self._table: rows}, rejects=decoded.rejects, filtered=decoded.filtered, ignored=decoded.ignored
+        )
+
+    def close(self) -> None:
+        """Give back what the decoder holds."""
+        self._decoder.close()

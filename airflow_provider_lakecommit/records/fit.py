@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Columns that a query gave as columns of a table.
+
+Contract: :func:`misfit` says before anything is read why a type can never be the table's without a guess;
+:func:`fitted` takes over values of one that can. Nothing is rounded, cut off or filled in: an integer that the table's
+type does not hold, or digits that its decimal has no room for, are a
+:class:`~airflow_provider_lakecommit.formats.decoder.Refusal`, as is a missing required value within a struct, list or
+map.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as kinds
+
+from airflow_provider_lakecommit.formats.decoder import Refusal
+
+__all__ = ["fitted", "misfit"]
+
+_BYTE = pa.bool8()
+"""As what the engine gives a boolean, where it is to keep types."""
+
+
+def misfit(made: pa.DataType, wanted: pa.DataType) -> bool:
+    """Can values of a type never be taken over as those of another one without a guess?"""
+    if made == wanted or kinds.is_null(made) or (made == _BYTE and kinds.is_boolean(wanted)):
+        return False
+    if kinds.is_struct(wanted):
+        names = {f.name for f in wanted}
+        return (
+            not kinds.is_struct(made)
+            or {f.name for f in made} != names
+            or any(misfit(made.field(name).type, wanted.field(name).type) for name in names)
+        )
+    if kinds.is_map(wanted):
+        return (
+            not kinds.is_map(made) or misfit(made.key_type, wanted.key_type) or misfit(made.item_type, wanted.item_type)
+        )
+    if kinds.is_list(wanted):
+        return not _is_list(made) or misfit(made.value_type, wanted.value_type)
+    return not any(is_one(made) and is_one(wanted) for is_one in _ALIKE)
+
+
+def fitted(array: pa.Array, field: pa.Field, path: str, parent: pa.Array | None = None) -> pa.Array:
+    """The values in the table's type, which :func:`misfit` lets pass.
+
+    :param parent: validity of what they are within; at the top a missing value is the caller's to find
+    :raises Refusal: a value that the column cannot take
+    """
+    if not field.nullable and parent is not None and pc.any(pc.and_(array.is_null(), parent), min_count=0).as_py():
+        raise Refusal("missing_required", path, f"required column {path} is missing or null")
+    wanted = field.type
+    if array.type == wanted:
+        return array
+    if array.type == _BYTE:
+        return array.storage.cast(wanted)
+    if kinds.is_null(array.type):
+        return pa.nulls(len(array), wanted)
+    mask = array.is_null() if array.null_count else None
+    if kinds.is_struct(wanted):
+        parts = [fitted(array.field(f.name), f, f"{path}.{f.name}", array.is_valid()) for f in wanted]
+        return pa.StructArray.from_arrays(parts, fields=list(wanted), mask=mask)
+    if kinds.is_map(wanted):
+        keys = fitted(array.keys, wanted.key_field, f"{path}.key", _all(array.keys))
+        items = fitted(array.items, wanted.item_field, f"{path}.value", _all(array.items))
+        return pa.MapArray.from_arrays(array.offsets, keys, items, type=wanted, mask=mask)
+    if kinds.is_list(wanted):
+        values = fitted(array.values, wanted.value_field, f"{path}.element", _all(array.values))
+        return pa.ListArray.from_arrays(array.offsets, values, type=wanted, mask=mask)
+    try:
+        return array.cast(wanted)
+    except pa.ArrowInvalid as e:
+        raise Refusal("wrong_value", path, f"column {path}: {e}") from e
+
+
+def _all(array: pa.Array) -> pa.Array:
+    return pa.repeat(pa.scalar(True), len(array))
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(kinds.is_list(kind) or kinds.is_large_list(kind))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(kinds.is_string(kind) or kinds.is_large_string(kind) or kinds.is_string_view(kind))
+
+
+def _is_octets(kind: pa.DataType) -> bool:
+    return bool(kinds.is_binary(kind) or kinds.is_large_binary(kind) or kinds.is_fixed_size_binary(kind))
+
+
+def _is_moment(kind: pa.DataType) -> bool:
+    return bool(kinds.is_timestamp(kind)) and kind.tz is not None
+
+
+def _is_local(kind: pa.DataType) -> bool:
+    return bool(kinds.is_timestamp(kind)) and kind.tz is None
+
+
+def _is_exact(kind: pa.DataType) -> bool:
+    return bool(kinds.is_integer(kind) or kinds.is_decimal(kind))
+
+
+_ALIKE = (_is_exact, kinds.is_floating, _is_text, _is_octets, _is_moment, _is_local, kinds.is_time, kinds.is_date)
+"""Kinds within which values are taken over where they fit."""

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each record to the table that a field of its value names.
+
+Contract: the field of all values of a block is read at once, by the landing's own format, as if it were the only column
+of a table; then each table's decoder is given its values. A value that cannot be read at all is a reject by the
+format's reason. One without the field, with something else than text in it, or with a text that no table is named for,
+goes where ``other`` of the :class:`~airflow_provider_lakecommit.core.routing.Route` says. Records keep their order
+within each table.
+
+Failure story: nothing is dropped: a record for a table that is not there is a reject of kind ``missing_table``, one
+that no table is named for, unless ``other`` is a table, a reject of kind ``not_routed``; whether such rejects become
+dead letters or block their range is decided where slices are judged.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+
+import numpy as np
+import pyarrow.compute as pc
+from pyiceberg.schema import Schema
+from pyiceberg.types import IcebergType, NestedField, StringType, StructType
+
+from airflow_provider_lakecommit.core.routing import NOT_ROUTED, Route
+from airflow_provider_lakecommit.formats.decoder import Decoded, Decoder, Reject, put_back
+from airflow_provider_lakecommit.records.block import Block
+
+__all__ = ["MISSING_TABLE", "Router", "field_schema"]
+
+MISSING_TABLE = "missing_table"
+"""The kind of rejects whose table is not there."""
+WRONG_KIND = "wrong_value"
+"""The kind of rejects of a format that has read a value, and found something else in the field than text."""
+MOST_SHOWN = 60
+"""Characters of a text that is shown."""
+
+
+class Router:
+    """Decodes blocks for several tables.
+
+    :param field: decodes the values into :func:`field_schema`
+    :param decoders: of the tables that are there
+    """
+
+    def __init__(self, route: Route, field: Decoder, decoders: Mapping[str, Decoder]) -> None:
+        self._route, self._field, self._decoders = route, field, dict(decoders)
+        self._path = tuple(route.field.split("."))
+
+    def decode(self, values: Sequence[bytes]) -> Block:
+        """What becomes of these values."""
+        found = self._field.decode(values)
+        # The values that have rows in `found`, and by table the places of those among them.
+        places = np.asarray(range(len(values)) if found.records is None else found.records, np.int64)
+        rejects = [r for r in found.rejects if r.kind != WRONG_KIND]
+        other = [r.index for r in found.rejects if r.kind == WRONG_KIND]
+        wanted, unnamed = self._wanted(found, places)
+        reasons = dict.fromkeys(other, f"field {self._route.field} of the value is no text") | unnamed
+        if reasons:
+            if (table := self._route.other_table) is not None:
+                mine = np.fromiter(reasons, np.int64, len(reasons))
+                wanted[table] = np.sort(np.concatenate([wanted.get(table, mine[:0]), mine]))
+            else:
+                rejects += [_refused(i, NOT_ROUTED, self._route.field, why) for i, why in reasons.items()]
+        tables: dict[str, Decoded] = {}
+        filtered, ignored = list[int](), Counter[str]()
+        for table, mine in wanted.items():
+            if (decoder := self._decoders.get(table)) is None:
+                why = f"table {table}, which the record is for, is not there"
+                rejects += [_refused(int(i), MISSING_TABLE, self._route.field, why) for i in mine]
+                continue
+            decoded = _decoded(decoder, values, mine)
+            rejects += decoded.rejects
+            filtered += decoded.filtered
+            ignored.update(decoded.ignored)
+            tables[table] = Decoded(table=decoded.table, records=decoded.records)
+        return Block(
+            tables=tables,
+            rejects=tuple(sorted(rejects, key=lambda r: r.index)),
+            filtered=sorted(filtered),
+            ignored=ignored,
+        )
+
+    def close(self) -> None:
+        """Give back what the decoders hold."""
+        with ExitStack() as stack:
+            for decoder in (self._field, *self._decoders.values()):
+                stack.callback(decoder.close)
+
+    def _wanted(self, found: Decoded, places: np.ndarray) -> tuple[dict[str, np.ndarray], dict[int, str]]:
+        """By table the places of its values; and why others are for none, by place."""
+        column = found.table.column(self._path[0])
+        for name in self._path[1:]:
+            column = pc.struct_field(column, name)
+        texts = column.combine_chunks().dictionary_encode()
+        codes = np.asarray(pc.fill_null(texts.indices, -1))
+        tables: dict[str, list[int]] = {}
+        unnamed: dict[int, str] = {}
+        for code, text in enumerate(texts.dictionary.to_pylist()):
+            if (table := self._route.tables.get(text)) is not None:
+                tables.setdefault(table, []).append(code)
+            else:
+                shown = text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"
+                why = f"field {self._route.field} of the value is {shown!r}, for which `route` names no table"
+                unnamed.update(dict.fromkeys(places[codes == code].tolist(), why))
+        none = f"the value has no field {self._route.field}, by which it is routed"
+        unnamed.update(dict.fromkeys(places[codes == -1].tolist(), none))
+        return {table: places[np.isin(codes, some)] for table, some in tables.items()}, unnamed
+
+
+def _decoded(decoder: Decoder, values: Sequence[bytes], places: np.ndarray) -> Decoded:
+    """Some of the values, with their places among all."""
+    if len(places) == len(values):
+        decoded = decoder.decode(values)
+        every = range(len(values)) if decoded.records is None else decoded.records
+        return Decoded(
+            table=decoded.table,
+            records=every,
+            rejects=decoded.rejects,
+            filtered=decoded.filtered,
+            ignored=decoded.ignored,
+        )
+    mine = places.tolist()
+    return put_back(decoder.decode([values[i] for i in mine]), mine, ())
+
+
+def _refused(place: int, kind: str, column: str, reason: str) -> Reject:
+    return Reject(index=place, kind=kind, column=column, reason=reason.encode(errors="backslashreplace").decode())
+
+
+def field_schema(route: Route) -> Schema:
+    """A table with the text alone that a record is routed by."""
+    kind: IcebergType = StringType()
+    for number, name in reversed(list(enumerate(route.field.split("."), 1))):
+        field = NestedField(number, name, kind)
+        kind = StructType(field)
+    return Schema(*kind.fields) if isinstance(kind, StructType) else Schema()

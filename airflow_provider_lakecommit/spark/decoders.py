@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The decoders of a landing, made from what it declares and from the columns of its tables.
+
+Contract: one :class:`~airflow_provider_lakecommit.records.block.BlockDecoder` for all data tables of a landing, in
+which format, route and SQL stand around each other. Columns that keys and headers fill are left alone.
+
+Failure story: a table that the landing cannot fill is a :class:`~airflow_provider_lakecommit.exceptions.TableError`
+naming every column that stands against it, before a record is read; records that name schemas of a registry, where the
+settings name none, are a :class:`~airflow_provider_lakecommit.exceptions.SpecError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from dataclasses import replace
+from typing import Any
+
+from pyiceberg.schema import Schema
+
+from airflow_provider_lakecommit.core.formats import UNCOUNTED, FormatOptions
+from airflow_provider_lakecommit.declared.names import meant
+from airflow_provider_lakecommit.exceptions import TableError
+from airflow_provider_lakecommit.formats.decoder import Decoder, decoder_for
+from airflow_provider_lakecommit.formats.record_parts import filled_by_parts
+from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec
+from airflow_provider_lakecommit.landing import METADATA_COLUMNS, Landing
+from airflow_provider_lakecommit.records.block import BlockDecoder, OneTable
+from airflow_provider_lakecommit.records.router import Router, field_schema
+from airflow_provider_lakecommit.spark.key_columns import key_columns, registry_for
+from airflow_provider_lakecommit.spark.metadata import mistyped
+
+__all__ = ["block_decoder", "check_rules", "check_schema", "filled_elsewhere"]
+
+Kafka = Mapping[str, Any]
+
+
+def block_decoder(landing: Landing, schemas: Mapping[str, Schema], kafka: Kafka | None = None) -> BlockDecoder:
+    """By which values become rows of the landing's tables.
+
+    :param schemas: of its tables of rows, as many as are there; the leading one is
+    :param kafka: settings of the source, with those of a registry among them; without, nothing can be decoded that
+        needs one
+    :raises TableError: a table has a column that it cannot fill
+    :raises SpecError: the records name schemas of a registry, and the settings none
+    """
+    decoders = {name: _row_decoder(landing, name, schema, kafka) for name, schema in schemas.items()}
+    if (route := landing.routing) is None:
+        return OneTable(landing.table, decoders[landing.table])
+    options = replace(landing.format_options, timestamps={}, encodings={}, unknown_fields=UNCOUNTED)
+    return Router(route, _decoder(landing, field_schema(route), options, kafka), decoders)
+
+
+def check_schema(landing: Landing, schema: Schema, table: str | None = None) -> None:
+    """Whether this landing can fill a table of this schema.
+
+    :param table: another one of its tables than the leading one
+    :raises TableError: naming every column that it cannot
+    """
+    _row_decoder(landing, table or landing.table, schema, None).close()
+    key_columns(landing, schema).close()
+
+
+def check_rules(landing: Landing, schemas: Mapping[str, Schema]) -> None:
+    """Whether each rule of a landing with several tables is for a column of one of them at least.
+
+    :raises TableError: naming those that are for none
+    """
+    if landing.routing is None:
+        return
+    names = sorted({field.name for t, s in schemas.items() for field in _read_schema(landing, t, s).fields})
+    declared = {"timestamps": landing.timestamps, "encodings": landing.encodings}
+    wrong = [
+        f"{key}: no table has a column {path!r} (columns are {', '.join(names)}){meant(path, names)}"
+        for key, rules in declared.items()
+        for path in rules
+        if path.partition(".")[0] not in names
+    ]
+    if wrong:
+        raise TableError("; ".join(wrong))
+
+
+def filled_elsewhere(landing: Landing) -> Set[str]:
+    """Top-level columns that are not filled from the records' values."""
+    metadata = frozenset(METADATA_COLUMNS) if landing.metadata_columns else frozenset()
+    return filled_by_parts(landing.key, landing.headers) | metadata
+
+
+def _row_decoder(landing: Landing, table: str, schema: Schema, kafka: Kafka | None) -> Decoder:
+    if landing.metadata_columns and (wrong := mistyped(schema)):
+        raise TableError("; ".join(wrong))
+    skip = filled_elsewhere(landing)
+    read = _read_schema(landing, table, schema)
+    options = _options(landing, read)
+    if (sql := landing.transform_of(table)) is None:
+        return _decoder(landing, read, options, kafka, skip)
+    try:
+        # An engine that only landings with SQL need.
+        from airflow_provider_lakecommit.records.transform import TransformDecoder
+    except ModuleNotFoundError as e:
+        raise TableError(
+            f"a transform needs {e.name}: install airflow-provider-lakecommit[transform], also where Spark's tasks run"
+        ) from e
+    return TransformDecoder(_decoder(landing, read, options, kafka), sql, schema, skip, landing.functions)
+
+
+def _decoder(
+    landing: Landing,
+    schema: Schema,
+    options: FormatOptions,
+    kafka: Kafka | None,
+    skip: Set[str] = frozenset(),
+) -> Decoder:
+    """The format's own."""
+    return decoder_for(schema, options, skip, None if landing.schema else registry_for(landing, landing.format, kafka))
+
+
+def _read_schema(landing: Landing, table: str, schema: Schema) -> Schema:
+    """The columns that are read from the values for a table."""
+    if landing.transform_of(table) is None:
+        return schema
+    return create_from_spec({"schema": landing.record_schema})[0]
+
+
+def _options(landing: Landing, schema: Schema) -> FormatOptions:
+    """Of several tables each takes the rules of the columns that it has."""
+    options = landing.format_options
+    if landing.routing is None:
+        return options
+    return replace(
+        options,
+        timestamps=_of_columns(options.timestamps, schema),
+        encodings=_of_columns(options.encodings, schema),
+    )
+
+
+def _of_columns(rules: Mapping[str, str], schema: Schema) -> dict[str, str]:
+    names = {field.name for field in schema.fields}
+    return {path: rule for path, rule in rules.items() if path.partition(".")[0] in names}

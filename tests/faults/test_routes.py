@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A landing of several tables: each record is in the table that its field names, once, or is a dead letter with its
+reason; one broken table stops no other; whatever dies.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+
+from airflow_provider_lakecommit.dead_letters.letters import Selection
+from airflow_provider_lakecommit.dead_letters.replay import replay as replay_dead_letters
+from airflow_provider_lakecommit.exceptions import CatalogError, LakecommitError, SpecError, TableError
+from tests.faults.test_replay import replay
+from tests.support.steps import check_verified
+from tests.support.world import SCHEMA, Killed, World, deaths
+
+pytestmark = pytest.mark.faults
+
+Make = Callable[..., World]
+Produce = Callable[..., list[tuple[int, int]]]
+REFUNDS = {
+    "schema": [
+        {"name": "id", "type": "long", "required": True},
+        {"name": "cents", "type": "int", "required": True},
+        {"name": "at", "type": "timestamptz"},
+    ]
+}
+ROUTE: Mapping[str, Any] = {
+    "field": "meta.type",
+    "tables": {"order": "shop.rows", "again": "shop.rows", "refund": "shop.refunds"},
+    "create": {"shop.refunds": REFUNDS},
+}
+FIELDS = {"route": ROUTE, "dead_letter_max_ratio": 1.0, "timestamps": {"at": "epoch_millis"}}
+
+
+def value(i: int, kind: object, **more: object) -> str:
+    return json.dumps({"id": i, "meta": {"type": kind, "n": i}, **more})
+
+
+def mixed(first: int, count: int) -> list[tuple[str, str]]:
+    """Of each ten: five orders, three refunds, one of a type that nobody knows, one refund that lacks its cents."""
+    kinds = ["order", "refund", "order", "unknown", "again", "refund", "order", "bad", "refund", "order"]
+    out = []
+    for i in range(first, first + count):
+        kind = kinds[i % 10]
+        text = value(i, "refund") if kind == "bad" else value(i, kind, name=f"n{i}", cents=i, at=i * 1000)
+        out.append((str(i), text))
+    return out
+
+
+def ids(world: World, table: str) -> Counter[int]:
+    return Counter(row["id"] for row in world.rows(table))
+
+
+def expected(first: int, count: int) -> dict[str, Counter[int]]:
+    kinds: dict[int, str] = {
+        0: "rows",
+        1: "refunds",
+        2: "rows",
+        4: "rows",
+        5: "refunds",
+        6: "rows",
+        8: "refunds",
+        9: "rows",
+    }
+    out: dict[str, Counter[int]] = {"rows": Counter(), "refunds": Counter(), "dead": Counter()}
+    for i in range(first, first + count):
+        out[kinds.get(i % 10, "dead")][i] += 1
+    return out
+
+
+def check(world: World, first: int, count: int) -> None:
+    wanted = expected(first, count)
+    assert ids(world, "shop.rows") == wanted["rows"]
+    assert ids(world, "shop.refunds") == wanted["refunds"]
+    dead = Counter(json.loads(row["value"])["id"] for row in world.rows("shop.dead"))
+    assert dead == wanted["dead"]
+    check_verified(world)
+
+
+def test_each_record_is_in_its_table_or_a_dead_letter_with_its_reason(make_world: Make, produce: Produce) -> None:
+    world = make_world(**FIELDS)
+    produce(world.landing.topics, mixed(0, 100))
+    closed = world.run()
+    assert closed.rows == 80
+    check(world, 0, 100)
+    found = Counter((row["kind"], row["column"]) for row in world.rows("shop.dead"))
+    assert found == {("not_routed", "meta.type"): 10, ("missing_required", "cents"): 10}
+    assert closed.ignored_fields["cents"] == 50, "an order has cents, for which its table has no column"
+    assert {row["at"].timestamp() for row in world.rows("shop.refunds")} == set(expected(0, 100)["refunds"])
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ('{"id": 1', "not_json"),
+        ('{"id": 1}', "not_routed"),
+        ('{"id": 1, "meta": null}', "not_routed"),
+        ('{"id": 1, "meta": 7}', "not_routed"),
+        ('{"id": 1, "meta": {"type": 7}}', "not_routed"),
+        ('{"id": 1, "meta": {"type": null}}', "not_routed"),
+        ('{"id": 1, "meta": {"type": "Order"}}', "not_routed"),
+        ('{"id": 1, "meta": {"type": "\\ud800"}}', None),
+        ('{"id": 1, "meta": {"type": "order", "type": "refund"}}', None),
+        ('{"id": 1, "meta": {"type": ["order"]}}', "not_routed"),
+        ("[]", None),
+        ("null", None),
+        ("", None),
+    ],
+)
+def test_what_names_no_table_is_never_dropped(make_world: Make, produce: Produce, text: str, kind: str | None) -> None:
+    world = make_world(1, **FIELDS)
+    produce(world.landing.topics, [("a", value(0, "order")), ("b", text), ("c", value(2, "refund", cents=1))])
+    world.settle()
+    (dead,) = world.rows("shop.dead")
+    assert dead["offset"] == 1
+    assert dead["value"] == text.encode()
+    assert kind in (None, dead["kind"])
+    assert (ids(world, "shop.rows"), ids(world, "shop.refunds")) == (Counter([0]), Counter([2]))
+    check_verified(world)
+
+
+def test_other_records_may_have_a_table_of_their_own(make_world: Make, produce: Produce) -> None:
+    route = {**ROUTE, "other": "shop.other", "create": {**ROUTE["create"], "shop.other": SCHEMA}}
+    world = make_world(1, **{**FIELDS, "route": route})
+    produce(world.landing.topics, [*mixed(0, 40), ("x", '{"id": 99}'), ("y", value(98, 5))])
+    world.settle()
+    assert ids(world, "shop.other") == Counter([98, 99, *(i for i in range(40) if i % 10 == 3)])
+    assert {row["kind"] for row in world.rows("shop.dead")} == {"missing_required"}
+    check_verified(world)
+
+
+def test_a_record_that_names_no_table_can_stop_its_range_until_somebody_says_more(
+    make_world: Make, produce: Produce
+) -> None:
+    world = make_world(1, **{**FIELDS, "route": {**ROUTE, "other": "fail"}})
+    produce(world.landing.topics, [("a", value(0, "order")), ("b", value(1, "gift", name="g"))])
+    for _ in range(3):
+        closed = world.run()
+    assert "names no table" in str(closed.blocked)
+    gifts = {**ROUTE, "other": "fail", "tables": {**ROUTE["tables"], "gift": "shop.rows"}}
+    said = replace(world, landing=replace(world.landing, route=gifts))
+    said.settle()
+    assert ids(said, "shop.rows") == Counter([0, 1])
+    check_verified(said)
+
+
+def test_a_missing_table_fails_the_plan_or_has_its_records_set_aside(make_world: Make, produce: Produce) -> None:
+    route = {k: v for k, v in ROUTE.items() if k != "create"}
+    world = make_world(1, **{**FIELDS, "route": route})
+    produce(world.landing.topics, mixed(0, 20))
+    with pytest.raises(TableError, match=r"there is no table shop\.refunds.*`route\.create`"):
+        world.run()
+    aside = replace(world, landing=replace(world.landing, route={**route, "missing": "dead_letter"}))
+    aside.settle()
+    wanted = expected(0, 20)
+    assert ids(aside, "shop.rows") == wanted["rows"]
+    kinds = Counter(row["kind"] for row in aside.rows("shop.dead"))
+    assert kinds == {"not_routed": 2, "missing_table": wanted["refunds"].total() + 2}
+    # Made by somebody, it takes what comes from then on; what was set aside is read again by a replay.
+    made = replace(
+        aside, landing=replace(aside.landing, route={**route, "missing": "dead_letter", "create": ROUTE["create"]})
+    )
+    produce(world.landing.topics, mixed(20, 20))
+    made.settle()
+    assert ids(made, "shop.refunds") == expected(20, 20)["refunds"]
+    assert ids(made, "shop.rows") == expected(0, 40)["rows"]
+    check_verified(made)
+
+
+def broken(monkeypatch: pytest.MonkeyPatch, name: str) -> pytest.MonkeyPatch:
+    """The catalog answers nothing that is about one table."""
+    load = SqlCatalog.load_table
+
+    def refuse(self: SqlCatalog, identifier: Any, *args: Any, **kwargs: Any) -> Any:
+        if ".".join(identifier if isinstance(identifier, tuple) else (identifier,)).endswith(name):
+            raise CatalogError(f"{name} is broken")
+        return load(self, identifier, *args, **kwargs)
+
+    monkeypatch.setattr(SqlCatalog, "load_table", refuse)
+    return monkeypatch
+
+
+@pytest.mark.parametrize("table", ["shop.refunds", "shop.rows"])
+def test_a_broken_table_stops_no_other_and_takes_what_it_lacks_later(
+    make_world: Make, produce: Produce, table: str
+) -> None:
+    world = make_world(**FIELDS)
+    produce(world.landing.topics, mixed(0, 40))
+    world.settle()
+    produce(world.landing.topics, mixed(40, 40))
+    opened = world.open("broken")
+    world.write(opened)
+    with pytest.MonkeyPatch.context() as patch:
+        broken(patch, table)
+        with pytest.raises(LakecommitError, match=table):
+            world.close("broken", opened)
+    other = "rows" if table == "shop.refunds" else "refunds"
+    assert ids(world, f"shop.{other}") == expected(0, 80)[other], "the table that is not broken has all"
+    mine = "refunds" if other == "rows" else "rows"
+    assert ids(world, f"shop.{mine}") == expected(0, 40)[mine]
+    world.settle()
+    check(world, 0, 80)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("at", [pytest.param(n, marks=pytest.mark.heavy) if n % 4 else n for n in range(1, 14)])
+def test_whatever_dies_each_record_is_in_its_table_once(make_world: Make, produce: Produce, at: int, when: Any) -> None:
+    world = make_world(**FIELDS)
+    produce(world.landing.topics, mixed(0, 60))
+    with deaths(at, when) as died, suppress(Killed):
+        world.run("dies")
+    world.settle()
+    check(world, 0, 60)
+    assert len(died.steps) >= 1
+
+
+def test_a_replay_reads_a_range_again_for_all_tables(make_world: Make, produce: Produce) -> None:
+    world = make_world(1, **FIELDS, metadata_columns=True)
+    produce(world.landing.topics, mixed(0, 100))
+    world.settle()
+    with world.session() as session, pytest.raises(SpecError, match="lakecommit replay"):
+        replay_dead_letters(session, Selection())
+    tables = {**ROUTE["tables"], "unknown": "shop.refunds"}
+    now = replace(world, landing=replace(world.landing, route={**ROUTE, "tables": tables}))
+    again = replay(now, "0=20-60")
+    again.finish()
+    wanted = expected(0, 100)
+    moved = [i for i in range(20, 60) if i % 10 == 3]
+    assert ids(now, "shop.rows") == wanted["rows"]
+    assert ids(now, "shop.refunds") == wanted["refunds"] + Counter(moved)
+    dead = Counter(json.loads(row["value"])["id"] for row in now.rows("shop.dead"))
+    assert dead == wanted["dead"] - Counter(moved)
+    check_verified(now)
+
+
+def test_a_rule_that_is_for_no_table_is_told_before_anything_is_read(make_world: Make) -> None:
+    world = make_world(1, **{**FIELDS, "timestamps": {"a": "epoch_millis"}})
+    with pytest.raises(TableError, match="timestamps: no table has a column 'a'"):
+        world.open("run")

@@ -1,0 +1,336 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SQL between record and row: what may be said, what becomes of records, and what is refused before one is read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyiceberg.schema import Schema
+
+from airflow_provider_lakecommit.exceptions import SpecError, TableError
+from airflow_provider_lakecommit.formats.decoder import Decoded
+from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec
+from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.spark.decoders import block_decoder, check_schema
+from tests.support.effort import examples
+
+RECORD = [
+    {"name": "id", "type": "long", "required": True},
+    {"name": "name", "type": "string"},
+    {"name": "n", "type": "int"},
+    {"name": "amount", "type": "decimal(9, 2)"},
+    {"name": "at", "type": "timestamptz"},
+    {"name": "items", "type": "list<struct<sku: string, n: int>>"},
+    {"name": "tags", "type": "map<string, long>"},
+]
+TABLE = [
+    {"name": "id", "type": "long", "required": True},
+    {"name": "text", "type": "string"},
+    {"name": "n", "type": "int"},
+]
+
+
+def schema_of(columns: Sequence[Mapping[str, Any]]) -> Schema:
+    return create_from_spec({"schema": columns})[0]
+
+
+def landing(sql: str, **more: Any) -> Landing:
+    stated = {"record_schema": RECORD, "timestamps": {"at": "epoch_millis"}, **more}
+    return Landing(name="a", topics="a", table="s.t", transform=sql, **stated)
+
+
+def transformed(sql: str, values: Sequence[bytes], table: Sequence[Mapping[str, Any]] = TABLE, **more: Any) -> Decoded:
+    decoder = block_decoder(landing(sql, **more), {"s.t": schema_of(table)})
+    block = decoder.decode(values)
+    decoder.close()
+    (decoded,) = block.tables.values()
+    assert len(decoded.records or ()) == decoded.table.num_rows
+    return Decoded(
+        table=decoded.table,
+        records=list(decoded.records or ()),
+        rejects=block.rejects,
+        filtered=list(block.filtered),
+        ignored=block.ignored,
+    )
+
+
+def values(*records: Mapping[str, Any]) -> list[bytes]:
+    return [json.dumps(r).encode() for r in records]
+
+
+def rows(decoded: Decoded, *names: str) -> list[Any]:
+    return [tuple(row[n] for n in names) for row in decoded.table.to_pylist()]
+
+
+def test_columns_are_made_and_records_filtered() -> None:
+    made = transformed(
+        "select id, upper(name) as text from record where n > 1",
+        values({"id": 1, "name": "a", "n": 1}, {"id": 2, "name": "b", "n": 2}, {"id": 3, "n": 3}, {"id": 4}),
+    )
+    assert rows(made, "id", "text", "n") == [(2, "B", None), (3, None, None)]
+    assert (made.records, made.filtered, made.rejects) == ([1, 2], [0, 3], ())
+
+
+def test_lists_explode_in_their_order_and_an_empty_one_is_filtered() -> None:
+    items = [[{"sku": "a", "n": 1}, {"sku": "b", "n": 2}], [], None, [{"sku": "c", "n": None}]]
+    made = transformed(
+        "select id, unnest(items).sku as text, unnest(items).n as n from record",
+        values(*({"id": i, "items": some} for i, some in enumerate(items))),
+    )
+    assert rows(made, "id", "text", "n") == [(0, "a", 1), (0, "b", 2), (3, "c", None)]
+    assert (made.records, made.filtered) == ([0, 0, 3], [1, 2])
+
+
+@pytest.mark.parametrize(
+    ("sql", "bad", "reason"),
+    [
+        ("select id, cast(name as int) as n from record", {"name": "x"}, "Could not convert string 'x'"),
+        ("select id, n // (n - 1) as n from record", {"n": 1}, "division by zero"),
+        ("select id, cast(n % (n - 1) as int) as n from record", {"n": 1}, "division by zero"),
+        ("select id, mod(n, n - 1) as n from record", {"n": 1}, "division by zero"),
+        ("select id, cast(n / (n - 1) as int) as n from record", {"n": 1}, "division by zero"),
+        ("select id * 4611686018427387904 as id from record", {}, "Overflow in multiplication"),
+        ("select id, n + 2147483640 as n from record", {"n": 100}, "Overflow in addition"),
+        ("select id, id * 2147483648 as n from record", {}, "column n: Integer value"),
+        ("select id, case when n = 1 then error('not so') else 1 end as n from record", {"n": 1}, "not so"),
+        ("select nullif(id, 7) as id from record", {}, "required column id is null"),
+    ],
+)
+@pytest.mark.parametrize("others", [0, 1, 40])
+def test_a_record_in_which_the_sql_fails_is_rejected_alone(
+    sql: str, bad: Mapping[str, Any], reason: str, others: int
+) -> None:
+    good = {"id": 0, "name": "0", "n": 3}
+    made = transformed(sql, values(*[good] * others, {**good, "id": 7, **bad}, *[good] * others))
+    (reject,) = made.rejects
+    assert (reject.index, made.filtered) == (others, [])
+    assert reason in reject.reason
+    assert made.records == [i for i in range(2 * others + 1) if i != others]
+
+
+def test_what_the_format_refuses_is_refused_as_before_and_keeps_its_place() -> None:
+    made = transformed(
+        "select id, name as text from record where id <> 3",
+        [b"{", *values({"id": 1}, {"id": "x"}, {"id": 3}, {"name": "a"}, {"id": 5, "more": 1})],
+    )
+    assert [(r.index, r.kind) for r in made.rejects] == [(0, "not_json"), (2, "wrong_value"), (4, "missing_required")]
+    assert (made.records, made.filtered, dict(made.ignored)) == ([1, 5], [3], {"more": 1})
+
+
+def test_a_record_with_one_bad_row_gives_none() -> None:
+    items = [[{"sku": "a", "n": 1}, {"sku": None, "n": 2}], [{"sku": "b", "n": 3}]]
+    made = transformed(
+        "select id, unnest(items).sku as sku from record",
+        values(*({"id": i, "items": some} for i, some in enumerate(items))),
+        [TABLE[0], {"name": "sku", "type": "string", "required": True}],
+    )
+    assert rows(made, "id", "sku") == [(1, "b")]
+    assert [(r.index, r.kind, r.column) for r in made.rejects] == [(0, "missing_required", "sku")]
+
+
+def bare(n):  # type: ignore[no-untyped-def]
+    return n
+
+
+def doubled(n: int) -> int:
+    """For SQL; refuses 13."""
+    if n == 13:
+        raise ValueError("thirteen")
+    return 2 * n
+
+
+def test_functions_by_import_path_take_part_and_refuse_records_by_raising() -> None:
+    made = transformed(
+        "select id, cast(doubled(n) as int) as n from record",
+        values({"id": 1, "n": 4}, {"id": 2, "n": 13}, {"id": 3}),
+        functions={"doubled": f"{__name__}.doubled"},
+    )
+    assert rows(made, "id", "n") == [(1, 8), (3, None)]
+    (reject,) = made.rejects
+    assert (reject.index, reject.kind) == (1, "transform_failed")
+    assert "thirteen" in reject.reason
+
+
+@pytest.mark.parametrize(
+    ("sql", "told"),
+    [
+        ("select count(*) as n from record", "count_star, an aggregate"),
+        ("select id, sum(n) as n from record group by id", "group by"),
+        ("select id from record group by all", "group by all"),
+        ("select id, max(n) as n from record", "max, an aggregate"),
+        ("select id, geomean(n) as n from record", "avg, an aggregate"),
+        ("select id, row_number() over () as n from record", "row_number over a window"),
+        ("select distinct id from record", "distinct"),
+        ("select id from record order by id", "order by"),
+        ("select id from record limit 1", "limit"),
+        ("select id from record using sample 10%", "a sample"),
+        ("select id from record tablesample 10%", "a sample"),
+        ("select r.id from record r join record s on r.id = s.id", "a join"),
+        ("select id from record, unnest(items)", "a join"),
+        ("select id from (select * from record)", "a subquery"),
+        ("select id from record where id in (select 1)", "a subquery"),
+        ("select (select 1) as id from record", "a subquery"),
+        ("with r as (select 1 as id) select id from record", "with"),
+        ("select id from record union all select id from record", "union"),
+        ("select 1 as id", "no `from record`"),
+        ("select id from orders", "from orders"),
+        ("select id from read_csv('/etc/passwd')", "table function"),
+        ("select id from '/etc/passwd'", "from /etc/passwd"),
+        ("select id from other.record", "from record"),
+        ("select id from record qualify n > 1", "qualify"),
+        ("select id from record where unnest(items).n > 1", "unnest outside of the select list"),
+        ("select id, random() as n from record", "random, which gives another answer each time"),
+        ("select id, cast(now() as varchar) as text from record", "now, which gives another answer"),
+        ("select id, cast(current_date as varchar) as text from record", "current_date"),
+        ("select id, cast(CURRENT_TIMESTAMP as varchar) as text from record", "current_timestamp"),
+        ("select id, cast(today() as varchar) as text from record", "today, which"),
+        ("select id, uuid()::varchar as text from record", "uuid, which"),
+        ("select id, nextval('s') as n from record", "nextval, which"),
+        ("select id, cast(ago(interval 1 day) as varchar) as text from record", "ago"),
+        ("select id, ? as n from record", "a parameter"),
+        ("select #1 as id from record", "a positional reference"),
+        ("select id from record; select 1", "more than one statement"),
+        ("insert into record values (1)", "Only SELECT"),
+        ("selec id from record", "syntax error"),
+        ("select id, nonsense(n) as n from record", "nonsense"),
+        ("select id, other as n from record", 'column "other"'),
+        ("select id, n + 1 from record", "gives a column '(n + 1)', which the table lacks"),
+        ("select id, name as txt from record", "did you mean 'text'"),
+        ("select id, id as id from record", "gives a column id twice"),
+        ("select name as text from record", "does not give id, which the table requires"),
+        ("select id, name as n from record", "column n is string, in the table int32: cast it"),
+        ("select id, n / 2 as n from record", "column n is double, in the table int32: cast it"),
+        ('select id, "at" as text from record', "column text is timestamp[us, tz=UTC], in the table string"),
+    ],
+)
+def test_what_is_not_of_one_record_each_or_does_not_fit_is_named(sql: str, told: str) -> None:
+    with pytest.raises(TableError) as refused:
+        check_schema(landing(sql), schema_of(TABLE))
+    assert told in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("functions", "told"),
+    [
+        ({"gone": "tests.unit.records.test_transform.gone"}, "gone cannot be imported"),
+        ({"upper": f"{__name__}.doubled"}, "SQL has a function upper already"),
+        ({"bare": f"{__name__}.bare"}, "bare .* cannot be used"),
+    ],
+)
+def test_a_function_that_cannot_be_used_is_named(functions: dict[str, str], told: str) -> None:
+    with pytest.raises(TableError, match=told):
+        check_schema(landing("select id from record", functions=functions), schema_of(TABLE))
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"transform": 7}, "transform: 7 is not SQL"),
+        ({"transform": "select 1"}, "transform: needs `record_schema`"),
+        ({"record_schema": RECORD}, "record_schema: is for a `transform`"),
+        ({"functions": {"a": "b.c"}}, "functions: is for a `transform`"),
+        ({"transform": "s", "record_schema": [{"name": "a", "type": "lng"}]}, "record_schema: column a: 'lng'"),
+        (
+            {"transform": "s", "record_schema": [{"name": "a", "type": "long"}, {"name": "A", "type": "long"}]},
+            "columns A, a differ in case alone",
+        ),
+        ({"transform": {"s.u": "select 1"}, "record_schema": RECORD}, "'s.u' is no table of the landing"),
+        ({"transform": "s", "record_schema": RECORD, "functions": {"A": "b.c"}}, "'A' is not the name of a function"),
+        ({"transform": "s", "record_schema": RECORD, "functions": {"a": "b"}}, "'b' is not a function"),
+        (
+            {"transform": "s", "record_schema": RECORD, "route": {"field": "f", "tables": {"a": "s.t", "b": "s.u"}}},
+            "say it for each that has one",
+        ),
+    ],
+)
+def test_wrong_fields_are_told_without_an_engine(fields: dict[str, Any], told: str) -> None:
+    with pytest.raises(SpecError) as refused:
+        Landing(name="a", topics="a", table="s.t", **fields)
+    assert told in str(refused.value)
+
+
+def test_every_type_comes_through_as_it_is() -> None:
+    types = {
+        "b": "boolean",
+        "i": "int",
+        "l": "long",
+        "f": "float",
+        "d": "double",
+        "dec": "decimal(38, 10)",
+        "day": "date",
+        "t": "time",
+        "ts": "timestamp",
+        "tz": "timestamptz",
+        "s": "string",
+        "u": "uuid",
+        "bin": "binary",
+        "fix": "fixed[4]",
+        "st": "struct<a: long, b: list<string>>",
+        "li": "list<decimal(5, 2)>",
+        "m": "map<string, struct<x: uuid>>",
+    }
+    columns = [{"name": "id", "type": "long", "required": True}, *({"name": n, "type": t} for n, t in types.items())]
+    value = {
+        "id": 1,
+        "b": True,
+        "i": -(2**31),
+        "l": 2**63 - 1,
+        "f": 1.5,
+        "d": 1e-300,
+        "dec": 1234567890123456789012345678.1234567891,
+        "day": "2026-01-02",
+        "t": "01:02:03.000004",
+        "ts": "2026-01-02T03:04:05.000006",
+        "tz": "0001-01-01T00:00:00Z",
+        "s": "žluťoučký \U0001f40d",
+        "u": "12345678-1234-5678-1234-567812345678",
+        "bin": "AAECAw==",
+        "fix": "AAECAw==",
+        "st": {"a": 1, "b": ["x", None]},
+        "li": [1.25, None],
+        "m": {"k": {"x": "12345678-1234-5678-1234-567812345678"}},
+    }
+    text = json.dumps(value).replace("1.2345678901234568e+27", "1234567890123456789012345678.1234567891")
+    given = [text.encode(), b'{"id": 2}']
+    encodings = {"bin": "base64", "fix": "base64"}
+    made = transformed(
+        "select * from record", given, columns, record_schema=columns, encodings=encodings, timestamps={}
+    )
+    plain = Landing(name="a", topics="a", table="s.t", encodings=encodings)
+    decoder = block_decoder(plain, {"s.t": schema_of(columns)})
+    (expected,) = decoder.decode(given).tables.values()
+    assert made.rejects == ()
+    assert made.table.schema.equals(expected.table.schema)
+    assert made.table.to_pylist() == expected.table.to_pylist()
+    assert made.table.to_pylist()[0]["u"] == UUID(value["u"])
+
+
+ITEMS = st.lists(
+    st.fixed_dictionaries({"sku": st.sampled_from(["a", "7", None]), "n": st.sampled_from([0, 1, 5, None])})
+)
+RECORDS = st.fixed_dictionaries({"id": st.integers(0, 9), "items": st.one_of(st.none(), ITEMS), "n": st.integers(0, 3)})
+QUERY = "select id, unnest(items).sku as text, 10 // unnest(items).n as n from record where n < 3"
+
+
+@settings(max_examples=examples(90), deadline=None, derandomize=True)
+@given(st.lists(RECORDS, max_size=30))
+def test_a_block_is_as_its_records_one_by_one(records: list[dict[str, Any]]) -> None:
+    made = transformed(QUERY, values(*records))
+    expected: list[tuple[int, Any]] = []
+    rejected, filtered = list[int](), list[int]()
+    for i, r in enumerate(records):
+        items = r["items"] or []
+        if r["n"] >= 3 or not items:
+            filtered.append(i)
+        elif any(item["n"] == 0 for item in items):
+            rejected.append(i)
+        else:
+            expected += [(i, (r["id"], it["sku"], None if it["n"] is None else 10 // it["n"])) for it in items]
+    assert list(zip(made.records or (), rows(made, "id", "text", "n"), strict=True)) == expected
+    assert ([r.index for r in made.rejects], made.filtered) == (rejected, filtered)
