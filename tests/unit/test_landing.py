@@ -27,8 +27,6 @@ FULL: Mapping[str, Any] = {
     "encodings": {"blob": "base64", "attrs.value": "hex"},
     "start": "latest",
     "unknown_fields": "dead_letter",
-    "evolve": "widen",
-    "on_incompatible": "stop",
     "dead_letter_table": "shop.orders_dead",
     "dead_letter_max_records": 5,
     "dead_letter_max_ratio": 0.5,
@@ -81,6 +79,7 @@ PARTS: Mapping[str, Any] = {
     "key": {"columns": {"tenant": "t"}, "format": "json", "invalid": "ignore"},
     "headers": {"trace": "trace-id", "n": {"name": "n", "repeated": "first"}},
 }
+EVOLVE: Mapping[str, Any] = {"evolve": "widen", "on_incompatible": "stop"}
 SHAPING = {"timestamps", "encodings", "unknown_fields", "dead_letter_table", "metadata_columns", "route"}
 WITH_SQL = {"transform": {"shop.orders": "select id from record"}, "record_schema": [{"name": "id", "type": "long"}]}
 
@@ -170,7 +169,7 @@ class TestLanding:
 
     def test_every_field_is_in_the_full_example(self) -> None:
         # It has only one that is there, and replicas are not for where slow slices are done again.
-        assert {f.name for f in fields(Landing)} - set(FULL) == {"format", "schema", "replicas"} | set(PARTS)
+        assert {f.name for f in fields(Landing)} - set(FULL) == {"format", "schema", "replicas"} | set(PARTS) | set(EVOLVE)
 
     def test_replicas_are_not_for_where_slow_slices_are_done_a_second_time(self) -> None:
         assert Landing.from_dict({**LEAST, "replicas": 2}).to_dict()["replicas"] == 2
@@ -248,8 +247,16 @@ class TestSpecVersion:
         sorted(set(FULL) - {"name", "topics", "table", "transform", "record_schema", "functions"} - SHAPING),
     )
     def test_what_changes_no_row_does_not(self, key: str) -> None:
-        beside = {"evolve": "add"} if key == "on_incompatible" else {}
-        assert landing(**beside, **{key: FULL[key]}).spec_version == landing().spec_version
+        assert landing(**{key: FULL[key]}).spec_version == landing().spec_version
+
+    def test_columns_that_follow_the_records_do_not(self) -> None:
+        assert landing(**EVOLVE).spec_version == landing().spec_version
+        assert landing(**EVOLVE).to_dict() == {**LEAST, **EVOLVE}
+
+    @pytest.mark.parametrize("beside", [{"route": FULL["route"]}, WITH_SQL])
+    def test_columns_follow_the_records_only_where_these_are_the_rows(self, beside: dict[str, Any]) -> None:
+        with pytest.raises(SpecError, match="evolve: with `(route|transform)`, records do not tell"):
+            landing(**EVOLVE, **beside)
 
     def test_a_default_that_is_written_out_does_not(self) -> None:
         told = landing(format="json", unknown_fields="ignore", timestamps={}, encodings={})

@@ -12,7 +12,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import LongType, StringType
 
 from airflow_provider_lakecommit.committer.ledger import landing_snapshots
-from airflow_provider_lakecommit.committer.summary import EVOLVED
+from airflow_provider_lakecommit.committer.summary_extras import EVOLVED
 from airflow_provider_lakecommit.evolve.changes import Added, Change
 from airflow_provider_lakecommit.evolve.commit import EvolveRequest, evolve_table, evolved_to_text
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitRefusedError, CommitUnknownError
