@@ -133,6 +133,8 @@ def _decimals(size: int, scale: int) -> Raw:
         else:
             starts, lengths = cursor.spans(active, path)
         alive = cursor.live(active)
+        if alive is not None:
+            lengths = np.where(alive, lengths, 0)
         empty = (lengths == 0) if alive is None else (lengths == 0) & alive
         if empty.any():
             cursor.fail(empty, "not_avro", path, f"{path}: a decimal of no bytes")

@@ -30,6 +30,7 @@ from airflow_provider_lakecommit.parquet.write import FanoutWriter
 from airflow_provider_lakecommit.places import REPLAY
 from airflow_provider_lakecommit.session.targets import target_of
 from airflow_provider_lakecommit.spark.decoders import block_decoder
+from airflow_provider_lakecommit.spark.framed import with_schemas
 from airflow_provider_lakecommit.spark.key_columns import key_columns
 from airflow_provider_lakecommit.spark.metadata import with_metadata
 
@@ -85,9 +86,8 @@ def made_of(
     decoder = block_decoder(landing, {landing.table: schema}, kafka)
     keys = key_columns(landing, schema, kafka)
     with closing(decoder), closing(keys):
-        block = decoder.decode([letter.value() or b"" for letter in letters]).extended(
-            lambda _, decoded: keys.added(decoded, letters)
-        )
+        values = with_schemas(landing, letters, [letter.value() or b"" for letter in letters])
+        block = decoder.decode(values).extended(lambda _, decoded: keys.added(decoded, letters))
     decoded = block.tables[landing.table]
     places = range(decoded.table.num_rows) if decoded.records is None else decoded.records
     out.landed = [letters[i] for i in dict.fromkeys(places)]

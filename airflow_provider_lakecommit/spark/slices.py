@@ -57,6 +57,7 @@ from airflow_provider_lakecommit.spark.cost import CostClock, Work
 from airflow_provider_lakecommit.spark.dead_letters import dead_letters
 from airflow_provider_lakecommit.spark.decoders import block_decoder
 from airflow_provider_lakecommit.spark.failures import passes
+from airflow_provider_lakecommit.spark.framed import with_schemas
 from airflow_provider_lakecommit.spark.key_columns import key_columns
 from airflow_provider_lakecommit.spark.metadata import lost_times, with_metadata
 from airflow_provider_lakecommit.spark.positions import offset_of
@@ -218,7 +219,7 @@ class _SliceRun:
 
         def fails(part: Chunk) -> bool:
             with suppress(Exception):
-                messages, values, _ = _valued(part)
+                messages, values, _ = self._valued(part)
                 for _ in self._made(messages, self._decoded(messages, values)):
                     pass
                 return False
@@ -235,7 +236,7 @@ class _SliceRun:
 
     def _land(self, chunk: Chunk) -> None:
         totals = self._totals
-        messages, values, places = _valued(chunk)
+        messages, values, places = self._valued(chunk)
         totals.bytes += chunk.bytes
         decoded = self._decoded(messages, values)
         totals.count(chunk, places, decoded)
@@ -251,6 +252,11 @@ class _SliceRun:
         if not totals.hopeless():
             self._write(messages, decoded)
             self._clock.lap(Work.WRITE)
+
+    def _valued(self, chunk: Chunk) -> tuple[Sequence[Message], Sequence[bytes], Sequence[int]]:
+        """The records that have a value, their values as a decoder takes them, and their places in the chunk."""
+        messages, values, places = _valued(chunk)
+        return messages, with_schemas(self._landing, messages, values), places
 
     def _decoded(self, messages: Sequence[Message], values: Sequence[bytes]) -> Block:
         return self._decoder.decode(values).extended(lambda name, rows: self._keys[name].added(rows, messages))

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From an Avro schema to the columns of a `create` section.
+
+Contract: pure. Each field becomes the narrowest type of Iceberg that holds all of its values exactly; a union with null
+is optional, all else is required. A union of several types becomes a struct with one optional field for each, named
+after it. What no table can hold (a field that is always null, a decimal of more than 38 digits) is left out with a note
+and so is what has nothing else in it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow_provider_lakecommit.avro.writer import WriterType
+from airflow_provider_lakecommit.formats.infer import InferredColumn
+
+__all__ = ["avro_columns"]
+
+MAX_DIGITS = 38
+_TYPES = {
+    "boolean": "boolean",
+    "int": "int",
+    "long": "long",
+    "float": "float",
+    "double": "double",
+    "bytes": "binary",
+    "string": "string",
+    "enum": "string",
+}
+_LOGICAL = {
+    "date": "date",
+    "time-millis": "time",
+    "time-micros": "time",
+    "timestamp-millis": "timestamptz",
+    "timestamp-micros": "timestamptz",
+    "timestamp-nanos": "timestamptz_ns",
+    "local-timestamp-millis": "timestamp",
+    "local-timestamp-micros": "timestamp",
+    "local-timestamp-nanos": "timestamp_ns",
+    "uuid": "uuid",
+}
+
+
+def avro_columns(written: WriterType) -> list[InferredColumn]:
+    """The columns for the fields of a record."""
+    columns = []
+    for field in written.fields:
+        notes: list[str] = []
+        kind = _type(field.type, field.name, notes)
+        columns.append(
+            InferredColumn(
+                name=field.name,
+                type=kind,
+                required=kind is not None and not field.type.nullable,
+                notes=tuple(notes),
+            )
+        )
+    return columns
+
+
+def _type(written: WriterType, path: str, notes: list[str]) -> Any:
+    match written.kind:
+        case "null":
+            notes.append(f"{path}: left out: always null")
+            return None
+        case "union":
+            return _union(written, path, notes)
+        case "record":
+            return _struct([(f.name, f.type, f.type.nullable) for f in written.fields], path, notes)
+        case "array":
+            inner = written.parts[0]
+            kind = _type(inner, f"{path}.element", notes)
+            return None if kind is None else {"list": kind, **_required(inner)}
+        case "map":
+            inner = written.parts[0]
+            kind = _type(inner, f"{path}.value", notes)
+            return None if kind is None else {"map": {"key": "string", "value": kind, **_required(inner)}}
+    return _scalar(written, path, notes)
+
+
+def _scalar(written: WriterType, path: str, notes: list[str]) -> str | None:
+    if written.logical == "decimal":
+        if written.precision > MAX_DIGITS:
+            notes.append(f"{path}: left out: {written} has more than {MAX_DIGITS} digits")
+            return None
+        return f"decimal({written.precision}, {written.scale})"
+    if written.logical is not None:
+        kind = _LOGICAL[written.logical]
+        if kind.endswith("_ns"):
+            notes.append(f"{path}: nanoseconds need a table of format version 3; `{kind[:-3]}` takes microseconds")
+        return kind
+    return f"fixed[{written.size}]" if written.kind == "fixed" else _TYPES[written.kind]
+
+
+def _struct(parts: list[tuple[str, WriterType, bool]], path: str, notes: list[str]) -> Any:
+    columns = []
+    for name, part, optional in parts:
+        kind = _type(part, f"{path}.{name}", notes)
+        if kind is not None:
+            columns.append({"name": name, "type": kind, **({} if optional else {"required": True})})
+    if not columns:
+        notes.append(f"{path}: left out: no field of it has a type")
+        return None
+    return {"struct": columns}
+
+
+def _union(written: WriterType, path: str, notes: list[str]) -> Any:
+    several = [part for part in written.parts if part.kind != "null"]
+    if len(several) > 1:
+        notes.append(f"{path}: {written}: one optional field for each type, one of which has a value")
+        return _struct([(part.name, part, True) for part in several], path, notes)
+    return _type(several[0] if several else written.parts[0], path, notes)
+
+
+def _required(inner: WriterType) -> dict[str, bool]:
+    return {} if inner.nullable else {"required": True}

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Framed Avro from a real topic to a real table: schemas that change, a registry that is away, wrong or forgetful."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.schema_registry.serde import SchemaId
+from confluent_kafka.serialization import MessageField, SerializationContext
+
+from airflow_provider_lakecommit.registry.framing import VALUE_HEADER
+from airflow_provider_lakecommit.registry.settings import with_registry
+from airflow_provider_lakecommit.spark.job import SliceStatus
+from tests.fakes.registry import HTML, FakeRegistry
+from tests.support.avro_shapes import encoded
+from tests.support.world import World
+
+pytestmark = pytest.mark.integration
+
+Produce = Callable[..., list[tuple[int, int]]]
+ORDER = {
+    "type": "record",
+    "name": "Order",
+    "fields": [{"name": "id", "type": "long"}, {"name": "country", "type": ["null", "string"]}],
+}
+NEWER = {
+    "type": "record",
+    "name": "Order",
+    "fields": [
+        {"name": "note", "type": "string"},
+        {"name": "land", "type": "string", "aliases": ["country"]},
+        {"name": "id", "type": "int"},
+    ],
+}
+CREATE = {"schema": [{"name": "id", "type": "long", "required": True}, {"name": "country", "type": "string"}]}
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeRegistry]:
+    with FakeRegistry().running() as running:
+        yield running
+
+
+@pytest.fixture
+def world(make_world: Callable[..., World], fake: FakeRegistry) -> World:
+    made = make_world(partitions=1, format="avro", create=CREATE)
+    settings = {"url": fake.url, "max.retries": 0, "timeout": 5}
+    made.kafka = with_registry(made.kafka, settings)
+    return made
+
+
+def topic_of(world: World) -> str:
+    return world.landing.topic_names[0]
+
+
+def framed(number: int, schema: Any, value: Any) -> bytes:
+    return b"\x00" + number.to_bytes(4) + encoded(schema, value)
+
+
+def orders(number: int, *ids: int) -> list[bytes]:
+    return [framed(number, ORDER, {"id": i, "country": (1, "DE")}) for i in ids]
+
+
+def newer(number: int, *ids: int) -> list[bytes]:
+    return [framed(number, NEWER, {"note": "n", "land": "FR", "id": i}) for i in ids]
+
+
+def dead(world: World) -> list[tuple[int, str, str]]:
+    rows = world.rows(world.landing.dead_letter_table)
+    return sorted((row["offset"], row["kind"], row["reason"]) for row in rows)
+
+
+def test_schemas_change_within_a_slice(world: World, fake: FakeRegistry, produce: Produce) -> None:
+    first, second = fake.register("orders-value", ORDER), fake.register("orders-value", NEWER)
+    values = [*orders(first, 0, 1), *newer(second, 2, 3), *orders(first, 4), *newer(second, 5)]
+    produce(topic_of(world), values, 0)
+    closed = world.run()
+    assert {row["id"]: row["country"] for row in world.rows()} == {0: "DE", 1: "DE", 2: "FR", 3: "FR", 4: "DE", 5: "FR"}
+    assert closed.published
+    assert dead(world) == []
+    assert sorted(fake.asked) == [f"/schemas/ids/{first}", f"/schemas/ids/{second}"]
+
+
+def test_what_confluents_serializer_writes_lands(world: World, fake: FakeRegistry, produce: Produce) -> None:
+    topic = topic_of(world)
+    fake.register(f"{topic}-value", ORDER)
+    with SchemaRegistryClient({"url": fake.url}) as client:
+        asked = {"auto.register.schemas": False, "use.latest.version": True}
+        serializer = AvroSerializer(client, json.dumps(ORDER), conf=asked)
+        context = SerializationContext(topic, MessageField.VALUE)
+        values = [serializer({"id": i, "country": None if i else "DE"}, context) for i in range(3)]
+    produce(topic, values, 0)
+    world.run()
+    assert {row["id"]: row["country"] for row in world.rows()} == {0: "DE", 1: None, 2: None}
+
+
+def test_a_schema_that_a_header_names(world: World, fake: FakeRegistry, produce: Produce) -> None:
+    number = fake.register("orders-value", ORDER)
+    head = SchemaId("AVRO", guid=fake.ids[number].guid).guid_to_bytes()
+    bare = encoded(ORDER, {"id": 7, "country": (0, None)})
+    produce(topic_of(world), [("k", bare)], 0, headers=[(VALUE_HEADER, head)])
+    produce(topic_of(world), orders(number, 8), 0)
+    world.run()
+    assert sorted(row["id"] for row in world.rows()) == [7, 8]
+    assert dead(world) == []
+
+
+def test_each_bad_record_is_named_with_its_schema(world: World, fake: FakeRegistry, produce: Produce) -> None:
+    number = fake.register("orders-value", ORDER)
+    proto = fake.register("other-value", 'syntax = "proto3";', kind="PROTOBUF")
+    alien = {"type": "record", "name": "Click", "fields": [{"name": "url", "type": "string"}]}
+    click = fake.register("clicks-value", alien)
+    good = orders(number, 1)[0]
+    values = [
+        good,
+        good[:-1],
+        good + b"\x00",
+        b'{"id": 3}',
+        good[:1] + (99).to_bytes(4) + good[5:],
+        good[:1] + proto.to_bytes(4) + b"\x00\x08\x01",
+        framed(click, alien, {"url": "http://x"}),
+        orders(number, 2)[0],
+    ]
+    produce(topic_of(world), values, 0)
+    world.run()
+    assert sorted(row["id"] for row in world.rows()) == [1, 2]
+    found = dead(world)
+    kinds = ["not_avro", "not_avro", "not_framed", "unknown_schema", "wrong_schema", "wrong_schema"]
+    assert [(offset, kind) for offset, kind, _ in found] == list(enumerate(kinds, start=1))
+    reasons = [reason for _, _, reason in found]
+    assert f"(schema id {number})" in reasons[0]
+    assert "1 bytes are left behind the record" in reasons[1]
+    assert "has no schema id 99" in reasons[3]
+    assert reasons[4] == f"schema id {proto} is of type PROTOBUF; the landing reads Avro"
+    assert "schema id 3: the schema of record Click has no field of the table (it has url)" in reasons[5]
+
+
+@pytest.mark.parametrize(
+    "answer", [(500, "application/json", b'{"error_code": 50001}'), HTML, (404, "text/html", b"gone")]
+)
+def test_a_registry_that_is_wrong_in_mid_window_costs_time_and_no_record(
+    world: World, fake: FakeRegistry, produce: Produce, answer: tuple[int, str, bytes]
+) -> None:
+    first, second = fake.register("orders-value", ORDER), fake.register("orders-value", NEWER)
+    # The first slice can be read, the registry goes before the second one needs what is new.
+    produce(topic_of(world), [*orders(first, *range(40)), *orders(first, 40), *newer(second, 41)], 0)
+    fake.before = lambda path: answer if path.endswith(f"/{second}") else None
+    opened = world.open("a")
+    results = world.write(opened)
+    assert [r.status for r in results] == [SliceStatus.DONE, SliceStatus.AGAIN]
+    assert "RegistryError" in results[1].detail
+    assert f"schema id {second}" in results[1].detail
+    world.close("a", opened)
+    assert len(world.rows()) == 40
+    fake.before = lambda _path: None
+    world.settle()
+    assert sorted(row["id"] for row in world.rows()) == list(range(42))
+    assert dead(world) == []
+
+
+def test_an_id_that_is_forgotten_in_mid_window_is_named(world: World, fake: FakeRegistry, produce: Produce) -> None:
+    number = fake.register("orders-value", {**ORDER, "name": "Forgotten"})
+    produce(topic_of(world), orders(number, 1, 2), 0)
+    fake.forget(number)
+    world.run()
+    assert world.rows() == []
+    assert [(kind, f"no schema id {number}" in reason) for _, kind, reason in dead(world)] == [
+        ("unknown_schema", True)
+    ] * 2
+
+
+def test_without_a_registry_the_spec_is_wrong_not_the_records(
+    make_world: Callable[..., World], produce: Produce
+) -> None:
+    world = make_world(partitions=1, format="avro", create=CREATE)
+    produce(topic_of(world), orders(1, 1), 0)
+    results = world.write(world.open("a"))
+    assert results == [] or "names none" in results[0].detail or "registry" in results[0].detail
+
+
+def test_records_that_name_no_schema_are_of_the_stated_one(make_world: Callable[..., World], produce: Produce) -> None:
+    world = make_world(partitions=1, format="avro", create=CREATE, schema=ORDER)
+    values = [encoded(ORDER, {"id": i, "country": (1, "DE")}) for i in range(3)]
+    produce(topic_of(world), [*values, values[0][:-1]], 0)
+    world.run()
+    assert sorted(row["id"] for row in world.rows()) == [0, 1, 2]
+    assert [(offset, kind) for offset, kind, _ in dead(world)] == [(3, "not_avro")]
