@@ -11,10 +11,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_provider_lakecommit.avro.writer import WriterType
+from airflow_provider_lakecommit.avro.writer import WriterType, writer_type
+from airflow_provider_lakecommit.formats.decoder import Refusal
 from airflow_provider_lakecommit.formats.infer import InferredColumn
+from airflow_provider_lakecommit.registry.schemas import RegisteredSchema
 
-__all__ = ["avro_columns"]
+__all__ = ["avro_columns", "registered_columns"]
 
 MAX_DIGITS = 38
 _TYPES = {
@@ -39,6 +41,17 @@ _LOGICAL = {
     "local-timestamp-nanos": "timestamp_ns",
     "uuid": "uuid",
 }
+
+
+def registered_columns(schema: RegisteredSchema) -> list[InferredColumn]:
+    """The columns for a schema of a registry.
+
+    :raises Refusal: it is no schema of a record
+    """
+    written = writer_type(schema.text, [inner.text for _, inner in schema.imported()])
+    if written.kind != "record":
+        raise Refusal("wrong_schema", None, f"the schema is {written}, not a record: it has no fields for columns")
+    return avro_columns(written)
 
 
 def avro_columns(written: WriterType) -> list[InferredColumn]:

@@ -20,6 +20,7 @@ from airflow_provider_lakecommit.doctor.finding import CheckResult, Level, looke
 from airflow_provider_lakecommit.doctor.groups import sharing
 from airflow_provider_lakecommit.doctor.host import installed_versions, java, memory, versions
 from airflow_provider_lakecommit.doctor.lake import headroom, probe_place, tables
+from airflow_provider_lakecommit.doctor.registry import registry
 from airflow_provider_lakecommit.doctor.roles import LANDING_ROLES, NEEDS, Role
 from airflow_provider_lakecommit.doctor.signatures import signatures
 from airflow_provider_lakecommit.doctor.vended import vended
@@ -97,6 +98,7 @@ def examine(
         reads = any(NEEDS[role].source for role in roles)
         if reads and there and not any(f.level is Level.FAIL for f in (*kafka, *lake)):
             out += looked("headroom", lambda: headroom(session, every))
+        out += looked("schema registry", lambda: registry(spec.landing, spec.kafka))
         if not any(f.level is Level.FAIL for f in kafka):
             out += looked("control signatures", lambda: signatures(session))
             out += looked("control topic in common", lambda: sharing(session))

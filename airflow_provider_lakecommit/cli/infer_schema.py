@@ -13,6 +13,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,26 @@ from airflow_provider_lakecommit.formats.sampled import MAX_PLACES, SampledValue
 from airflow_provider_lakecommit.kafka.sample import sample
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.redaction import secrets_in
+from airflow_provider_lakecommit.registry.settings import PREFIX, registry_settings
 from airflow_provider_lakecommit.terminal.output import Exit, Output
 
-__all__ = ["infer_schema", "rejected", "sections_yaml", "to_yaml"]
+__all__ = ["Inferred", "infer_schema", "output_of", "rejected", "sections_yaml", "to_yaml"]
+
+
+Sample = Sequence[tuple[str, bytes | None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inferred:
+    """What was concluded. ``wrong`` is what the columns refuse of the sample, ``source`` where else they are from."""
+
+    topics: Sequence[str]
+    landing: Landing | None
+    found: SampledValues
+    columns: Sequence[InferredColumn]
+    wrong: Sequence[tuple[str, int, list[str]]]
+    format: str = "json"
+    source: str = ""
 
 
 def infer_schema(
@@ -36,41 +54,61 @@ def infer_schema(
     records: int,
     examples: bool,
     catalog: Mapping[str, Any] | None = None,
+    taken: Sample | None = None,
+    format: str = "json",
 ) -> int:
     """Sample, conclude, check, print.
 
     :param landing: whose name and table are printed; by default some after the topic
     :param catalog: where the tables are; by default one on this machine, for trying
+    :param taken: the sample, where the caller has taken it
+    :param format: of the landing, whose values are JSON in any case
     :raises LakecommitError: the topic cannot be read
     """
-    taken = sample(kafka, topics, records)
-    sections = {"kafka": kafka, "catalog": catalog or _catalog_here(), "spark": {"master": "local[2]"}}
+    taken = sample(kafka, topics, records) if taken is None else taken
     found = sample_values(taken)
     columns = infer(found, examples=examples)
     wrong = rejected(taken, columns, examples=examples)
+    inferred = Inferred(topics=topics, landing=landing, found=found, columns=columns, wrong=wrong, format=format)
+    return output_of(inferred, kafka, catalog, output)
+
+
+def output_of(inferred: Inferred, kafka: Mapping[str, Any], catalog: Mapping[str, Any] | None, output: Output) -> int:
+    """Print what was inferred.
+
+    :param kafka: with the registry's settings among them
+    :param catalog: as for :func:`infer_schema`
+    """
+    found, columns = inferred.found, inferred.columns
     if output.as_json:
         output.result(
             {
-                "topics": list(topics),
+                "topics": list(inferred.topics),
+                "format": inferred.format,
                 "sampled": found.values,
                 "create": {"schema": [c.to_dict() for c in columns if c.type is not None]},
                 "notes": {c.name: list(c.notes) for c in columns if c.notes},
                 "tombstones": found.tombstones,
-                "rejected": [{"reason": reason, "count": n, "places": places} for reason, n, places in wrong],
+                "rejected": [{"reason": reason, "count": n, "places": places} for reason, n, places in inferred.wrong],
             }
         )
     else:
-        output.lines([*to_yaml(topics, landing, found, columns, wrong), *sections_yaml(sections, own=bool(catalog))])
+        registry = registry_settings(kafka)
+        sections = {
+            "kafka": {key: value for key, value in kafka.items() if not key.startswith(PREFIX)},
+            **({"registry": registry} if registry else {}),
+            "catalog": catalog or _catalog_here(),
+            "spark": {"master": "local[2]"},
+        }
+        output.lines([*to_yaml(inferred), *sections_yaml(sections, own=bool(catalog))])
     if not any(c.type is not None for c in columns):
         why = "".join(f"; {reason}: {n} ({', '.join(places)})" for reason, (n, places) in found.refused.items())
-        output.log(f"{', '.join(topics)}: no column could be found in {found.values} records{why}")
+        output.log(f"{', '.join(inferred.topics)}: no column could be found in {found.values} records{why}")
         return Exit.REFUSED
     return Exit.DONE
 
 
-def rejected(
-    taken: Sequence[tuple[str, bytes | None]], columns: Sequence[InferredColumn], *, examples: bool
-) -> list[tuple[str, int, list[str]]]:
+def rejected(taken: Sample, columns: Sequence[InferredColumn], *, examples: bool) -> list[tuple[str, int, list[str]]]:
     """What the schema refuses of the sample, by the landing's own decoder: reason, count, first places."""
     schema = schema_of(columns)
     values = [(place, value) for place, value in taken if value is not None]
@@ -88,28 +126,26 @@ def rejected(
     return [(reason, n, places[reason]) for reason, n in counts.most_common()]
 
 
-def to_yaml(
-    topics: Sequence[str],
-    landing: Landing | None,
-    found: SampledValues,
-    columns: Sequence[InferredColumn],
-    wrong: Sequence[tuple[str, int, list[str]]],
-) -> Iterable[str]:
+def to_yaml(inferred: Inferred) -> Iterable[str]:
     """The landing as YAML, with what is uncertain as comments above each column."""
+    topics, landing, found, columns = inferred.topics, inferred.landing, inferred.found, inferred.columns
     name = (
         landing.name
         if landing
         else re.sub(r"[^A-Za-z0-9._-]|^[^A-Za-z0-9]+", "-", topics[0]).strip("-._")[:100] or "new"
     )
     table = landing.table if landing else f"lake.{re.sub(r'[^A-Za-z0-9_]', '_', topics[0])}"
-    yield _comment(f"from {found.values} records of {', '.join(topics)}; check it before it is used")
+    source = f"{inferred.source}, tried on" if inferred.source else "from"
+    yield _comment(f"{source} {found.values} records of {', '.join(topics)}; check it before it is used")
     if found.tombstones:
         yield _comment(f"{found.tombstones} records without a value (they give no row)")
-    for reason, n, places in wrong:
+    for reason, n, places in inferred.wrong:
         yield _comment(f"{n} records are REJECTED by this schema: {reason} ({', '.join(places)})")
     yield f"name: {_scalar(name)}"
     yield f"topics: {json.dumps(list(topics))}" if len(topics) > 1 else f"topics: {_scalar(topics[0])}"
     yield f"table: {_scalar(table)}"
+    if inferred.format != "json":
+        yield f"format: {inferred.format}"
     yield _comment("rejected records go there, with offset and reason; without it one bad record blocks its range")
     dead = (landing.dead_letter_table if landing else None) or f"{table}_dead"
     yield f"dead_letter_table: {_scalar(dead)}"

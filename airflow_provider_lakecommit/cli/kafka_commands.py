@@ -19,8 +19,10 @@ from airflow_provider_lakecommit.cli.from_airflow import (
     connect_connection,
 )
 from airflow_provider_lakecommit.connector.sink import CONTROL_TOPIC
+from airflow_provider_lakecommit.core.formats import WITH_REGISTRY
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import LandingSpec, load_spec
+from airflow_provider_lakecommit.registry.settings import with_registry
 from airflow_provider_lakecommit.terminal.output import Output
 
 __all__ = ["ControlLogCommand", "InferSchemaCommand", "RescueCommand", "StallCommand"]
@@ -33,6 +35,7 @@ class InferSchemaCommand(Command):
         "infer-schema orders --bootstrap localhost:9092 > orders.yaml",
         "infer-schema orders.yaml --records 10000",
         "infer-schema orders --kafka-conn-id kafka_default",
+        "infer-schema orders --bootstrap localhost:9092 --registry http://localhost:8081",
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -48,9 +51,12 @@ class InferSchemaCommand(Command):
             "--records", type=positive, default=1000, metavar="N", help="how many to sample (default 1000)"
         )
         parser.add_argument("--examples", action="store_true", help="show values of records in the comments")
+        parser.add_argument("--registry", metavar="URL", help="schema registry of the topic, in place of a spec")
+        parser.add_argument("--subject", help="whose newest version gives the columns (default TOPIC-value)")
         add_airflow(parser, iceberg=False)
 
     def run(self, options: Namespace, output: Output) -> int:
+        from airflow_provider_lakecommit.cli.infer_registered import infer_registered
         from airflow_provider_lakecommit.cli.infer_schema import infer_schema
 
         by_hand = any((options.bootstrap, options.kafka_config, options.kafka_conn_id))
@@ -60,6 +66,10 @@ class InferSchemaCommand(Command):
         topics = landing.topic_names if landing else (options.source,)
         catalog = spec.catalog if spec else None
         asked = {"records": options.records, "examples": options.examples}
+        if options.registry:
+            kafka = with_registry(kafka, {"url": options.registry})
+        if options.registry or (landing and landing.format in WITH_REGISTRY and not landing.schema):
+            return infer_registered(kafka, topics, landing, output, subject=options.subject, catalog=catalog, **asked)
         return infer_schema(kafka, topics, landing, output, catalog=catalog, **asked)
 
 

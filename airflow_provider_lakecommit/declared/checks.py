@@ -137,8 +137,10 @@ def _schema(v: Any) -> str | None:
 def _create(v: Any) -> str | None:
     if v is None:
         return None
+    if isinstance(v, Mapping) and v.get("schema") == "registry":
+        return None
     if not isinstance(v, Mapping) or not isinstance(v.get("schema"), list) or not v["schema"]:
-        return "needs `schema`, a list of {name, type, required}"
+        return "needs `schema`, a list of {name, type, required}, or `registry`"
     return None
 
 

@@ -17,7 +17,7 @@ from airflow_provider_lakecommit.declared.type_text import PRIMITIVES, TypeText,
 
 __all__ = ["CREATE_KEYS", "wrong_with_columns", "wrong_with_table"]
 
-CREATE_KEYS = ("schema", "partition_by", "sort_order", "properties")
+CREATE_KEYS = ("schema", "subject", "partition_by", "sort_order", "properties")
 """Of the section by which a missing table is made."""
 COLUMN_KEYS = ("name", "type", "required", "doc")
 _TIMES = ("timestamp", "timestamptz", "timestamp_ns", "timestamptz_ns")
@@ -48,7 +48,12 @@ def wrong_with_table(create: Mapping[str, Any], added: Mapping[str, str]) -> lis
         for key in create
         if key not in CREATE_KEYS
     ]
+    if (subject := create.get("subject")) is not None and not (isinstance(subject, str) and subject):
+        wrong.append(f"create.subject: {subject!r} is not the name of a subject")
     columns = dict(added)
+    if create.get("schema") == "registry":
+        # Which columns there are is known when the table is made.
+        return wrong
     wrong += [f"create.schema: {text}" for text in _wrong_columns(create.get("schema"), "", columns)]
     for key in ("partition_by", "sort_order"):
         wrong += [f"create.{key}: {text}" for text in _wrong_entries(create.get(key), key, columns)]

@@ -6,12 +6,14 @@ control topic, which is made if it is missing.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from airflow_provider_lakecommit.cycle.open import preview
 from airflow_provider_lakecommit.cycle.results import Opened
 from airflow_provider_lakecommit.landing import LandingSpec
 from airflow_provider_lakecommit.session.landing_session import LandingSession
+from airflow_provider_lakecommit.subjects.seen import registry_lines
 from airflow_provider_lakecommit.terminal.output import Exit, Output
 
 __all__ = ["plan", "text_of", "to_dict"]
@@ -24,6 +26,7 @@ def plan(spec: LandingSpec, output: Output, *, explain: bool) -> int:
     """
     with LandingSession.connect(spec.landing, spec.kafka, spec.catalog, log=output.log) as session:
         opened = preview(session)
+        opened = replace(opened, explain=(*opened.explain, *registry_lines(spec.landing, spec.kafka)))
     if output.as_json:
         output.result(to_dict(opened))
     else:

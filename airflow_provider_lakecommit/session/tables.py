@@ -31,6 +31,7 @@ from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec, sor
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 from airflow_provider_lakecommit.session.targets import check_fit, target_of
+from airflow_provider_lakecommit.subjects.columns import create_of
 
 __all__ = ["differences", "table_of"]
 
@@ -69,7 +70,7 @@ def _created(session: LandingSession, name: str, dry: bool) -> Table:
         raise TableError(
             f"there is no table {name}: create it, or state {_where(landing, name)} in landing {landing.name}"
         )
-    wanted = _wanted(landing, name)
+    wanted = _wanted(session, name)
     imagined = _imagined(name, *wanted)
     _check(landing, name, imagined)
     check_fit(landing, target_of(name, imagined, session.new_id()))
@@ -82,9 +83,11 @@ def _created(session: LandingSession, name: str, dry: bool) -> Table:
 
 def differences(landing: Landing, name: str, table: Table) -> tuple[str, ...]:
     """In what a data table is not as ``create`` says, which only makes a table that is missing."""
-    if landing.create_of(name) is None:
+    stated = landing.create_of(name)
+    if stated is None or stated["schema"] == "registry":
+        # What the registry's newest version is now, the table need not be.
         return ()
-    schema, spec, _ = create_from_spec(_create_section(landing, name))
+    schema, spec, _ = create_from_spec(_create_section(landing, stated))
     has = {f.name: f for f in table.schema().fields}
     found = [
         f"column {f.name} is not there"
@@ -116,10 +119,11 @@ def _parts(schema: Schema, spec: PartitionSpec) -> str:
     return ", ".join(f"{f.transform} of {schema.find_column_name(f.source_id)}" for f in spec.fields)
 
 
-def _wanted(landing: Landing, name: str) -> tuple[Schema, PartitionSpec, dict[str, str], SortOrder]:
+def _wanted(session: LandingSession, name: str) -> tuple[Schema, PartitionSpec, dict[str, str], SortOrder]:
+    landing = session.landing
     if role_of(landing.destinations, name) is Role.DEAD_LETTERS:
         return DEAD_LETTER_SCHEMA, UNPARTITIONED_PARTITION_SPEC, {}, UNSORTED_SORT_ORDER
-    create = _create_section(landing, name)
+    create = _create_section(landing, create_of(landing, name, session.kafka))
     made = create_from_spec(create)
     return *made, sort_order_from_spec(create, made[0])
 
@@ -130,9 +134,8 @@ def _imagined(name: str, schema: Schema, spec: PartitionSpec, properties: dict[s
     return Table(tuple(name.split(".")), metadata, "", load_file_io(), NoopCatalog("imagined"))
 
 
-def _create_section(landing: Landing, name: str) -> Mapping[str, Any]:
-    """The landing's ``create``, with the metadata columns that it asks for and does not list."""
-    create = landing.create_of(name) or {}
+def _create_section(landing: Landing, create: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A section ``create``, with the metadata columns that the landing asks for and it does not list."""
     listed = [c.get("name") for c in create.get("schema", ()) if isinstance(c, Mapping)]
     wanted = METADATA_TYPES if landing.metadata_columns else {}
     added = [{"name": name, "type": str(kind)} for name, kind in wanted.items() if name not in listed]

@@ -90,7 +90,7 @@ def rule(
 NOTHING: frozenset[str] = frozenset()
 LIBRARY = (
     "redaction signing connection_names core planning shown declared registry wire kafka iceberg parquet formats spark "
-    "engines stall committer connector evolve session prepare cycle landing"
+    "engines stall committer connector evolve subjects session prepare cycle landing"
 )
 
 #: From the ground up: a room imports rooms that stand above it in this table, never one below.
@@ -141,9 +141,11 @@ RULES = (
         rule(f"evolve/{module}", nowhere=KAFKA | frozenset({"pyarrow"}))
         for module in ("changes", "names", "paths", "schema")
     ),
+    rule("subjects", "core registry formats landing", nowhere=AIRFLOW | SPARK | KAFKA),
     rule(
         "session",
-        "redaction signing core planning places shown wire landing kafka iceberg parquet spark committer evolve",
+        "redaction signing core planning places shown wire landing kafka iceberg parquet spark committer evolve "
+        "subjects",
         nowhere=AIRFLOW | SPARK,
     ),
     rule(

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`lakecommit infer-schema` of a topic whose records name their schemas: columns by the registry's newest version.
+
+Contract: as of :mod:`~airflow_provider_lakecommit.cli.infer_schema`, but that columns are not concluded from a sample.
+A sample is decoded by them all the same, so that what they refuse is told before anything is landed. Of JSON behind the
+id of a schema, columns are concluded from the sample.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from airflow_provider_lakecommit.cli.infer_schema import Inferred, infer_schema, output_of
+from airflow_provider_lakecommit.core.formats import WITH_REGISTRY, FormatOptions
+from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.formats.decoder import decoder_for
+from airflow_provider_lakecommit.formats.infer import InferredColumn, schema_of
+from airflow_provider_lakecommit.formats.sampled import MAX_PLACES, Node, SampledValues
+from airflow_provider_lakecommit.kafka.sample import sample
+from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.registry.client import SchemaRegistry, needed, registry_of
+from airflow_provider_lakecommit.registry.framing import framed
+from airflow_provider_lakecommit.registry.schemas import JSON, told
+from airflow_provider_lakecommit.subjects.columns import newest, registered_columns, subjects_of
+from airflow_provider_lakecommit.terminal.output import Output
+
+__all__ = ["infer_registered"]
+
+Sample = Sequence[tuple[str, bytes | None]]
+
+
+def infer_registered(
+    kafka: Mapping[str, Any],
+    topics: Sequence[str],
+    landing: Landing | None,
+    output: Output,
+    *,
+    records: int,
+    examples: bool,
+    subject: str | None = None,
+    catalog: Mapping[str, Any] | None = None,
+) -> int:
+    """Ask, check by a sample, print.
+
+    :param kafka: with the registry's settings among them
+    :param subject: by default as of the landing, or the topic's
+    :raises LakecommitError: the registry, or the topic, cannot be read
+    """
+    registry = needed(registry_of(kafka), landing.name if landing else topics[0], landing.format if landing else "avro")
+    asked = subject or (subjects_of(landing)[0] if landing else f"{topics[0]}-value")
+    found = newest(registry, asked)
+    formats = {kind: name for name, kind in WITH_REGISTRY.items()}
+    if found.kind not in formats:
+        raise SpecError(f"subject {asked} is of type {found.kind}, which no format reads")
+    if found.kind == JSON:
+        taken = [(place, _unframed(value)) for place, value in sample(kafka, topics, records)]
+        of_json = partial(infer_schema, records=records, examples=examples, catalog=catalog, format=formats[JSON])
+        return of_json(kafka, topics, landing, output, taken=taken)
+    columns = registered_columns(found, asked)
+    taken = sample(kafka, topics, records)
+    sampled = SampledValues(root=Node(), values=len(taken), tombstones=sum(value is None for _, value in taken))
+    inferred = Inferred(
+        topics=topics,
+        landing=landing,
+        found=sampled,
+        columns=columns,
+        wrong=_rejected(taken, columns, formats[found.kind], registry),
+        format=formats[found.kind],
+        source=f"from subject {asked}, {told(found.key)}",
+    )
+    return output_of(inferred, kafka, catalog, output)
+
+
+def _unframed(value: bytes | None) -> bytes | None:
+    if value is None or not (groups := framed([value]).groups):
+        return value
+    return value[groups[0].start :]
+
+
+def _rejected(
+    taken: Sample, columns: Sequence[InferredColumn], format: str, registry: SchemaRegistry
+) -> list[tuple[str, int, list[str]]]:
+    """What the columns refuse of the sample: reason, count, first places."""
+    schema = schema_of(columns)
+    values = [(place, value) for place, value in taken if value is not None]
+    if schema is None or not values:
+        return []
+    decoder = decoder_for(schema, FormatOptions(format=format), registry=registry)
+    counts: Counter[str] = Counter()
+    places: dict[str, list[str]] = {}
+    for reject in decoder.decode([value for _, value in values]).rejects:
+        counts[reject.reason] += 1
+        if len(some := places.setdefault(reject.reason, [])) < MAX_PLACES:
+            some.append(values[reject.index][0])
+    return [(reason, n, places[reason]) for reason, n in counts.most_common()]

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Columns by the newest version of a subject.
+
+Contract: a topic's subject is ``TOPIC-value``, unless ``create`` states another one. The newest version is asked for
+each time it is needed, and never when records are read: these name their schemas themselves. What a format knows of
+columns is one entry of :data:`COLUMNS`.
+
+Failure story: a subject that is not there, or is of a format without an entry, is a
+:class:`~airflow_provider_lakecommit.exceptions.SpecError` that names it; a registry that is away is its own error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.formats.decoder import Refusal
+from airflow_provider_lakecommit.formats.infer import InferredColumn
+from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.registry.client import SchemaRegistry, needed, registry_of
+from airflow_provider_lakecommit.registry.schemas import RegisteredSchema, UnknownSchemaError
+
+__all__ = ["COLUMNS", "create_of", "newest", "registered_columns", "subjects_of"]
+
+COLUMNS = {"AVRO": "airflow_provider_lakecommit.avro.infer:registered_columns"}
+"""What makes columns of a schema, by its kind, ``module:name``; called with a schema, it gives the columns, or raises
+:class:`~airflow_provider_lakecommit.formats.decoder.Refusal`.
+"""
+
+
+def subjects_of(landing: Landing, table: str | None = None) -> tuple[str, ...]:
+    """The subjects of a landing's records.
+
+    :param table: another one of its tables than the leading one
+    """
+    stated = (landing.create_of(table or landing.table) or {}).get("subject")
+    return (stated,) if stated else tuple(f"{topic}-value" for topic in landing.topic_names)
+
+
+def newest(registry: SchemaRegistry, subject: str) -> RegisteredSchema:
+    """The newest version of a subject.
+
+    :raises SpecError: there is no such subject
+    :raises RegistryError: the registry does not answer
+    """
+    try:
+        return registry.newest(subject)
+    except UnknownSchemaError as e:
+        raise SpecError(f"{e}; state the subject, if it has another name than its topic's") from None
+
+
+def registered_columns(schema: RegisteredSchema, subject: str) -> list[InferredColumn]:
+    """The columns that a schema comes to.
+
+    :raises SpecError: it comes to none
+    """
+    if schema.kind not in COLUMNS:
+        raise SpecError(f"subject {subject} is of type {schema.kind}, of which no columns can be made; state `create`")
+    module, _, name = COLUMNS[schema.kind].partition(":")
+    try:
+        found: list[InferredColumn] = getattr(import_module(module), name)(schema)
+    except Refusal as refusal:
+        raise SpecError(f"subject {subject}: {refusal.reason}") from None
+    return found
+
+
+def create_of(landing: Landing, table: str, kafka: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The section ``create`` of a table of a landing, its columns those of the registry's newest version if it says so.
+
+    :raises SpecError: there is no such subject, or topics of the landing have columns that differ
+    :raises RegistryError: the registry does not answer
+    """
+    create = landing.create_of(table) or {}
+    if create.get("schema") != "registry":
+        return create
+    registry = needed(registry_of(kafka), landing.name, landing.format)
+    columns: dict[str, dict[str, Any]] = {}
+    for subject in subjects_of(landing, table):
+        for column in registered_columns(newest(registry, subject), subject):
+            made = column.to_dict()
+            if column.type is None:
+                continue
+            if columns.setdefault(column.name, made) != made:
+                raise SpecError(
+                    f"landing {landing.name!r}: column {column.name} of subject {subject} is {made}, of another topic "
+                    f"{columns[column.name]}: state `create.schema` as a list, or `create.subject`"
+                )
+    return {**{k: v for k, v in create.items() if k != "subject"}, "schema": list(columns.values())}

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A landing's format, its subjects and their schema ids, in a few lines for a person.
+
+Contract: nothing is decided by it, so that a registry that is away, or does not know a subject, is one of the lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from airflow_provider_lakecommit.core.formats import WITH_REGISTRY
+from airflow_provider_lakecommit.exceptions import RegistryError, SpecError
+from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.registry.client import needed, registry_of
+from airflow_provider_lakecommit.registry.schemas import UnknownSchemaError
+from airflow_provider_lakecommit.subjects.columns import subjects_of
+
+__all__ = ["registry_lines"]
+
+MOST_IDS = 20
+
+
+def registry_lines(landing: Landing, kafka: Mapping[str, Any]) -> Iterator[str]:
+    """What is known of the schemas of a landing's records; nothing, where they have none."""
+    if landing.format not in WITH_REGISTRY:
+        return
+    if landing.schema:
+        yield f"format {landing.format}, all records of the schema that the landing states"
+        return
+    try:
+        registry = needed(registry_of(kafka), landing.name, landing.format)
+    except SpecError as e:
+        yield f"format {landing.format}: {e}"
+        return
+    yield f"format {landing.format}, schemas of {registry.place}"
+    for subject in subjects_of(landing):
+        try:
+            ids = registry.ids(subject)
+        except UnknownSchemaError:
+            yield f"subject {subject} is not there; records may name schemas of others"
+        except RegistryError as e:
+            yield f"subject {subject} is not known: {e}"
+        else:
+            shown = ", ".join([*(["…"] if len(ids) > MOST_IDS else []), *map(str, ids[-MOST_IDS:])])
+            yield f"subject {subject} has {len(ids)} versions, of schema ids {shown}"

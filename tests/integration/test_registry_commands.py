@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the command line knows by a registry: columns, subjects, schema ids, and whether it is there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.fakes.registry import FakeRegistry
+from tests.support.avro_shapes import encoded
+from tests.support.cli import run
+from tests.support.world import catalog_in
+
+pytestmark = pytest.mark.integration
+
+ORDER = {
+    "type": "record",
+    "name": "Order",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "paid", "type": ["null", "int", "string"]},
+        {"name": "nothing", "type": "null"},
+    ],
+}
+SCHEMA = [
+    {"name": "id", "type": "long", "required": True},
+    {"name": "at", "type": "timestamptz", "required": True},
+    {"name": "paid", "type": {"struct": [{"name": "int", "type": "int"}, {"name": "string", "type": "string"}]}},
+]
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeRegistry]:
+    with FakeRegistry().running() as running:
+        yield running
+
+
+@pytest.fixture
+def topic(make_topic: Callable[..., str], produce: Callable[..., Any], fake: FakeRegistry) -> str:
+    made = make_topic(1)
+    number = fake.register(f"{made}-value", ORDER)
+    value = encoded(ORDER, {"id": 1, "at": 1_700_000_000_000, "paid": (2, "yes"), "nothing": None})
+    produce(made, [b"\x00" + number.to_bytes(4) + value, b"{}"], 0)
+    return made
+
+
+def spec_of(path: Path, topic: str, bootstrap: str, fake: FakeRegistry, control: str, **more: Any) -> Path:
+    stated = {
+        "name": "orders",
+        "topics": topic,
+        "table": "shop.orders",
+        "dead_letter_table": "shop.dead",
+        "dead_letter_max_records": 10,
+        "format": "avro",
+        "control_topic": control,
+        "create": {"schema": "registry", "partition_by": ["day(at)"]},
+        "kafka": {"bootstrap.servers": bootstrap},
+        "registry": {"url": fake.url, "max.retries": 0},
+        "catalog": catalog_in(path),
+        "spark": {"master": "local[1]"},
+        **more,
+    }
+    spec = path / "orders.yaml"
+    spec.write_text(yaml.safe_dump(stated))
+    return spec
+
+
+def test_a_spec_is_inferred_from_the_newest_version(topic: str, bootstrap: str, fake: FakeRegistry) -> None:
+    done = run("infer-schema", topic, "--bootstrap", bootstrap, "--registry", fake.url)
+    assert done.code == 0, done.err
+    told = yaml.safe_load(done.out)
+    assert told["create"]["schema"] == SCHEMA
+    assert (told["format"], told["registry"]) == ("avro", {"url": fake.url})
+    assert "lakecommit.registry" not in done.out
+    assert f"from subject {topic}-value, schema id 1, tried on 2 records" in done.out
+    assert "nothing: left out: always null" in done.out
+    assert "1 records are REJECTED by this schema" in done.out
+    machine = json.loads(run("infer-schema", topic, "--bootstrap", bootstrap, "--registry", fake.url, "--json").out)
+    assert (machine["format"], machine["create"]["schema"]) == ("avro", SCHEMA)
+
+
+def test_a_table_is_made_by_the_newest_version_and_the_plan_names_what_is_known(
+    tmp_path: Path, topic: str, bootstrap: str, fake: FakeRegistry, control_topic: str
+) -> None:
+    spec = str(spec_of(tmp_path, topic, bootstrap, fake, control_topic))
+    plan = run("plan", spec, "--explain")
+    assert plan.code == 0, plan.err
+    assert f"format avro, schemas of {fake.url}" in plan.out
+    assert f"subject {topic}-value has 1 versions, of schema ids 1" in plan.out
+    landed = run("land", spec)
+    assert landed.code == 0, landed.err
+    status = json.loads(run("status", spec, "--json").out)
+    assert status["landing"] == "orders"
+
+
+def test_the_doctor_asks_the_registry(
+    tmp_path: Path, topic: str, bootstrap: str, fake: FakeRegistry, control_topic: str
+) -> None:
+    def seen(**more: Any) -> dict[str, str]:
+        spec = str(spec_of(tmp_path, topic, bootstrap, fake, control_topic, **more))
+        told = json.loads(run("doctor", spec, "--no-spark", "--json").out)
+        found = next((f for f in told["findings"] if f["check"] == "schema registry"), {"level": "", "seen": ""})
+        return {found["level"].lower(): found["seen"]}
+
+    assert seen() == {"ok": f"{fake.url}: the newest version of {topic}-value is schema id 1, of type AVRO"}
+    assert seen(format="json_schema").keys() == {"fail"}
+    assert "has no subject other" in seen(create={"schema": "registry", "subject": "other"})["warn"]
+    gone = {"url": "http://127.0.0.1:9", "max.retries": 0}
+    assert "http://127.0.0.1:9" in seen(registry=gone)["fail"]
+    assert "none is given" in seen(registry={})["fail"]
