@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from dev import jars
 from dev.jars import JarsError
 from dev.java import JavaMissingError
-from dev.servers import engine, metastore, postgres, rest_catalog, toxiproxy
+from dev.servers import engine, metastore, postgres, rest_catalog, schema_registry, toxiproxy
 from dev.servers.engine import EngineError
 from dev.servers.metastore import MetastoreError
 from dev.servers.rest_catalog import RestCatalogError
@@ -72,6 +72,12 @@ NEEDS = (
         what="an Iceberg REST catalog server (some 80 MB from Maven Central)",
         is_met=lambda: _is_brought(rest_catalog.ready),
         remedy="look at what `python -m dev.servers.rest_catalog` says",
+    ),
+    Need(
+        marker="registry",
+        what="a schema registry (some 110 MB from Maven Central)",
+        is_met=lambda: _is_brought(schema_registry.ready),
+        remedy="look at what `python -m dev.servers.schema_registry` says",
     ),
     Need(
         marker="worker",
