@@ -26,7 +26,7 @@ from airflow_provider_lakecommit.cycle.open import open_cycle
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.landing_set import LandingSet
 from airflow_provider_lakecommit.many.connections import SetConnections, found_landings
-from airflow_provider_lakecommit.many.steps import for_all
+from airflow_provider_lakecommit.many.steps import CLIENTS, for_all
 from airflow_provider_lakecommit.session.landing_session import RunIdentity
 from dev.servers.kafka import Broker
 
@@ -78,7 +78,7 @@ def _plan(label: str, declared: LandingSet, kafka: dict[str, str], lake: dict[st
     process = psutil.Process()
     began, cpu = time.monotonic(), process.cpu_times()
     expansion = found_landings(declared, kafka)
-    tables = Tables(lake)
+    tables = Tables(lake, few=CLIENTS)
     with SetConnections(declared, expansion, kafka, tables, deployment="bench") as connections:
         ended = for_all(connections, expansion.landings, lambda session: open_cycle(session, run), _silent)
         wall, now = time.monotonic() - began, process.cpu_times()

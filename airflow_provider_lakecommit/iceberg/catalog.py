@@ -42,7 +42,7 @@ from pyiceberg.table.update import TableRequirement, TableUpdate
 
 from airflow_provider_lakecommit.connection_names import CONNECTION_ID, whose
 from airflow_provider_lakecommit.exceptions import CatalogError, ClosedError, SpecError, StorageError, TableError
-from airflow_provider_lakecommit.iceberg.clients import CatalogClients
+from airflow_provider_lakecommit.iceberg.clients import MANY, CatalogClients
 from airflow_provider_lakecommit.iceberg.deadline import within
 from airflow_provider_lakecommit.iceberg.file_io import with_light_io
 from airflow_provider_lakecommit.iceberg.rest_answers import denies, is_no_answer
@@ -87,6 +87,7 @@ class Tables:
     :param catalog_properties: as :func:`pyiceberg.catalog.load_catalog` takes them, and the catalog's ``name``
     :param name: the catalog's name where neither the properties nor its database tell one
     :param connect: makes the catalog from its name and properties
+    :param few: clients at a time, as long as none of them takes long; to make one costs more than to use it
     """
 
     def __init__(
@@ -95,13 +96,14 @@ class Tables:
         name: str = "default",
         *,
         connect: Callable[..., Catalog] = load_catalog,
+        few: int = MANY,
     ) -> None:
         self._whose = whose(catalog_properties)
         self._properties = as_text({k: v for k, v in catalog_properties.items() if k != CONNECTION_ID})
         self._default_name = name
         self._connect = connect
         self._storage: dict[str, TableStorage] = {}
-        self._clients = CatalogClients(self._connected, lambda: self.name)
+        self._clients = CatalogClients(self._connected, lambda: self.name, few)
 
     @cached_property
     def name(self) -> str:

@@ -22,8 +22,11 @@ from pyiceberg.catalog import Catalog
 
 from airflow_provider_lakecommit.exceptions import ClosedError
 
-__all__ = ["CatalogClients"]
+__all__ = ["MANY", "CatalogClients"]
 
+MANY = 1000
+ROOM_SECONDS = 1.0
+"""For which a client is waited for where there are to be few."""
 FIRST_SECONDS = 10.0
 """For which the others wait while the first client is made, as that may create the catalog's own tables."""
 
@@ -33,9 +36,10 @@ class CatalogClients:
 
     :param connect: makes one
     :param name: of the catalog, for messages
+    :param few: at a time, as long as none of them takes long
     """
 
-    def __init__(self, connect: Callable[[], Catalog], name: Callable[[], str]) -> None:
+    def __init__(self, connect: Callable[[], Catalog], name: Callable[[], str], few: int = MANY) -> None:
         self._connect = connect
         self._name = name
         self._idle: list[Catalog] = []
@@ -43,6 +47,7 @@ class CatalogClients:
         self._closed = False
         self._lock = threading.Lock()
         self._first = threading.Lock()
+        self._room = threading.Semaphore(few)
 
     @contextmanager
     def lend(self) -> Iterator[Catalog]:
@@ -50,6 +55,17 @@ class CatalogClients:
 
         :raises ClosedError: none is lent any more
         """
+        # Whoever waits that long waits for calls that hang, and is not to.
+        room = self._room.acquire(timeout=ROOM_SECONDS)
+        try:
+            with self._lent() as catalog:
+                yield catalog
+        finally:
+            if room:
+                self._room.release()
+
+    @contextmanager
+    def _lent(self) -> Iterator[Catalog]:
         with self._lock:
             if self._closed:
                 raise ClosedError(f"catalog {self._name()} was closed: this work ends here, the next attempt goes on")

@@ -34,6 +34,8 @@ __all__ = ["ClusterAdmin", "Edge", "TopicFacts", "topic_id_text"]
 _STALE = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID, KafkaError._NOENT})
 
 
+MOST_NAMED = 5
+"""Topics that a message names."""
 NAMES_SECONDS = 3.0
 """For which the names of all topics are waited for; they are for a message."""
 
@@ -239,4 +241,6 @@ def _watermark(start: Border, stable: Border, high: Border) -> Watermark:
 
 
 def _listed(names: Iterable[str]) -> str:
-    return "topic " + ", ".join(repr(name) for name in sorted(names))
+    found = sorted(names)
+    more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
+    return "topic " + ", ".join(map(repr, found[:MOST_NAMED])) + more

@@ -217,17 +217,26 @@ class ControlTopic:
 
     def _read(self, partition: int, start: int | None, until: int | None) -> ControlLog:
         info = self.describe()
+        self._check_partition(partition, info)
+        log = self._log(partition, start or 0, self._borders(partition, until), info)
+        self._check_same(info)
+        return log
+
+    def _check_partition(self, partition: int, info: ControlTopicInfo) -> None:
         if not 0 <= partition < info.partitions:
             raise ControlTopicError(
                 f"control topic {self.name!r} has {info.partitions} partitions, so no partition {partition}: was it "
                 f"made anew with fewer? Add them with `{self._tool('kafka-topics')} --alter --topic {self.name} "
                 f"--partitions {partition + 1}`"
             )
-        borders = self._borders(partition, until)
-        first = max(borders.start, start or 0)
-        records = self._kept(partition, info).read(first, borders.stable) if first < borders.stable else ()
+
+    def _check_same(self, info: ControlTopicInfo) -> None:
         if self.describe() != info:
             raise StaleTopicError(f"{self.name} was made anew while being read")
+
+    def _log(self, partition: int, start: int, borders: Watermark, info: ControlTopicInfo) -> ControlLog:
+        first = max(borders.start, start)
+        records = self._kept(partition, info).read(first, borders.stable) if first < borders.stable else ()
         return ControlLog(
             records=records,
             begin=borders.start,

@@ -18,7 +18,7 @@ from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailableError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.kafka.admin import ClusterAdmin
-from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
+from airflow_provider_lakecommit.kafka.control_partitions import ControlPartitions
 from airflow_provider_lakecommit.kafka.source_topic import SourceTopics
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.landing_set import LandingSet
@@ -51,7 +51,7 @@ class SetConnections:
     ) -> None:
         self._kafka, self._tables, self._place = kafka, tables, place
         self._topics = SourceTopics(kafka, expansion.topics)
-        self._control_topic = ControlTopic(declared.control_topic_name, kafka)
+        self._control_topic = ControlPartitions(declared.control_topic_name, kafka)
         self._source = SharedSource(self._topics)
         self._control = SharedControl(self._control_topic, declared.name, deployment)
 

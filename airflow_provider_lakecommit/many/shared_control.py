@@ -30,7 +30,7 @@ from airflow_provider_lakecommit.core.identity import group_id, transactional_id
 from airflow_provider_lakecommit.core.model import LIVE
 from airflow_provider_lakecommit.exceptions import FencedError, WireError
 from airflow_provider_lakecommit.kafka.control_log import ControlLog, ControlRecord, ControlTopicInfo
-from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
+from airflow_provider_lakecommit.kafka.control_partitions import ControlPartitions
 from airflow_provider_lakecommit.kafka.control_topic_settings import partition_of
 from airflow_provider_lakecommit.kafka.control_writer import ControlWriter
 from airflow_provider_lakecommit.kafka.seen_records import offset_of
@@ -48,6 +48,8 @@ TOGETHER = 200
 """Landings whose records are sent in one transaction."""
 KNOWN_SECONDS = 10.0
 """For which what the topic is, is not asked again."""
+GATHER_SECONDS = 0.03
+"""Before a request, for others to join it."""
 LOOK_SECONDS = 0.02
 OWN_SECONDS = 30.0
 """For which one's own record is waited for."""
@@ -73,10 +75,10 @@ class SharedControl:
     :param deployment: whose ids they are
     """
 
-    def __init__(self, topic: ControlTopic, name: str, deployment: str) -> None:
+    def __init__(self, topic: ControlPartitions, name: str, deployment: str) -> None:
         self.topic = topic
         self._name, self._deployment = name, deployment
-        self._looks = Combined[_Question, ControlLog](self._look)
+        self._looks = Combined[_Question, ControlLog](self._look, gather=GATHER_SECONDS)
         self._logs: dict[int, _PartitionLog] = {}
         self._outboxes: dict[int, _Outbox] = {}
         self._lock, self._asking = threading.Lock(), threading.Lock()
@@ -118,7 +120,7 @@ class SharedControl:
         starts: dict[int, int] = {}
         for q in asked:
             starts[q.partition] = min(q.start, starts.get(q.partition, q.start))
-        found = {partition: self.topic.read(partition, start) for partition, start in starts.items()}
+        found = self.topic.read_together(starts)
         for partition, log in found.items():
             self._logs.setdefault(partition, _PartitionLog()).take(log, starts[partition])
         own = [self._logs[q.partition].of(q.group, q.start) for q in asked]
@@ -168,7 +170,7 @@ class _Outbox:
 
     def __init__(self, make: Callable[[int], ControlWriter]) -> None:
         self._make = make
-        self._sends = Combined[Sequence[Record], tuple[int, ...]](self._send_all, most=TOGETHER)
+        self._sends = Combined[Sequence[Record], tuple[int, ...]](self._send_all, most=TOGETHER, gather=GATHER_SECONDS)
         self._number = 0
         self._writer: ControlWriter | None = None
 

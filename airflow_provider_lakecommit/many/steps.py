@@ -20,12 +20,15 @@ from airflow_provider_lakecommit.many.connections import SetConnections
 from airflow_provider_lakecommit.session.concurrent import ConcurrentLandings
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 
-__all__ = ["AT_ONCE", "MOST", "for_all"]
+__all__ = ["AT_ONCE", "CLIENTS", "MOST", "for_all"]
 
 AT_ONCE = 48
 """Landings at a time."""
 MOST = 192
 """Those that hang included."""
+
+CLIENTS = 6
+"""Of the catalog, for a set; see :class:`~airflow_provider_lakecommit.iceberg.catalog.Tables`."""
 
 T = TypeVar("T")
 

@@ -35,7 +35,7 @@ from airflow_provider_lakecommit.many.connections import SetConnections, found_l
 from airflow_provider_lakecommit.many.expansion import Expansion
 from airflow_provider_lakecommit.many.schemas import with_schema
 from airflow_provider_lakecommit.many.shared_spark import SharedSpark
-from airflow_provider_lakecommit.many.steps import AT_ONCE, MOST
+from airflow_provider_lakecommit.many.steps import AT_ONCE, CLIENTS, MOST
 from airflow_provider_lakecommit.runs.land_many import Landings, local_session, report_ends
 from airflow_provider_lakecommit.session.concurrent import ConcurrentLandings
 from airflow_provider_lakecommit.terminal.output import Output
@@ -133,7 +133,7 @@ class _Rounds:
 
     def __init__(self, spec: LandingSetSpec, landings: Landings, check: Callable[[], None]) -> None:
         self._spec, self._landings, self._check = spec, landings, check
-        self._tables = landings.concurrent.tables(PLACE, lambda: Tables(spec.catalog))
+        self._tables = landings.concurrent.tables(PLACE, lambda: Tables(spec.catalog, few=CLIENTS))
         self._connections: SetConnections | None = None
         self._expansion: Expansion | None = None
         self._whole: dict[str, tuple[Mapping[SourcePartition, int], float]] = {}

@@ -17,7 +17,7 @@ from airflow_provider_lakecommit.landing_set import LandingSetSpec
 from airflow_provider_lakecommit.many.connections import SetConnections, found_landings
 from airflow_provider_lakecommit.many.expansion import Expansion
 from airflow_provider_lakecommit.many.schemas import with_schema
-from airflow_provider_lakecommit.many.steps import for_all
+from airflow_provider_lakecommit.many.steps import CLIENTS, for_all
 from airflow_provider_lakecommit.runs.plan import text_of, to_dict
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 from airflow_provider_lakecommit.terminal.output import Exit, Output
@@ -34,7 +34,7 @@ def plan_set(spec: LandingSetSpec, output: Output, *, explain: bool) -> int:
     :raises SourceUnavailableError: the brokers do not answer
     """
     expansion = found_landings(spec.landing_set, spec.kafka)
-    tables = Tables(spec.catalog)
+    tables = Tables(spec.catalog, few=CLIENTS)
 
     def look(session: LandingSession) -> Opened:
         session.landing = with_schema(spec.landing_set, session.landing, spec.kafka, tables)
