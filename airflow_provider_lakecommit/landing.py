@@ -49,7 +49,18 @@ DEFAULT_CONTROL_TOPIC = "control-lakecommit"
 METADATA_COLUMNS = tuple(METADATA_TYPES)
 """Columns filled from the record itself under ``metadata_columns``."""
 _DECODING = (
-    *("format", "schema", "csv", "timestamps", "encodings", "unknown_fields", "key", "headers", "metadata_columns"),
+    *(
+        "format",
+        "schema",
+        "message",
+        "csv",
+        "timestamps",
+        "encodings",
+        "unknown_fields",
+        "key",
+        "headers",
+        "metadata_columns",
+    ),
     *("route", "transform", "record_schema", "functions"),
 )
 """Fields that decide what becomes of a record."""
@@ -66,9 +77,12 @@ class Landing:
     :param topics: a topic or several, all with the same kind of record
     :param table: ``namespace.table`` that the rows are appended to
     :param format: encoding of the record values; ``json`` (one object per record), ``json_schema`` (the same, behind
-        the id of its schema in a registry), ``avro`` (behind such an id, too, unless ``schema`` states theirs),
-        ``csv``, or ``raw`` (bytes as they are, into the one column that nothing else fills)
-    :param schema: the Avro schema of all records, where they name none: as a mapping, or as JSON text
+        the id of its schema in a registry), ``avro`` and ``protobuf`` (behind such an id, too, unless ``schema`` states
+        theirs), ``csv``, or ``raw`` (bytes as they are, into the one column that nothing else fills)
+    :param schema: the schema of all records, where they name none: of Avro as a mapping or as JSON text, of Protobuf as
+        the text of a ``.proto`` file or a serialized descriptor set in base64
+    :param message: full name of the Protobuf message that records are; by default the one that they name, or the first
+        of ``schema``
     :param csv: of format ``csv``: ``columns``, the names of a record's fields in their order; ``delimiter`` (``,``),
         ``quote`` (``"``), ``null_text``, which is null where it has no quotes (the empty text), and ``rows``: ``one``
         or ``many`` to a record
@@ -146,6 +160,7 @@ class Landing:
     table: str
     format: str = "json"
     schema: str | Mapping[str, Any] = ""
+    message: str = ""
     csv: Mapping[str, Any] = field(default_factory=dict)
     timestamps: Mapping[str, str] = field(default_factory=dict)
     encodings: Mapping[str, str] = field(default_factory=dict)
@@ -260,6 +275,7 @@ class Landing:
             encodings=self.encodings,
             unknown_fields=self.unknown_fields,
             schema=str(self.schema),
+            message=self.message,
             csv=self.csv,
         )
 

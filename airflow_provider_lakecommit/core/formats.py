@@ -16,6 +16,7 @@ __all__ = ["DEFAULTS", "FORMATS", "ONE_ROW_EACH", "SCHEMA_SOURCES", "UNCOUNTED",
 FORMATS = {
     "json": "airflow_provider_lakecommit.formats.decode_json:JsonDecoder",
     "avro": "airflow_provider_lakecommit.avro.decode_avro:AvroDecoder",
+    "protobuf": "airflow_provider_lakecommit.protobuf.decode_protobuf:ProtobufDecoder",
     "json_schema": "airflow_provider_lakecommit.formats.decode_framed_json:FramedJsonDecoder",
     "csv": "airflow_provider_lakecommit.formats.decode_csv:CsvDecoder",
     "raw": "airflow_provider_lakecommit.formats.decode_raw:RawDecoder",
@@ -30,11 +31,11 @@ SCHEMA_SOURCES = {
 """Where the factory of what tells the columns of a format's records is, ``module:name``, called as in
 :func:`airflow_provider_lakecommit.evolve.wanted.source_for`. A table of a format without one does not evolve.
 """
-ONE_ROW_EACH = {"json", "json_schema", "avro", "csv", "raw"}
+ONE_ROW_EACH = {"json", "json_schema", "avro", "protobuf", "csv", "raw"}
 """Formats of which each record that is not rejected is exactly one row; of ``csv`` unless it says otherwise itself
 (:meth:`FormatOptions.one_row_each`).
 """
-WITH_REGISTRY = {"json_schema": "JSON", "avro": "AVRO"}
+WITH_REGISTRY = {"json_schema": "JSON", "avro": "AVRO", "protobuf": "PROTOBUF"}
 """Formats whose records name their schema in a registry, with what a registry calls such schemas. The factory of each
 takes a :class:`~airflow_provider_lakecommit.registry.schemas.SchemaSource` as well, which may be missing where no
 record is decoded.
@@ -56,6 +57,7 @@ class FormatOptions:
     encodings: Mapping[str, str] = field(default_factory=dict)
     unknown_fields: str = "ignore"
     schema: str = ""
+    message: str = ""
     csv: Mapping[str, Any] = field(default_factory=dict)
 
     @property

@@ -126,14 +126,6 @@ def _encodings(v: Any) -> str | None:
     return f"{', '.join(bad)}: allowed are {', '.join(ENCODINGS)}" if bad else None
 
 
-def _schema(v: Any) -> str | None:
-    try:
-        stated = json.loads(v) if isinstance(v, str) and v else v
-    except ValueError as e:
-        return f"is not JSON: {e}"
-    return None if stated == "" or isinstance(stated, Mapping) else "is not the schema of a record, a mapping or JSON"
-
-
 def _create(v: Any) -> str | None:
     if v is None:
         return None
@@ -186,7 +178,8 @@ CHECKS: Mapping[str, Check] = {
     "topics": _topics,
     "table": _matches(TABLE_NAME, "a table name (namespace.table)"),
     "format": lambda v: _one_of(*FORMATS)(v),
-    "schema": _schema,
+    "schema": lambda v: None if isinstance(v, str | Mapping) else "is not the schema of a record",
+    "message": lambda v: None if isinstance(v, str) else f"{v!r} is not the name of a message",
     "csv": csv_section,
     "timestamps": _timestamps,
     "encodings": _encodings,
@@ -251,8 +244,6 @@ def wrong_values(values: Mapping[str, Any]) -> list[str]:
     wrong = [f"{key}: {text}" for key, value in values.items() if (text := CHECKS[key](value))]
     if values.get("table") is not None and values.get("dead_letter_table") == values["table"]:
         wrong.append("dead_letter_table: must be another table than `table`")
-    if values.get("schema") and values.get("format") != "avro":
-        wrong.append("schema: is for format avro")
     if values.get("speculation") is not None and values.get("replicas", 1) != 1:
         wrong.append("speculation: with `replicas`, all slices are done more than once already")
     if values.get("evolve", "none") != "none" and values.get("format", "json") in FORMATS.keys() - SCHEMA_SOURCES:

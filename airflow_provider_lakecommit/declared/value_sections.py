@@ -7,6 +7,7 @@ Contract: pure. A check takes a value of any type, and returns what is wrong wit
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from airflow_provider_lakecommit.declared.names import meant
 __all__ = ["KEY_FORMATS", "columns_of_key", "csv_section", "headers_section", "key_section", "wrong_together"]
 
 CSV_KEYS = ("columns", "delimiter", "quote", "null_text", "rows")
-KEY_KEYS = ("format", "column", "columns", "invalid")
+KEY_KEYS = ("format", "column", "columns", "invalid", "schema", "message")
 HEADER_KEYS = ("name", "format", "repeated", "invalid")
 ONE_COLUMN = ("raw", "string", "json")
 """Formats in which a key or header fills one column."""
@@ -103,14 +104,38 @@ def wrong_together(values: Mapping[str, Any], metadata: Sequence[str]) -> Iterat
             if format_ == "csv"
             else "csv: is for `format: csv`"
         )
+    yield from (f"schema: {text}" for text in _wrong_schema(format_, values.get("schema", "")))
+    if values.get("message") and format_ != "protobuf":
+        yield "message: is for format protobuf"
     key, headers = values.get("key", {}), values.get("headers", {})
     if key_section(key) is not None or headers_section(headers) is not None:
         return
+    if key:
+        yield from (f"key: schema {text}" for text in _wrong_schema(key.get("format", "string"), key.get("schema", "")))
     seen = set(metadata)
     for column in (*columns_of_key(key), *headers):
         if column in seen:
             yield f"column {column} is filled twice: by `key`, `headers` or `metadata_columns`"
         seen.add(column)
+
+
+def _wrong_schema(format: str, schema: Any) -> Iterator[str]:
+    if not schema:
+        return
+    if format not in ("avro", "protobuf"):
+        yield "is for formats avro and protobuf"
+        return
+    if format == "protobuf":
+        if not isinstance(schema, str):
+            yield "is not the text of a .proto file, or a descriptor in base64"
+        return
+    try:
+        stated = json.loads(schema) if isinstance(schema, str) else schema
+    except ValueError as e:
+        yield f"is not JSON: {e}"
+        return
+    if not isinstance(stated, Mapping):
+        yield "is not the schema of a record, a mapping or JSON"
 
 
 def _no_mapping(v: Any, keys: Sequence[str]) -> str | None:

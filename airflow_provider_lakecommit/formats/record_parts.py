@@ -168,11 +168,17 @@ def _part(
     own = replace(
         options,
         format=stated.get("format", "string"),
+        schema=_schema_text(stated.get("schema", "")),
+        message=stated.get("message", ""),
         csv={},
         timestamps=_renamed(options.timestamps, columns),
         encodings=_renamed(options.encodings, columns),
     )
     return dict(columns), stated, own
+
+
+def _schema_text(schema: Any) -> str:
+    return schema if isinstance(schema, str) else json.dumps(schema)
 
 
 def _renamed(rules: Mapping[str, str], columns: Mapping[str, str]) -> dict[str, str]:

@@ -2,10 +2,10 @@
 """The dead-letter table: one row for each rejected record, with all that is needed to repair and replay it.
 
 Contract: the table has :data:`~airflow_provider_lakecommit.iceberg.schemas.DEAD_LETTER_SCHEMA` and is not partitioned.
-``kind`` is one of ``not_json``, ``wrong_value``, ``missing_required``, ``unknown_field``, ``not_routed``,
-``missing_table``, ``transform_failed``, or one that another format has; ``column`` is the column that refused the
-record, if it was one. What the columns cannot hold is told at the end of ``reason``: a timestamp beyond the years 1 to
-9999 (then null) with its number, a header whose name is not UTF-8 (then named
+``kind`` is that of the decoder's reject, ``not_routed``, ``missing_table`` or ``transform_failed``, or ``wrong_key`` or
+``wrong_header``; ``column`` is the column that refused the record, if it was one. What the columns cannot hold is told
+at the end of ``reason``: a timestamp beyond the years 1 to 9999 (then null) with its number, a header whose name is not
+UTF-8 (then named
 :data:`~airflow_provider_lakecommit.kafka.record.UNREADABLE_NAME`).
 """
 

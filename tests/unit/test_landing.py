@@ -169,7 +169,8 @@ class TestLanding:
 
     def test_every_field_is_in_the_full_example(self) -> None:
         # It has only one that is there, and replicas are not for where slow slices are done again.
-        assert {f.name for f in fields(Landing)} - set(FULL) == {"format", "schema", "replicas"} | set(PARTS) | set(EVOLVE)
+        apart = {"format", "schema", "message", "replicas"} | set(PARTS) | set(EVOLVE)
+        assert {f.name for f in fields(Landing)} - set(FULL) == apart
 
     def test_replicas_are_not_for_where_slow_slices_are_done_a_second_time(self) -> None:
         assert Landing.from_dict({**LEAST, "replicas": 2}).to_dict()["replicas"] == 2
@@ -199,6 +200,7 @@ class TestSpecVersion:
         assert {f.name: getattr(options, f.name) for f in fields(options)} == {
             "format": "json",
             "schema": "",
+            "message": "",
             "csv": {},
             **{key: FULL[key] for key in ("timestamps", "encodings", "unknown_fields")},
         }

@@ -121,6 +121,7 @@ RULES = (
     rule("parquet", "redaction core places", nowhere=AIRFLOW | SPARK | KAFKA),
     rule("formats", "core declared registry iceberg parquet", nowhere=AIRFLOW | SPARK | KAFKA),
     rule("formats/sampled", only=NOTHING),
+    rule("protobuf", "core declared registry parquet formats", nowhere=AIRFLOW | SPARK | KAFKA),
     rule("avro", "core registry parquet formats", nowhere=AIRFLOW | SPARK | KAFKA),
     rule("records", "core declared parquet formats", nowhere=AIRFLOW | SPARK | KAFKA),
     rule(

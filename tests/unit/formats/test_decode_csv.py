@@ -35,6 +35,7 @@ from airflow_provider_lakecommit.core.formats import FormatOptions
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.formats.decode_csv import CsvDecoder
 from airflow_provider_lakecommit.formats.decoder import Decoded
+from tests.support.effort import examples
 
 TEXTS = Schema(*(NestedField(n, name, StringType()) for n, name in enumerate("abc", 1)))
 ORDERS = Schema(
@@ -91,7 +92,7 @@ def well_formed(value: str, delimiter: str, quote: str | None) -> bool:
 HOSTILE = st.text(alphabet='a,";\n\r\t1é \x00\ufeff', max_size=12)
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(900), deadline=None)
 @given(
     values=st.lists(HOSTILE, max_size=12),
     many=st.booleans(),

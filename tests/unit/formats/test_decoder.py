@@ -28,7 +28,10 @@ def lines() -> LineDecoder:
     return LineDecoder(SCHEMA, DEFAULTS, METADATA)
 
 
-OPTIONS: Mapping[str, dict[str, Any]] = {"csv": {"csv": {"columns": ["id"]}}}
+OPTIONS: Mapping[str, dict[str, Any]] = {
+    "csv": {"csv": {"columns": ["id"]}},
+    "protobuf": {"schema": 'syntax = "proto3"; message M { int64 id = 1; }'},
+}
 
 
 @pytest.mark.parametrize("name", FORMATS)

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which scalar of Protobuf becomes which type of a table, exactly or not at all.
+
+Contract: :func:`scalar_convert` gives the function that makes the table's array of the parser's, or says why there is
+none. It raises :class:`ValueError` (Arrow's own is one) for a value that the column cannot hold: a number beyond its
+range, an enum's number without a name, bytes of another length. Nothing is rounded or cut off; not-a-number and
+infinities of a floating-point field are values like others.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from google.protobuf.descriptor import FieldDescriptor
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    StringType,
+    UUIDType,
+)
+
+from airflow_provider_lakecommit.formats.octets import UUID_READING
+from airflow_provider_lakecommit.formats.reading import Convert, require
+from airflow_provider_lakecommit.formats.times import TEMPORAL, time_reading
+
+__all__ = ["is_integer", "scalar_convert", "type_name"]
+
+F = FieldDescriptor
+_INTEGERS = {
+    *(F.TYPE_INT32, F.TYPE_SINT32, F.TYPE_SFIXED32, F.TYPE_UINT32, F.TYPE_FIXED32),
+    *(F.TYPE_INT64, F.TYPE_SINT64, F.TYPE_SFIXED64, F.TYPE_UINT64, F.TYPE_FIXED64),
+}
+_DIGITS_OF_64_BITS = 20
+_MOST_DIGITS = 76
+_NUMBER = r"^-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+_UUID_OCTETS = 16
+_NAMES = {number: name[5:].lower() for name, number in vars(F).items() if re.match("TYPE_[A-Z]", name)}
+
+
+def type_name(field: FieldDescriptor) -> str:
+    """The type of a field, as a schema has it."""
+    if field.message_type is not None:
+        return str(field.message_type.full_name)
+    return str(field.enum_type.full_name) if field.enum_type is not None else _NAMES[field.type]
+
+
+def is_integer(field: FieldDescriptor) -> bool:
+    """Is it a whole number?"""
+    return field.type in _INTEGERS
+
+
+def scalar_convert(field: FieldDescriptor, kind: IcebergType, rule: str | None) -> Convert | str:
+    """How a field's values become those of a column; a text says why they cannot.
+
+    :param rule: by which times are read, if one is declared
+    """
+    if field.type in _INTEGERS:
+        return _of_integer(kind, rule)
+    made: Convert | None = None
+    if field.type == F.TYPE_BOOL and isinstance(kind, BooleanType):
+        made = _as_is
+    elif field.type == F.TYPE_FLOAT and isinstance(kind, FloatType | DoubleType):
+        made = _cast
+    elif field.type == F.TYPE_DOUBLE and isinstance(kind, DoubleType):
+        made = _as_is
+    elif field.type == F.TYPE_STRING:
+        made = _of_text(kind, rule)
+    elif field.type == F.TYPE_BYTES:
+        made = _of_octets(kind)
+    elif field.type == F.TYPE_ENUM and isinstance(kind, IntegerType | LongType):
+        made = _cast
+    elif field.type == F.TYPE_ENUM and isinstance(kind, StringType):
+        made = _names_of(field)
+    return made or f"is {kind}, the field is {type_name(field)}"
+
+
+def _of_integer(kind: IcebergType, rule: str | None) -> Convert | str:
+    if isinstance(kind, IntegerType | LongType):
+        return _cast
+    if isinstance(kind, DecimalType):
+        return _decimal_of_integer
+    if isinstance(kind, TEMPORAL):
+        if rule is None or rule == "iso8601" or "%" in rule:
+            named = "epoch_days" if isinstance(kind, DateType) else "epoch_millis or another"
+            return f"is {kind}, the field is a number: say by `timestamps` which ({named})"
+        reading = time_reading(kind, rule)
+        convert = reading.convert
+        assert convert is not None
+        return lambda array, target: convert(array.cast(reading.wire), target)
+    return f"is {kind}, the field is a whole number"
+
+
+def _of_text(kind: IcebergType, rule: str | None) -> Convert | None:
+    if isinstance(kind, StringType):
+        return _as_is
+    if isinstance(kind, UUIDType):
+        return UUID_READING.convert
+    if isinstance(kind, DecimalType):
+        return _decimal_of_text
+    if isinstance(kind, TEMPORAL):
+        reading = time_reading(kind, rule or "iso8601")
+        return reading.convert if pa.types.is_string(reading.wire) else None
+    return None
+
+
+def _of_octets(kind: IcebergType) -> Convert | None:
+    if isinstance(kind, BinaryType):
+        return _as_is
+    if isinstance(kind, FixedType):
+        return _fixed(len(kind))
+    return _fixed(_UUID_OCTETS) if isinstance(kind, UUIDType) else None
+
+
+def _as_is(array: pa.Array, _target: pa.DataType) -> pa.Array:
+    return array
+
+
+def _cast(array: pa.Array, target: pa.DataType) -> pa.Array:
+    return array.cast(target)
+
+
+def _decimal_of_integer(array: pa.Array, target: pa.DataType) -> pa.Array:
+    whole = array.cast(pa.decimal256(_DIGITS_OF_64_BITS, 0))
+    return whole.cast(pa.decimal256(min(_DIGITS_OF_64_BITS + target.scale, _MOST_DIGITS), target.scale)).cast(target)
+
+
+def _decimal_of_text(array: pa.Array, target: pa.DataType) -> pa.Array:
+    require(pc.match_substring_regex(array, _NUMBER), array, "not a number")
+    return array.cast(pa.decimal256(_MOST_DIGITS, target.scale)).cast(target)
+
+
+def _fixed(length: int) -> Convert:
+    def convert(array: pa.Array, target: pa.DataType) -> pa.Array:
+        require(pc.equal(pc.binary_length(array), length), array, f"not {length} bytes")
+        values = pa.array(array.to_pylist(), pa.binary(length))
+        return target.wrap_array(values) if isinstance(target, pa.BaseExtensionType) else values
+
+    return convert
+
+
+def _names_of(field: FieldDescriptor) -> Callable[[pa.Array, pa.DataType], pa.Array]:
+    """Of several names of one number, the first: what Protobuf itself writes."""
+    names: dict[int, str] = {}
+    for value in field.enum_type.values:
+        names.setdefault(value.number, value.name)
+    numbers, texts = pa.array(names, pa.int32()), pa.array(names.values(), pa.string())
+
+    def convert(array: pa.Array, _target: pa.DataType) -> pa.Array:
+        places = pc.index_in(array, numbers)
+        known = pc.or_(places.is_valid(), array.is_null())
+        require(known, array, f"no value of {field.enum_type.full_name} by this schema")
+        return texts.take(places)
+
+    return convert
