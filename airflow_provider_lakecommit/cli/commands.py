@@ -26,6 +26,7 @@ from airflow_provider_lakecommit.cli.dead_letter_commands import (
     DeadLettersShowCommand,
 )
 from airflow_provider_lakecommit.cli.env_commands import EnvPackCommand
+from airflow_provider_lakecommit.cli.evolve import EvolveCommand
 from airflow_provider_lakecommit.cli.follow_arguments import add_follow, follow_of
 from airflow_provider_lakecommit.cli.from_airflow import load, load_dag, load_file, load_set_file
 from airflow_provider_lakecommit.cli.kafka_commands import (
@@ -231,6 +232,7 @@ COMMANDS: Mapping[str, Command | Mapping[str, Command]] = {
     "drain": DrainCommand(),
     "doctor": DoctorCommand(),
     "infer-schema": InferSchemaCommand(),
+    "evolve": EvolveCommand(),
     "verify": VerifyCommand(),
     "history": HistoryCommand(),
     "control-log": ControlLogCommand(),

@@ -22,6 +22,7 @@ from functools import partial
 
 from pyiceberg.table.metadata import TableMetadata
 
+from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.log import SliceReported
 from airflow_provider_lakecommit.core.model import Plan
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
@@ -104,20 +105,29 @@ class ColumnStep:
         :raises SourceError: the records may not be read
         :raises SourceUnavailableError: the brokers do not answer
         """
-        landing = self.session.landing
+        landing, before = self.session.landing, self.last
         if landing.evolve == "none" or not plan.slices:
             return plan, ()
-        metadata = prepared.tables[0].table.metadata
-        again = self.last is not None and self.last.ranges == plan.coverage
-        wanted = self.last.wanted if self.last and again else self._wanted(folded, metadata, plan.coverage)
-        found, waits = _held_against(landing, metadata, wanted), _uneven(prepared, folded, missing)
-        self.last = look = ColumnLook(ranges=plan.coverage, wanted=wanted, found=found, waits=waits)
-        for line in () if again else look.not_made:
+        look = self.look(prepared, folded, plan.coverage, missing)
+        for line in () if before is not None and before.wanted is look.wanted else look.not_made:
             self.session.log(f"{landing.table}: {line}")
-        if landing.on_incompatible == "stop" and found.misfits:
+        if landing.on_incompatible == "stop" and look.found.misfits:
             return _refused(landing, look, plan), look.lines
-        self._due = bool(found.changes) and not waits and not self._done
+        self._due = bool(look.found.changes) and not look.waits and not self._done
         return plan, look.lines
+
+    def look(self, prepared: Prepared, folded: FoldedLog, ranges: Coverage, missing: Missing) -> ColumnLook:
+        """What the records of some ranges want. They are asked for once, unless other ranges are looked at.
+
+        :raises SourceError: the records may not be read
+        :raises SourceUnavailableError: the brokers do not answer
+        """
+        landing, metadata = self.session.landing, prepared.tables[0].table.metadata
+        again = self.last is not None and self.last.ranges == ranges
+        wanted = self.last.wanted if self.last and again else self._wanted(folded, metadata, ranges)
+        found, waits = _held_against(landing, metadata, wanted), _uneven(prepared, folded, missing)
+        self.last = ColumnLook(ranges=ranges, wanted=wanted, found=found, waits=waits)
+        return self.last
 
     @property
     def due(self) -> bool:
@@ -130,9 +140,10 @@ class ColumnStep:
         return source_for(landing.format_options, self.session.kafka).wanted(metadata.schema(), ranges, seen)
 
 
-def evolve(session: LandingSession, look: ColumnLook) -> tuple[Change, ...]:
+def evolve(session: LandingSession, look: ColumnLook, decision: Decision | None = None) -> tuple[Change, ...]:
     """Change the data table by a look; returns what was changed.
 
+    :param decision: of the person who asks for it
     :raises CommitUnknownError: what became of the request cannot be learned in time
     :raises CatalogError: the catalog is away
     """
@@ -144,6 +155,7 @@ def evolve(session: LandingSession, look: ColumnLook) -> tuple[Change, ...]:
         branch=landing.branch,
         changes=partial(_changes, landing, look.wanted),
         reason=f"{session.now():%Y-%m-%d %H:%M} UTC, landing {landing.name} ({session.lane}), by {by}",
+        decision=decision,
     )
     try:
         made = evolve_table(session.tables, request)

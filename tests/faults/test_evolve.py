@@ -26,6 +26,7 @@ from airflow_provider_lakecommit.dead_letters.letters import Selection
 from airflow_provider_lakecommit.dead_letters.replay import replay
 from airflow_provider_lakecommit.evolve import records
 from airflow_provider_lakecommit.exceptions import LakecommitError
+from airflow_provider_lakecommit.prepare.evolve_now import evolve_now
 from tests.faults.test_lanes import lane
 from tests.faults.test_replay import replay as replay_of
 from tests.support.messes import table_of
@@ -467,3 +468,22 @@ def test_a_table_that_has_evolved_is_no_other_than_create_says(make_world: Make,
     world.landing = replace(world.landing, evolve="none")
     world.open("told")
     assert any("column n is long, not int" in line for line in world.lines)
+
+
+def test_a_person_has_the_columns_made_whatever_the_landing_says(make_world: Make, produce: Produce) -> None:
+    world = begun(make_world, produce, evolve="none")
+    world.settle()
+    assert "extra" not in table_of(world).schema().column_names
+    wide = replace(world, landing=replace(world.landing, evolve="add"))
+    with wide.session() as session:
+        lines, changed = evolve_now(session, None)
+        assert (len(lines), changed) == (1, ())
+        assert "extra" not in table_of(world).schema().column_names
+        lines, changed = evolve_now(session, replace(DECISION, command="evolve", landing="rows"))
+        assert [str(c) for c in changed] == ["add extra string"]
+        assert evolve_now(session, DECISION) == ((), ())
+    found = record_of(table_of(world).current_snapshot())
+    assert found is not None
+    assert [(d.command, d.actor, d.what) for d in found.decisions] == [("evolve", "ann", "add extra string")]
+    world.check(Counter(range(20)))
+    check_verified(world)

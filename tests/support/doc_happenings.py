@@ -95,11 +95,11 @@ class Reader:
         ]
         self.sender.produce(self.topic, records, partition)
 
-    def channels(self, count: int) -> None:
+    def with_field(self, count: int, field: str) -> None:
         """Orders with a field that the table lacks, some in each partition."""
         for n in range(count):
-            key = 200_000 + n
-            value = {"id": key, "ts": 1767355200000 + n, "amount": "1.50", "channel": "web"}
+            key = 200_000 + self.sent + n
+            value = {"id": key, "ts": 1767355200000 + n, "amount": "1.50", field: "some"}
             self.sender.produce(self.topic, [(str(key), json.dumps(value))], n % 4)
 
     def begin_anew(self) -> None:
@@ -285,7 +285,7 @@ HAPPENINGS: Mapping[str, Callable[..., None]] = {
     r"the topic is deleted, and orders\.yaml reads another one": other_topic,
     r"a run(?: that ends with (\d))?": a_run,
     r"(\d+) (bad |)orders(?: in orders:(\d+))?": some_orders,
-    r"(\d+) orders that have a channel": lambda reader, count: reader.channels(int(count)),
+    r"(\d+) orders that have a (\w+)": lambda reader, count, field: reader.with_field(int(count), field),
     r"tasks were killed, and left (\d+) files, (\d+) days ago": killed_tasks,
     r"the source forgets orders:(\d+) below (\d+)": forgotten,
     r"the topic is made anew": made_anew,
