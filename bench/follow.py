@@ -40,6 +40,8 @@ from pyiceberg.types import LongType
 from dev.paths import run_dir
 from dev.servers.kafka import Broker
 
+__all__ = ["TABLE", "TOPIC", "sample_ages", "send_at_rates", "spec_of", "until_landed", "verify_ids"]
+
 TOPIC, TABLE = "followed", "bench.followed"
 TICK_SECONDS = 0.02
 SAMPLE_SECONDS = 0.1
@@ -66,7 +68,7 @@ def main(arguments: list[str]) -> int:
         Broker(Path(folder) / "kafka") as broker,
     ):
         settings = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/warehouse"}
-        spec = _spec(Path(folder), broker.bootstrap, settings, options)
+        spec = spec_of(Path(folder), broker.bootstrap, settings, options)
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         admin.create_topics([NewTopic(TOPIC, options.partitions, 1)])[TOPIC].result()
         command = [sys.executable, "-m", "airflow_provider_lakecommit.cli.main", "land", str(spec), "--follow"]
@@ -75,13 +77,13 @@ def main(arguments: list[str]) -> int:
             process = subprocess.Popen(command, stdout=cycles)
             try:
                 samples, phases = _watch(process, broker.bootstrap, settings, options)
-                produced = _until_landed(settings, phases["sent"])
+                produced = until_landed(settings, phases["sent"])
             finally:
                 process.send_signal(signal.SIGTERM)
                 process.wait(120)
         _tell(samples, phases, options)
         _tell_windows(Path(folder) / "cycles.jsonl", _table(settings))
-        return _verify(settings, produced)
+        return verify_ids(settings, produced)
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:
@@ -98,7 +100,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _spec(folder: Path, bootstrap: str, catalog: dict[str, str], options: argparse.Namespace) -> Path:
+def spec_of(folder: Path, bootstrap: str, catalog: dict[str, str], options: argparse.Namespace, **more: Any) -> Path:
     columns = [("id", "long"), ("at", "long"), ("note", "string")]
     values = {
         "name": "followed",
@@ -109,16 +111,18 @@ def _spec(folder: Path, bootstrap: str, catalog: dict[str, str], options: argpar
         "kafka": {"bootstrap.servers": bootstrap},
         "catalog": {"name": "lake", **catalog},
         "spark": {"master": "local[2]"},
+        **more,
     }
     path = folder / "followed.yaml"
     path.write_text(json.dumps(values))
     return path
 
 
-def _produce(bootstrap: str, phases: Sequence[tuple[int, float]], partitions: int, sent: Any) -> None:
-    """At the rate of each phase for its seconds; ``sent`` is how many there are so far."""
+def send_at_rates(
+    bootstrap: str, phases: Sequence[tuple[int, float]], partitions: int, sent: Any, number: int = 0
+) -> None:
+    """At the rate of each phase for its seconds; ``sent`` is how many there are so far, ``number`` the first one."""
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "queue.buffering.max.messages": 2_000_000})
-    number = 0
     for rate, seconds in phases:
         began, first = time.monotonic(), number
         while (passed := time.monotonic() - began) < seconds:
@@ -138,7 +142,7 @@ def _produce(bootstrap: str, phases: Sequence[tuple[int, float]], partitions: in
     sent.value = number
 
 
-def _sample(settings: dict[str, str], ages: Any, done: Any) -> None:
+def sample_ages(settings: dict[str, str], ages: Any, done: Any) -> None:
     """How old the newest record of the table is, by the statistics of the files of each new snapshot."""
     newest, seen, table = 0, None, None
     while not done.is_set():
@@ -175,8 +179,8 @@ def _watch(
     phases = steady + (burst if options.burst else [])
     spawn = mp.get_context("spawn")
     sent, ages, done = spawn.Value("q", 0), spawn.Queue(), spawn.Event()
-    producer = spawn.Process(target=_produce, args=(bootstrap, phases, options.partitions, sent))
-    reader = spawn.Process(target=_sample, args=(settings, ages, done))
+    producer = spawn.Process(target=send_at_rates, args=(bootstrap, phases, options.partitions, sent))
+    reader = spawn.Process(target=sample_ages, args=(settings, ages, done))
     samples, tree = Samples(), psutil.Process(process.pid)
     reader.start()
     # The first window of a follow begins when Spark is there: an empty topic is caught up at once.
@@ -208,7 +212,7 @@ def _cost(tree: psutil.Process) -> tuple[float, float]:
     return seconds, megabytes
 
 
-def _until_landed(settings: dict[str, str], count: int) -> int:
+def until_landed(settings: dict[str, str], count: int) -> int:
     deadline = time.monotonic() + 600
     while time.monotonic() < deadline:
         head = _table(settings).current_snapshot()
@@ -249,7 +253,7 @@ def _tell_windows(lines: Path, table: Table) -> None:
     print(f"table: {len(table.metadata.snapshots)} snapshots, {manifests} manifests")
 
 
-def _verify(settings: dict[str, str], produced: int) -> int:
+def verify_ids(settings: dict[str, str], produced: int) -> int:
     ids = _table(settings).scan(selected_fields=("id",)).to_arrow().column("id").to_numpy()
     counts = np.bincount(ids, minlength=produced)
     lost, doubled = int((counts[:produced] == 0).sum()), int((counts > 1).sum())

@@ -94,7 +94,7 @@ class LaneFiles:
             return Kept.WAITS
         return (self._reports[attempt] or Kept.WAITS) if attempt in self._reports else Why.UNREPORTED
 
-    def voided(self, attempts: set[UUID]) -> set[UUID]:
+    def tell_void(self, attempts: set[UUID]) -> set[UUID]:
         """Tell the log that these attempts are void; those that were reported in front of it, and so are not.
 
         :raises LakecommitError: it cannot be told
@@ -153,7 +153,7 @@ class TableLanes:
         lane = self._by_mark[mark]
         return Kept.OTHERS if lane is None else lane.judged(attempt)
 
-    def voided(self, unreported: Mapping[str, set[UUID]]) -> set[UUID]:
+    def tell_void(self, unreported: Mapping[str, set[UUID]]) -> set[UUID]:
         """By marks: those that were reported meanwhile, and so are not void.
 
         :raises LakecommitError: a log cannot be told
@@ -161,7 +161,7 @@ class TableLanes:
         late: set[UUID] = set()
         for mark, attempts in unreported.items():
             lane = self._by_mark[mark]
-            late |= set() if lane is None else lane.voided(attempts)
+            late |= set() if lane is None else lane.tell_void(attempts)
         return late
 
     def opened_again(self, metadata: TableMetadata) -> Collection[str]:

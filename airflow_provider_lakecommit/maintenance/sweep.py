@@ -234,7 +234,7 @@ class _TableSweep:
         for g in batch:
             if g.why is Why.UNREPORTED and g.mark is not None and g.attempt is not None:
                 unreported.setdefault(g.mark, set()).add(g.attempt)
-        late = self._lanes.voided(unreported)
+        late = self._lanes.tell_void(unreported)
         self._held.refresh()
         again = self._lanes.opened_again(self._held.metadata) if any(g.why is Why.CLOSED for g in batch) else ()
         gone = [

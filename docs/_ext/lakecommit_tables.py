@@ -26,7 +26,7 @@ SENT_BY = {
     "cycle.open": "plan",
     "cycle.close": "commit",
     "cycle.publish": "commit",
-    "maintenance.sweep": "``lakecommit sweep``",
+    "maintenance.lane_files": "``lakecommit sweep``",
     "repair.unblock": "``lakecommit reset blocked``",
     "session.early_end": "who is told to stop, or wants a window published now",
     "spark.report": "the Spark task of the slice",
