@@ -33,7 +33,7 @@ __all__ = [
     "Change",
     "LandingAnswer",
     "LandingList",
-    "common_fields",
+    "in_common",
     "landing_of",
     "list_json",
     "topics_of",
@@ -160,7 +160,7 @@ def landing_of(
     row: LandingRow, sensors: Sequence[HeldSensor], now: float, tables: KnownTables = NO_TABLES
 ) -> LandingAnswer:
     """:param sensors: those of it that the user may see"""
-    return LandingAnswer(**common_fields(row, sensors, now, tables))
+    return LandingAnswer(**in_common(row, sensors, now, tables))
 
 
 def list_json(
@@ -178,7 +178,7 @@ def list_json(
     return head.model_dump_json().encode().removesuffix(b"[]}") + b"[" + b",".join(landings) + b"]}"
 
 
-def common_fields(row: LandingRow, sensors: Sequence[HeldSensor], now: float, tables: KnownTables) -> dict[str, Any]:
+def in_common(row: LandingRow, sensors: Sequence[HeldSensor], now: float, tables: KnownTables) -> dict[str, Any]:
     """What a row and the detail of it have in common."""
     state, cycles = row.state, row.cycles
     outcomes = row.outcomes

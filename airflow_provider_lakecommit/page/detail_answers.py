@@ -11,7 +11,7 @@ from datetime import datetime
 
 from pydantic import BaseModel
 
-from airflow_provider_lakecommit.page.answers import NO_TABLES, LandingAnswer, common_fields
+from airflow_provider_lakecommit.page.answers import NO_TABLES, LandingAnswer, in_common
 from airflow_provider_lakecommit.page.connector_tasks import ConnectorTask
 from airflow_provider_lakecommit.page.cycle_answers import CycleAnswer, WindowAnswer, cycle_of, moment, windows_of
 from airflow_provider_lakecommit.page.landing_tables import KnownTables
@@ -111,7 +111,7 @@ def detail_of(
         for p in row.partitions
     ]
     return LandingDetail(
-        **common_fields(row, sensors, now, tables),
+        **in_common(row, sensors, now, tables),
         spec_version=row.cycles.spec_version,
         partitions=partitions,
         windows=windows_of(pairs),

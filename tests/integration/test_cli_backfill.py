@@ -90,14 +90,14 @@ def test_one_that_yields_waits_for_the_live_stream(late: Produced) -> None:
     assert run("land", str(spec), timeout=LAND_SECONDS).code == 0
     sender.produce(topic, orders(2200)[2000::2], 0)
     words = ["backfill", str(spec), "--range", f"{topic}:0=100-600", "--yield-to-live", "1s"]
-    command = subprocess.Popen([*COMMAND, *words], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
-    assert command.stderr is not None
-    said = next(line for line in command.stderr if "is older than" in line)
-    assert f"{topic}[0] [1000, 1100)" in said
-    assert rows(spec) == []
-    assert run("land", str(spec), timeout=LAND_SECONDS).code == 0
-    command.stderr.read()
-    assert command.wait() == 0
+    with subprocess.Popen([*COMMAND, *words], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as command:
+        assert command.stderr is not None
+        said = next(line for line in command.stderr if "is older than" in line)
+        assert f"{topic}[0] [1000, 1100)" in said
+        assert rows(spec) == []
+        assert run("land", str(spec), timeout=LAND_SECONDS).code == 0
+        command.stderr.read()
+    assert command.returncode == 0
     assert rows(spec) == ids(range(200, 1200, 2), range(2000, 2200, 2))
     assert run("verify", str(spec)).code == 0
 

@@ -131,7 +131,7 @@ def landed(lake: Lake, before: Before) -> Landed:
 
 @pytest.fixture(scope="module")
 def unblocked(lake: Lake, landed: Landed) -> Answer:
-    answer = lake.run("reset", "blocked", "orders", "--raise", "20")
+    answer = lake.run("reset blocked", "orders", "--raise", "20")
     assert answer.code == 0, answer.err
     return lake.run("land", "orders")
 

@@ -59,7 +59,8 @@ def test_cycles_of_the_api_have_accounts(answer: Any) -> None:
     [
         ("inspect/status.py", {"lag", "pending", "cycle", "partition"}),
         ("inspect/landing_history.py", {"account", "cycle"}),
-        ("page/answers.py", {"lag", "pending", "partition"}),
+        ("page/answers.py", {"lag", "pending"}),
+        ("page/detail_answers.py", {"partition"}),
         ("page/cycle_answers.py", {"account", "cycle"}),
     ],
 )
