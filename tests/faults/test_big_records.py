@@ -11,7 +11,7 @@ import pytest
 
 from airflow_provider_lakecommit.cycle.open import preview
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.planning import planning
+from airflow_provider_lakecommit.planning import missing
 from bench import big_records
 from tests.support.world import SCHEMA, World, catalog_in
 
@@ -28,7 +28,7 @@ def test_the_first_window_is_cut_by_the_bytes_of_its_records(
     produce: Callable[..., object],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(planning, "SLICE_BYTES", 1 << 20)
+    monkeypatch.setattr(missing, "SLICE_BYTES", 1 << 20)
     topic = make_topic(2)
     produce(topic, [{"id": n, "name": "x" * 100_000} for n in range(40)], partition=0)
     produce(topic, [{"id": n, "name": "y"} for n in range(40, 48)], partition=1)
