@@ -61,7 +61,7 @@ _DECODING = (
         "headers",
         "metadata_columns",
     ),
-    *("route", "transform", "record_schema", "functions"),
+    *("unwrap", "route", "transform", "record_schema", "functions"),
 )
 """Fields that decide what becomes of a record."""
 SHAPING = ("table", "dead_letter_table", *_DECODING)
@@ -113,6 +113,8 @@ class Landing:
     :param route: which table takes a record, by a field of its value: ``field``, ``tables`` (by the field's text),
         ``other`` (``dead_letter``, ``fail``, or a table), ``create`` (by table, each as `create`), ``missing`` (of a
         table that nobody makes: ``fail``, or ``dead_letter`` its records); `table` is one of these, and leads
+    :param unwrap: ``debezium``: values are change envelopes, of which the row is ``after``, of a delete ``before``; or
+        a mapping with ``envelope: debezium`` and ``columns``, paths in the envelope by the columns that they fill
     :param transform: SQL between record and row, ``select … from record where …``, of one record each; the columns that
         it gives are those of the table by name. With `route` a mapping of tables to SQL
     :param record_schema: the columns of ``record``, a list as in ``create.schema``; the rules of `timestamps`,
@@ -176,6 +178,7 @@ class Landing:
     metadata_columns: bool = False
     create: Mapping[str, Any] | None = None
     route: Mapping[str, Any] | None = None
+    unwrap: str | Mapping[str, Any] | None = None
     transform: str | Mapping[str, str] | None = None
     record_schema: Sequence[Mapping[str, Any]] | None = None
     functions: Mapping[str, str] = field(default_factory=dict)

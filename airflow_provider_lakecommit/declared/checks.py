@@ -27,6 +27,7 @@ from airflow_provider_lakecommit.declared.transform import (
     check_transform,
     wrong_with_transform,
 )
+from airflow_provider_lakecommit.declared.unwrap import check_unwrap, wrong_with_unwrap
 from airflow_provider_lakecommit.declared.value_sections import (
     csv_section,
     headers_section,
@@ -196,6 +197,7 @@ CHECKS: Mapping[str, Check] = {
     "create": _create,
     "route": check_route,
     "transform": check_transform,
+    "unwrap": check_unwrap,
     "record_schema": check_record_schema,
     "functions": check_functions,
     "groups": _integer(1, optional=True),
@@ -244,11 +246,14 @@ def wrong_values(values: Mapping[str, Any]) -> list[str]:
     wrong = [f"{key}: {text}" for key, value in values.items() if (text := CHECKS[key](value))]
     if values.get("table") is not None and values.get("dead_letter_table") == values["table"]:
         wrong.append("dead_letter_table: must be another table than `table`")
+    wrong += wrong_with_unwrap(values)
     if values.get("speculation") is not None and values.get("replicas", 1) != 1:
         wrong.append("speculation: with `replicas`, all slices are done more than once already")
     if values.get("evolve", "none") != "none" and values.get("format", "json") in FORMATS.keys() - SCHEMA_SOURCES:
         wrong.append(f"evolve: nothing tells the columns of {values['format']} records: change the table by hand")
-    if values.get("evolve", "none") != "none" and (shaped := [k for k in ("route", "transform") if values.get(k)]):
+    if values.get("evolve", "none") != "none" and (
+        shaped := [k for k in ("route", "transform", "unwrap") if values.get(k)]
+    ):
         wrong.append(f"evolve: with `{shaped[0]}`, records do not tell a table's columns: change the table by hand")
     if values.get("on_incompatible") == "stop" and values.get("evolve", "none") == "none":
         wrong.append("on_incompatible: records are looked at before a window only where `evolve` is add or widen")

@@ -47,7 +47,7 @@ from airflow_provider_lakecommit.core.formats import FormatOptions
 from airflow_provider_lakecommit.declared.checks import ENCODINGS
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.formats.decoder import Refusal
-from airflow_provider_lakecommit.formats.octets import UUID_READING, octet_reading
+from airflow_provider_lakecommit.formats.octets import UUID_READING, octet_reading, unscaled_reading
 from airflow_provider_lakecommit.formats.reading import Convert, Reading
 from airflow_provider_lakecommit.formats.rules import OCTETS, ColumnRules
 from airflow_provider_lakecommit.formats.times import TEMPORAL, time_reading
@@ -174,7 +174,7 @@ def _reading(field_: NestedField, target: pa.Field, path: str, rules: ColumnRule
     elif isinstance(kind, _FLOATING):
         return Reading(target.type, _finite)
     elif isinstance(kind, DecimalType):
-        return _decimal_reading(target.type)
+        return unscaled_reading() if field_.field_id in rules.encodings else _decimal_reading(target.type)
     elif not isinstance(kind, _PLAIN):
         rules.wrong.append(
             f"column {path} has type {kind}: not landed from {rules.format}, which has no agreed form of it; leave "

@@ -6,6 +6,9 @@ guessed. ``base64`` and ``base64url`` are those of RFC 4648, whole and canonical
 off, padding); ``base64url`` may leave out the padding, as tokens do. ``hex`` takes both cases, two digits a byte.
 ``utf8`` are the bytes of the text itself. A ``fixed[n]`` takes exactly n bytes.
 
+A decimal whose encoding is ``base64`` is written as Kafka Connect writes it: the bytes of a whole number in two's
+complement, highest first, from which the column's own scale makes a decimal.
+
 A uuid is 8-4-4-4-12 hexadecimal digits with hyphens in either case (RFC 9562), without braces or a prefix.
 """
 
@@ -13,15 +16,17 @@ from __future__ import annotations
 
 import binascii
 from collections.abc import Callable
+from decimal import Context, Decimal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_lakecommit.formats.reading import Reading, require
 
-__all__ = ["UUID_READING", "octet_reading"]
+__all__ = ["UUID_READING", "octet_reading", "unscaled_reading"]
 
 _UUID = r"^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"
+_EXACT = Context(prec=38)
 _NIL = "00000000-0000-0000-0000-000000000000"
 _URL_SAFE = str.maketrans("-_+/", "+/  ")
 
@@ -34,6 +39,22 @@ def octet_reading(encoding: str) -> Reading:
         return pa.array([None if text is None else decode(text) for text in array.to_pylist()], target)
 
     return Reading(pa.string(), convert)
+
+
+def unscaled_reading() -> Reading:
+    """How a decimal is read that is written as the bytes of its digits."""
+
+    def convert(array: pa.Array, target: pa.DataType) -> pa.Array:
+        return pa.array([None if text is None else _unscaled(text, target) for text in array.to_pylist()], target)
+
+    return Reading(pa.string(), convert)
+
+
+def _unscaled(text: str, target: pa.DataType) -> Decimal:
+    digits = int.from_bytes(_base64(text), "big", signed=True)
+    if abs(digits) >= 10**target.precision:
+        raise ValueError(f"{digits} has more than the {target.precision} digits of {target}")
+    return Decimal(digits).scaleb(-target.scale, _EXACT)
 
 
 def _base64(text: str) -> bytes:

@@ -10,18 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from pyiceberg.schema import Schema
-from pyiceberg.types import BinaryType, FixedType, IcebergType
+from pyiceberg.types import BinaryType, DecimalType, FixedType, IcebergType
 
 from airflow_provider_lakecommit.core.formats import FormatOptions
 from airflow_provider_lakecommit.declared.names import meant
 from airflow_provider_lakecommit.formats.times import rule_problem
 
-__all__ = ["OCTETS", "ColumnRules"]
+__all__ = ["OCTETS", "UNSCALED", "ColumnRules"]
 
 OCTETS = (BinaryType, FixedType)
 """Types that need an encoding."""
+UNSCALED = "base64"
+"""The encoding that a decimal may have: the digits as a whole number of bytes, without the point."""
+_WITH_UNSCALED = ("json", "json_schema")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +42,8 @@ class ColumnRules:
         """Those declared by column path."""
         rules = cls(format=options.format.upper())
         rules._add("timestamps", schema, options.timestamps, rules.times, rule_problem)
-        rules._add("encodings", schema, options.encodings, rules.encodings, _encoding_problem)
+        problem = partial(_encoding_problem, options.format)
+        rules._add("encodings", schema, options.encodings, rules.encodings, problem)
         return rules
 
     def _add(
@@ -63,5 +68,10 @@ class ColumnRules:
                 into[found.field_id] = rule
 
 
-def _encoding_problem(kind: IcebergType, _encoding: str) -> str | None:
-    return None if isinstance(kind, OCTETS) else f"is {kind}, encodings are for binary and fixed"
+def _encoding_problem(format: str, kind: IcebergType, encoding: str) -> str | None:
+    unscaled = isinstance(kind, DecimalType) and encoding == UNSCALED and format in _WITH_UNSCALED
+    if isinstance(kind, OCTETS) or unscaled:
+        return None
+    return (
+        f"is {kind}, encodings are for binary and fixed, and {UNSCALED} in {' and '.join(_WITH_UNSCALED)} for decimals"
+    )

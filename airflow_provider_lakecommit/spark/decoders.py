@@ -19,6 +19,7 @@ from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.core.formats import UNCOUNTED, FormatOptions
 from airflow_provider_lakecommit.declared.names import meant
+from airflow_provider_lakecommit.declared.unwrap import columns_of_unwrap
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.formats.decoder import Decoder, decoder_for
 from airflow_provider_lakecommit.formats.record_parts import filled_by_parts
@@ -26,6 +27,7 @@ from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec
 from airflow_provider_lakecommit.landing import METADATA_COLUMNS, Landing
 from airflow_provider_lakecommit.records.block import BlockDecoder, OneTable
 from airflow_provider_lakecommit.records.router import Router, field_schema
+from airflow_provider_lakecommit.records.unwrap import UnwrapDecoder
 from airflow_provider_lakecommit.spark.key_columns import key_columns, registry_for
 from airflow_provider_lakecommit.spark.metadata import mistyped
 
@@ -90,9 +92,8 @@ def _row_decoder(landing: Landing, table: str, schema: Schema, kafka: Kafka | No
         raise TableError("; ".join(wrong))
     skip = filled_elsewhere(landing)
     read = _read_schema(landing, table, schema)
-    options = _options(landing, read)
     if (sql := landing.transform_of(table)) is None:
-        return _decoder(landing, read, options, kafka, skip)
+        return _unwrapped(landing, read, kafka, skip)
     try:
         # An engine that only landings with SQL need.
         from airflow_provider_lakecommit.records.transform import TransformDecoder
@@ -100,7 +101,28 @@ def _row_decoder(landing: Landing, table: str, schema: Schema, kafka: Kafka | No
         raise TableError(
             f"a transform needs {e.name}: install airflow-provider-lakecommit[transform], also where Spark's tasks run"
         ) from e
-    return TransformDecoder(_decoder(landing, read, options, kafka), sql, schema, skip, landing.functions)
+    return TransformDecoder(_unwrapped(landing, read, kafka), sql, schema, skip, landing.functions)
+
+
+def _unwrapped(landing: Landing, schema: Schema, kafka: Kafka | None, skip: Set[str] = frozenset()) -> Decoder:
+    """The columns that are read from the values, which may be in an envelope."""
+    options = _options(landing, schema)
+    if landing.unwrap is None and landing.transform is None:
+        return _decoder(landing, schema, options, kafka, skip)
+    own = Schema(*(f for f in schema.fields if f.name not in skip))
+    elsewhere = filled_elsewhere(landing) - {f.name for f in own.fields}
+    told = replace(
+        options, timestamps=_without(options.timestamps, elsewhere), encodings=_without(options.encodings, elsewhere)
+    )
+    if landing.unwrap is None:
+        return _decoder(landing, own, told, kafka)
+    columns = columns_of_unwrap(landing.unwrap)
+    return UnwrapDecoder(lambda of, to: _decoder(landing, of, to, kafka), own, columns, told)
+
+
+def _without(rules: Mapping[str, str], columns: Set[str]) -> dict[str, str]:
+    """Rules less those of columns that keys and headers fill, which have them there."""
+    return {path: rule for path, rule in rules.items() if path.partition(".")[0] not in columns}
 
 
 def _decoder(

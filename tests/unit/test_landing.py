@@ -169,7 +169,7 @@ class TestLanding:
 
     def test_every_field_is_in_the_full_example(self) -> None:
         # It has only one that is there, and replicas are not for where slow slices are done again.
-        apart = {"format", "schema", "message", "replicas"} | set(PARTS) | set(EVOLVE)
+        apart = {"format", "schema", "message", "replicas", "unwrap"} | set(PARTS) | set(EVOLVE)
         assert {f.name for f in fields(Landing)} - set(FULL) == apart
 
     def test_replicas_are_not_for_where_slow_slices_are_done_a_second_time(self) -> None:
@@ -234,7 +234,7 @@ class TestSpecVersion:
     def test_what_changes_the_rows_changes_it(self, key: str, value: Any) -> None:
         assert landing(**{key: value}).spec_version != landing().spec_version
 
-    def test_sql_what_it_reads_and_its_functions_change_it(self) -> None:
+    def test_envelopes_sql_what_it_reads_and_its_functions_change_it(self) -> None:
         plain = landing(**WITH_SQL)
         others: list[dict[str, Any]] = [
             {"transform": "select id + 1 as id from record"},
@@ -242,6 +242,7 @@ class TestSpecVersion:
             {"functions": {"cents": "acme.lake.cents"}},
         ]
         assert len({landing(**{**WITH_SQL, **o}).spec_version for o in others} | {plain.spec_version}) == 4
+        assert landing(unwrap="debezium").spec_version != landing().spec_version
         assert len({landing(**{**WITH_SQL, **o}).decoding for o in others} | {plain.decoding}) == 4
 
     @pytest.mark.parametrize(
@@ -255,9 +256,9 @@ class TestSpecVersion:
         assert landing(**EVOLVE).spec_version == landing().spec_version
         assert landing(**EVOLVE).to_dict() == {**LEAST, **EVOLVE}
 
-    @pytest.mark.parametrize("beside", [{"route": FULL["route"]}, WITH_SQL])
+    @pytest.mark.parametrize("beside", [{"route": FULL["route"]}, WITH_SQL, {"unwrap": "debezium"}])
     def test_columns_follow_the_records_only_where_these_are_the_rows(self, beside: dict[str, Any]) -> None:
-        with pytest.raises(SpecError, match=r"evolve: with `(route|transform)`, records do not tell"):
+        with pytest.raises(SpecError, match=r"evolve: with `(route|transform|unwrap)`, records do not tell"):
             landing(**EVOLVE, **beside)
 
     def test_a_default_that_is_written_out_does_not(self) -> None:

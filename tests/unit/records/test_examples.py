@@ -14,7 +14,7 @@ from airflow_provider_lakecommit.spark.decoders import block_decoder
 EXAMPLES = Path(__file__).parents[3] / "docs" / "examples"
 
 
-@pytest.mark.parametrize("name", ["routed.yaml", "transformed.yaml"])
+@pytest.mark.parametrize("name", ["routed.yaml", "transformed.yaml", "changes.yaml"])
 def test_a_shown_spec_fills_the_tables_that_it_makes(name: str) -> None:
     landing = load_spec(EXAMPLES / name).landing
     schemas = {table: create_from_spec(landing.create_of(table) or {})[0] for table in landing.data_tables}

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -334,3 +335,16 @@ def test_a_block_is_as_its_records_one_by_one(records: list[dict[str, Any]]) -> 
             expected += [(i, (r["id"], it["sku"], None if it["n"] is None else 10 // it["n"])) for it in items]
     assert list(zip(made.records or (), rows(made, "id", "text", "n"), strict=True)) == expected
     assert ([r.index for r in made.rejects], made.filtered) == (rejected, filtered)
+
+
+def test_a_column_that_the_key_fills_may_be_named_as_one_of_the_record() -> None:
+    record = [{"name": "id", "type": "long"}, {"name": "at", "type": "long"}]
+    table = [{"name": "id", "type": "long"}, {"name": "at", "type": "timestamptz"}, {"name": "n", "type": "long"}]
+    of = landing(
+        'select "at" as n from record', record_schema=record, key={"column": "at"}, timestamps={"at": "iso8601"}
+    )
+    with pytest.raises(TableError, match="column at"):
+        check_schema(of, schema_of(table))
+    check_schema(replace(of, timestamps={}), schema_of(table))
+    with pytest.raises(TableError, match="which the table lacks"):
+        check_schema(replace(of, transform='select id, "at" from record', timestamps={}), schema_of(table))

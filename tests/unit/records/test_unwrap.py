@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Debezium's envelopes: each change is one row with what the envelope says of it, whatever else a topic holds."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import pytest
+from pyiceberg.schema import Schema
+
+from airflow_provider_lakecommit.exceptions import SpecError, TableError
+from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec
+from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.records.block import Block
+from airflow_provider_lakecommit.spark.decoders import block_decoder
+
+ROW = [{"name": "id", "type": "long", "required": True}, {"name": "name", "type": "string"}]
+CHANGE = [
+    {"name": "_op", "type": "string"},
+    {"name": "_deleted", "type": "boolean", "required": True},
+    {"name": "_source_time", "type": "timestamptz"},
+    {"name": "_snapshot", "type": "string"},
+    {"name": "_transaction_id", "type": "string"},
+    {"name": "_transaction_order", "type": "long"},
+    {"name": "_lsn", "type": "long"},
+]
+UNWRAP = {"envelope": "debezium", "columns": {"_lsn": "source.lsn"}}
+SOURCE = {"version": "3.0", "name": "shop", "ts_ms": 1767323045006, "snapshot": "false", "table": "orders", "lsn": 7}
+
+
+def schema_of(columns: Sequence[dict[str, Any]]) -> Schema:
+    return create_from_spec({"schema": columns})[0]
+
+
+def unwrapped(
+    values: Sequence[Any], columns: Sequence[dict[str, Any]] = (*ROW, *CHANGE), wrapped: bool = False, **more: Any
+) -> Block:
+    landing = Landing(**{"name": "a", "topics": "a", "table": "s.t", "unwrap": UNWRAP, **more})
+    decoder = block_decoder(landing, {"s.t": schema_of(columns)})
+    outer = [{"schema": {"type": "struct", "fields": []}, "payload": v} if wrapped else v for v in values]
+    block = decoder.decode([json.dumps(v).encode() for v in outer])
+    decoder.close()
+    return block
+
+
+def rows(block: Block) -> list[dict[str, Any]]:
+    (decoded,) = block.tables.values()
+    return decoded.table.to_pylist()
+
+
+def change(op: str, before: Any, after: Any, **more: Any) -> dict[str, Any]:
+    return {"before": before, "after": after, "op": op, "ts_ms": 1, "source": SOURCE, "transaction": None, **more}
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_each_change_is_a_row_with_what_the_envelope_says(wrapped: bool) -> None:
+    order = {"id": "tx1", "total_order": 3, "data_collection_order": 1}
+    block = unwrapped(
+        [
+            change("r", None, {"id": 1, "name": "a"}, source={**SOURCE, "snapshot": "last"}),
+            change("c", None, {"id": 2, "name": "b"}, transaction=order),
+            change("u", {"id": 1, "name": "a"}, {"id": 1, "name": "c"}),
+            change("d", {"id": 2, "name": "b"}, None, source={**SOURCE, "lsn": 9}),
+        ],
+        wrapped=wrapped,
+    )
+    at = datetime(2026, 1, 2, 3, 4, 5, 6000, UTC)
+    same = {"_deleted": False, "_source_time": at, "_snapshot": "false", "_lsn": 7}
+    none = {"_transaction_id": None, "_transaction_order": None}
+    assert rows(block) == [
+        {"id": 1, "name": "a", "_op": "r", **same, **none, "_snapshot": "last"},
+        {"id": 2, "name": "b", "_op": "c", **same, "_transaction_id": "tx1", "_transaction_order": 3},
+        {"id": 1, "name": "c", "_op": "u", **same, **none},
+        {"id": 2, "name": "b", "_op": "d", **same, **none, "_deleted": True, "_lsn": 9},
+    ]
+    assert (block.rejects, list(block.filtered), dict(block.ignored)) == ((), [], {})
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+@pytest.mark.parametrize(
+    ("value", "kind", "reason"),
+    [
+        (change("t", None, None), "truncated", "all rows of the source's table were removed"),
+        (change("m", None, None, message={"prefix": "a"}), "no_change", "a message that was written to the source's"),
+        ({"ts_ms": 1767323045006}, "no_change", "a heartbeat has none"),
+        ({"status": "BEGIN", "id": "571", "ts_ms": 1}, "no_change", "a transaction's begin or end"),
+        ({"source": SOURCE, "databaseName": "shop", "ddl": "create table t (a int)"}, "no_change", "a schema change"),
+        ({"id": 1, "name": "a"}, "no_change", "nor has a row that was unwrapped before"),
+        (change("x", None, {"id": 1}), "no_change", "an op 'x' that is not known"),
+        (change("u", {"id": 1}, None), "no_change", "op u has no `after`"),
+        (change("d", None, None), "no_change", "REPLICA IDENTITY"),
+        (change("d", {"name": "x"}, None), "missing_required", "required column id"),
+        (change("c", None, {"id": "x"}), "wrong_value", "id"),
+        (change("c", None, 7), "wrong_value", "after"),
+    ],
+)
+def test_what_is_no_change_of_a_row_is_named_and_costs_itself(
+    value: dict[str, Any], kind: str, reason: str, wrapped: bool
+) -> None:
+    good = change("c", None, {"id": 5, "name": "ok"})
+    block = unwrapped([good, value, good], wrapped=wrapped)
+    assert [row["id"] for row in rows(block)] == [5, 5]
+    (reject,) = block.rejects
+    assert (reject.index, reject.kind) == (1, kind)
+    assert reason in reject.reason
+
+
+def test_fields_of_rows_that_the_table_lacks_are_counted_and_those_of_envelopes_are_not() -> None:
+    values = [change("u", {"id": 1, "new": 1}, {"id": 1, "new": 1}), change("c", None, {"id": 2, "deep": {"a": 1}})]
+    assert set(unwrapped(values).ignored) <= {"new", "deep", "deep.a"}
+    assert unwrapped(values).ignored["new"] == 1
+
+
+def digits(number: int) -> str:
+    """As Kafka Connect writes a decimal."""
+    return base64.b64encode(number.to_bytes((number.bit_length() + 8) // 8, "big", signed=True)).decode()
+
+
+TYPES = {
+    "ms": ("timestamp", "epoch_millis", 1767323045006, datetime(2026, 1, 2, 3, 4, 5, 6000)),
+    "us": ("timestamp", "epoch_micros", 1767323045000006, datetime(2026, 1, 2, 3, 4, 5, 6)),
+    "ns": ("timestamp", "epoch_nanos", 1767323045000006000, datetime(2026, 1, 2, 3, 4, 5, 6)),
+    "zoned": ("timestamptz", None, "2026-01-02T05:04:05.000006+02:00", datetime(2026, 1, 2, 3, 4, 5, 6, UTC)),
+    "day": ("date", "epoch_days", 20455, date(2026, 1, 2)),
+    "t_ms": ("time", "millis_of_day", 3723004, time(1, 2, 3, 4000)),
+    "t_us": ("time", "micros_of_day", 3723000004, time(1, 2, 3, 4)),
+    "t_ns": ("time", "nanos_of_day", 3723000004000, time(1, 2, 3, 4)),
+    "precise": ("decimal(12, 2)", "base64", digits(-123456), Decimal("-1234.56")),
+    "wide": ("decimal(38, 10)", "base64", digits(10**38 - 1), Decimal("9999999999999999999999999999.9999999999")),
+    "text": ("decimal(12, 2)", None, "1234.56", Decimal("1234.56")),
+    "number": ("decimal(12, 2)", None, 12.5, Decimal("12.50")),
+    "octets": ("binary", "base64", "AAEC", b"\0\1\2"),
+    "uid": ("uuid", None, "12345678-1234-5678-1234-567812345678", UUID("12345678-1234-5678-1234-567812345678")),
+    "tags": ("list<string>", None, ["a", None], ["a", None]),
+    "flag": ("boolean", None, True, True),
+}
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_every_type_that_debezium_writes_has_its_rule(wrapped: bool) -> None:
+    columns = [{"name": n, "type": kind} for n, (kind, *_) in TYPES.items()]
+    rules = {n: rule for n, (_, rule, *_) in TYPES.items() if rule is not None}
+    encodings = {n: rule for n, rule in rules.items() if rule == "base64"}
+    given = {n: value for n, (_, _, value, _) in TYPES.items()}
+    expected = {n: wanted for n, (*_, wanted) in TYPES.items()}
+    block = unwrapped(
+        [change("c", None, given), change("d", given, None), change("c", None, dict.fromkeys(given))],
+        columns,
+        wrapped,
+        timestamps={n: rule for n, rule in rules.items() if n not in encodings},
+        encodings=encodings,
+    )
+    assert block.rejects == ()
+    assert rows(block) == [expected, expected, dict.fromkeys(expected)]
+
+
+@pytest.mark.parametrize("text", [digits(10**12), "not base64", "AB=="])
+def test_a_decimal_that_does_not_fit_is_rejected(text: str) -> None:
+    columns = [{"name": "amount", "type": "decimal(12, 2)"}]
+    block = unwrapped([change("c", None, {"amount": text})], columns, encodings={"amount": "base64"})
+    assert [(r.kind, r.column is not None) for r in block.rejects] == [("wrong_value", True)]
+
+
+def test_sql_may_stand_behind_an_envelope() -> None:
+    record = [*ROW, *CHANGE]
+    block = unwrapped(
+        [change("c", None, {"id": 1, "name": "a"}), change("d", {"id": 1, "name": "a"}, None)],
+        [{"name": "id", "type": "long", "required": True}, {"name": "what", "type": "string"}],
+        record_schema=record,
+        transform="select id, _op || ':' || name as what from record where not _deleted",
+    )
+    assert rows(block) == [{"id": 1, "what": "c:a"}]
+    assert list(block.filtered) == [1]
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"unwrap": "maxwell"}, "'maxwell' is not one of debezium"),
+        ({"unwrap": {"columns": {}}}, "envelope None is not one of debezium"),
+        ({"unwrap": {"envelope": "debezium", "column": {}}}, "did you mean 'columns'"),
+        ({"unwrap": {"envelope": "debezium", "columns": {"a": "after.id"}}}, "'after.id' is not deleted, nor a path"),
+        ({"unwrap": "debezium", "format": "raw"}, "unwrap: is for formats json, json_schema, avro"),
+        ({"unwrap": "debezium", "unknown_fields": "dead_letter"}, "only `unknown_fields: ignore` can be told"),
+    ],
+)
+def test_a_wrong_section_is_told(fields: dict[str, Any], told: str) -> None:
+    with pytest.raises(SpecError) as refused:
+        Landing(name="a", topics="a", table="s.t", **fields)
+    assert told in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("columns", "told"),
+    [
+        ([*ROW, {"name": "_deleted", "type": "string"}], "_deleted tells whether a row is gone: it must be boolean"),
+        ([*ROW, {"name": "_op", "type": "long"}], "_op is filled from op: it must be string"),
+        ([{"name": "_op", "type": "string"}], "no column of the row itself"),
+    ],
+)
+def test_a_table_that_an_envelope_cannot_fill_is_told(columns: list[dict[str, Any]], told: str) -> None:
+    with pytest.raises(TableError, match=told):
+        unwrapped([], columns)
