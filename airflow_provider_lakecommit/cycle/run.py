@@ -155,8 +155,15 @@ class RunOutcome:
         mine = [p for p in self.published if p.table == table]
         return Coverage.union(p.coverage for p in mine), sum((p.counts for p in mine), Counts())
 
+    def furthest(self, tables: Sequence[str]) -> str:
+        """Of tables that take the rows of the same records, the one that the run brought furthest: counts of a
+        snapshot are those of all records of its ranges.
+        """
+        return max(tables, key=lambda table: len(self.of_table(table)[0]))
+
     def __str__(self) -> str:
-        last, rows = self.closed, sum(p.rows for p in self.published if p.table == self.closed.table)
+        last, data = self.closed, (self.closed.table, *self.closed.beside)
+        rows = sum(p.rows for p in self.published if p.table in data)
         text = f"{self.landing}: {rows} rows in {self.snapshots} snapshots, {self.cycles} cycles"
         if last.valid_through is not None:
             text += f"; all up to {last.valid_through.isoformat()} is in the tables"

@@ -16,7 +16,7 @@ A killed run needs no clean-up: the next one on this host finds its process gone
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -164,7 +164,7 @@ def land_cycles(
         if live:
             output.live("")
         if not output.is_for_people:
-            output.result({"landing": spec.landing.name, **line_of(outcome, spec.landing.table)})
+            output.result({"landing": spec.landing.name, **line_of(outcome, spec.landing.data_tables)})
         log(str(outcome))
         for warning in outcome.closed.warnings:
             log(f"  WARNING: {warning}")
@@ -189,9 +189,10 @@ def how_to_query(ended: RunOutcome, spec: LandingSpec, tables: Tables) -> Iterat
     yield f"  Python         catalog.load_table('{mine[-1].table}').scan(snapshot_id={mine[-1].snapshot_id}).to_arrow()"
 
 
-def line_of(outcome: CycleOutcome, data_table: str) -> dict[str, Any]:
+def line_of(outcome: CycleOutcome, data_tables: Sequence[str]) -> dict[str, Any]:
     """A cycle as the line that standard output gets: counts and offsets are those of the data table."""
-    covered, counts = RunOutcome.of("", [outcome]).of_table(data_table)
+    run = RunOutcome.of("", [outcome])
+    covered, counts = run.of_table(run.furthest(data_tables))
     plan, slices = outcome.opened.plan, outcome.opened.slices
     return {
         "cycle": outcome.number,

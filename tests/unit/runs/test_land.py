@@ -12,7 +12,7 @@ from tests.unit.cycle.test_run import NOON, SNAPSHOT, WINDOW, outcome
 def test_the_line_of_a_cycle_counts_the_data_table_alone() -> None:
     dead = replace(SNAPSHOT, table="shop.dead", rows=1)
     cycle = outcome(table="shop.orders", published=(SNAPSHOT, dead), valid_through=NOON)
-    line = line_of(cycle, "shop.orders")
+    line = line_of(cycle, ["shop.orders"])
     assert line["rows"] == 9
     assert line["counts"] == {"landed": 9, "rejected": 0, "filtered": 1, "gaps": 0, "skipped": 0}
     assert line["offsets"] == {"orders[0]": [[0, 10]]}
