@@ -30,6 +30,7 @@ import psutil
 from pyiceberg.catalog import Catalog, load_catalog
 
 from airflow_provider_lakecommit.landing import Landing
+from bench.formats import run_avro
 from bench.measure import Cost, measured
 from bench.orders import BY_DAY, BY_DAY_AND_BUCKET, SCHEMA, produce
 from bench.peer_connect import run_connect
@@ -108,6 +109,8 @@ def main(arguments: list[str]) -> int:
         catalog = load_catalog("lakecommit", **settings)
         catalog.create_namespace("bench")
         place = Place(broker=broker, catalog=catalog, settings=settings, folder=Path(folder), options=options)
+        if options.format == "avro":
+            return run_avro(place, options)
         produce(broker.bootstrap, "warm-up", WARM_UP, WARM_UP_PARTITIONS)
         for partitions in options.partitions:
             topic = f"orders-{partitions}"
@@ -128,6 +131,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--records", type=int, default=2_000_000)
     parser.add_argument("--partitions", type=int, nargs="+", default=[8], help="one topic of each number of partitions")
     parser.add_argument("--rounds", type=int, default=3, help="turns of each contestant; the median counts")
+    parser.add_argument("--format", choices=("json", "avro"), default="json", help="avro: beside the JSON landing")
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=[], help="what else lands the topic")
     parser.add_argument("--spec", choices=SPECS, default="day", help="partition spec of the tables")
     parser.add_argument("--slice-records", type=int, default=250_000)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any
@@ -35,7 +35,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-__all__ = ["BY_DAY", "BY_DAY_AND_BUCKET", "SCHEMA", "expected", "produce", "values"]
+__all__ = ["BLOCK", "BY_DAY", "BY_DAY_AND_BUCKET", "SCHEMA", "expected", "numbers", "produce", "tails", "values"]
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True),
@@ -82,7 +82,7 @@ NOTES = ("leave at the door", 'says "ring twice"', "gift, no invoice", "call bef
 
 
 @cache
-def _tails() -> tuple[Mapping[str, Any], ...]:
+def tails() -> tuple[Mapping[str, Any], ...]:
     """The pool of all that does not depend on the number of the record."""
     draw = random.Random(20260301)
     out = []
@@ -107,7 +107,7 @@ def _tails() -> tuple[Mapping[str, Any], ...]:
     return tuple(out)
 
 
-def _numbers(first: int, last: int, records: int) -> dict[str, np.ndarray[Any, Any]]:
+def numbers(first: int, last: int, records: int) -> dict[str, np.ndarray[Any, Any]]:
     """Ids ``first..last-1`` and what is mixed from them (splitmix64)."""
     i = np.arange(first, last, dtype=np.uint64)
     with np.errstate(over="ignore"):
@@ -128,9 +128,9 @@ def _numbers(first: int, last: int, records: int) -> dict[str, np.ndarray[Any, A
 
 def values(first: int, last: int, records: int, *, iso: bool = False) -> Iterator[bytes]:
     """The JSON of records ``first..last-1`` of ``records``; timestamps as epoch milliseconds, or as ISO text."""
-    tails = [json.dumps(t, ensure_ascii=False, separators=(",", ":")).encode()[1:] for t in _tails()]
+    ends = [json.dumps(t, ensure_ascii=False, separators=(",", ":")).encode()[1:] for t in tails()]
     for start in range(first, last, BLOCK):
-        n = _numbers(start, min(start + BLOCK, last), records)
+        n = numbers(start, min(start + BLOCK, last), records)
         times = n["ms"].tolist()
         if iso:
             texts = np.datetime_as_string(n["ms"].astype("datetime64[ms]"), unit="ms", timezone="UTC").tolist()
@@ -138,14 +138,14 @@ def values(first: int, last: int, records: int, *, iso: bool = False) -> Iterato
         columns = (n["id"].tolist(), n["customer_id"].tolist(), times, n["cents"].tolist(), n["tail"].tolist())
         for i, customer, ts, cents, tail in zip(*columns, strict=True):
             head = f'{{"id":{i},"customer_id":{customer},"ts":{ts},"amount":{cents // 100}.{cents % 100:02d},'
-            yield head.encode() + tails[tail]
+            yield head.encode() + ends[tail]
 
 
 def expected(first: int, last: int, records: int) -> pa.Table:
     """Records ``first..last-1`` as rows, with the types of :data:`SCHEMA`."""
-    n = _numbers(first, last, records)
+    n = numbers(first, last, records)
     pool = pa.Table.from_pylist(
-        [dict(t) for t in _tails()],
+        [dict(t) for t in tails()],
         schema=pa.schema(
             [
                 ("status", pa.string()),
@@ -169,10 +169,18 @@ def expected(first: int, last: int, records: int) -> pa.Table:
 
 
 def produce(
-    bootstrap: str, topic: str, records: int, partitions: int, *, iso: bool = False, hot: float | None = None
+    bootstrap: str,
+    topic: str,
+    records: int,
+    partitions: int,
+    *,
+    iso: bool = False,
+    hot: float | None = None,
+    made: Iterable[bytes] | None = None,
 ) -> int:
     """Make the topic and fill it; record ``i`` goes to partition ``i % partitions``. Returns the bytes of values.
 
+    :param made: the values, where they are not JSON
     :param hot: so large a share of the records, in their turn, goes to partition 0
     """
     from confluent_kafka import Producer
@@ -198,7 +206,7 @@ def produce(
 
     share = 0 if hot is None else round(hot * 1000)
     total = 0
-    for i, value in enumerate(values(0, records, records, iso=iso)):
+    for i, value in enumerate(values(0, records, records, iso=iso) if made is None else made):
         total += len(value)
         while True:
             try:

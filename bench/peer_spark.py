@@ -27,10 +27,13 @@ _TAKEN = re.compile(r"^(\d+) .*Seeking to offset", re.MULTILINE)
 _ENDED = re.compile(r"^ended (\d+)$", re.MULTILINE)
 
 
-def run_spark(kafka: Mapping[str, Any], settings: Mapping[str, str], topic: str, table: str, folder: Path) -> float:
+def run_spark(
+    kafka: Mapping[str, Any], settings: Mapping[str, str], topic: str, table: str, folder: Path, *, avro: str = ""
+) -> float:
     """Land what the topic holds.
 
     :param settings: properties of the catalog, which is in SQLite
+    :param avro: the schema of the records, where they are framed Avro
     :raises RuntimeError: the query failed
     """
     engine.ready()
@@ -45,7 +48,8 @@ def run_spark(kafka: Mapping[str, Any], settings: Mapping[str, str], topic: str,
     )
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYSPARK_", "PYTHONPATH"))}
     query = {
-        "JARS": os.pathsep.join(f"{home}/*" for home in (engine.jars(), fetch("stream")["stream"])),
+        "JARS": os.pathsep.join(f"{home}/*" for home in (engine.jars(), *fetch("stream", "avro").values())),
+        "AVRO": avro,
         "LOG4J": log4j.as_uri(),
         "BOOTSTRAP": str(kafka["bootstrap.servers"]),
         "TOPIC": topic,

@@ -6,8 +6,9 @@ from __future__ import annotations
 import os
 import time
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.avro.functions import from_avro
 
 DDL = (
     "id BIGINT, customer_id BIGINT, ts BIGINT, amount DECIMAL(12,2), status STRING, country STRING, "
@@ -44,9 +45,8 @@ def main() -> None:
         .option("startingOffsets", "earliest")
         .load()
     )
-    rows = records.select(f.from_json(f.col("value").cast("string"), DDL).alias("r")).select("r.*")
     (
-        rows.withColumn("ts", f.timestamp_millis("ts"))
+        _rows(records, given.get("AVRO", ""))
         .writeStream.format("iceberg")
         .outputMode("append")
         # The table wants an id; what comes out of JSON may lack one.
@@ -58,6 +58,15 @@ def main() -> None:
     )
     print(f"ended {int(time.time() * 1000)}", flush=True)
     spark.stop()
+
+
+def _rows(records: DataFrame, avro: str) -> DataFrame:
+    """What the values become; those of Avro are behind five bytes that name their schema."""
+    if avro:
+        payload = f.expr("substring(value, 6)")
+        return records.select(from_avro(payload, avro, {"mode": "FAILFAST"}).alias("r")).select("r.*")
+    rows = records.select(f.from_json(f.col("value").cast("string"), DDL).alias("r")).select("r.*")
+    return rows.withColumn("ts", f.timestamp_millis("ts"))
 
 
 if __name__ == "__main__":

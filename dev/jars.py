@@ -37,7 +37,15 @@ METASTORE = ("metastore",)
 """A Hive Metastore, in `ivy-metastore.xml`; an archive of it lies among its jars."""
 REST = ("rest",)
 """An Iceberg REST catalog server, in `ivy-rest.xml`."""
-FILES = {"ivy.xml": CONFS, "ivy-peers.xml": PEERS, "ivy-metastore.xml": METASTORE, "ivy-rest.xml": REST}
+AVRO = ("avro",)
+"""Avro for the Spark that is compared with, in `ivy-avro.xml`."""
+FILES = {
+    "ivy.xml": CONFS,
+    "ivy-peers.xml": PEERS,
+    "ivy-metastore.xml": METASTORE,
+    "ivy-rest.xml": REST,
+    "ivy-avro.xml": AVRO,
+}
 MARKER = "complete.json"
 ATTEMPTS = 2
 RESOLVE_SECONDS = 900

@@ -48,17 +48,12 @@ class Required:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Absent:
-    """A column that the records do not have: null, or what a reader's schema says instead."""
+    """A column that the records do not have, or that is always null there."""
 
     target: pa.DataType
-    default: pa.Scalar | None = None
 
-    def read(self, cursor: Cursor, active: Bools | None) -> pa.Array:
-        if self.default is None:
-            return pa.nulls(len(cursor), self.target)
-        places = np.zeros(len(cursor), np.int64)
-        given = pa.array([self.default.as_py()], self.target)
-        return given.take(_places(places, cursor.live(active)))
+    def read(self, cursor: Cursor, _active: Bools | None) -> pa.Array:
+        return pa.nulls(len(cursor), self.target)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

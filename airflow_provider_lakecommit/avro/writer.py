@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from fastavro.schema import SchemaParseException, UnknownType, parse_schema
@@ -61,14 +61,11 @@ class WriterType:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriterField:
-    """A field of a record; ``default`` is ``None`` also where there is none."""
+    """A field of a record."""
 
     name: str
     type: WriterType
     aliases: tuple[str, ...] = ()
-    has_default: bool = False
-    default: Any = field(default=None, compare=False)
-    doc: str | None = None
 
 
 def writer_type(text: str, imported: Sequence[str] = ()) -> WriterType:
@@ -120,9 +117,6 @@ def _record(stated: Mapping[str, Any], named: Mapping[str, Any], above: tuple[st
             name=each["name"],
             type=_type(each["type"], named, (*above, full)),
             aliases=tuple(each.get("aliases", ())),
-            has_default="default" in each,
-            default=each.get("default"),
-            doc=each.get("doc"),
         )
         for each in stated["fields"]
     )

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.integration
 
 MONEY = json.dumps({"type": "fixed", "name": "Money", "size": 8})
 PROTO = 'syntax = "proto3"; message A { string b = 1; }'
+DRAFT = "http://json-schema.org/draft-07/schema#"
 Register = Callable[..., int]
 
 
@@ -87,7 +88,9 @@ def test_versions_and_kinds(running: Running) -> None:
     assert running.ours.newest(subject).key == ids[1]
     proto = running.register(f"{subject}-p", PROTO, kind="PROTOBUF")
     assert running.ours.schema(proto).kind == "PROTOBUF"
-    of_json = running.register(f"{subject}-j", json.dumps({"type": "object", "title": subject}), kind="JSON")
+    of_json = running.register(
+        f"{subject}-j", json.dumps({"$schema": DRAFT, "type": "object", "title": subject}), kind="JSON"
+    )
     assert running.ours.schema(of_json).kind == "JSON"
 
 

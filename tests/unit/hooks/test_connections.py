@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,10 +13,18 @@ from airflow.providers.apache.iceberg.hooks import iceberg
 
 from airflow_provider_lakecommit.connection_names import CONNECTION_ID, named
 from airflow_provider_lakecommit.exceptions import CatalogError, SourceUnavailableError, SpecError
-from airflow_provider_lakecommit.hooks.connections import catalog_properties, kafka_settings
+from airflow_provider_lakecommit.hooks.connections import (
+    catalog_properties,
+    kafka_settings,
+    registry_connection,
+    source_settings,
+)
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.kafka.config import LastError, client_config, unreachable
 from airflow_provider_lakecommit.kafka.control_topic_settings import create_command
+from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.redaction import secrets_in
+from airflow_provider_lakecommit.registry.settings import registry_settings
 
 Connect = Callable[..., None]
 
@@ -34,6 +43,28 @@ def test_kafka_settings_are_the_extra_of_the_connection(connect: Connect) -> Non
     extra = {"bootstrap.servers": "a:1,b:2", "security.protocol": "SASL_SSL", "sasl.password": "hush"}
     connect("events", conn_type="kafka", extra=extra)
     assert kafka_settings("events") == named(extra, "events")
+
+
+def test_a_registry_is_reached_by_a_connection_of_its_own(connect: Connect) -> None:
+    connect("events", conn_type="kafka", extra={"bootstrap.servers": "a:1"})
+    login = {"login": "reader", "password": "hidden-canary", "schema": "https", "extra": {"ssl.ca.location": "/ca.pem"}}
+    connect("schemas", conn_type="http", host="registry", port=8081, **login)
+    of = Landing(name="o", topics="t", table="a.b", kafka_config_id="events", registry_conn_id="schemas")
+    settings = source_settings(of)
+    assert registry_settings(settings) == {
+        "url": "https://registry:8081",
+        "basic.auth.user.info": "reader:hidden-canary",
+        "ssl.ca.location": "/ca.pem",
+    }
+    assert "hidden-canary" in secrets_in(settings)
+    assert not any("registry" in key for key in client_config(settings, LastError()))
+    assert source_settings(replace(of, registry_conn_id=None)) == kafka_settings("events")
+
+
+def test_a_registry_connection_says_where_it_is(connect: Connect) -> None:
+    connect("schemas", conn_type="http", login="reader", password="p")
+    with pytest.raises(SpecError, match="'schemas' does not say where the schema registry is"):
+        registry_connection("schemas")
 
 
 def test_a_kafka_connection_without_brokers_is_refused(connect: Connect) -> None:

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The orders of :mod:`bench.orders` in Avro, framed for a registry, and that registry.
+
+Contract: :func:`values` gives for each record the same order as the JSON has, so that a table of either is compared
+with the same expectation. :func:`registry` answers for the one schema, behind real HTTP.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from bench.orders import BLOCK, numbers, tails
+from tests.fakes.registry import FakeRegistry
+
+__all__ = ["AVRO", "registry", "values"]
+
+AVRO: dict[str, Any] = {
+    "type": "record",
+    "name": "Order",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "customer_id", "type": "long"},
+        {"name": "ts", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "amount", "type": {"type": "bytes", "logicalType": "decimal", "precision": 12, "scale": 2}},
+        {"name": "status", "type": "string"},
+        {"name": "country", "type": "string"},
+        {
+            "name": "address",
+            "type": {
+                "type": "record",
+                "name": "Address",
+                "fields": [{"name": name, "type": "string"} for name in ("street", "city", "zip")],
+            },
+        },
+        {
+            "name": "items",
+            "type": {
+                "type": "array",
+                "items": {
+                    "type": "record",
+                    "name": "Item",
+                    "fields": [{"name": "sku", "type": "string"}, {"name": "qty", "type": "int"}],
+                },
+            },
+        },
+        {"name": "note", "type": ["null", "string"]},
+    ],
+}
+HEAD = b"\x00" + (1).to_bytes(4)
+"""The first schema of a registry has the id 1."""
+
+
+@contextmanager
+def registry() -> Iterator[dict[str, Any]]:
+    """Settings of its client."""
+    with FakeRegistry().running() as running:
+        assert running.register("orders-value", json.dumps(AVRO)) == 1
+        yield {"url": running.url}
+
+
+def values(first: int, last: int, records: int) -> Iterator[bytes]:
+    """The bytes of records ``first..last-1`` of ``records``."""
+    ends = [_tail(tail) for tail in tails()]
+    for start in range(first, last, BLOCK):
+        n = numbers(start, min(start + BLOCK, last), records)
+        columns = (n[name].tolist() for name in ("id", "customer_id", "ms", "cents", "tail"))
+        for i, customer, ts, cents, tail in zip(*columns, strict=True):
+            amount = cents.to_bytes((cents.bit_length() + 8) // 8, signed=True)
+            yield HEAD + _number(i) + _number(customer) + _number(ts) + _spanned(amount) + ends[tail]
+
+
+def _tail(tail: Any) -> bytes:
+    """All that does not depend on the number of the record."""
+    address, items, note = tail["address"], tail["items"], tail["note"]
+    out = b"".join(map(_text, (tail["status"], tail["country"], *(address[key] for key in ("street", "city", "zip")))))
+    out += _number(len(items)) + b"".join(_text(each["sku"]) + _number(each["qty"]) for each in items) + _number(0)
+    return out + (_number(0) if note is None else _number(1) + _text(note))
+
+
+def _text(text: str) -> bytes:
+    return _spanned(text.encode())
+
+
+def _spanned(octets: bytes) -> bytes:
+    return _number(len(octets)) + octets
+
+
+def _number(value: int) -> bytes:
+    raw, out = value << 1, bytearray()
+    while raw > 0x7F:
+        out.append(raw & 0x7F | 0x80)
+        raw >>= 7
+    return bytes([*out, raw])
