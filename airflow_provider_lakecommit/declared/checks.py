@@ -8,7 +8,6 @@ a check takes a value of any type, and returns what is wrong with it and what is
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -16,9 +15,10 @@ from datetime import timedelta
 from functools import wraps
 from typing import Any, TypeVar
 
-from airflow_provider_lakecommit.core.formats import FORMATS, SCHEMA_SOURCES
+from airflow_provider_lakecommit.core.formats import FORMATS, SCHEMA_SOURCES, WITH_REGISTRY
 from airflow_provider_lakecommit.declared.names import meant
 from airflow_provider_lakecommit.declared.route import TABLE_NAME, check_route, routed_tables, wrong_with_route
+from airflow_provider_lakecommit.declared.schema_file import schema_text
 from airflow_provider_lakecommit.declared.table import wrong_with_table
 from airflow_provider_lakecommit.declared.times import EXAMPLES, duration_of
 from airflow_provider_lakecommit.declared.transform import (
@@ -236,9 +236,13 @@ def parsed_value(key: str, value: Any) -> Any:
     """A field's value as the landing holds it, where it can be; what cannot is refused with all else that is wrong."""
     if key in ("topics", "location_providers") and not isinstance(value, str) and isinstance(value, Sequence):
         return tuple(value)
-    if key == "schema" and isinstance(value, Mapping):
-        return json.dumps(value)
+    if key == "schema":
+        return schema_text(value)
     return duration_of(value) if key in ("completion_timeout", "target_window") else value
+
+
+def _by_registry(create: Any) -> bool:
+    return isinstance(create, Mapping) and create.get("schema") == "registry"
 
 
 def wrong_values(values: Mapping[str, Any]) -> list[str]:
@@ -257,6 +261,10 @@ def wrong_values(values: Mapping[str, Any]) -> list[str]:
         wrong.append(f"evolve: with `{shaped[0]}`, records do not tell a table's columns: change the table by hand")
     if values.get("on_incompatible") == "stop" and values.get("evolve", "none") == "none":
         wrong.append("on_incompatible: records are looked at before a window only where `evolve` is add or widen")
+    if _by_registry(values.get("create")) and values.get("format", "json") not in WITH_REGISTRY:
+        wrong.append(
+            f"create.schema: `registry` is for formats whose records name their schema: {', '.join(WITH_REGISTRY)}"
+        )
     metadata = METADATA_TYPES if values.get("metadata_columns") is True else {}
     wrong += wrong_together(values, tuple(metadata))
     create = values.get("create")

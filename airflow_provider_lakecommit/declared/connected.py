@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar
 
 from airflow_provider_lakecommit.declared.checks import unknown_keys
 from airflow_provider_lakecommit.declared.names import nearest
+from airflow_provider_lakecommit.declared.schema_file import schema_of_file
 from airflow_provider_lakecommit.declared.spark_section import wrong_with_spark
 from airflow_provider_lakecommit.declared.spec_file import filled_field, read_yaml
 from airflow_provider_lakecommit.declared.variables import Variables
@@ -66,6 +67,9 @@ def read_connected(
     wrong += unknown_keys(values, kinds, (*kinds, *_ALL))
     variables = Variables(values=os.environ)
     stated = {key: filled_field(variables, key, values[key], kinds[key]) for key in values if key in kinds}
+    if "schema" in stated:
+        stated["schema"], unread = schema_of_file(stated["schema"], Path(path).parent)
+        wrong += unread
     # A section that is not used may name what only another machine has.
     sections |= {s: variables.filled(sections[s], s) for s in needed}
     wrong += variables.wrong

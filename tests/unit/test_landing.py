@@ -13,6 +13,7 @@ from textwrap import dedent
 from typing import Any
 
 import pytest
+import yaml
 
 from airflow_provider_lakecommit.core.model import Budget
 from airflow_provider_lakecommit.core.routing import Destination, Role
@@ -270,6 +271,43 @@ class TestSpecVersion:
         assert landing(timestamps=a).spec_version == landing(timestamps=b).spec_version
 
 
+class TestSchema:
+    SCHEMA = '{"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}]}'
+
+    def test_it_is_the_same_however_it_is_written(self, tmp_path: Path) -> None:
+        (tmp_path / "r.avsc").write_text(json.dumps(json.loads(self.SCHEMA), indent=4))
+        forms = (self.SCHEMA, json.loads(self.SCHEMA), json.dumps(json.loads(self.SCHEMA), indent=2))
+        made = [landing(format="avro", schema=each) for each in forms]
+        for n, stated in enumerate((*forms, "r.avsc")):
+            spec = tmp_path / f"{n}.yaml"
+            spec.write_text(yaml.safe_dump({**LEAST, "format": "avro", "schema": stated}))
+            made.append(Landing.from_yaml(spec))
+        assert len({each.spec_version for each in made}) == len({each.schema for each in made}) == 1
+        assert landing(format="avro").spec_version not in {each.spec_version for each in made}
+
+    @pytest.mark.parametrize(
+        ("values", "said"),
+        [
+            ({"schema": "{"}, "schema: is not JSON"),
+            ({"schema": "[1]"}, "is not the schema of a record"),
+            (
+                {"format": "json", "create": {"schema": "registry"}},
+                "create.schema: `registry` is for formats whose records name their schema",
+            ),
+            ({"create": {"schema": "registry", "subject": ""}}, "create.subject: '' is not the name of a subject"),
+        ],
+    )
+    def test_what_it_cannot_be(self, values: dict[str, Any], said: str) -> None:
+        with pytest.raises(SpecError, match=re.escape(said)):
+            landing(**{"format": "avro", **values})
+
+    def test_a_file_that_is_not_there_is_named(self, tmp_path: Path) -> None:
+        spec = tmp_path / "s.yaml"
+        spec.write_text(yaml.safe_dump({**LEAST, "format": "avro", "schema": "gone.avsc"}))
+        with pytest.raises(SpecError, match=r"'gone\.avsc' is no file that can be read: No such file"):
+            Landing.from_yaml(spec)
+
+
 class TestMistakes:
     @pytest.mark.parametrize(
         ("key", "value", "said"),
@@ -287,6 +325,7 @@ class TestMistakes:
             ("table", "orders", "'orders' is not a table name (namespace.table)"),
             ("table", "shop..orders", "is not a table name"),
             ("format", "xml", "'xml' is not one of json"),
+            ("schema", {"type": "record"}, "schema: is for formats avro"),
             ("timestamps", [1], "is not a mapping of column paths to rules"),
             ("timestamps", {1: "iso8601"}, "is not a mapping of column paths to rules"),
             ("timestamps", {"ts": "millis"}, "ts: 'millis': allowed are iso8601, epoch_seconds"),
