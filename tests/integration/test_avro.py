@@ -13,6 +13,9 @@ from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.schema_registry.serde import SchemaId
 from confluent_kafka.serialization import MessageField, SerializationContext
 
+from airflow_provider_lakecommit.core.decisions import Decision
+from airflow_provider_lakecommit.dead_letters.letters import Selection
+from airflow_provider_lakecommit.dead_letters.replay import replay
 from airflow_provider_lakecommit.registry.framing import VALUE_HEADER
 from airflow_provider_lakecommit.registry.settings import with_registry
 from airflow_provider_lakecommit.spark.job import SliceStatus
@@ -38,6 +41,10 @@ NEWER = {
     ],
 }
 CREATE = {"schema": [{"name": "id", "type": "long", "required": True}, {"name": "country", "type": "string"}]}
+
+DECISION = Decision(
+    command="dead-letters replay", actor="ann", host="here", at="2026-01-01T00:00:00+00:00", reason="it knows them"
+)
 
 
 @pytest.fixture
@@ -191,3 +198,17 @@ def test_records_that_name_no_schema_are_of_the_stated_one(make_world: Callable[
     world.run()
     assert sorted(row["id"] for row in world.rows()) == [0, 1, 2]
     assert [(offset, kind) for offset, kind, _ in dead(world)] == [(3, "not_avro")]
+
+
+def test_what_a_registry_had_forgotten_is_landed_once_it_knows_again(
+    world: World, fake: FakeRegistry, produce: Produce
+) -> None:
+    number = fake.register("orders-value", {**ORDER, "name": "Lagging"})
+    kept = fake.ids.pop(number)
+    produce(topic_of(world), orders(number, 1, 2), 0)
+    world.run()
+    assert (world.rows(), len(dead(world))) == ([], 2)
+    fake.ids[number] = kept
+    with world.session() as session:
+        done = replay(session, Selection(), decision=DECISION)
+    assert (done.letters, sorted(row["id"] for row in world.rows())) == (2, [1, 2])
