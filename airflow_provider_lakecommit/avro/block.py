@@ -50,6 +50,7 @@ class OctetBlock:
     dead: Bools
     failed: dict[int, Refusal] = field(default_factory=dict)
     unknown: dict[str, list[Ints]] = field(default_factory=dict)
+    ended: Ints | None = None
 
     @classmethod
     def of(cls, values: Sequence[bytes], skip: int) -> OctetBlock:
@@ -59,6 +60,13 @@ class OctetBlock:
         ends = np.cumsum(np.fromiter(map(len, values), np.int64, len(values))) + _WIDE
         starts = np.concatenate((np.full(min(1, len(ends)), _WIDE), ends[:-1])) + skip
         return cls(octets=octets, starts=starts, ends=ends, dead=np.zeros(len(values), np.bool_))
+
+    @property
+    def stops(self) -> Ints:
+        """Where a number may end: all places of bytes without the bit that says that it goes on."""
+        if self.ended is None:
+            self.ended = np.flatnonzero(self.octets < 0x80)
+        return self.ended
 
     def cursor(self) -> Cursor:
         """At the beginning of each record."""

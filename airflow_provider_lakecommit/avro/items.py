@@ -2,8 +2,8 @@
 """The items of arrays and maps, of all records in step.
 
 Contract: :func:`each_item` gives cursors at the first items of all that have one, then at the second, and so on, each
-time with the cursors that they belong to. The caller reads the items. Arrays come in blocks: a count, negative if a
-length follows, and a count of none at the end.
+time with the cursors that they belong to; numbers and what else has its places told by its type come all at once. The
+caller reads the items. Arrays come in blocks: a count, negative if a length follows, and a count of none at the end.
 
 Failure story: a count that cannot be within the record fails it before anything is made of it; of items that need no
 bytes, at most :data:`MOST_EMPTY` are believed.
@@ -22,10 +22,13 @@ __all__ = ["MOST_EMPTY", "each_item"]
 MOST_EMPTY = 1 << 16
 
 
-def each_item(cursor: Cursor, active: Bools | None, least: int, path: str) -> Iterator[tuple[Cursor, Ints]]:
+def each_item(
+    cursor: Cursor, active: Bools | None, least: int, path: str, stride: int | None = None
+) -> Iterator[tuple[Cursor, Ints]]:
     """Cursors at items, and the places of those that they belong to.
 
     :param least: bytes of an item
+    :param stride: as of :attr:`~airflow_provider_lakecommit.avro.writer.WriterType.stride`
     """
     alive = cursor.live(active)
     left = np.arange(len(cursor)) if alive is None else np.flatnonzero(alive)
@@ -36,15 +39,42 @@ def each_item(cursor: Cursor, active: Bools | None, least: int, path: str) -> It
         order = np.argsort(-counts, kind="stable")
         left, counts = left[order], counts[order]
         inner = cursor.some(left)
-        for n in range(int(counts[0])):
-            many = int(np.searchsorted(-counts, -n, side="left"))
-            items = Cursor(inner.block, inner.at[:many], inner.ends[:many], inner.records[:many])
-            yield items, left[:many]
+        if stride is not None:
+            yield _all_items(inner, left, counts, stride, path)
+        else:
+            for n in range(int(counts[0])):
+                many = int(np.searchsorted(-counts, -n, side="left"))
+                items = Cursor(inner.block, inner.at[:many], inner.ends[:many], inner.records[:many])
+                yield items, left[:many]
         cursor.put(left, inner)
         again = counts > 0
         if (alive := cursor.some(left).live(None)) is not None:
             again &= alive
         left = np.sort(left[again])
+
+
+def _all_items(inner: Cursor, left: Ints, counts: Ints, stride: int, path: str) -> tuple[Cursor, Ints]:
+    """Cursors at all items of a block of each, of which the length tells where the next one is; theirs go behind."""
+    owners = np.repeat(np.arange(len(left)), counts)
+    number = np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)
+    if stride:
+        starts = inner.at[owners] + number * stride
+        inner.at += counts * stride
+    else:
+        stops = inner.block.stops
+        first = np.searchsorted(stops, inner.at)
+        # The bytes behind the records are stops too, so that one which is beyond all is beyond its record.
+        ends = stops[np.minimum(first[owners] + number, len(stops) - 1)] + 1
+        starts = np.where(number == 0, inner.at[owners], np.concatenate(([0], ends[:-1])))
+        behind = np.flatnonzero(counts)
+        inner.at[behind] = ends[np.cumsum(counts)[behind] - 1]
+        over = inner.at > inner.ends
+        if over.any():
+            inner.fail(over, "not_avro", path, f"the record ends in {path}")
+            inner.at[over] = inner.ends[over]
+    return Cursor(inner.block, np.minimum(starts, inner.ends[owners]), inner.ends[owners], inner.records[owners]), left[
+        owners
+    ]
 
 
 def _counts(cursor: Cursor, left: Ints, least: int, path: str, believed: Ints | None) -> Ints:

@@ -122,16 +122,16 @@ class Struct:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListItems:
-    """An array as a list."""
+    """An array as a list; ``written`` is the type of its items."""
 
     path: str
     target: pa.DataType
     inner: Reader
-    least: int
+    written: WriterType
 
     def read(self, cursor: Cursor, active: Bools | None) -> pa.Array:
         owners, found = [], []
-        for items, places in each_item(cursor, active, self.least, self.path):
+        for items, places in each_item(cursor, active, self.written.least, self.path, self.written.stride):
             found.append(self.inner.read(items, None))
             owners.append(places)
         offsets, values = _in_order(cursor, owners, found, self.inner.target)

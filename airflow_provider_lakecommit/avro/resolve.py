@@ -167,7 +167,7 @@ class Resolver:
         if written.kind == "array" and isinstance(kind, ListType):
             inner = written.parts[0]
             element = self._column(inner, kind.element_field, f"{path}.element")
-            return ListItems(path=path, target=target, inner=element, least=inner.least)
+            return ListItems(path=path, target=target, inner=element, written=inner)
         if written.kind == "map" and isinstance(kind, MapType):
             inner = written.parts[0]
             return MapItems(

@@ -40,7 +40,7 @@ def passed(kind: WriterType, cursor: Cursor, active: Bools | None, path: str) ->
 
 def _passed_items(kind: WriterType, cursor: Cursor, active: Bools | None, path: str) -> None:
     inner, of_map = kind.parts[0], kind.kind == "map"
-    for items, _ in each_item(cursor, active, inner.least + of_map, path):
+    for items, _ in each_item(cursor, active, inner.least + of_map, path, None if of_map else inner.stride):
         if of_map:
             items.spans(None, f"{path}.key")
         passed(inner, items, None, f"{path}.{'value' if of_map else 'element'}")

@@ -50,6 +50,13 @@ class WriterType:
         """May a value be null?"""
         return self.kind == "null" or (self.kind == "union" and any(p.kind == "null" for p in self.parts))
 
+    @property
+    def stride(self) -> int | None:
+        """Bytes of each value, if all have as many; 0 of numbers, which end by themselves; ``None`` of all else."""
+        if self.kind in ("int", "long", "enum"):
+            return 0
+        return self.least if self.kind in ("boolean", "float", "double", "fixed") and self.least else None
+
     def __str__(self) -> str:
         if self.kind == "union":
             return f"a union of {', '.join(map(str, self.parts))}"

@@ -351,13 +351,20 @@ class TestHostile:
         assert [len(each) for each in found.table.column("c").to_pylist()] == [3]
         assert "more items" in found.rejects[0].reason
 
-    def test_one_long_list_among_short_ones(self) -> None:
-        schema = of({"type": "array", "items": "string"})
-        values = [{"c": ["x"] * (5_000 if n == 7 else n % 3)} for n in range(1_000)]
+    @pytest.mark.parametrize(
+        ("kind", "item", "many"),
+        [("string", "x", 5_000), ("long", -(2**40), 200_000), ("double", 0.5, 200_000), ("boolean", True, 200_000)],
+    )
+    def test_one_long_list_among_short_ones(self, kind: str, item: Any, many: int) -> None:
+        schema = of({"type": "array", "items": kind})
+        values = [{"c": [item] * (many if n == 7 else n % 3)} for n in range(1_000)]
+        octets = [encoded(schema, value) for value in values]
+        decoder = AvroDecoder(table({"list": kind}), FormatOptions(format="avro", schema=json.dumps(schema)))
         began = time.process_time()
-        found = decoded(schema, table({"list": "string"}), values)
-        assert found.table.to_pylist() == values
+        found = decoder.decode([*octets, octets[7][:-9], octets[7][:-2] + b"\xff", *octets])
         assert time.process_time() - began < 20
+        assert found.table.to_pylist() == [*values, *values]
+        assert [r.index for r in found.rejects] == [1_000, 1_001]
 
     @pytest.mark.parametrize(
         ("schema", "said"),
