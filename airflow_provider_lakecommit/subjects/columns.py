@@ -13,14 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.formats.decoder import Refusal
-from airflow_provider_lakecommit.formats.infer import InferredColumn
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.registry.client import SchemaRegistry, needed, registry_of
 from airflow_provider_lakecommit.registry.schemas import RegisteredSchema, UnknownSchemaError
+
+if TYPE_CHECKING:
+    # With Arrow, which a plan does without.
+    from airflow_provider_lakecommit.formats.infer import InferredColumn
 
 __all__ = ["COLUMNS", "create_of", "newest", "registered_columns", "subjects_of"]
 
@@ -58,6 +60,8 @@ def registered_columns(schema: RegisteredSchema, subject: str) -> list[InferredC
     """
     if schema.kind not in COLUMNS:
         raise SpecError(f"subject {subject} is of type {schema.kind}, of which no columns can be made; state `create`")
+    from airflow_provider_lakecommit.formats.decoder import Refusal
+
     module, _, name = COLUMNS[schema.kind].partition(":")
     try:
         found: list[InferredColumn] = getattr(import_module(module), name)(schema)

@@ -14,6 +14,7 @@ from confluent_kafka.schema_registry.serde import SchemaId
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from airflow_provider_lakecommit.core.decisions import Decision
+from airflow_provider_lakecommit.cycle.write import group_job
 from airflow_provider_lakecommit.dead_letters.letters import Selection
 from airflow_provider_lakecommit.dead_letters.replay import replay
 from airflow_provider_lakecommit.registry.framing import VALUE_HEADER
@@ -212,3 +213,30 @@ def test_what_a_registry_had_forgotten_is_landed_once_it_knows_again(
     with world.session() as session:
         done = replay(session, Selection(), decision=DECISION)
     assert (done.letters, sorted(row["id"] for row in world.rows())) == (2, [1, 2])
+
+
+def test_the_registrys_login_is_in_nothing_that_is_told(
+    world: World,
+    fake: FakeRegistry,
+    produce: Produce,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    world.kafka = with_registry(world.kafka, {"basic.auth.user.info": "reader:hidden-canary"})
+    number = fake.register("orders-value", {**ORDER, "name": "Guarded"})
+    produce(topic_of(world), orders(number, 1), 0)
+    fake.before = lambda _path: (403, "application/json", b'{"error_code": 40301, "message": "not hidden-canary"}')
+    with caplog.at_level("DEBUG"):
+        opened = world.open("a")
+        results = world.write(opened)
+        world.close("a", opened)
+        with world.session() as session:
+            (ticket,) = opened.groups
+            job = group_job(world.landing, session.control, ticket, "test")
+            log = session.control.read(opened.ticket.partition, 0).records
+    assert [r.status for r in results] == [SliceStatus.AGAIN]
+    assert "check the credentials" in results[0].detail
+    assert fake.logins
+    assert all(login is not None for login in fake.logins)
+    told = [*results, *world.lines, *log, caplog.text, *capfd.readouterr(), "" if job is None else job.to_json()]
+    assert not [each for each in map(str, told) if "canary" in each]
