@@ -27,6 +27,8 @@ FORMATS = {
 SCHEMA_SOURCES = {
     "json": "airflow_provider_lakecommit.evolve.records:RecordsSource",
     "json_schema": "airflow_provider_lakecommit.evolve.records:FramedRecordsSource",
+    "avro": "airflow_provider_lakecommit.evolve.written:WrittenSource",
+    "protobuf": "airflow_provider_lakecommit.evolve.messages:MessagesSource",
 }
 """Where the factory of what tells the columns of a format's records is, ``module:name``, called as in
 :func:`airflow_provider_lakecommit.evolve.wanted.source_for`. A table of a format without one does not evolve.

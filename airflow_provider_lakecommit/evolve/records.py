@@ -22,13 +22,25 @@ from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.evolve.seen_types import seen_types
 from airflow_provider_lakecommit.evolve.wanted import Wanted
 from airflow_provider_lakecommit.formats.sampled import sample_values
-from airflow_provider_lakecommit.kafka.sample import records_at, sample_of
+from airflow_provider_lakecommit.kafka.sample import ValueOf, records_at, sample_of
 from airflow_provider_lakecommit.registry.framing import framed, with_header
 
-__all__ = ["RECORDS", "FramedRecordsSource", "RecordsSource"]
+__all__ = ["RECORDS", "FramedRecordsSource", "RecordsSource", "framed_value", "sampled"]
 
 RECORDS = 3_000
 SECONDS = 15.0
+
+
+def sampled(
+    kafka: Mapping[str, Any], ranges: Coverage, seen: Coverage, value_of: ValueOf
+) -> list[tuple[str, bytes | None]]:
+    """Values with their places: a sample of the ranges, and the single records that were seen before.
+
+    :raises SourceError: the records may not be read
+    :raises SourceUnavailableError: the brokers do not answer
+    """
+    taken = sample_of(kafka, ranges, RECORDS, seconds=SECONDS, value_of=value_of)
+    return taken + records_at(kafka, seen - ranges, seconds=SECONDS, value_of=value_of)
 
 
 class RecordsSource:
@@ -43,8 +55,7 @@ class RecordsSource:
 
     def wanted(self, schema: Schema, ranges: Coverage, seen: Coverage) -> Wanted:
         """By what is in them."""
-        how: dict[str, Any] = {"seconds": SECONDS, "value_of": self.value_of}
-        taken = sample_of(self._kafka, ranges, RECORDS, **how) + records_at(self._kafka, seen - ranges, **how)
+        taken = sampled(self._kafka, ranges, seen, self.value_of)
         found = seen_types(schema, sample_values(taken))
         return Wanted(
             columns=found.columns,
@@ -59,8 +70,13 @@ class FramedRecordsSource(RecordsSource):
 
     def value_of(self, message: Message) -> bytes | None:
         """The value behind the id; one without an id is no record."""
-        if (plain := message.value()) is None:
+        if (value := framed_value(message)) is None:
             return None
-        value = with_header(plain, cast(Any, message.headers()))
         found = framed([value]).groups
         return value[found[0].start :] if found else b""
+
+
+def framed_value(message: Message) -> bytes | None:
+    """The value with the id of its schema before it."""
+    value = message.value()
+    return None if value is None else with_header(value, cast(Any, message.headers()))

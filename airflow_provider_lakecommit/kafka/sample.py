@@ -28,7 +28,7 @@ from airflow_provider_lakecommit.kafka.config import LastError, bootstrap_server
 from airflow_provider_lakecommit.kafka.source_topic import SourceTopics
 from airflow_provider_lakecommit.planning.missing import Watermark
 
-__all__ = ["records_at", "sample", "sample_of", "sizes", "starts"]
+__all__ = ["ValueOf", "records_at", "sample", "sample_of", "sizes", "starts"]
 
 MAX_BYTES = 64 << 20
 MAX_SECONDS = 30.0

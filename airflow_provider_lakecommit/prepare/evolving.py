@@ -190,17 +190,18 @@ def _held_against(landing: Landing, metadata: TableMetadata, wanted: Wanted) -> 
     # With what decodes records, whose loading a plan that does not look at any is spared.
     from airflow_provider_lakecommit.spark.decoders import filled_elsewhere
 
+    skip = filled_elsewhere(landing)
     found = evolution(
         metadata.schema(),
         wanted.columns,
         widen=landing.evolve == "widen",
         side=side_of(metadata),
-        skip=filled_elsewhere(landing),
+        skip=skip,
     )
     return Evolution(
         changes=found.changes,
-        misfits=(*wanted.misfits, *found.misfits),
-        left_out=(*wanted.left_out, *found.left_out),
+        misfits=(*(m for m in wanted.misfits if m.column.partition(".")[0] not in skip), *found.misfits),
+        left_out=(*(one for one in wanted.left_out if one.column.partition(".")[0] not in skip), *found.left_out),
     )
 
 

@@ -193,6 +193,7 @@ def other_landing(world: World, make_topic: Callable[..., str]) -> World:
     return replace(world, landing=landing, lines=[])
 
 
+@pytest.mark.heavy(but=("extra",))
 @pytest.mark.parametrize("field", ["extra", "another"])
 def test_two_landings_that_evolve_one_table_at_once(
     make_world: Make, produce: Produce, make_topic: Callable[..., str], field: str
@@ -243,6 +244,7 @@ FOREIGN: dict[str, tuple[Callable[[UpdateSchema], None], list[str], int]] = {
 }
 
 
+@pytest.mark.heavy(but=("adds it with another type", "drops a column"))
 @pytest.mark.parametrize("name", FOREIGN)
 def test_another_engine_changes_the_table_between_look_and_commit(
     make_world: Make, produce: Produce, name: str
@@ -263,6 +265,7 @@ def test_another_engine_changes_the_table_between_look_and_commit(
     check_verified(world)
 
 
+@pytest.mark.heavy(but=("rename_n",))
 @pytest.mark.parametrize("foreign", [rename_n, drop_n])
 def test_what_a_person_dropped_or_renamed_is_not_brought_back(
     make_world: Make, produce: Produce, foreign: Callable[[UpdateSchema], None]
@@ -407,6 +410,7 @@ def test_a_replay_brings_the_values_of_a_column_that_came_later(make_world: Make
     assert len(evolutions(world)) == 1
 
 
+@pytest.mark.heavy(but=("dead_letter",))
 @pytest.mark.parametrize("unknown_fields", ["ignore", "dead_letter"])
 def test_a_field_that_no_sample_shows_is_added_by_the_window_after_the_one_that_met_it(
     make_world: Make, produce: Produce, monkeypatch: pytest.MonkeyPatch, unknown_fields: str

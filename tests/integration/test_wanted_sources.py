@@ -20,6 +20,7 @@ from airflow_provider_lakecommit.evolve.changes import Added, Widened, evolution
 from airflow_provider_lakecommit.evolve.records import FramedRecordsSource, RecordsSource
 from airflow_provider_lakecommit.evolve.wanted import Wanted, WantedSource, source_for
 from airflow_provider_lakecommit.exceptions import SourceUnavailableError
+from airflow_provider_lakecommit.kafka.sample import records_at
 
 pytestmark = pytest.mark.integration
 
@@ -114,4 +115,18 @@ def test_ranges_of_markers_alone_are_a_sample_of_nothing(
 
 def test_each_format_that_has_a_source_names_one_that_can_be_made() -> None:
     for name in SCHEMA_SOURCES:
-        assert isinstance(source_for(FormatOptions(format=name), {}), RecordsSource)
+        assert callable(source_for(FormatOptions(format=name), {}).wanted)
+
+
+def test_single_records_are_read_wherever_they_lie(
+    make_topic: Callable[..., str], produce: Callable[..., object], bootstrap: str, admin: AdminClient
+) -> None:
+    topic = make_topic(2)
+    for p in range(2):
+        produce(topic, [(None, f"{p}-{i}") for i in range(30)], partition=p)
+    at = [(0, 1, 2), (0, 5, 7), (0, 29, 30), (1, 3, 4), (1, 40, 41)]
+    places = Coverage.of((SourcePartition(topic, p, "id"), OffsetRange(a, b)) for p, a, b in at)
+    found = records_at({"bootstrap.servers": bootstrap}, places, seconds=30)
+    assert sorted(value for _, value in found if value) == [b"0-1", b"0-29", b"0-5", b"0-6", b"1-3"]
+    assert sorted(place for place, _ in found)[0] == f"{topic}[0]@1"
+    assert records_at({"bootstrap.servers": "127.0.0.1:1"}, Coverage(), seconds=30) == []

@@ -137,7 +137,7 @@ RULES = (
     rule("connector", "core places redaction wire kafka iceberg committer", nowhere=AIRFLOW | SPARK),
     rule("connector/group_log", only=NOTHING),
     rule("connector/judge", "core places", only=NOTHING),
-    rule("evolve", "core registry kafka iceberg formats committer", nowhere=AIRFLOW | SPARK),
+    rule("evolve", "core registry kafka iceberg formats avro protobuf committer", nowhere=AIRFLOW | SPARK),
     *(
         rule(f"evolve/{module}", nowhere=KAFKA | frozenset({"pyarrow"}))
         for module in ("changes", "names", "paths", "schema")
