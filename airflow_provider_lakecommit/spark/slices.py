@@ -47,6 +47,7 @@ from airflow_provider_lakecommit.core.model import (
 from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
 from airflow_provider_lakecommit.core.routing import Role, tables_for
 from airflow_provider_lakecommit.exceptions import AccountingError, LakecommitError, RecordsError, TableError
+from airflow_provider_lakecommit.formats.column_types import with_types
 from airflow_provider_lakecommit.formats.times import odd_times
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.parquet.layout import file_io
@@ -259,7 +260,10 @@ class _SliceRun:
         return messages, with_schemas(self._landing, messages, values), places
 
     def _decoded(self, messages: Sequence[Message], values: Sequence[bytes]) -> Block:
-        return self._decoder.decode(values).extended(lambda name, rows: self._keys[name].added(rows, messages))
+        block = self._decoder.decode(values).extended(lambda name, rows: self._keys[name].added(rows, messages))
+        if self._landing.evolve == "none" or not block.rejects:
+            return block
+        return replace(block, rejects=with_types(block.rejects, self._schemas[self._landing.table]))
 
     def _write(self, messages: Sequence[Message], decoded: Block) -> None:
         for name, table in self._made(messages, decoded, self._totals.ignored):

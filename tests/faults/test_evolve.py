@@ -314,7 +314,10 @@ class TestWhatDoesNotFit:
         assert world.close("run", opened).rows == 3
         world.settle()
         world.check(Counter([1, 4, 5]))
-        assert sorted(row["column"] for row in world.rows("shop.dead")) == ["n", "n"]
+        reasons = sorted(row["reason"] for row in world.rows("shop.dead"))
+        assert reasons[0] == "column n is a string, not a number (the table has int)"
+        assert reasons[1].startswith("column n: Failed to convert JSON to int32")
+        assert reasons[1].endswith("(the table has int)")
 
     def test_stops_the_landing_where_that_is_said(self, make_world: Make, produce: Produce) -> None:
         world = make_world(create=PLAIN, evolve="widen", on_incompatible="stop", dead_letter_max_ratio=1.0)
