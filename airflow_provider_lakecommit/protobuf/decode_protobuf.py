@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence, Set
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,10 @@ class ProtobufDecoder:
         skip: Set[str] = frozenset(),
         registry: SchemaSource | None = None,
     ) -> None:
+        if find_spec("ptars") is None:
+            raise TableError(
+                "format protobuf needs ptars: install airflow-provider-lakecommit[protobuf], on executors too"
+            )
         self._columns = [f for f in schema.fields if f.name not in skip]
         self._rules = ColumnRules.of(schema, options)
         if self._rules.wrong:
