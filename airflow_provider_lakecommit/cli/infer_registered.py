@@ -23,7 +23,7 @@ from airflow_provider_lakecommit.kafka.sample import sample
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.registry.client import SchemaRegistry, needed, registry_of
 from airflow_provider_lakecommit.registry.framing import framed
-from airflow_provider_lakecommit.registry.schemas import JSON, told
+from airflow_provider_lakecommit.registry.schemas import JSON, RegisteredSchema, told
 from airflow_provider_lakecommit.subjects.columns import newest, registered_columns, subjects_of
 from airflow_provider_lakecommit.terminal.output import Output
 
@@ -49,9 +49,7 @@ def infer_registered(
     :param subject: by default as of the landing, or the topic's
     :raises LakecommitError: the registry, or the topic, cannot be read
     """
-    registry = needed(registry_of(kafka), landing.name if landing else topics[0], landing.format if landing else "avro")
-    asked = subject or (subjects_of(landing)[0] if landing else f"{topics[0]}-value")
-    found = newest(registry, asked)
+    registry, found, asked = _schema(kafka, topics, landing, subject)
     formats = {kind: name for name, kind in WITH_REGISTRY.items()}
     if found.kind not in formats:
         raise SpecError(f"subject {asked} is of type {found.kind}, which no format reads")
@@ -59,7 +57,8 @@ def infer_registered(
         taken = [(place, _unframed(value)) for place, value in sample(kafka, topics, records)]
         of_json = partial(infer_schema, records=records, examples=examples, catalog=catalog, format=formats[JSON])
         return of_json(kafka, topics, landing, output, taken=taken)
-    columns = registered_columns(found, asked)
+    message = landing.message if landing else ""
+    columns = registered_columns(found, asked, message)
     taken = sample(kafka, topics, records)
     sampled = SampledValues(root=Node(), values=len(taken), tombstones=sum(value is None for _, value in taken))
     inferred = Inferred(
@@ -67,11 +66,28 @@ def infer_registered(
         landing=landing,
         found=sampled,
         columns=columns,
-        wrong=_rejected(taken, columns, formats[found.kind], registry),
+        wrong=_rejected(
+            taken,
+            columns,
+            FormatOptions(format=formats[found.kind], schema=str(landing.schema) if landing else "", message=message),
+            registry,
+        ),
         format=formats[found.kind],
-        source=f"from subject {asked}, {told(found.key)}",
+        source=f"from subject {asked}, {told(found.key)}" if registry else "from the stated schema",
     )
     return output_of(inferred, kafka, catalog, output)
+
+
+def _schema(
+    kafka: Mapping[str, Any], topics: Sequence[str], landing: Landing | None, subject: str | None
+) -> tuple[SchemaRegistry | None, RegisteredSchema, str]:
+    """The schema, with the registry and the subject that it is of, unless the landing states it."""
+    if landing and landing.schema:
+        stated = RegisteredSchema(key=0, kind=WITH_REGISTRY[landing.format], text=str(landing.schema))
+        return None, stated, f"of landing {landing.name}"
+    registry = needed(registry_of(kafka), landing.name if landing else topics[0], landing.format if landing else "avro")
+    asked = subject or (subjects_of(landing)[0] if landing else f"{topics[0]}-value")
+    return registry, newest(registry, asked), asked
 
 
 def _unframed(value: bytes | None) -> bytes | None:
@@ -81,14 +97,14 @@ def _unframed(value: bytes | None) -> bytes | None:
 
 
 def _rejected(
-    taken: Sample, columns: Sequence[InferredColumn], format: str, registry: SchemaRegistry
+    taken: Sample, columns: Sequence[InferredColumn], options: FormatOptions, registry: SchemaRegistry | None
 ) -> list[tuple[str, int, list[str]]]:
     """What the columns refuse of the sample: reason, count, first places."""
     schema = schema_of(columns)
     values = [(place, value) for place, value in taken if value is not None]
     if schema is None or not values:
         return []
-    decoder = decoder_for(schema, FormatOptions(format=format), registry=registry)
+    decoder = decoder_for(schema, options, registry=registry)
     counts: Counter[str] = Counter()
     places: dict[str, list[str]] = {}
     for reject in decoder.decode([value for _, value in values]).rejects:

@@ -144,8 +144,7 @@ def to_yaml(inferred: Inferred) -> Iterable[str]:
     yield f"name: {_scalar(name)}"
     yield f"topics: {json.dumps(list(topics))}" if len(topics) > 1 else f"topics: {_scalar(topics[0])}"
     yield f"table: {_scalar(table)}"
-    if inferred.format != "json":
-        yield f"format: {inferred.format}"
+    yield from _format(inferred)
     yield _comment("rejected records go there, with offset and reason; without it one bad record blocks its range")
     dead = (landing.dead_letter_table if landing else None) or f"{table}_dead"
     yield f"dead_letter_table: {_scalar(dead)}"
@@ -162,6 +161,16 @@ def to_yaml(inferred: Inferred) -> Iterable[str]:
             yield f"    - {_flow(column.to_dict())}"
         if column.other is not None:
             yield f"    # - {_flow(column.other)}"
+
+
+def _format(inferred: Inferred) -> Iterable[str]:
+    """What the landing says of its records, unless they are plain JSON."""
+    if inferred.format != "json":
+        yield f"format: {inferred.format}"
+    if inferred.landing and inferred.landing.schema:
+        yield f"schema: {json.dumps(inferred.landing.schema)}"
+    if inferred.landing and inferred.landing.message:
+        yield f"message: {_scalar(inferred.landing.message)}"
 
 
 def sections_yaml(sections: Mapping[str, Mapping[str, Any]], *, own: bool) -> Iterable[str]:

@@ -68,7 +68,7 @@ class InferSchemaCommand(Command):
         asked = {"records": options.records, "examples": options.examples}
         if options.registry:
             kafka = with_registry(kafka, {"url": options.registry})
-        if options.registry or (landing and landing.format in WITH_REGISTRY and not landing.schema):
+        if options.registry or (landing and landing.format in WITH_REGISTRY):
             return infer_registered(kafka, topics, landing, output, subject=options.subject, catalog=catalog, **asked)
         return infer_schema(kafka, topics, landing, output, catalog=catalog, **asked)
 

@@ -26,9 +26,12 @@ if TYPE_CHECKING:
 
 __all__ = ["COLUMNS", "create_of", "newest", "registered_columns", "subjects_of"]
 
-COLUMNS = {"AVRO": "airflow_provider_lakecommit.avro.infer:registered_columns"}
-"""What makes columns of a schema, by its kind, ``module:name``; called with a schema, it gives the columns, or raises
-:class:`~airflow_provider_lakecommit.formats.decoder.Refusal`.
+COLUMNS = {
+    "AVRO": "airflow_provider_lakecommit.avro.infer:registered_columns",
+    "PROTOBUF": "airflow_provider_lakecommit.protobuf.infer:registered_columns",
+}
+"""What makes columns of a schema, by its kind, ``module:name``; called with a schema, and with the ``message`` that the
+landing names, if it does. It gives them, or raises :class:`~airflow_provider_lakecommit.formats.decoder.Refusal`.
 """
 
 
@@ -53,9 +56,10 @@ def newest(registry: SchemaRegistry, subject: str) -> RegisteredSchema:
         raise SpecError(f"{e}; state the subject, if it has another name than its topic's") from None
 
 
-def registered_columns(schema: RegisteredSchema, subject: str) -> list[InferredColumn]:
+def registered_columns(schema: RegisteredSchema, subject: str, message: str = "") -> list[InferredColumn]:
     """The columns that a schema comes to.
 
+    :param message: of the schema, where it has several
     :raises SpecError: it comes to none
     """
     if schema.kind not in COLUMNS:
@@ -64,7 +68,8 @@ def registered_columns(schema: RegisteredSchema, subject: str) -> list[InferredC
 
     module, _, name = COLUMNS[schema.kind].partition(":")
     try:
-        found: list[InferredColumn] = getattr(import_module(module), name)(schema)
+        named = {"message": message} if message else {}
+        found: list[InferredColumn] = getattr(import_module(module), name)(schema, **named)
     except Refusal as refusal:
         raise SpecError(f"subject {subject}: {refusal.reason}") from None
     return found
@@ -82,7 +87,7 @@ def create_of(landing: Landing, table: str, kafka: Mapping[str, Any]) -> Mapping
     registry = needed(registry_of(kafka), landing.name, landing.format)
     columns: dict[str, dict[str, Any]] = {}
     for subject in subjects_of(landing, table):
-        for column in registered_columns(newest(registry, subject), subject):
+        for column in registered_columns(newest(registry, subject), subject, landing.message):
             made = column.to_dict()
             if column.type is None:
                 continue
