@@ -26,8 +26,13 @@ __all__ = ["KnownDag", "Operation", "OperationLook", "operations_in"]
 
 OURS = "airflow_provider_lakecommit."
 RETRY = "retry"
-KINDS = {"PublishNowOperator": "publish_now", "VerifyOperator": "verify", "ResetBlockedOperator": "retry_blocked"}
-"""By the class of the task."""
+KINDS = {
+    "PublishNowOperator": "publish_now",
+    "VerifyOperator": "verify",
+    "ResetBlockedOperator": "retry_blocked",
+    "UnblockOperator": "retry_blocked",
+}
+"""By the class of the task, former names too."""
 BYSTANDER = "StalledCommitSensor"
 """A task that changes nothing."""
 

@@ -196,3 +196,22 @@ def test_a_shell_is_told_what_may_come_next(typed: str, offered: set[str]) -> No
         ["bash", "-c", command], env={**os.environ, **asked, **place}, stdout=subprocess.PIPE, text=True, check=False
     )
     assert offered <= {each.strip() for each in done.stdout.split()}, done
+
+
+@pytest.mark.parametrize(
+    ("former", "now", "options"),
+    [
+        ("ledger init", "reset offsets", ["--from", "latest"]),
+        ("ledger attest", "reset attest", ["--from-log"]),
+        ("unblock", "reset blocked", ["--skip"]),
+    ],
+)
+def test_a_former_name_does_what_the_one_of_now_does_and_says_so_once(
+    former: str, now: str, options: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    told = []
+    for name in (former, now):
+        assert face.main([*name.split(), "there-is-none.yaml", *options]) == 2
+        told.append(capfd.readouterr().err.splitlines())
+    assert told[0][0].endswith(f"this is `lakecommit {now}` now: the former name goes with the release after next")
+    assert told[0][1:] == told[1]

@@ -14,9 +14,10 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from airflow_provider_lakecommit.core.retry import own_budget
-from airflow_provider_lakecommit.exceptions import DecisionError
+from airflow_provider_lakecommit.exceptions import DecisionError, SpecError
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.operators.decision import DecisionTask, decided
+from airflow_provider_lakecommit.operators.repair import LedgerAttestOperator, LedgerInitOperator, UnblockOperator
 from airflow_provider_lakecommit.operators.reset import ResetAttestOperator, ResetBlockedOperator, ResetOffsetsOperator
 from tests.fakes.session import DATA, P0, P1, FakeLanding
 
@@ -311,3 +312,23 @@ class TestLedgerAttest:
         known = {name: value for name, value in asked.items() if name == "from_log"}
         with pytest.raises(AirflowFailException, match=told):
             run(ResetAttestOperator, **known, rendered={k: v for k, v in asked.items() if k not in known})
+
+
+@pytest.mark.parametrize(
+    ("former", "now", "arguments"),
+    [
+        (LedgerInitOperator, ResetOffsetsOperator, {"start": "latest"}),
+        (LedgerAttestOperator, ResetAttestOperator, {"from_log": True}),
+        (UnblockOperator, ResetBlockedOperator, {"how": "retry"}),
+    ],
+)
+def test_a_former_name_is_the_operator_of_now_and_says_so(former: Any, now: Any, arguments: dict[str, Any]) -> None:
+    with pytest.warns(DeprecationWarning, match=f"{former.__name__} is {now.__name__} now: from .*operators"):
+        task = former(task_id="t", landing=ORDERS, **arguments)
+    assert isinstance(task, now)
+    assert task.command == now(task_id="t", landing=ORDERS, **arguments).command
+
+
+def test_rows_are_deleted_by_a_word_of_its_own() -> None:
+    with pytest.raises(SpecError, match="without `again` and `fill`"):
+        ResetOffsetsOperator(task_id="t", landing=ORDERS, start="earliest", delete=True, again=True)

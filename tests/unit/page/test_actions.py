@@ -17,6 +17,7 @@ from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, Sour
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.operators.land import KafkaToIcebergOperator
 from airflow_provider_lakecommit.operators.publish_now import PublishNowOperator
+from airflow_provider_lakecommit.operators.repair import UnblockOperator
 from airflow_provider_lakecommit.operators.reset import ResetBlockedOperator, ResetOffsetsOperator
 from airflow_provider_lakecommit.operators.verify import VerifyOperator
 from airflow_provider_lakecommit.page.actions import Action, Rights, actions
@@ -44,6 +45,13 @@ def dag_of(*tasks: Any, **options: Any) -> DAG:
 
 def unblock(how: str) -> Any:
     return lambda: ResetBlockedOperator(task_id="unblock", landing=ORDERS, how=how, budget="{{ params.budget }}")
+
+
+def test_an_operator_under_its_former_name_is_offered_too() -> None:
+    with pytest.warns(DeprecationWarning, match="is ResetBlockedOperator now"):
+        dag = dag_of(lambda: UnblockOperator(task_id="unblock", landing=ORDERS, how="retry"))
+    (told,) = operations_in("ops", stored(dag))
+    assert (told.kind, told.landing) == ("retry_blocked", "orders")
 
 
 @pytest.mark.parametrize(
