@@ -29,6 +29,7 @@ from dev.paths import run_dir
 from dev.servers.kafka import Broker
 
 PRODUCE_RATE = 100_000
+START_SECONDS = 60
 COMMAND = [sys.executable, "-m", "airflow_provider_lakecommit.cli.main"]
 
 
@@ -85,10 +86,12 @@ def _beside(
     """Ages with their times, when the replay began and ended, and how many records there are."""
     spawn = mp.get_context("spawn")
     sent, ages, done = spawn.Value("q", 0), spawn.Queue(), spawn.Event()
-    phases = [(options.rate, float(options.warm + options.before + options.during))]
+    phases = [(options.rate, float(START_SECONDS + options.warm + options.before + options.during))]
     producer = spawn.Process(target=send_at_rates, args=(bootstrap, phases, options.partitions, sent, past))
     reader = spawn.Process(target=sample_ages, args=(settings, ages, done))
     producer.start()
+    # The follow begins when its Spark is there, and is behind then.
+    until_landed(settings, past + 1)
     time.sleep(options.warm)
     reader.start()
     time.sleep(options.before)

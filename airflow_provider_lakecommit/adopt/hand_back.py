@@ -212,7 +212,7 @@ def _handed(session: LandingSession, connector: KnownConnector, now: LedgerSecti
     own = now.sink or AdoptedSink(connector=connector.name, group=connector.sink.group, since={}, sequence=0)
     if own.lands:
         return now
-    suspended = f"connector {connector.name}, which lands in its place"
+    suspended = f"connector {connector.name}, which lands in its place until `lakecommit adopt` takes it over"
     return replace(now, epoch=session.new_id(), sink=replace(own, lands=True), suspended=suspended)
 
 

@@ -205,6 +205,32 @@ def test_dead_letters_become_rows_by_a_persons_word(rejects: Repairs) -> None:
     assert nothing == {"look": "skipped", "approve": "skipped", "replay": "skipped"}
 
 
+def test_rows_go_back_and_a_landing_begins_anew_by_a_persons_word(
+    airflow_db: Path,
+    bootstrap: str,
+    make_world: Callable[..., World],
+    produce: Produce,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is rejected changes nothing; what is approved is deleted, and read again by the next run."""
+    world = make_world(1, create=SCHEMA, metadata_columns=True)
+    produce(world.landing.topic_names[0], [{"id": n} for n in range(10)], 0)
+    world.settle()
+    repairs = repairs_of(world, bootstrap, tmp_path, monkeypatch)
+    dag, conf = "example_lakecommit_reset_delete", {"from": f"{world.landing.topics}:0=4"}
+    assert repairs.run(dag, "Reject", conf)["delete"] == "skipped"
+    assert len(world.rows()) == 10
+    assert repairs.run(dag, "Approve", conf)["delete"] == "success"
+    assert sorted(row["id"] for row in world.rows()) == list(range(4))
+    assert "ann in run" in repairs.decisions()
+    assert repairs.run("example_lakecommit_reset_hard", "Approve", {})["reset"] == "success"
+    assert world.rows() == []
+    assert "the producer is mended" in repairs.decisions()
+    world.settle()
+    assert sorted(row["id"] for row in world.rows()) == list(range(10))
+
+
 def test_every_command_works_on_the_landing_of_a_dag(repairs: Repairs, airflow_home: Path) -> None:
     world, dag = repairs.world, "example_lakecommit_unblock"
     world.run()
