@@ -15,13 +15,14 @@ job whose caller was interrupted does not outlive it.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -185,27 +186,42 @@ class SparkSubmit:
         :raises SparkJobError: it ended with an error, or was stopped
         :raises SpecError: the connection cannot be used, or this machine has no spark-submit
         """
+        self._submit([job], [secrets], f"the Spark job of group {job.group}", f"{job.plan.coverage}, ")
+        return []
+
+    def run_together(self, asked: Sequence[tuple[WindowJob, Secrets]]) -> list[list[SliceResult]]:
+        """Run several jobs to their end, as one of Spark's; nothing is known of their slices here.
+
+        :raises SparkJobError: it ended with an error, or was stopped
+        :raises SpecError: the connection cannot be used, or this machine has no spark-submit
+        """
+        jobs, secrets = [job for job, _ in asked], [each for _, each in asked]
+        self._submit(jobs, secrets, f"the Spark job of {len(jobs)} groups", "")
+        return []
+
+    def _submit(self, jobs: Sequence[WindowJob], secrets: Sequence[Secrets], what: str, where: str) -> None:
         master = spark_master(self._conn_id)
-        with _files(job, secrets, ship=not master.local) as files:
+        with _files(jobs, secrets, ship=not master.local) as files:
             hook = files.hook({**master.conf, **self._conf}, self._conn_id, master)
             submission = _Submission(hook, self._grace)
             self._running.append(submission)
             try:
                 if self._stopped:
-                    raise SparkJobError(f"the Spark job of group {job.group} was told to stop before it began")
+                    raise SparkJobError(f"{what} was told to stop before it began")
                 submission.run(files.environment(master))
             except AirflowException as e:
                 # The whole command is in its text, and in that all settings.
                 stated = connection(self._conn_id, "spark", "").extra_dejson
-                cause = secrets.without(redacted(_last_words(str(e)), {"conf": self._conf, "extra": stated}))
+                cause = redacted(_last_words(str(e)), {"conf": self._conf, "extra": stated})
+                for each in secrets:
+                    cause = each.without(cause)
                 raise SparkJobError(
-                    f"the Spark job of group {job.group}, {job.plan.coverage}, ended early: {cause}",
+                    f"{what}, {where}ended early: {cause}",
                     workers_died=submission.code == WORKERS_DIED,
                 ) from None
             finally:
                 self._running.remove(submission)
                 submission.end()
-        return []
 
     def stop(self) -> None:
         """Ask the jobs to end, and see to it that they do; returns at once, :meth:`run` then ends by itself."""
@@ -298,18 +314,22 @@ class _Files(NamedTuple):
 
 
 @contextmanager
-def _files(job: WindowJob, secrets: Secrets, *, ship: bool) -> Iterator[_Files]:
-    """The job's files in a folder that only this user can read."""
+def _files(jobs: Sequence[WindowJob], secrets: Sequence[Secrets], *, ship: bool) -> Iterator[_Files]:
+    """The files of a job, or of several, in a folder that only this user can read."""
     folder = scratch_folder()
     try:
         files = _Files(
             job=folder / "job.json",
             secrets=folder / "secrets.json",
             package=folder / "airflow_provider_lakecommit.zip" if ship else None,
-            name=f"lakecommit-{job.plan.landing}-{job.group}",
+            name=f"lakecommit-{jobs[0].plan.landing}-{jobs[0].group}",
         )
-        files.job.write_text(job.to_json(), encoding="utf-8")
-        secrets.save(files.secrets)
+        if len(jobs) == 1:
+            files.job.write_text(jobs[0].to_json(), encoding="utf-8")
+            secrets[0].save(files.secrets)
+        else:
+            files.job.write_text(json.dumps([job.to_json() for job in jobs]), encoding="utf-8")
+            type(secrets[0]).save_together(files.secrets, secrets)
         if files.package is not None:
             files.package.write_bytes(package_zip())
         yield files

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -207,17 +207,39 @@ class Secrets:
         :raises SpecError: a setting is a function
         """
         text = self.to_json()
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as f:
-            f.write(text)
+        _save(path, text)
 
     @classmethod
     def load(cls, path: str) -> Secrets:
         """From the given path, or from the file of that name which Spark shipped to this worker."""
-        if not os.path.exists(path):
-            from pyspark import SparkFiles
+        return cls.from_json(_read(path))
 
-            path = SparkFiles.get(os.path.basename(path))
-        return cls.from_json(Path(path).read_text())
+    @classmethod
+    def save_together(cls, path: Path, several: Sequence[Secrets]) -> None:
+        """Write those of several jobs, for the owner's eyes only.
+
+        :raises SpecError: a setting is a function
+        """
+        _save(path, json.dumps([each.to_json() for each in several]))
+
+    @classmethod
+    def load_together(cls, path: str) -> list[Secrets]:
+        """Those of several jobs, or of one, from where :meth:`load` finds a file."""
+        text = _read(path)
+        return [cls.from_json(each) for each in (json.loads(text) if text.startswith("[") else [text])]
+
+
+def _save(path: Path, text: str) -> None:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as f:
+        f.write(text)
+
+
+def _read(path: str) -> str:
+    if not os.path.exists(path):
+        from pyspark import SparkFiles
+
+        path = SparkFiles.get(os.path.basename(path))
+    return Path(path).read_text()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

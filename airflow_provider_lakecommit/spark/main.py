@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """What spark-submit runs: one window job, from a job file and a file of connection settings.
 
-Contract: ``main.py --job FILE --secrets FILE``; a file is taken from the given path, or by its name from where Spark
-shipped it. Prints one line per slice and a summary, never a setting. Ends with 0 when every slice is done, blocked or
-taken over by another attempt; with 1 when a slice is to be done again or has failed, or the job died; with 3 when it
-died because processes did that worked at slices; with 143 on SIGTERM, at once: what its tasks finished is in the
-control log already.
+Contract: ``main.py --job FILE --secrets FILE``, of one job, or a list of jobs and one of their settings; a file is
+taken from the given path, or by its name from where Spark shipped it. Prints one line per slice and a summary, never a
+setting. Ends with 0 when every slice is done, blocked or taken over by another attempt; with 1 when a slice is to be
+done again or has failed, or the job died; with 3 when it died because processes did that worked at slices; with 143 on
+SIGTERM, at once: what its tasks finished is in the control log already.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import signal
 import sys
@@ -51,12 +52,16 @@ def _run(job_file: str, secrets_file: str) -> list[SliceResult]:
     from pyspark.sql import SparkSession
 
     from airflow_provider_lakecommit.spark.job import Secrets, WindowJob
-    from airflow_provider_lakecommit.spark.window import run_window
+    from airflow_provider_lakecommit.spark.window import run_window, run_windows
 
     spark = SparkSession.builder.getOrCreate()
     try:
-        job = WindowJob.from_json(_found(job_file).read_text(encoding="utf-8"))
-        return run_window(spark, job, Secrets.load(secrets_file))
+        text = _found(job_file).read_text(encoding="utf-8")
+        if not text.startswith("["):
+            return run_window(spark, WindowJob.from_json(text), Secrets.load(secrets_file))
+        jobs = [WindowJob.from_json(each) for each in json.loads(text)]
+        secrets = Secrets.load_together(secrets_file)
+        return [result for results in run_windows(spark, list(zip(jobs, secrets, strict=True))) for result in results]
     finally:
         # A context that is gone already must not hide what ended it.
         with suppress(Exception):
@@ -75,7 +80,8 @@ def _without_secrets(text: str, secrets_file: str) -> str:
     from airflow_provider_lakecommit.spark.job import Secrets
 
     with suppress(Exception):
-        text = Secrets.load(secrets_file).without(text)
+        for secrets in Secrets.load_together(secrets_file):
+            text = secrets.without(text)
     return redacted(text, _spark_settings())
 
 

@@ -239,7 +239,8 @@ RULES = (
     rule("triggers", "core planning declared landing stall settings kafka hooks", nowhere=SPARK | LAKE, lazily=HEAVY),
     rule(
         "operators",
-        f"{LIBRARY} replace lanes follow inspect repair adopt maintenance dead_letters assets settings hooks telemetry",
+        f"{LIBRARY} landing_set many replace lanes follow inspect repair adopt maintenance dead_letters assets "
+        "settings hooks telemetry",
         nowhere=HEAVY,
         lazily=SPARK,
     ),
@@ -249,7 +250,7 @@ RULES = (
         nowhere=SPARK | LAKE,
         lazily=HEAVY,
     ),
-    rule("task_groups", "landing operators", nowhere=SPARK, lazily=HEAVY),
+    rule("task_groups", "landing landing_set operators", nowhere=SPARK, lazily=HEAVY),
     rule("deployment", "landing settings hooks operators", nowhere=HEAVY | SPARK, lazily=AIRFLOW),
     rule("terminal", "core redaction shown session", nowhere=AIRFLOW | SPARK | LAKE | KAFKA),
     rule("terminal/output", "redaction", only=NOTHING),
@@ -267,7 +268,9 @@ RULES = (
         nowhere=AIRFLOW,
         lazily=SPARK,
     ),
-    rule("example_dags", "landing task_groups operators sensors triggers notifications assets", only=AIRFLOW),
+    rule(
+        "example_dags", "landing landing_set task_groups operators sensors triggers notifications assets", only=AIRFLOW
+    ),
 )
 
 

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A landing set in a DAG, run by `dag.test()` on a real broker, a real spark-submit and a real catalog."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fixtures.kafka import unique
+from tests.support.airflow_dags import CREATE, Lake, bundles, connections
+
+pytestmark = [
+    pytest.mark.airflow,
+    pytest.mark.integration,
+    pytest.mark.long,
+    # `dag.test()` runs Airflow's own server in this process, which warns of what it uses itself.
+    pytest.mark.filterwarnings("default"),
+]
+
+DAG_FILE = """
+import datetime
+
+from airflow.sdk import DAG
+
+from airflow_provider_lakecommit.landing_set import LandingSet
+from airflow_provider_lakecommit.task_groups.landing_set import LandingSetTaskGroup
+
+with DAG({dag!r}, schedule=None, start_date=datetime.datetime(2026, 1, 1), catchup=False):
+    LandingSetTaskGroup("land", landing_set=LandingSet(**{declared!r}), tasks=2)
+"""
+Tasks = dict[str, str]
+Events = dict[str, dict[str, Any]]
+
+
+@pytest.fixture(autouse=True)
+def sigterm() -> Iterator[None]:
+    """`dag.test()` leaves its task's handler of SIGTERM in this process."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.fixture
+def run_set(
+    airflow_db: Path,
+    bootstrap: str,
+    catalog_properties: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Callable[[dict[str, Any]], tuple[str, Tasks, Events]]:
+    """`run_set(fields) -> state, states of the tasks, asset events by landing`."""
+    monkeypatch.setenv("AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST", bundles(tmp_path / "dags"))
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path / "spark"))
+    monkeypatch.setenv("AIRFLOW__LAKECOMMIT__CONTROL_TOPIC", unique("control"))
+    for conn_id, fields in connections(bootstrap, Lake(properties={**catalog_properties, "name": "lake"})).items():
+        monkeypatch.setenv(f"AIRFLOW_CONN_{conn_id.upper()}", json.dumps(fields))
+    name = unique("set").replace("-", "_")
+    (tmp_path / "dags").mkdir()
+
+    def run(declared: dict[str, Any]) -> tuple[str, Tasks, Events]:
+        from airflow.dag_processing.dagbag import DagBag
+
+        (tmp_path / "dags" / f"{name}.py").write_text(DAG_FILE.format(dag=name, declared={"name": name, **declared}))
+        bag = DagBag(tmp_path / "dags")
+        assert bag.import_errors == {}
+        done = bag.dags[name].test()
+        tasks = {
+            ti.task_id.removeprefix("land.") + (f"[{ti.map_index}]" if ti.map_index >= 0 else ""): str(ti.state)
+            for ti in done.get_task_instances()
+        }
+        return str(done.state), tasks, events_of(name, done.run_id)
+
+    return run
+
+
+def events_of(dag: str, run_id: str) -> Events:
+    from airflow.models.asset import AssetEvent, AssetModel
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    wanted = (
+        select(AssetModel.name, AssetEvent.extra)
+        .join(AssetModel, AssetModel.id == AssetEvent.asset_id)
+        .where(AssetEvent.source_dag_id == dag, AssetEvent.source_run_id == run_id)
+    )
+    with create_session() as session:
+        return {name.rpartition("/")[2]: dict(extra) for name, extra in session.execute(wanted)}
+
+
+def test_one_run_lands_all_topics_by_a_few_tasks_and_a_broken_table_stops_none(
+    run_set: Callable[[dict[str, Any]], tuple[str, Tasks, Events]],
+    make_topic: Callable[..., str],
+    produce: Callable[..., Any],
+    catalog_properties: dict[str, str],
+) -> None:
+    lake = Lake(properties={**catalog_properties, "name": "lake"})
+    topics = [make_topic(2) for _ in range(4)]
+    for n, topic in enumerate(topics):
+        produce(topic, [{"id": i} for i in range(n + 2)], 0)
+    rules = [{"topics": topic, "table": f"shop.t{n}"} for n, topic in enumerate(topics)]
+    declared = {"topics": topics, "rules": rules, "missing_table": "create", "defaults": {"create": CREATE}}
+    state, tasks, events = run_set({**declared, "topics": topics[:3]})
+    assert state == "success"
+    assert tasks == dict.fromkeys(["plan", "write[0]", "write[1]", "commit", "outcome"], "success")
+    assert [lake.ids(f"shop.t{n}") for n in range(3)] == [list(range(n + 2)) for n in range(3)]
+    assert {name.rpartition(".")[2]: extra["rows"] for name, extra in events.items()} == {"t0": 2, "t1": 3, "t2": 4}
+
+    lake.open().drop_table("shop.t1")
+    produce(topics[0], [{"id": 10}], 1)
+    produce(topics[1], [{"id": 10}], 1)
+    state, tasks, events = run_set(declared)
+    assert (state, tasks["plan"], tasks["commit"], tasks["outcome"]) == ("failed", "success", "success", "failed")
+    assert lake.ids("shop.t0") == [0, 1, 10]
+    assert lake.ids("shop.t3") == [0, 1, 2, 3, 4]
+    assert {name.rpartition(".")[2] for name in events} == {"t0", "t3"}
+
+    state, tasks, events = run_set({**declared, "exclude": [topics[1]]})
+    assert tasks == {"plan": "success", "write": "skipped", "commit": "skipped", "outcome": "skipped"}
+    assert events == {}
