@@ -43,6 +43,7 @@ pytest_plugins = (
     "tests.fixtures.postgres",
     "tests.fixtures.airflow",
     "tests.fixtures.world",
+    "tests.fixtures.shop",
     "tests.fixtures.sharing",
 )
 

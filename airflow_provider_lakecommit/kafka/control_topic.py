@@ -42,6 +42,7 @@ from airflow_provider_lakecommit.kafka.control_topic_settings import (
     PARTITIONS,
     TOPIC_SETTINGS,
     create_command,
+    no_partition,
     partition_of,
     tool,
 )
@@ -224,11 +225,7 @@ class ControlTopic:
 
     def _check_partition(self, partition: int, info: ControlTopicInfo) -> None:
         if not 0 <= partition < info.partitions:
-            raise ControlTopicError(
-                f"control topic {self.name!r} has {info.partitions} partitions, so no partition {partition}: was it "
-                f"made anew with fewer? Add them with `{self._tool('kafka-topics')} --alter --topic {self.name} "
-                f"--partitions {partition + 1}`"
-            )
+            raise ControlTopicError(no_partition(self.name, self._config, info.partitions, partition))
 
     def _check_same(self, info: ControlTopicInfo) -> None:
         if self.describe() != info:

@@ -12,7 +12,7 @@ from typing import Any
 
 from airflow_provider_lakecommit.kafka.config import servers_of
 
-__all__ = ["PARTITIONS", "TOPIC_SETTINGS", "create_command", "partition_of", "tool"]
+__all__ = ["PARTITIONS", "TOPIC_SETTINGS", "create_command", "no_partition", "partition_of", "tool"]
 
 TOPIC_SETTINGS: Mapping[str, str] = {
     # Records of one role share a key: compaction would delete all but the newest.
@@ -41,3 +41,11 @@ def create_command(
     factor = "" if replication is None else f" --replication-factor {replication}"
     settings = "".join(f" --config {key}={value}" for key, value in TOPIC_SETTINGS.items())
     return f"{tool('kafka-topics', config)} --create --topic {topic} --partitions {partitions}{factor}{settings}"
+
+
+def no_partition(topic: str, config: Mapping[str, Any], partitions: int, wanted: int) -> str:
+    """What is said of a topic that has not got a partition."""
+    return (
+        f"control topic {topic!r} has {partitions} partitions, so no partition {wanted}: was it made anew with fewer? "
+        f"Add them with `{tool('kafka-topics', config)} --alter --topic {topic} --partitions {wanted + 1}`"
+    )

@@ -3,76 +3,15 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-from uuid import uuid4
 
 import pytest
-from confluent_kafka.admin import AdminClient
 from pyiceberg.catalog import load_catalog
-from pyiceberg.catalog.sql import SqlCatalog
 
-from tests.fixtures.kafka import Sender, create_topic, delete_topic
-from tests.support.cli import LAND_SECONDS, Answer, run
+from tests.fixtures.kafka import delete_topic
+from tests.support.shop import Shop
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
-
-CREATE = {"schema": [{"name": "id", "type": "long", "required": True}]}
-
-
-class Shop:
-    """Topics of one prefix, and a set of all of them."""
-
-    def __init__(self, bootstrap: str, folder: Path) -> None:
-        self.prefix = f"shop-{uuid4().hex[:6]}"
-        self.admin, self.sender = AdminClient({"bootstrap.servers": bootstrap}), Sender(bootstrap)
-        self.path = folder / "set.yaml"
-        self.catalog = {
-            "name": "lake",
-            "type": "sql",
-            "uri": f"sqlite:///{folder}/catalog.db",
-            "warehouse": f"file://{folder}/warehouse",
-        }
-        self.values: dict[str, Any] = {
-            "name": "shop",
-            "topics_pattern": rf"{self.prefix}\.(?P<what>.*)",
-            "table": "lake.{what}",
-            "missing_table": "create",
-            "defaults": {"create": CREATE, "control_topic": f"{self.prefix}-control"},
-            "kafka": {"bootstrap.servers": bootstrap},
-            "catalog": self.catalog,
-            "spark": {"master": "local[2]"},
-        }
-
-    def topic(self, what: str, ids: range = range(0), partitions: int = 2) -> str:
-        name = f"{self.prefix}.{what}"
-        create_topic(self.admin, name, partitions)
-        self.send(what, ids, partitions)
-        return name
-
-    def send(self, what: str, ids: range, partitions: int = 2) -> None:
-        for partition in range(partitions):
-            self.sender.produce(f"{self.prefix}.{what}", [{"id": n} for n in ids[partition::partitions]], partition)
-
-    def run(self, command: str, *more: str, **changed: object) -> Answer:
-        self.path.write_text(json.dumps({**self.values, **changed}))
-        return run(command, str(self.path), *more, timeout=LAND_SECONDS)
-
-    def ids(self, table: str) -> list[int]:
-        found = load_catalog(**self.catalog).load_table(f"lake.{table}").scan().to_arrow()
-        return sorted(found.column("id").to_pylist())
-
-    def sql(self) -> SqlCatalog:
-        return SqlCatalog(**self.catalog)
-
-
-@pytest.fixture
-def shop(bootstrap: str, tmp_path: Path) -> Iterator[Shop]:
-    made = Shop(bootstrap, tmp_path)
-    yield made
-    made.sender.close()
 
 
 def test_each_topic_gets_its_table_a_new_one_its_own_and_two_that_meet_are_named(shop: Shop) -> None:

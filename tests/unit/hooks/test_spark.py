@@ -122,7 +122,7 @@ def command(monkeypatch: pytest.MonkeyPatch, conf: dict[str, str] | None = None,
     """What would be run, without running it."""
     connect(monkeypatch, **fields)
     master = spark_master("spark_default")
-    with _files(job(), SECRETS, ship=not master.local) as files:
+    with _files([job()], [SECRETS], ship=not master.local) as files:
         hook = files.hook({**master.conf, **(conf or {})}, "spark_default", master)
         return list(hook._build_spark_submit_command("main.py"))
 
@@ -141,7 +141,7 @@ def test_what_a_driver_here_copies_goes_with_the_files_of_its_job(
     monkeypatch.setenv("SPARK_LOCAL_DIRS", "/of/the/user")
     connect(monkeypatch, **fields)
     master = spark_master("spark_default")
-    with _files(job(), SECRETS, ship=not master.local) as files:
+    with _files([job()], [SECRETS], ship=not master.local) as files:
         copies = Path(files.environment(master)["SPARK_LOCAL_DIRS"])
     assert copies.is_relative_to(files.job.parent) == inside
     assert not files.job.parent.exists()
@@ -174,11 +174,11 @@ def test_files_that_a_killed_task_left_are_removed_by_the_next_job(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     killed = (
         "import os, signal; from tests.unit.hooks.test_spark import SECRETS, _files, job\n"
-        "with _files(job(), SECRETS, ship=False): os.kill(os.getpid(), signal.SIGKILL)"
+        "with _files([job()], [SECRETS], ship=False): os.kill(os.getpid(), signal.SIGKILL)"
     )
     subprocess.run([sys.executable, "-c", killed], env={**os.environ, "TMPDIR": str(tmp_path)}, cwd=ROOT, check=False)
     assert any(CANARY in path.read_text() for path in tmp_path.glob("*/secrets.json"))
-    with _files(job(), SECRETS, ship=False) as files:
+    with _files([job()], [SECRETS], ship=False) as files:
         assert list(tmp_path.iterdir()) == [files.job.parent]
     assert list(tmp_path.iterdir()) == []
 
@@ -241,7 +241,7 @@ def test_secret_settings_of_spark_go_in_a_file_for_this_user_only(monkeypatch: p
     """Whoever may list processes reads their arguments, and Airflow logs the whole command."""
     connect(monkeypatch, host=host)
     master = spark_master("spark_default")
-    with _files(job(), SECRETS, ship=not master.local) as files:
+    with _files([job()], [SECRETS], ship=not master.local) as files:
         hook = files.hook({**SECRET_CONF, "spark.executor.memory": "2g"}, "spark_default", master)
         words = list(hook._build_spark_submit_command("main.py"))
         [properties] = option(words, "--properties-file")
@@ -326,7 +326,7 @@ def test_a_machine_without_java_is_told_by_what_it_needs(monkeypatch: pytest.Mon
 
 
 def test_the_files_are_for_this_user_only_and_gone_afterwards() -> None:
-    with _files(job(), SECRETS, ship=True) as files:
+    with _files([job()], [SECRETS], ship=True) as files:
         assert stat.S_IMODE(files.secrets.stat().st_mode) == 0o600
         assert stat.S_IMODE(files.secrets.parent.stat().st_mode) == 0o700
         assert CANARY in files.secrets.read_text()
@@ -336,7 +336,7 @@ def test_the_files_are_for_this_user_only_and_gone_afterwards() -> None:
 
 
 def test_the_shipped_package_can_be_imported_from() -> None:
-    with _files(job(), SECRETS, ship=True) as files:
+    with _files([job()], [SECRETS], ship=True) as files:
         assert files.package is not None
         with zipfile.ZipFile(files.package) as archive:
             names = set(archive.namelist())
@@ -345,7 +345,10 @@ def test_the_shipped_package_can_be_imported_from() -> None:
 
 def test_functions_among_the_settings_are_refused_and_leave_no_file() -> None:
     secrets = Secrets(kafka={"bootstrap.servers": "a:1", "oauth_cb": print}, io={})
-    with pytest.raises(SpecError, match="oauth_cb of this landing are functions"), _files(job(), secrets, ship=False):
+    with (
+        pytest.raises(SpecError, match="oauth_cb of this landing are functions"),
+        _files([job()], [secrets], ship=False),
+    ):
         pytest.fail("a job without its settings must not run")
 
 

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A landing set whose process is killed, that two processes land at once, and that is followed while topics come."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tests.support.cli import Running
+from tests.support.shop import Shop
+from tests.support.waiting import until
+
+pytestmark = [pytest.mark.faults, pytest.mark.long]
+
+TOPICS = 12
+
+
+@pytest.fixture
+def filled(shop: Shop) -> Shop:
+    for n in range(TOPICS):
+        shop.topic(f"t{n:02d}", range(40))
+    return shop
+
+
+def whole(shop: Shop, count: int) -> None:
+    """Every record is in its table once, in each of them."""
+    assert [shop.ids(f"t{n:02d}") for n in range(TOPICS)] == [list(range(count))] * TOPICS
+
+
+def begin(shop: Shop, *more: str) -> Running:
+    return Running.land(shop.write(), options=more)
+
+
+@pytest.mark.parametrize(
+    "seed", [0, pytest.param(1, marks=pytest.mark.heavy), pytest.param(2, marks=pytest.mark.heavy)]
+)
+def test_a_set_that_is_killed_in_the_middle_and_again_is_landed_once(filled: Shop, seed: int) -> None:
+    dice = random.Random(seed)
+    for _ in range(2):
+        running = begin(filled)
+        # From its first START to within its commits.
+        running.wait_for(": cycle 0 (", times=dice.randint(1, TOPICS))
+        time.sleep(dice.choice([0.0, 2.0, 5.0]))
+        running.kill()
+        running.end()
+    for n in range(TOPICS):
+        filled.send(f"t{n:02d}", range(40, 60))
+    answer = filled.run("land")
+    assert answer.code == 0, answer.err
+    whole(filled, 60)
+    answer = filled.run("land")
+    assert answer.code == 0, answer.err
+    assert {line["rows"] for line in answer.lines} == {0}
+
+
+def test_two_at_once_land_everything_once(filled: Shop) -> None:
+    running = [begin(filled) for _ in range(2)]
+    for each in running:
+        each.end()
+    assert filled.run("land").code == 0
+    whole(filled, 40)
+
+
+def test_a_set_that_is_followed_lands_topics_as_they_come(filled: Shop) -> None:
+    def has(table: str) -> Callable[[], bool]:
+        return lambda: filled.has(table)
+
+    running = begin(filled, "--follow", "--window-age", "1s")
+    try:
+        until(has(f"t{TOPICS - 1:02d}"), what="the topics that were there are landed")
+        filled.topic("late", range(7))
+        until(has("late"), what="a topic that came is landed")
+        filled.send("t00", range(40, 45))
+        until(lambda: len(filled.ids("t00")) == 45, what="what came to an old topic is landed")
+    finally:
+        running.kill(signal.SIGTERM)
+        assert running.end().code == 128 + signal.SIGTERM
+    assert filled.ids("late") == list(range(7))
+    assert filled.run("land").code == 0
