@@ -54,6 +54,9 @@ def wrong_with_route(values: Mapping[str, Any], added: Mapping[str, str]) -> Ite
     table, dead = values.get("table"), values.get("dead_letter_table")
     if table not in route.all_tables:
         yield f"route: `table` must be one of its tables ({', '.join(route.all_tables)}), the one whose ledger leads"
+    csv = values.get("csv")
+    if isinstance(csv, Mapping) and csv.get("rows") == "many":
+        yield "route: with `csv.rows: many` the rows of one record may name several tables: land them in one table"
     if dead is not None and dead in route.all_tables:
         yield "route: a table of rows cannot be the dead_letter_table"
     for name, create in route.create.items():

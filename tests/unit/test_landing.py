@@ -158,6 +158,11 @@ class TestLanding:
         with pytest.raises(SpecError, match=re.escape(told)):
             landing(route=route, dead_letter_table="shop.dead")
 
+    def test_records_of_several_rows_have_no_route(self) -> None:
+        csv = {"columns": ["type", "id"], "rows": "many"}
+        with pytest.raises(SpecError, match="the rows of one record may name several tables"):
+            landing(route={"field": "type", "tables": {"order": "shop.orders"}}, format="csv", csv=csv)
+
     def test_arguments_and_plain_values_make_the_same_landing(self) -> None:
         by_hand = Landing(**{**FULL, "completion_timeout": timedelta(seconds=90.5)})
         assert Landing.from_dict(FULL) == by_hand
