@@ -113,6 +113,8 @@ def land_set(spec: LandingSetSpec, output: Output, *, cycles: int | None, follow
                 if follow is None or follow.lifetime is None
                 else time.monotonic() + follow.lifetime.total_seconds()
             )
+            if follow is not None:
+                rounds.tell(ended, {})
             while follow is not None and (until is None or time.monotonic() < until):
                 time.sleep(follow.window_age.total_seconds())
                 ended = rounds.again(ended)
@@ -141,6 +143,8 @@ class _Rounds:
     def land(self, expansion: Expansion) -> Ended:
         """One round; how each landing of it ended."""
         connections = self._connected(expansion)
+        # A round is a run of its own: cycles that an earlier one has closed are not opened again.
+        self._landings.unique = uuid4()
         for topic in expansion.ignored:
             self._landings.output.log(f"topic {topic} matches no rule and is ignored, as `unmatched` says")
         works = {each.name: partial(self._one, connections, each) for each in expansion.landings}
@@ -152,11 +156,27 @@ class _Rounds:
 
     def again(self, before: Ended) -> Ended:
         """A round with the topics that there are now; brokers that do not say which keep the round from being done."""
+        known = self._expansion
         try:
-            return self.land(found_landings(self._spec.landing_set, self._spec.kafka))
+            ended = self.land(found_landings(self._spec.landing_set, self._spec.kafka))
         except LakecommitError as e:
             self._landings.output.log(f"WARNING: {e}")
             return before
+        now = {each.name for each in self._expansion.landings} if self._expansion else set()
+        for gone in (each for each in (known.landings if known else ()) if each.name not in now):
+            topics = ", ".join(gone.topic_names)
+            self._landings.output.log(f"{gone.name}: its topics are gone ({topics}); {gone.table} stays as it is")
+        self.tell(ended, before)
+        return ended
+
+    def tell(self, ended: Ended, before: Ended) -> None:
+        """What failed and did not fail so in the round before; and what does not fail any more."""
+        said = {name: str(each) for name, each in before.items() if isinstance(each, BaseException)}
+        for name, each in ended.items():
+            if isinstance(each, BaseException) and said.get(name) != str(each):
+                self._landings.output.error(each, of=name)
+            elif not isinstance(each, BaseException) and name in said:
+                self._landings.output.log(f"{name}: it does not fail any more")
 
     def close(self) -> None:
         if self._connections is not None:
@@ -165,7 +185,7 @@ class _Rounds:
     def _one(self, connections: SetConnections, landing: Landing) -> int:
         marks = connections.marks(landing)
         whole = self._whole.get(landing.name)
-        if whole is not None and whole[0] == marks and time.monotonic() - whole[1] < IDLE_SECONDS:
+        if marks and whole is not None and whole[0] == marks and time.monotonic() - whole[1] < IDLE_SECONDS:
             return 0
         made = with_schema(self._spec.landing_set, landing, self._spec.kafka, self._tables)
         code = self._landings.land(spec_of(self._spec, made), connections.session)

@@ -68,12 +68,9 @@ class Shop:
 
     def has(self, table: str) -> bool:
         """Is there a table with rows?"""
-        catalog = self.sql()
-        return (
-            catalog.table_exists(f"lake.{table}")
-            and bool(catalog.load_table(f"lake.{table}").current_snapshot())
-            and bool(self.ids(table))
-        )
+        catalog, name = self.sql(), f"lake.{table}"
+        found = catalog.load_table(name).current_snapshot() if catalog.table_exists(name) else None
+        return found is not None and bool(self.ids(table))
 
     def sql(self) -> SqlCatalog:
         return SqlCatalog(**self.catalog)
