@@ -22,7 +22,7 @@ from airflow_provider_lakecommit.session.landing_session import LandingSession
 
 __all__ = ["AT_ONCE", "CLIENTS", "MOST", "for_all"]
 
-AT_ONCE = 48
+AT_ONCE = 96
 """Landings at a time."""
 MOST = 192
 """Those that hang included."""
