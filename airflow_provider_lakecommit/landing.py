@@ -14,8 +14,6 @@ together.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -37,35 +35,18 @@ from airflow_provider_lakecommit.declared.checks import (
 )
 from airflow_provider_lakecommit.declared.connected import REGISTRY, SECTIONS, Connected, read_connected
 from airflow_provider_lakecommit.declared.route import route_of, routed_tables
+from airflow_provider_lakecommit.declared.spec_hash import DECODING, SHAPING, plain_values, spec_hash
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.registry.settings import with_registry
 
 if TYPE_CHECKING:
     from airflow.sdk import Asset
 
-__all__ = ["DEFAULT_CONTROL_TOPIC", "METADATA_COLUMNS", "SHAPING", "Landing", "LandingSpec", "load_spec", "sections_of"]
+__all__ = ["DEFAULT_CONTROL_TOPIC", "METADATA_COLUMNS", "Landing", "LandingSpec", "load_spec", "sections_of"]
 
 DEFAULT_CONTROL_TOPIC = "control-lakecommit"
 METADATA_COLUMNS = tuple(METADATA_TYPES)
 """Columns filled from the record itself under ``metadata_columns``."""
-_DECODING = (
-    *(
-        "format",
-        "schema",
-        "message",
-        "csv",
-        "timestamps",
-        "encodings",
-        "unknown_fields",
-        "key",
-        "headers",
-        "metadata_columns",
-    ),
-    *("unwrap", "route", "transform", "record_schema", "functions"),
-)
-"""Fields that decide what becomes of a record."""
-SHAPING = ("table", "dead_letter_table", *_DECODING)
-"""Fields that a spec version is made of."""
 
 
 @all_wrong_at_once
@@ -308,34 +289,21 @@ class Landing:
     @property
     def spec_version(self) -> str:
         """Hash of what changes the rows; fields at their default are left out."""
-        return self._hash(*SHAPING)
+        return spec_hash(self, SHAPING)
+
+    @property
+    def shaping(self) -> dict[str, Any]:
+        """What the spec version is of, as plain values."""
+        return {key: value for key, value in self.to_dict().items() if key in SHAPING}
 
     @property
     def decoding(self) -> str:
         """Hash of what decides, with the data table's columns, whether a record becomes rows or a reject."""
-        return self._hash(*_DECODING)
-
-    def _hash(self, *keys: str) -> str:
-        defaults = {f.name: f.default for f in dataclasses.fields(self)}
-        values = {k: getattr(self, k) for k in keys}
-        if values.get("route"):
-            # How tables are made changes no row.
-            values["route"] = {k: v for k, v in values["route"].items() if k != "create"}
-        shown = {k: dict(v) if isinstance(v, Mapping) else v for k, v in values.items() if v and v != defaults[k]}
-        return hashlib.sha256(json.dumps(shown, sort_keys=True).encode()).hexdigest()[:16]
+        return spec_hash(self, DECODING)
 
     def to_dict(self) -> dict[str, Any]:
         """The spec as plain values, defaults left out; :meth:`from_dict` reads it back."""
-        out: dict[str, Any] = {}
-        for f in dataclasses.fields(self):
-            value = getattr(self, f.name)
-            default = f.default_factory() if f.default_factory is not dataclasses.MISSING else f.default
-            if value != default:
-                plain = (
-                    list(value) if isinstance(value, tuple) else dict(value) if isinstance(value, Mapping) else value
-                )
-                out[f.name] = plain.total_seconds() if isinstance(plain, timedelta) else plain
-        return out
+        return plain_values(self)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Landing:
@@ -347,15 +315,13 @@ class Landing:
 
     @classmethod
     def from_yaml(cls, path: str | Path) -> Landing:
-        """The landing of a YAML spec; the sections that stand in for connections may be there and are not needed."""
+        """The landing of a YAML spec, whose sections in place of connections are not needed."""
         return load_spec(path, connections=False).landing
 
 
 @dataclass(frozen=True, kw_only=True)
 class LandingSpec:
-    """A YAML spec: a landing, and sections in place of Airflow connections; the registry's settings are among those of
-    ``kafka``. ``variables`` are the secret ones of the environment that it names.
-    """
+    """A YAML spec: a landing, sections in place of connections, and the secret variables that it names."""
 
     landing: Landing
     kafka: Mapping[str, Any] = field(repr=False)

@@ -37,7 +37,6 @@ from airflow_provider_lakecommit.cycle.reported import files_to_append, hidden_r
 from airflow_provider_lakecommit.cycle.results import CycleTicket, PublishedSnapshot
 from airflow_provider_lakecommit.exceptions import LakecommitError, TableError
 from airflow_provider_lakecommit.goals.measure import MEASURED, measure, to_text
-from airflow_provider_lakecommit.landing import SHAPING
 from airflow_provider_lakecommit.prepare.carry import carry, is_behind, position_after
 from airflow_provider_lakecommit.prepare.tables import PreparedTable, prepared_table
 from airflow_provider_lakecommit.prepare.truncation import truncated
@@ -219,7 +218,7 @@ class TablePublisher:
         ones.
         """
         landing = self.session.landing
-        spec = json.dumps([landing.spec_version, {k: v for k, v in landing.to_dict().items() if k in SHAPING}])
+        spec = json.dumps([landing.spec_version, landing.shaping])
         told = {SPEC: spec} if len(spec) <= MOST_SPEC else {}
         data = self.table.name == landing.table
         costs = measure(folded.state, landing.table, (a.commit_id for a in chunk)) if data else {}

@@ -2,14 +2,15 @@
 """The checks of `verify`: does the history of a landing's tables add up?
 
 Contract: pure. A :class:`TableHistory` holds what the table says of itself, oldest snapshot first, on the branch's
-ancestry only: what was rolled back is no part of it. :func:`check_table` and :func:`check_landing` give findings; one
-that is ``wrong`` means that a promise is broken, a note is for information (commits of others, history that was
-expired). Nothing is compared with the source, which forgets.
+ancestry only: what was rolled back is no part of it. Of the findings one that is ``wrong`` means that a promise is
+broken, a note is for information (commits of others, history that was expired). Nothing is compared with the source,
+which forgets.
 
-Checked per landing snapshot: every ledger can be read; no section is dropped, loses ranges or changes without a word;
-the ranges that a snapshot says it adds are exactly what its ledger gained; ledgers have no hole and no overlap; the
-records add up to the ranges; rows equal the record counts of the files; no token and no file path comes twice. Only a
-snapshot that replaces ranges takes files out (:mod:`~airflow_provider_lakecommit.inspect.replaced`).
+Checked per landing snapshot, by :mod:`~airflow_provider_lakecommit.inspect.verify_table`: every ledger can be read; no
+section is dropped, loses ranges or changes without a word; the ranges that a snapshot says it adds are exactly what its
+ledger gained; ledgers have no hole and no overlap; the records add up to the ranges; rows equal the record counts of
+the files; no token and no file path comes twice. Only a snapshot that replaces ranges takes files out
+(:mod:`~airflow_provider_lakecommit.inspect.replaced`).
 
 Replays of dead letters: :mod:`~airflow_provider_lakecommit.inspect.replays`.
 
@@ -20,32 +21,22 @@ What a person said, or what was expired, is accounted for by nobody; that is a n
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations, product
+from itertools import product
 
 from airflow_provider_lakecommit.committer.summary import SnapshotKind
-from airflow_provider_lakecommit.committer.summary_extras import (
-    had_before,
-    merged_sections,
-    moved_lanes,
-    pruned_sections,
-)
+from airflow_provider_lakecommit.committer.summary_extras import had_before, moved_lanes
 from airflow_provider_lakecommit.core.accounting import Account
-from airflow_provider_lakecommit.core.model import Counts, LedgerSection, is_filled
+from airflow_provider_lakecommit.core.model import Counts, LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet
 from airflow_provider_lakecommit.core.routing import Role
 from airflow_provider_lakecommit.core.rules import Judged, merged, otherwise
 from airflow_provider_lakecommit.inspect.accounts import LedgerChange, RangeAccounts, RangeTotals, blocks_of, pieces_of
-from airflow_provider_lakecommit.inspect.lanes import closed_wrongly, filled_of, gone_over
-from airflow_provider_lakecommit.inspect.moved import moved_text, moved_wrongly
+from airflow_provider_lakecommit.inspect.lanes import gone_over
+from airflow_provider_lakecommit.inspect.moved import moved_text
 from airflow_provider_lakecommit.inspect.replaced import (
-    back_again,
-    copied_rows,
-    removal_problems,
     replaced_rows,
-    rows_problems,
     taken_from,
 )
 from airflow_provider_lakecommit.inspect.replays import Step, is_replay, replay_problems
@@ -57,6 +48,7 @@ from airflow_provider_lakecommit.inspect.table_history import (
     Severity,
     TableHistory,
 )
+from airflow_provider_lakecommit.inspect.verify_table import check_table, covered_of, wrong_snapshot, wrong_table
 from airflow_provider_lakecommit.landing import Landing
 
 __all__ = [
@@ -67,7 +59,6 @@ __all__ = [
     "TableHistory",
     "TableTotals",
     "check_landing",
-    "check_table",
     "totals",
 ]
 
@@ -103,11 +94,7 @@ def check_landing(landing: Landing, histories: Iterable[TableHistory]) -> list[F
     """All findings on all tables of a landing, those between the tables last."""
     known = {h.table: h for h in histories}
     found = [finding for h in known.values() for finding in (*h.problems, *check_table(h), *_words(h))]
-    found += (
-        _of_table(h, f"was rolled back to before the first snapshot of landing {landing.name}, and {rows} rows with it")
-        for h in known.values()
-        if (rows := h.taken_out.get(landing.name))
-    )
+    found += _rolled_back(landing.name, known.values())
     if not any(h.taken_out.get(landing.name) for h in known.values()):
         found += _unknown(landing.name, known.values())
     tables = {r: [known[d.table] for d in landing.destinations if d.role is r and d.table in known] for r in Role}
@@ -124,6 +111,13 @@ def check_landing(landing: Landing, histories: Iterable[TableHistory]) -> list[F
     for data, dead in product(tables[Role.ROWS], tables[Role.DEAD_LETTERS]):
         found += _fates(landing.name, data, dead)
     return found
+
+
+def _rolled_back(landing: str, histories: Iterable[TableHistory]) -> Iterator[Finding]:
+    for h in histories:
+        if rows := h.taken_out.get(landing):
+            text = f"was rolled back to before the first snapshot of landing {landing}, and {rows} rows with it"
+            yield wrong_table(h, text)
 
 
 def _unknown(landing: str, histories: Iterable[TableHistory]) -> Iterator[Finding]:
@@ -179,19 +173,19 @@ def _rows_of_records(
         records = getattr(s.counts, fate)
         differs = (s.record.rows < records and not shared) or (one_each and s.record.rows > records)
         if differs and s.record.landing == landing and not is_replay(s.record):
-            yield _wrong(history.table, s, f"{s.record.rows} rows for {records} {fate} records")
+            yield wrong_snapshot(history.table, s, f"{s.record.rows} rows for {records} {fate} records")
 
 
 def _rows_of_all(landing: Landing, histories: Sequence[TableHistory]) -> Iterator[Finding]:
     """Where all tables have the same ranges, and nothing was replaced, each record that landed is a row of one."""
     sums = [totals(h, landing.name) for h in histories]
-    ranges = {str(_covered(h.snapshots[-1].sections, landing.name)) if h.snapshots else "" for h in histories}
+    ranges = {str(covered_of(h.snapshots[-1].sections, landing.name)) if h.snapshots else "" for h in histories}
     if len(ranges) > 1 or not all(h.whole for h in histories) or any(t.replaced for t in sums):
         return
     landed, rows = {t.counts.landed for t in sums}, sum(t.rows for t in sums)
     if len(landed) > 1 or rows < max(landed) or (landing.one_row_each and rows > max(landed)):
         told = " or ".join(map(str, sorted(landed)))
-        yield _of_table(histories[0], f"it and the other tables of rows have {rows} rows for {told} landed records")
+        yield wrong_table(histories[0], f"it and the other tables of rows have {rows} rows for {told} landed records")
 
 
 def _replays(landing: str, history: TableHistory, *, one_each: bool) -> Iterator[Finding]:
@@ -238,7 +232,7 @@ def _fate(block: RangeTotals, data: str) -> tuple[Severity, str] | None:
 def _pieces(history: TableHistory, landing: str) -> RangeAccounts:
     had, steps = Coverage(), []
     for s in history.snapshots:
-        has = _covered(s.sections, landing)
+        has = covered_of(s.sections, landing)
         own = s.record.landing == landing
         ranges, account = (s.record.ranges, s.record.accounting) if own else (Coverage(), Account())
         if taken := taken_from(s.record, landing):
@@ -249,119 +243,8 @@ def _pieces(history: TableHistory, landing: str) -> RangeAccounts:
     return pieces_of(steps)
 
 
-def _covered(sections: Sections, landing: str) -> Coverage:
-    """What all lanes of a landing have."""
-    return Coverage.union(s.covered for (name, _), s in sections.items() if name == landing)
-
-
 def _judged(history: TableHistory, landing: str) -> Judged:
     """By the newest ledger."""
     last = history.snapshots[-1].sections if history.snapshots else {}
     found = (item for (name, _), s in last.items() if name == landing for item in s.judged.items())
     return merged({}, found, most=None)
-
-
-def check_table(history: TableHistory) -> Iterator[Finding]:
-    """All that one table can be asked."""
-    before: Sections | None = None if not history.whole else {}
-    taken: dict[str, Coverage] = {}
-    for s in history.snapshots:
-        texts = [*_accounting(s)]
-        if before is not None:
-            had = _covered(before, s.record.landing)
-            texts = [*_sections(before, s), *texts, *removal_problems(s.record, [f.rows for f in s.removed], had)]
-        yield from (_wrong(history.table, s, text) for text in texts)
-        if out := taken_from(s.record, s.record.landing):
-            taken[s.record.landing] = taken.get(s.record.landing, Coverage()) | out
-        yield from (_wrong(history.table, s, text) for text in _shape(s.sections, taken))
-        before = s.sections
-    tokens = Counter(s.record.token for s in history.snapshots if s.record.token is not None)
-    for token, n in tokens.items():
-        if n > 1:
-            yield _of_table(history, f"{n} snapshots have the token {token}: the same slices were published {n} times")
-    yield from (_of_table(history, text) for text in _paths(history))
-    yield from _replaced(history)
-
-
-def _replaced(history: TableHistory) -> Iterator[Finding]:
-    """What all replacements of a table come to."""
-    for landing in sorted({s.record.landing for s in history.snapshots}):
-        records = [s.record for s in history.snapshots if s.record.landing == landing]
-        for snapshot_id, wrong, text in rows_problems(records, whole=history.whole):
-            level = Severity.WRONG if wrong else Severity.NOTE
-            yield Finding(level=level, table=history.table, snapshot_id=snapshot_id, text=text)
-        out = Coverage.union(taken_from(r, landing) for r in records)
-        if out and (left := out - _covered(history.snapshots[-1].sections, landing)):
-            text = f"of what was taken out of the ledger of landing {landing!r}, {left} is not landed again"
-            yield Finding(level=Severity.NOTE, table=history.table, text=text)
-    for path in back_again((f.path for s in history.snapshots for f in s.removed), history.head):
-        yield _of_table(history, f"file {path} was replaced, and another writer has brought it back")
-
-
-def _sections(before: Sections, s: LandingSnapshot) -> Iterator[str]:
-    """Each section must be what it was, plus what this snapshot says."""
-    closed, moved = merged_sections(s.record), moved_lanes(s.record)
-    yield from closed_wrongly(closed, before, s.sections, had_before(s.record))
-    for key in sorted(
-        {*before, *s.sections} - pruned_sections(s.record) - closed - filled_of(closed, {*before, *s.sections})
-    ):
-        if moved is not None and key[0] == s.record.landing:
-            yield from moved_wrongly(before, s.sections, key, moved)
-            continue
-        name = f"landing {key[0]!r}" + ("" if key[1] == "live" else f" lane {key[1]!r}")
-        if key not in s.sections:
-            yield f"the ledger of {name} is gone; the snapshot before held it"
-            continue
-        own = key == s.key
-        if own and s.record.kind is SnapshotKind.INIT:
-            continue
-        had, has = before[key].covered if key in before else Coverage(), s.sections[key].covered
-        had = had - taken_from(s.record, key[0])
-        said = s.record.ranges if own else Coverage()
-        if lost := had - has:
-            yield f"the ledger of {name} lost {lost}"
-        if twice := said & had:
-            yield f"{twice} was in the ledger of {name} before: landed twice"
-        if (gained := has - had) != said - had:
-            yield f"the ledger of {name} gained {gained}, the snapshot says {said}"
-
-
-def _accounting(s: LandingSnapshot) -> Iterator[str]:
-    parts = s.record.accounting.parts
-    for p in sorted({*parts, *s.record.ranges.parts}):
-        counts, ranges = parts.get(p, Counts()), s.record.ranges[p]
-        if counts.total != len(ranges):
-            yield f"{p}: {ranges} spans {len(ranges)} offsets, {counts.total} are accounted for ({counts})"
-    if s.record.rows + (copied := copied_rows(s.record)) != (held := sum(f.rows for f in s.files)):
-        said = f"{s.record.rows} rows" + (f" and {copied} copied ones" if copied else "")
-        yield f"says {said}, its {len(s.files)} files hold {held}"
-
-
-def _shape(sections: Sections, taken: Mapping[str, Coverage]) -> Iterator[str]:
-    held = Coverage.union(s.covered for s in sections.values())
-    for (landing, lane), section in sorted(sections.items()):
-        # What was taken out by a word of its own is no hole.
-        known = held | taken.get(landing, Coverage())
-        # What closed lanes have landed is in many pieces.
-        for p, ranges in sorted(section.covered.parts.items() if not is_filled(lane) else ()):
-            end = known[p].reach(section.starts.get(p, 0))
-            if beyond := ranges - RangeSet.of((0, end)):
-                yield f"the ledger of landing {landing!r} has a hole: {p} is landed to {end} and in {beyond}"
-    for (one, a), (other, b) in combinations(sorted(sections.items()), 2):
-        if both := a.covered & b.covered:
-            yield f"landings {one[0]!r} and {other[0]!r} both hold {both}"
-
-
-def _paths(history: TableHistory) -> Iterator[str]:
-    added = Counter(f.path for s in history.snapshots for f in s.files)
-    yield from (f"file {path} was added by {n} snapshots" for path, n in added.items() if n > 1)
-    held = Counter(history.head)
-    yield from (f"file {path} is in the table {n} times" for path, n in held.items() if n > 1 and added[path] < 2)
-
-
-def _wrong(table: str, s: LandingSnapshot, text: str) -> Finding:
-    return Finding(level=Severity.WRONG, table=table, snapshot_id=s.record.snapshot_id, text=text)
-
-
-def _of_table(history: TableHistory, text: str) -> Finding:
-    return Finding(level=Severity.WRONG, table=history.table, text=text)

@@ -61,7 +61,7 @@ PLAIN = """
     kept why ready replaying registry registered framed framing convert nested skipped resolve resolver scalar branch
     absent member struct unfit item required branches csv raw protobuf confluent message descriptor descriptors
     combined connected expansion schemas shared left evolve evolving evolution changes wanted widened misfit out side
-    refused incompatible paths names one route router fit wise transform subject unwrap bundle bundled
+    refused incompatible paths names one route router fit wise transform subject unwrap bundle bundled hash
 """
 
 

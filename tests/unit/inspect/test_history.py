@@ -21,7 +21,8 @@ from airflow_provider_lakecommit.core.model import LIVE
 from airflow_provider_lakecommit.exceptions import CatalogError
 from airflow_provider_lakecommit.inspect.history import KEPT_FOR_EVER, RESCUED_BY, read_history
 from airflow_provider_lakecommit.inspect.small_files import table_files
-from airflow_provider_lakecommit.inspect.verify import Severity, TableHistory, check_landing, check_table
+from airflow_provider_lakecommit.inspect.verify import Severity, TableHistory, check_landing
+from airflow_provider_lakecommit.inspect.verify_table import check_table
 from airflow_provider_lakecommit.landing import Landing
 from tests.fakes.lake import NAME, Lake, at, data_file, section, staged
 

@@ -23,7 +23,8 @@ from airflow_provider_lakecommit.committer.summary import SnapshotKind
 from airflow_provider_lakecommit.core.accounting import Account
 from airflow_provider_lakecommit.core.model import Counts, ReadPosition
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
-from airflow_provider_lakecommit.inspect.verify import AddedFile, LandingSnapshot, Severity, check_landing, check_table
+from airflow_provider_lakecommit.inspect.verify import AddedFile, LandingSnapshot, Severity, check_landing
+from airflow_provider_lakecommit.inspect.verify_table import check_table
 from tests.unit.inspect.test_verify import (
     FIRST,
     LANDING,

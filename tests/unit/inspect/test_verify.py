@@ -22,9 +22,9 @@ from airflow_provider_lakecommit.inspect.verify import (
     Severity,
     TableHistory,
     check_landing,
-    check_table,
     totals,
 )
+from airflow_provider_lakecommit.inspect.verify_table import check_table
 from airflow_provider_lakecommit.landing import Landing
 
 P0, P1 = (SourcePartition("orders", n, "topic-id") for n in range(2))
