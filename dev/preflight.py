@@ -22,6 +22,7 @@ from dev.paths import CHECKOUT
 
 PYTHON_FROM, PYTHON_BELOW = (3, 11), (3, 15)
 DISK_GB = 5.0
+DISK_GB_INSTALLED = 2.0
 MEMORY_GB = 3.0
 GB = 1024**3
 
@@ -51,12 +52,19 @@ def java_fits() -> Iterator[str]:
         yield f"Java {major} was found, Spark 4.2 and Kafka 4.3 are tested with 17 and 21: {REMEDY}"
 
 
+def _floored(gigabytes: float) -> float:
+    """To the hundredth: what is too little never reads as enough."""
+    return int(gigabytes * 100) / 100
+
+
 def disk_suffices() -> Iterator[str]:
     """Room for the environment and the jars in the checkout, for tables and logs in the temporary folder."""
-    for place in {CHECKOUT, Path(tempfile.gettempdir())}:
-        free = shutil.disk_usage(place).free / GB
-        if free < DISK_GB:
-            yield f"{place} has {free:.1f} GB left, {DISK_GB:.0f} GB are needed: make room there"
+    rooms = {Path(tempfile.gettempdir()): DISK_GB_INSTALLED}
+    rooms[CHECKOUT] = DISK_GB if find_spec("pyspark") is None else DISK_GB_INSTALLED
+    for place, needed in rooms.items():
+        free = _floored(shutil.disk_usage(place).free / GB)
+        if free < needed:
+            yield f"{place} has {free:.2f} GB left, {needed:.0f} GB are needed: make room there"
     if not os.access(CHECKOUT, os.W_OK):
         yield f"{CHECKOUT} cannot be written: run as its owner, or work on a clone of your own"
 
@@ -67,9 +75,9 @@ def memory_suffices() -> Iterator[str]:
         found = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())
     except OSError:
         return
-    free = int(found[1]) * 1024 / GB if found else MEMORY_GB
+    free = _floored(int(found[1]) * 1024 / GB) if found else MEMORY_GB
     if free < MEMORY_GB:
-        yield f"{free:.1f} GB of memory are free, {MEMORY_GB:.0f} GB are needed: close what you can spare"
+        yield f"{free:.2f} GB of memory are free, {MEMORY_GB:.0f} GB are needed: close what you can spare"
 
 
 def tools_are_there() -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -27,6 +28,29 @@ def test_everything_missing_is_told_at_once(
     assert "1. no `java` on the search path: install a Java 17 or 21" in told
     assert "2. no `ps` on the search path: install it" in told
     assert "2 of this project's needs are not met" in told
+
+
+@pytest.mark.parametrize(
+    ("left", "installed", "told"),
+    [
+        (5.0, False, []),
+        (4.996, False, ["checkout has 4.99 GB left, 5 GB are needed: make room there"]),
+        (1.996, False, ["temporary has 1.99 GB left, 2 GB", "checkout has 1.99 GB left, 5 GB"]),
+        (4.996, True, []),
+        (1.5, True, ["temporary has 1.50 GB left, 2 GB", "checkout has 1.50 GB left, 2 GB"]),
+    ],
+)
+def test_room_is_asked_for_what_is_still_to_come(
+    left: float, installed: bool, told: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preflight.tempfile, "gettempdir", lambda: "temporary")
+    monkeypatch.setattr(preflight, "CHECKOUT", Path("checkout"))
+    monkeypatch.setattr(preflight, "find_spec", lambda _: preflight if installed else None)
+    monkeypatch.setattr(preflight.shutil, "disk_usage", lambda _: SimpleNamespace(free=left * preflight.GB))
+    monkeypatch.setattr(preflight.os, "access", lambda *_: True)
+    found = list(preflight.disk_suffices())
+    assert len(found) == len(told)
+    assert all(one.startswith(text) for one, text in zip(found, told, strict=True))
 
 
 def java_that_says(text: str, folder: Path) -> Path:
