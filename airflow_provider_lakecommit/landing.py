@@ -62,6 +62,8 @@ class Landing:
         theirs), ``csv``, or ``raw`` (bytes as they are, into the one column that nothing else fills)
     :param schema: the schema of all records, where they name none: of Avro as a mapping or as JSON text, of Protobuf as
         the text of a ``.proto`` file or a serialized descriptor set in base64
+    :param reader_schema: of Avro, the schema by which records are to be read, as a mapping or as JSON text: the aliases
+        of its fields are older names of columns, their defaults fill columns that a record's schema lacks
     :param message: full name of the Protobuf message that records are; by default the one that they name, or the first
         of ``schema``
     :param csv: of format ``csv``: ``columns``, the names of a record's fields in their order; ``delimiter`` (``,``),
@@ -143,6 +145,7 @@ class Landing:
     table: str
     format: str = "json"
     schema: str | Mapping[str, Any] = ""
+    reader_schema: str | Mapping[str, Any] = ""
     message: str = ""
     csv: Mapping[str, Any] = field(default_factory=dict)
     timestamps: Mapping[str, str] = field(default_factory=dict)
@@ -261,6 +264,7 @@ class Landing:
             schema=str(self.schema),
             message=self.message,
             csv=self.csv,
+            reader_schema=str(self.reader_schema),
         )
 
     @property

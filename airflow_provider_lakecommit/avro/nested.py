@@ -20,7 +20,18 @@ from airflow_provider_lakecommit.avro.scalars import Reader
 from airflow_provider_lakecommit.avro.skipped import branch_of, passed
 from airflow_provider_lakecommit.avro.writer import WriterType
 
-__all__ = ["Absent", "Branches", "ListItems", "MapItems", "Members", "Required", "Struct", "Unfit", "UnknownField"]
+__all__ = [
+    "Absent",
+    "Branches",
+    "DefaultValue",
+    "ListItems",
+    "MapItems",
+    "Members",
+    "Required",
+    "Struct",
+    "Unfit",
+    "UnknownField",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +65,17 @@ class Absent:
 
     def read(self, cursor: Cursor, _active: Bools | None) -> pa.Array:
         return pa.nulls(len(cursor), self.target)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DefaultValue:
+    """A column that the records do not have, and that is the same value in all of them: the one of an array."""
+
+    target: pa.DataType
+    value: pa.Array
+
+    def read(self, cursor: Cursor, _active: Bools | None) -> pa.Array:
+        return self.value.take(pa.array(np.zeros(len(cursor), np.int64)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

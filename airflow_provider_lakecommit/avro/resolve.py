@@ -4,7 +4,8 @@
 Contract: pure. Fields find their columns by name, exactly as it is written, or by one of their aliases. What becomes
 what is in :func:`_scalar`: as Avro's own rules allow where nothing can be lost, and what a table has beyond Avro. A
 value that a column cannot hold exactly fails its record. A rule of ``timestamps`` is for numbers and texts without a
-logical type; one that contradicts a logical type is an error by name.
+logical type; one that contradicts a logical type is an error by name. Before all that comes what a reader schema says
+of older names and absent values (:mod:`~airflow_provider_lakecommit.avro.reader_schema`).
 
 Failure story: a field that cannot become its column fails the records in which it is not null, by name, not all of the
 topic. A schema of which the table has no field at all is refused: most likely it is of another topic.
@@ -12,7 +13,8 @@ topic. A schema of which the table has no field at all is refused: most likely i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+import json
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -41,10 +43,12 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from airflow_provider_lakecommit.avro.block import OctetBlock
 from airflow_provider_lakecommit.avro.convert import Convert, decimal_of, exact_number, text, whole_numbers
 from airflow_provider_lakecommit.avro.nested import (
     Absent,
     Branches,
+    DefaultValue,
     ListItems,
     MapItems,
     Members,
@@ -53,6 +57,7 @@ from airflow_provider_lakecommit.avro.nested import (
     Unfit,
     UnknownField,
 )
+from airflow_provider_lakecommit.avro.reader_schema import ReaderSchema, WrongDefaultError, encoded
 from airflow_provider_lakecommit.avro.scalars import Reader, Scalar, raw_of
 from airflow_provider_lakecommit.avro.writer import WriterField, WriterType
 from airflow_provider_lakecommit.core.formats import FormatOptions
@@ -114,9 +119,37 @@ class Resolver:
         self._fields = tuple(f for f in schema.fields if f.name not in skip)
         if not self._fields:
             self._rules.wrong.append("the table has no column to fill from the records; add one")
+        self._asked, self._defaults = ReaderSchema(), dict[str, DefaultValue]()
+        if options.reader_schema:
+            self._rules.wrong.extend(self._wrong_with_reader_schema(options.reader_schema, Schema(*self._fields)))
         if self._rules.wrong:
             raise TableError("; ".join(self._rules.wrong))
         self.target = pa.schema([arrow_field(f) for f in self._fields])
+
+    def _wrong_with_reader_schema(self, text: str, schema: Schema) -> Iterator[str]:
+        try:
+            self._asked = ReaderSchema.of(text)
+        except Refusal as refusal:
+            yield f"reader_schema: {refusal.reason}"
+            return
+        known = {path: schema.find_field(path) for path in schema.column_names}
+        asked = [(known[path], each, path) for path, each in self._asked.fields.items() if path in known]
+        if not asked:
+            yield "reader_schema: the table has none of its fields"
+        for column, each, path in asked:
+            try:
+                self._defaults |= {path: self._default(column, each, path)} if each.default is not None else {}
+            except WrongDefaultError as e:
+                yield f"reader_schema: the default of {path}: {e}"
+
+    def _default(self, column: NestedField, asked: WriterField, path: str) -> DefaultValue:
+        """What a column has where records lack it, read as if it had been written by the reader's schema."""
+        block = OctetBlock.of([encoded(asked.type, json.loads(asked.default or ""))], 0)
+        reader = self._type(asked.type, column, path)
+        value = reader.read(block.cursor(), None)
+        for refused in block.failed.values():
+            raise WrongDefaultError(refused.reason)
+        return DefaultValue(target=reader.target, value=value)
 
     def records(self, written: WriterType) -> Struct:
         """What reads records of a schema into the table.
@@ -125,6 +158,7 @@ class Resolver:
         """
         if written.kind != "record":
             raise Refusal("wrong_schema", None, f"the schema is {written}, not a record: it has no fields for columns")
+        written = self._asked.named(written)
         made = self._struct(written, self._fields, pa.struct(list(self.target)), "")
         if not any(not isinstance(step, UnknownField) for step in made.steps):
             names = ", ".join(f.name for f in written.fields[:10])
@@ -149,7 +183,7 @@ class Resolver:
         return Struct(target=target, steps=tuple(steps), absent=absent)
 
     def _absent(self, column: NestedField, path: str) -> Reader:
-        nothing = Absent(target=arrow_field(column).type)
+        nothing = self._defaults.get(path) or Absent(target=arrow_field(column).type)
         return Required(path=path, inner=nothing) if column.required else nothing
 
     def _column(self, written: WriterType, column: NestedField, path: str) -> Reader:

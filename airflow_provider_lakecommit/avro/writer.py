@@ -68,11 +68,12 @@ class WriterType:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriterField:
-    """A field of a record."""
+    """A field of a record; ``default`` is JSON."""
 
     name: str
     type: WriterType
     aliases: tuple[str, ...] = ()
+    default: str | None = None
 
 
 def writer_type(text: str, imported: Sequence[str] = ()) -> WriterType:
@@ -84,11 +85,16 @@ def writer_type(text: str, imported: Sequence[str] = ()) -> WriterType:
     named: dict[str, Any] = {}
     try:
         for each in imported:
-            parse_schema(json.loads(each), named_schemas=named)
-        parsed = parse_schema(_loaded(text), named_schemas=named)
+            _parsed(json.loads(each), named)
+        parsed = _parsed(_loaded(text), named)
     except (SchemaParseException, UnknownType, ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
         raise _refused(f"is no Avro schema: {type(e).__name__}: {str(e)[:200]}") from None
     return _type(parsed, named, ())
+
+
+def _parsed(stated: Any, named: dict[str, Any]) -> Any:
+    """Checked, but for its defaults: registries have let wrong ones in, and who reads what was written needs none."""
+    return parse_schema(stated, named_schemas=named, _ignore_default_error=True)
 
 
 def _loaded(text: str) -> Any:
@@ -124,6 +130,7 @@ def _record(stated: Mapping[str, Any], named: Mapping[str, Any], above: tuple[st
             name=each["name"],
             type=_type(each["type"], named, (*above, full)),
             aliases=tuple(each.get("aliases", ())),
+            default=json.dumps(each["default"]) if "default" in each else None,
         )
         for each in stated["fields"]
     )

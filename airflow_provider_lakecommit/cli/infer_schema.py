@@ -167,8 +167,9 @@ def _format(inferred: Inferred) -> Iterable[str]:
     """What the landing says of its records, unless they are plain JSON."""
     if inferred.format != "json":
         yield f"format: {inferred.format}"
-    if inferred.landing and inferred.landing.schema:
-        yield f"schema: {json.dumps(inferred.landing.schema)}"
+    for key in ("schema", "reader_schema"):
+        if stated := getattr(inferred.landing, key, ""):
+            yield f"{key}: {json.dumps(stated)}"
     if inferred.landing and inferred.landing.message:
         yield f"message: {_scalar(inferred.landing.message)}"
 

@@ -61,6 +61,7 @@ class FormatOptions:
     schema: str = ""
     message: str = ""
     csv: Mapping[str, Any] = field(default_factory=dict)
+    reader_schema: str = ""
 
     @property
     def one_row_each(self) -> bool:

@@ -180,6 +180,7 @@ CHECKS: Mapping[str, Check] = {
     "table": _matches(TABLE_NAME, "a table name (namespace.table)"),
     "format": lambda v: _one_of(*FORMATS)(v),
     "schema": lambda v: None if isinstance(v, str | Mapping) else "is not the schema of a record",
+    "reader_schema": lambda v: None if isinstance(v, str | Mapping) else "is not the schema of a record",
     "message": lambda v: None if isinstance(v, str) else f"{v!r} is not the name of a message",
     "csv": csv_section,
     "timestamps": _timestamps,
@@ -228,7 +229,7 @@ CHECKS: Mapping[str, Check] = {
 }
 
 
-PARSED = ("schema", "topics", "location_providers", "completion_timeout", "target_window")
+PARSED = ("schema", "reader_schema", "topics", "location_providers", "completion_timeout", "target_window")
 """Fields that may be written in more ways than they are held in."""
 
 
@@ -236,7 +237,7 @@ def parsed_value(key: str, value: Any) -> Any:
     """A field's value as the landing holds it, where it can be; what cannot is refused with all else that is wrong."""
     if key in ("topics", "location_providers") and not isinstance(value, str) and isinstance(value, Sequence):
         return tuple(value)
-    if key == "schema":
+    if key in ("schema", "reader_schema"):
         return schema_text(value)
     return duration_of(value) if key in ("completion_timeout", "target_window") else value
 

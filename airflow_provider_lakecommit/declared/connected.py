@@ -67,8 +67,8 @@ def read_connected(
     wrong += unknown_keys(values, kinds, (*kinds, *_ALL))
     variables = Variables(values=os.environ)
     stated = {key: filled_field(variables, key, values[key], kinds[key]) for key in values if key in kinds}
-    if "schema" in stated:
-        stated["schema"], unread = schema_of_file(stated["schema"], Path(path).parent)
+    for key in {"schema", "reader_schema"} & stated.keys():
+        stated[key], unread = schema_of_file(key, stated[key], Path(path).parent)
         wrong += unread
     # A section that is not used may name what only another machine has.
     sections |= {s: variables.filled(sections[s], s) for s in needed}

@@ -17,15 +17,15 @@ ENDINGS = (".avsc", ".proto")
 """Of the names of such files."""
 
 
-def schema_of_file(stated: Any, folder: Path) -> tuple[Any, list[str]]:
-    """What is stated, or what the file holds that it names; and what is wrong with that."""
+def schema_of_file(key: str, stated: Any, folder: Path) -> tuple[Any, list[str]]:
+    """What is stated under a key, or what the file holds that it names; and what is wrong with that."""
     if not isinstance(stated, str) or "\n" in stated or not stated.endswith(ENDINGS):
         return stated, []
     try:
         return (folder / stated).read_text(encoding="utf-8"), []
     except (OSError, ValueError) as e:
         why = e.strerror if isinstance(e, OSError) else "it is not UTF-8"
-        return "", [f"schema: {stated!r} is no file that can be read: {why}"]
+        return "", [f"{key}: {stated!r} is no file that can be read: {why}"]
 
 
 def schema_text(stated: Any) -> Any:

@@ -20,7 +20,18 @@ if TYPE_CHECKING:
 __all__ = ["DECODING", "SHAPING", "plain_values", "spec_hash"]
 
 DECODING = (
-    *("format", "schema", "message", "csv", "timestamps", "encodings", "unknown_fields", "key", "headers"),
+    *(
+        "format",
+        "schema",
+        "reader_schema",
+        "message",
+        "csv",
+        "timestamps",
+        "encodings",
+        "unknown_fields",
+        "key",
+        "headers",
+    ),
     *("metadata_columns", "unwrap", "route", "transform", "record_schema", "functions"),
 )
 """Fields of a landing that decide what becomes of a record."""

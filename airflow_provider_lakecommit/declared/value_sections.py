@@ -105,6 +105,9 @@ def wrong_together(values: Mapping[str, Any], metadata: Sequence[str]) -> Iterat
             else "csv: is for `format: csv`"
         )
     yield from (f"schema: {text}" for text in _wrong_schema(format_, values.get("schema", "")))
+    if asked := values.get("reader_schema"):
+        known = ["is for format avro"] if format_ != "avro" else _wrong_schema(format_, asked)
+        yield from (f"reader_schema: {text}" for text in known)
     if values.get("message") and format_ != "protobuf":
         yield "message: is for format protobuf"
     key, headers = values.get("key", {}), values.get("headers", {})

@@ -32,6 +32,7 @@ from pyiceberg.types import (
 
 from airflow_provider_lakecommit.avro.infer import avro_columns
 from airflow_provider_lakecommit.avro.nested import Unfit
+from airflow_provider_lakecommit.avro.reader_schema import ReaderSchema
 from airflow_provider_lakecommit.avro.resolve import Resolver
 from airflow_provider_lakecommit.avro.writer import WriterField, WriterType, writer_type
 from airflow_provider_lakecommit.core.formats import FormatOptions
@@ -66,12 +67,13 @@ class WrittenSource:
 
     def _written(self, ranges: Coverage, seen: Coverage) -> tuple[str, list[WriterType]]:
         """The schemas of the records, and how to call them."""
+        asked = ReaderSchema.of(self._options.reader_schema) if self._options.reader_schema else ReaderSchema()
         if self._options.schema:
-            return "the schema that the landing states", [writer_type(self._options.schema)]
+            return "the schema that the landing states", [asked.named(writer_type(self._options.schema))]
         values = [v for _, v in sampled(self._kafka, ranges, seen, framed_value) if v is not None]
         keys = [group.key for group in framed(values).groups]
         by = f"{', '.join(map(told, keys)) or 'no schema'} of {len(values)} records of {ranges}"
-        return by, [one for key in keys for one in self._schema(key)]
+        return by, [asked.named(one) for key in keys for one in self._schema(key)]
 
     def _schema(self, key: SchemaKey) -> Iterator[WriterType]:
         try:

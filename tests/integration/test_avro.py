@@ -94,6 +94,28 @@ def test_schemas_change_within_a_slice(world: World, fake: FakeRegistry, produce
     assert sorted(fake.asked) == [f"/schemas/ids/{first}", f"/schemas/ids/{second}"]
 
 
+def test_older_records_are_read_by_the_readers_schema(
+    make_world: Callable[..., World], fake: FakeRegistry, produce: Produce
+) -> None:
+    old = {"name": "nation", "type": ["null", "string"]}
+    older = {**ORDER, "fields": [ORDER["fields"][0], old]}
+    oldest = {**ORDER, "fields": ORDER["fields"][:1]}
+    asked = {**ORDER, "fields": [{**old, "name": "country", "aliases": ["nation"], "default": "NL"}]}
+    # As every field that a table lacks, the older name would be a column of its own.
+    world = make_world(partitions=1, format="avro", create=CREATE, reader_schema=asked, evolve="add")
+    world.kafka = with_registry(world.kafka, {"url": fake.url, "max.retries": 0, "timeout": 5})
+    numbers = [fake.register("orders-value", schema) for schema in (oldest, older, ORDER)]
+    values = [
+        framed(numbers[0], oldest, {"id": 0}),
+        framed(numbers[1], older, {"id": 1, "nation": (1, "BE")}),
+        framed(numbers[2], ORDER, {"id": 2, "country": (0, None)}),
+    ]
+    produce(topic_of(world), values, 0)
+    world.run()
+    assert {row["id"]: row["country"] for row in world.rows()} == {0: "NL", 1: "BE", 2: None}
+    assert "nation" not in world.rows()[0]
+
+
 def test_what_confluents_serializer_writes_lands(world: World, fake: FakeRegistry, produce: Produce) -> None:
     topic = topic_of(world)
     fake.register(f"{topic}-value", ORDER)

@@ -175,7 +175,7 @@ class TestLanding:
 
     def test_every_field_is_in_the_full_example(self) -> None:
         # It has only one that is there, and replicas are not for where slow slices are done again.
-        apart = {"format", "schema", "message", "replicas", "unwrap"} | set(PARTS) | set(EVOLVE)
+        apart = {"format", "schema", "reader_schema", "message", "replicas", "unwrap"} | set(PARTS) | set(EVOLVE)
         assert {f.name for f in fields(Landing)} - set(FULL) == apart
 
     def test_replicas_are_not_for_where_slow_slices_are_done_a_second_time(self) -> None:
@@ -206,6 +206,7 @@ class TestSpecVersion:
         assert {f.name: getattr(options, f.name) for f in fields(options)} == {
             "format": "json",
             "schema": "",
+            "reader_schema": "",
             "message": "",
             "csv": {},
             **{key: FULL[key] for key in ("timestamps", "encodings", "unknown_fields")},
@@ -290,6 +291,15 @@ class TestSchema:
         assert len({each.spec_version for each in made}) == len({each.schema for each in made}) == 1
         assert landing(format="avro").spec_version not in {each.spec_version for each in made}
 
+    def test_so_is_a_readers_and_it_changes_the_spec(self, tmp_path: Path) -> None:
+        (tmp_path / "r.avsc").write_text(json.dumps(json.loads(self.SCHEMA), indent=4))
+        (tmp_path / "s.yaml").write_text(yaml.safe_dump({**LEAST, "format": "avro", "reader_schema": "r.avsc"}))
+        made = landing(format="avro", reader_schema=json.loads(self.SCHEMA))
+        assert Landing.from_yaml(tmp_path / "s.yaml") == made
+        assert made.spec_version != landing(format="avro").spec_version
+        assert made.decoding != landing(format="avro").decoding
+        assert Landing.from_dict(made.to_dict()) == made
+
     @pytest.mark.parametrize(
         ("values", "said"),
         [
@@ -299,6 +309,10 @@ class TestSchema:
                 {"format": "json", "create": {"schema": "registry"}},
                 "create.schema: `registry` is for formats whose records name their schema",
             ),
+            ({"reader_schema": "{"}, "reader_schema: is not JSON"),
+            ({"reader_schema": "[1]"}, "reader_schema: is not the schema of a record"),
+            ({"reader_schema": 5}, "reader_schema: is not the schema of a record"),
+            ({"format": "json", "reader_schema": SCHEMA}, "reader_schema: is for format avro"),
             ({"create": {"schema": "registry", "subject": ""}}, "create.subject: '' is not the name of a subject"),
         ],
     )

@@ -226,6 +226,10 @@ class TestFields:
         found = AvroDecoder(table(*COLUMNS), stated).decode([bad, encoded(WRITTEN, self.value())])
         assert dict(found.ignored) == {"where.zip": 1}
 
+    def test_a_wrong_default_of_who_wrote_them_means_nothing(self) -> None:
+        schema = {"type": "record", "name": "R", "fields": [{"name": "c", "type": "int", "default": None}]}
+        assert decoded(schema, table("int"), [{"c": 1}]).table.to_pylist() == [{"c": 1}]
+
     def test_a_required_column_without_a_field_is_missing(self) -> None:
         columns = table({"name": "c", "type": "long"}, {"name": "id", "type": "long", "required": True})
         found = decoded(of("long"), columns, [{"c": 1}])
