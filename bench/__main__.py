@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m bench`: JSON orders from a real topic into a real table, by the product and by what else there is.
+"""`python -m bench`: records of a real topic into a real table, by the product and by what else there is.
 
 Contract: every table is compared row by row with the generator before its figures count; a table that differs ends the
 run with 1. All contestants land the same topic, each with fresh tables of the same catalog. The landing and the plain
@@ -17,30 +17,26 @@ import argparse
 import multiprocessing as mp
 import statistics
 import sys
-import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import psutil
-from pyiceberg.catalog import Catalog, load_catalog
 
 from airflow_provider_lakecommit.landing import Landing
-from bench.formats import run_avro
+from bench.formats import PEERS_OF, run_formats
 from bench.measure import Cost, measured
-from bench.orders import BY_DAY, BY_DAY_AND_BUCKET, SCHEMA, produce
+from bench.orders import produce
 from bench.peer_connect import run_connect
 from bench.peer_script import run_script
 from bench.peer_spark import run_spark
+from bench.place import SPECS, Place, place_of
 from bench.plain import run_plain
 from bench.product import Product
+from bench.shapes import ORDERS, SHAPES
 from bench.verify import verify
-from dev.paths import run_dir
-from dev.servers.kafka import Broker
 
 WARM_UP = 20_000
 WARM_UP_PARTITIONS = 8
@@ -51,7 +47,6 @@ HEADINGS = (
     f"{'':20}{'wall s':>8}{'krec/s':>8}{'CPU s':>8}{'krec/CPU-s':>12}{'waited s':>10}{'load':>6}{'peak MB':>9}"
     f"{'files':>7}{'MB':>8}  verified"
 )
-SPECS = {"day": BY_DAY, "day+bucket": BY_DAY_AND_BUCKET}
 
 Contestant = Callable[[Landing], float | None]
 """Lands; returns the seconds since its first record where starting was part of it."""
@@ -65,56 +60,16 @@ class Turn:
     rate: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Where all of them land: a broker, a catalog, a folder."""
-
-    broker: Broker
-    catalog: Catalog
-    settings: Mapping[str, str]
-    folder: Path
-    options: argparse.Namespace
-
-    @property
-    def kafka(self) -> dict[str, Any]:
-        return {"bootstrap.servers": self.broker.bootstrap}
-
-    def landing(self, topic: str) -> Landing:
-        """A landing of its own, and its table."""
-        name = f"{topic}_{uuid4().hex[:8]}".replace("-", "_")
-        self.catalog.create_table(f"bench.{name}", SCHEMA, partition_spec=SPECS[self.options.spec])
-        return Landing(
-            name=name,
-            topics=topic,
-            table=f"bench.{name}",
-            dead_letter_table=f"bench.{name}_dead",
-            timestamps={"ts": "epoch_millis"},
-            slice_records=self.options.slice_records,
-            groups=self.options.groups,
-        )
-
-
 def main(arguments: list[str]) -> int:
     """Run and print tables; 1 when a table is not what was produced."""
     options = _options(arguments)
-    with (
-        tempfile.TemporaryDirectory(prefix="bench-", dir=run_dir()) as folder,
-        Broker(Path(folder) / "kafka") as broker,
-    ):
-        settings = {
-            "type": "sql",
-            "uri": f"sqlite:///{folder}/catalog.db",
-            "warehouse": f"file://{folder}/warehouse",
-        }
-        catalog = load_catalog("lakecommit", **settings)
-        catalog.create_namespace("bench")
-        place = Place(broker=broker, catalog=catalog, settings=settings, folder=Path(folder), options=options)
-        if options.format == "avro":
-            return run_avro(place, options)
-        produce(broker.bootstrap, "warm-up", WARM_UP, WARM_UP_PARTITIONS)
+    with place_of(options) as place:
+        if options.format != "json":
+            return run_formats(place, options)
+        produce(place.broker.bootstrap, "warm-up", WARM_UP, WARM_UP_PARTITIONS)
         for partitions in options.partitions:
             topic = f"orders-{partitions}"
-            size = produce(broker.bootstrap, topic, options.records, partitions)
+            size = produce(place.broker.bootstrap, topic, options.records, partitions)
             print(f"{options.records} orders in {partitions} partitions, {size / 1e6:.1f} MB of values; {options.spec}")
             print(HEADINGS)
             turns = _all_turns(place, topic)
@@ -128,16 +83,23 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m bench", description="CPU-seconds of a landing beside a plain process, and rates beside peers"
     )
-    parser.add_argument("--records", type=int, default=2_000_000)
+    parser.add_argument("--records", type=int, help="2,000,000; 100,000 wide ones")
     parser.add_argument("--partitions", type=int, nargs="+", default=[8], help="one topic of each number of partitions")
     parser.add_argument("--rounds", type=int, default=3, help="turns of each contestant; the median counts")
-    parser.add_argument("--format", choices=("json", "avro"), default="json", help="avro: beside the JSON landing")
+    parser.add_argument("--format", choices=("json", *PEERS_OF), default="json", help="others: beside the JSON landing")
+    parser.add_argument("--shape", choices=SHAPES, default="orders", help="of the records, in another format than JSON")
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=[], help="what else lands the topic")
     parser.add_argument("--spec", choices=SPECS, default="day", help="partition spec of the tables")
     parser.add_argument("--slice-records", type=int, default=250_000)
     parser.add_argument("--groups", type=int, default=2)
     parser.add_argument("--verbose", action="store_true", help="what the landings say of themselves")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.format == "json" and options.shape != ORDERS.name:
+        parser.error("JSON landings alone are measured with orders: name another format, beside which JSON is measured")
+    if nobody := set(options.peers) - set(PEERS_OF.get(options.format, PEERS)):
+        parser.error(f"no peer reads {options.format}: {', '.join(sorted(nobody))}")
+    options.records = options.records or SHAPES[options.shape].records
+    return options
 
 
 def _all_turns(place: Place, topic: str) -> dict[str, list[Turn]] | None:
@@ -172,7 +134,10 @@ def _peers(place: Place) -> tuple[dict[str, Contestant], dict[str, Contestant]]:
     """The script, and those that bring a Java process of their own."""
     kafka, settings, catalog, records = place.kafka, place.settings, place.catalog, place.options.records
     known: dict[str, tuple[str, Contestant]] = {
-        "script": ("two-process script", lambda one: run_script(kafka, settings, one.topic_names[0], one.table)),
+        "script": (
+            "two-process script",
+            lambda one: run_script(kafka, settings, one.topic_names[0], one.table, ORDERS),
+        ),
         "spark": (
             "Spark streaming",
             lambda one: run_spark(kafka, settings, one.topic_names[0], one.table, place.folder),

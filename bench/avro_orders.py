@@ -1,21 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The orders of :mod:`bench.orders` in Avro, framed for a registry, and that registry.
+"""The orders of :mod:`bench.orders` in Avro.
 
 Contract: :func:`values` gives for each record the same order as the JSON has, so that a table of either is compared
-with the same expectation. :func:`registry` answers for the one schema, behind real HTTP.
+with the same expectation.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from bench.orders import BLOCK, numbers, tails
-from tests.fakes.registry import FakeRegistry
 
-__all__ = ["AVRO", "registry", "values"]
+__all__ = ["AVRO", "values"]
 
 AVRO: dict[str, Any] = {
     "type": "record",
@@ -49,16 +46,6 @@ AVRO: dict[str, Any] = {
         {"name": "note", "type": ["null", "string"]},
     ],
 }
-HEAD = b"\x00" + (1).to_bytes(4)
-"""The first schema of a registry has the id 1."""
-
-
-@contextmanager
-def registry() -> Iterator[dict[str, Any]]:
-    """Settings of its client."""
-    with FakeRegistry().running() as running:
-        assert running.register("orders-value", json.dumps(AVRO)) == 1
-        yield {"url": running.url}
 
 
 def values(first: int, last: int, records: int) -> Iterator[bytes]:
@@ -69,7 +56,7 @@ def values(first: int, last: int, records: int) -> Iterator[bytes]:
         columns = (n[name].tolist() for name in ("id", "customer_id", "ms", "cents", "tail"))
         for i, customer, ts, cents, tail in zip(*columns, strict=True):
             amount = cents.to_bytes((cents.bit_length() + 8) // 8, signed=True)
-            yield HEAD + _number(i) + _number(customer) + _number(ts) + _spanned(amount) + ends[tail]
+            yield _number(i) + _number(customer) + _number(ts) + _spanned(amount) + ends[tail]
 
 
 def _tail(tail: Any) -> bytes:

@@ -22,9 +22,10 @@ from pathlib import Path
 
 from pyiceberg.catalog import load_catalog
 
-from bench.__main__ import WARM_UP, WARM_UP_PARTITIONS, Place
+from bench.__main__ import WARM_UP, WARM_UP_PARTITIONS
 from bench.measure import Cost, measured
 from bench.orders import produce
+from bench.place import Place
 from bench.product import Product
 from bench.verify import verify
 from dev.paths import run_dir

@@ -14,8 +14,9 @@ import sys
 
 from bench.measure import Cost
 from bench.orders import produce
+from bench.place import place_of
 from bench.product import Product
-from bench.windows import place_of, silence, tell, turn_of
+from bench.windows import silence, tell, turn_of
 
 EVEN, HOT = "even", "hot"
 

@@ -35,7 +35,20 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-__all__ = ["BLOCK", "BY_DAY", "BY_DAY_AND_BUCKET", "SCHEMA", "expected", "numbers", "produce", "tails", "values"]
+__all__ = [
+    "BASE_MS",
+    "BLOCK",
+    "BY_DAY",
+    "BY_DAY_AND_BUCKET",
+    "SCHEMA",
+    "SPREAD_MS",
+    "expected",
+    "mixed",
+    "numbers",
+    "produce",
+    "tails",
+    "values",
+]
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True),
@@ -107,14 +120,20 @@ def tails() -> tuple[Mapping[str, Any], ...]:
     return tuple(out)
 
 
-def numbers(first: int, last: int, records: int) -> dict[str, np.ndarray[Any, Any]]:
-    """Ids ``first..last-1`` and what is mixed from them (splitmix64)."""
-    i = np.arange(first, last, dtype=np.uint64)
+def mixed(i: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """A number of 64 bits for each number (splitmix64)."""
     with np.errstate(over="ignore"):
         h = (i + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
         h = (h ^ (h >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         h = (h ^ (h >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         h ^= h >> np.uint64(31)
+    return h
+
+
+def numbers(first: int, last: int, records: int) -> dict[str, np.ndarray[Any, Any]]:
+    """Ids ``first..last-1`` and what is mixed from them."""
+    i = np.arange(first, last, dtype=np.uint64)
+    h = mixed(i)
     late = (h >> np.uint64(8)) % np.uint64(JITTER_MS)
     at = (i.astype(np.float64) / max(records, 1) * SPREAD_MS).astype(np.int64)
     return {

@@ -21,6 +21,7 @@ from uuid import uuid4
 
 from pyiceberg.catalog import Catalog
 
+from bench.registered import APICURIO
 from dev.servers.kafka_connect import ConnectWorker, iceberg_sink
 
 __all__ = ["run_connect"]
@@ -41,10 +42,13 @@ def run_connect(
     table: str,
     records: int,
     folder: Path,
+    *,
+    registry: str = "",
 ) -> float:
     """Land *records* records.
 
     :param settings: properties of the catalog, which is in SQLite
+    :param registry: address of the registry that the records name their Avro schema in; without, they are JSON
     :raises RuntimeError: the sink fails, or takes too long
     """
     run = uuid4().hex[:8]
@@ -61,9 +65,13 @@ def run_connect(
             "warehouse": settings["warehouse"],
         },
     )
+    if registry:
+        sink = {**sink, **_of_avro(registry)}
     _make_topic(kafka, f"control-connect-{run}")
     deadline = time.monotonic() + GIVE_UP_SECONDS
-    with ConnectWorker(folder / f"connect-{run}", str(kafka["bootstrap.servers"]), flush=FLUSH_SECONDS) as worker:
+    plugins = ("sink", "converter") if registry else ("sink",)
+    bootstrap = str(kafka["bootstrap.servers"])
+    with ConnectWorker(folder / f"connect-{run}", bootstrap, flush=FLUSH_SECONDS, plugins=plugins) as worker:
         worker.create(f"sink-{run}", sink)
         while (landed := _landed(catalog, table)) is None or landed[0] < records:
             worker.check(f"sink-{run}")
@@ -72,6 +80,15 @@ def run_connect(
             time.sleep(LOOK_SECONDS)
         began = min(int(m[1]) / 1000 for line in worker.log.read_text().splitlines() if (m := _ASSIGNED.match(line)))
     return landed[1] - began
+
+
+def _of_avro(registry: str) -> dict[str, str]:
+    """Settings of a converter that reads Avro behind the four bytes of a schema's id."""
+    reader = {"url": f"{registry}/{APICURIO}", "as-confluent": "true", "use-id": "contentId"}
+    return {
+        "value.converter": "io.apicurio.registry.utils.converter.AvroConverter",
+        **{f"value.converter.apicurio.registry.{key}": value for key, value in reader.items()},
+    }
 
 
 def _landed(catalog: Catalog, table: str) -> tuple[int, float] | None:

@@ -1,49 +1,61 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The script that somebody writes who has no tool: confluent-kafka, pyarrow, pyiceberg, in two processes.
+"""The script that somebody writes who has no tool: confluent-kafka, pyiceberg and a library of
+the format, in two processes.
 
 Contract: each process takes half of the partitions up to the ends that it finds at its start, and appends by itself
-what it has read, again when the other one came first. Nothing is checked: no dead letters, no guard against values that
-are no JSON, none against a second run. :func:`run_script` returns the seconds since the first record was there.
+what it has read, again when the other one came first. Nothing is checked: no dead letters, no guard against values
+that are damaged, none against a second run. :func:`run_script` returns the seconds since the first record was there.
 """
 
 from __future__ import annotations
 
 import multiprocessing as mp
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.json as pj
 from confluent_kafka import Consumer, TopicPartition
 from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import CommitFailedException
+
+from bench.script_decoders import decoder_of
+from bench.shapes import Shape
 
 __all__ = ["run_script"]
 
 PROCESSES = 2
 RECORDS_A_COMMIT = 500_000
 RECORDS_A_POLL = 20_000
-BLOCK_BYTES = 8 << 20
-
-JSON = pa.schema(
-    [
-        ("id", pa.int64()),
-        ("customer_id", pa.int64()),
-        ("ts", pa.int64()),
-        ("amount", pa.float64()),
-        ("status", pa.string()),
-        ("country", pa.string()),
-        ("address", pa.struct([("street", pa.string()), ("city", pa.string()), ("zip", pa.string())])),
-        ("items", pa.list_(pa.struct([("sku", pa.string()), ("qty", pa.int32())]))),
-        ("note", pa.string()),
-    ]
-)
 
 
-def run_script(kafka: Mapping[str, Any], catalog: Mapping[str, str], topic: str, table: str) -> float:
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Values to rows of the table, and those into it."""
+
+    decode: Callable[[Sequence[bytes]], pa.Table]
+    target: pa.Schema
+
+    def __call__(self, table: Any, values: Sequence[bytes]) -> None:
+        # The table says that a record has an id; of a file it wants to hear it, too.
+        fields = [field.with_nullable(field.name != "id") for field in self.target]
+        rows = self.decode(values).select(self.target.names).cast(pa.schema(fields))
+        while True:
+            try:
+                table.append(rows)
+                return
+            except CommitFailedException:
+                table.refresh()
+
+
+def run_script(
+    kafka: Mapping[str, Any], catalog: Mapping[str, str], topic: str, table: str, shape: Shape, format: str = "json"
+) -> float:
     """Land what the topic holds.
 
+    :param shape: of its records
+    :param format: that they are in
     :raises RuntimeError: a process failed
     """
     consumer = Consumer({**kafka, "group.id": "bench-script"})
@@ -52,8 +64,10 @@ def run_script(kafka: Mapping[str, Any], catalog: Mapping[str, str], topic: str,
     context = mp.get_context("spawn")
     first = context.Queue()
     shares = [partitions[n::PROCESSES] for n in range(PROCESSES)]
+    append = Append(decode=decoder_of(shape, format), target=shape.expected(0, 0, 1).schema)
     workers = [
-        context.Process(target=_land, args=(dict(kafka), dict(catalog), topic, table, share, first)) for share in shares
+        context.Process(target=_land, args=(dict(kafka), dict(catalog), topic, table, share, append, first))
+        for share in shares
     ]
     for worker in workers:
         worker.start()
@@ -65,7 +79,13 @@ def run_script(kafka: Mapping[str, Any], catalog: Mapping[str, str], topic: str,
 
 
 def _land(
-    kafka: dict[str, Any], catalog: dict[str, str], topic: str, name: str, partitions: Sequence[int], first: Any
+    kafka: dict[str, Any],
+    catalog: dict[str, str],
+    topic: str,
+    name: str,
+    partitions: Sequence[int],
+    append: Append,
+    first: Any,
 ) -> None:
     consumer = Consumer(
         {
@@ -93,25 +113,6 @@ def _land(
             first.put(time.time())
             seen = True
         if len(values) >= RECORDS_A_COMMIT or not left:
-            _append(table, values)
+            append(table, values)
             values = []
     consumer.close()
-
-
-def _append(table: Any, values: Sequence[bytes]) -> None:
-    rows = pj.read_json(
-        pa.BufferReader(b"\n".join(values)),
-        read_options=pj.ReadOptions(use_threads=True, block_size=BLOCK_BYTES),
-        parse_options=pj.ParseOptions(explicit_schema=JSON, unexpected_field_behavior="ignore"),
-    )
-    ts, amount = rows.column("ts"), rows.column("amount")
-    millis = ts.cast(pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC"))
-    rows = rows.set_column(2, "ts", millis).set_column(3, "amount", amount.cast(pa.decimal128(12, 2)))
-    # The table says that an order has an id; of a file it wants to hear it, too.
-    fields = [field.with_nullable(field.name != "id") for field in rows.schema]
-    while True:
-        try:
-            table.append(rows.cast(pa.schema(fields)))
-            return
-        except CommitFailedException:
-            table.refresh()

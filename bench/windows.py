@@ -11,22 +11,14 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
-
-from pyiceberg.catalog import load_catalog
 
 from airflow_provider_lakecommit.landing import Landing
-from bench.__main__ import Place
 from bench.measure import Cost, measured
 from bench.orders import produce
+from bench.place import Place, place_of
 from bench.product import Product
 from bench.verify import verify
-from dev.paths import run_dir
-from dev.servers.kafka import Broker
 
 TOPIC = "orders"
 
@@ -51,20 +43,6 @@ def main(arguments: list[str]) -> int:
     one, row = rates.values()
     print(f"in a row {row / 1000:.0f} krec/s, {row / one:.2f} x the rate of one window")
     return 0
-
-
-@contextmanager
-def place_of(options: argparse.Namespace) -> Iterator[Place]:
-    """A broker and a catalog of a folder of their own."""
-    with (
-        tempfile.TemporaryDirectory(prefix="bench-", dir=run_dir()) as folder,
-        Broker(Path(folder) / "kafka") as broker,
-    ):
-        settings = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/warehouse"}
-        catalog = load_catalog("lakecommit", **settings)
-        catalog.create_namespace("bench")
-        place = Place(broker=broker, catalog=catalog, settings=settings, folder=Path(folder), options=options)
-        yield place
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:

@@ -39,12 +39,15 @@ REST = ("rest",)
 """An Iceberg REST catalog server, in `ivy-rest.xml`."""
 AVRO = ("avro",)
 """Avro for the Spark that is compared with, in `ivy-avro.xml`."""
+CONVERTER = ("converter",)
+"""Avro for the Kafka Connect worker that is compared with, in `ivy-converter.xml`."""
 FILES = {
     "ivy.xml": CONFS,
     "ivy-peers.xml": PEERS,
     "ivy-metastore.xml": METASTORE,
     "ivy-rest.xml": REST,
     "ivy-avro.xml": AVRO,
+    "ivy-converter.xml": CONVERTER,
 }
 MARKER = "complete.json"
 ATTEMPTS = 2

@@ -15,7 +15,7 @@ import json
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -51,6 +51,7 @@ class ConnectWorker(Server):
 
     :param flush: seconds after which an idle task is called: the sink reads its control topic only then
     :param heap: limit of the Java heap
+    :param plugins: jar configurations, each of which is a plugin
     :param properties: worker settings that win over the ones here
     """
 
@@ -66,12 +67,14 @@ class ConnectWorker(Server):
         *,
         flush: float = 60.0,
         heap: str = "3g",
+        plugins: Sequence[str] = ("sink",),
         properties: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(directory)
         self._bootstrap = bootstrap
         self._flush = flush
         self._heap = heap
+        self._of_plugins = tuple(plugins)
         self._properties = dict(properties or {})
         self._group = f"connect-{uuid4().hex[:8]}"
 
@@ -146,12 +149,13 @@ class ConnectWorker(Server):
             raise WorkerError(str(e)) from e
 
     def _plugins(self) -> Path:
-        """A folder with one plugin in it: a worker takes each entry of its plugin path for one."""
+        """A folder with the plugins in it: a worker takes each entry of its plugin path for one."""
         folder = self.directory / "plugins"
         folder.mkdir(exist_ok=True)
-        link = folder / "iceberg"
-        link.unlink(missing_ok=True)
-        link.symlink_to(fetch("sink")["sink"])
+        for name, jars in fetch(*self._of_plugins).items():
+            link = folder / name
+            link.unlink(missing_ok=True)
+            link.symlink_to(jars)
         return folder
 
     def _settings(self) -> dict[str, str]:
