@@ -66,7 +66,9 @@ def run_script(
     shares = [partitions[n::PROCESSES] for n in range(PROCESSES)]
     append = Append(decode=decoder_of(shape, format), target=shape.expected(0, 0, 1).schema)
     workers = [
-        context.Process(target=_land, args=(dict(kafka), dict(catalog), topic, table, share, append, first))
+        context.Process(
+            target=_land, args=(dict(kafka), dict(catalog), topic, table, share, append, first), daemon=True
+        )
         for share in shares
     ]
     for worker in workers:

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import argparse
+import signal
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -57,7 +59,9 @@ class Place:
 
 @contextmanager
 def place_of(options: argparse.Namespace) -> Iterator[Place]:
-    """A place with nothing in it, removed at the end."""
+    """A place with nothing in it, removed at the end, also where a signal asks for that."""
+    for asked in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(asked, lambda number, _frame: sys.exit(128 + number))
     with (
         tempfile.TemporaryDirectory(prefix="bench-", dir=run_dir()) as folder,
         Broker(Path(folder) / "kafka") as broker,

@@ -206,18 +206,20 @@ class Branches:
 
     def read(self, cursor: Cursor, active: Bools | None) -> pa.Array:
         branches = branch_of(self.written, cursor, active, self.path)
-        found, chosen = list[pa.Array](), np.full(len(cursor), -1)
+        found, chosen = list[pa.Array](), list[Bools]()
         for n, reader in enumerate(self.readers):
             here = branches == n
-            if reader is None or not here.any():
-                continue
-            found.append(reader.read(cursor, here))
-            chosen[here] = (len(found) - 1) * len(cursor) + np.flatnonzero(here)
+            if reader is not None and here.any():
+                found.append(reader.read(cursor, here))
+                chosen.append(here)
         if not found:
             return pa.nulls(len(cursor), self.target)
         if len(found) == 1:
             return found[0]
-        return pa.concat_arrays(found).take(_places(chosen, chosen >= 0))
+        places = np.full(len(cursor), -1)
+        for n, here in enumerate(chosen):
+            places[here] = n * len(cursor) + np.flatnonzero(here)
+        return pa.concat_arrays(found).take(_places(places, places >= 0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

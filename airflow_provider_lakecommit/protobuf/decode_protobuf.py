@@ -100,12 +100,14 @@ class ProtobufDecoder:
             found, wrong = paths_of(of_part, part.start)
             rejects += [Reject.of(part.places[i], Refusal("not_framed", None, why)) for i, why in wrong.items()]
             for (path, start), places in found.items():
-                at = [part.places[i] for i in places]
+                one = len(places) == len(of_part)
+                at = part.places if one else [part.places[i] for i in places]
                 parser = self._parser(part.key, part.made, path)
                 if isinstance(parser, Refusal):
                     rejects += [Reject.of(i, parser) for i in at]
                 else:
-                    pieces.append((at, parser.decode([values[i][start:] for i in at])))
+                    own = of_part if one else [of_part[i] for i in places]
+                    pieces.append((at, parser.decode([value[start:] for value in own])))
         return _joined(pieces, rejects, self._target, len(values))
 
     def close(self) -> None:
@@ -167,7 +169,7 @@ class _Parser:
         return halved(values, self._block)
 
     def _block(self, values: Sequence[bytes]) -> Decoded:
-        rows = None if self._strict or any(len(v) >= LONG for v in values) else self._parsed(values)
+        rows = None if self._strict or max(map(len, values), default=0) >= LONG else self._parsed(values)
         if rows is not None and not self._columns.ambiguous(rows):
             return self._decoded(rows)
         written, bad = self._rewritten(values)

@@ -76,15 +76,17 @@ def known_message(message: Descriptor, kind: IcebergType) -> KnownMessage | None
 
 def _parts(array: pa.Array, count: int) -> Sequence[pa.Array]:
     """The fields of the messages; of those that are not there null."""
+    found = [array.field(array.type.get_field_index(wire_name(n))) for n in range(1, count + 1)]
+    if not array.null_count:
+        return found
     there = array.is_valid()
-    found = (array.field(array.type.get_field_index(wire_name(n))) for n in range(1, count + 1))
     return [pc.if_else(there, part, pa.scalar(None, part.type)) for part in found]
 
 
 def _timestamp(array: pa.Array, target: pa.DataType) -> pa.Array:
     seconds, nanos = _parts(array, 2)
-    require(_within(nanos, 0, _NANOS - 1), nanos, "not the nanoseconds of a timestamp (0 to 999999999)")
-    require(_within(seconds, _EARLIEST, _LATEST), seconds, "not the second of a timestamp in the years 1 to 9999")
+    _require_within(nanos, 0, _NANOS - 1, "not the nanoseconds of a timestamp (0 to 999999999)")
+    _require_within(seconds, _EARLIEST, _LATEST, "not the second of a timestamp in the years 1 to 9999")
     if target.unit == "ns":
         ticks = pc.add_checked(pc.multiply_checked(seconds, _NANOS), nanos.cast(pa.int64()))
     else:
@@ -97,8 +99,8 @@ def _timestamp(array: pa.Array, target: pa.DataType) -> pa.Array:
 def _duration(array: pa.Array, target: pa.DataType) -> pa.Array:
     """As seconds. Both parts have one sign, or are 0."""
     seconds, nanos = _parts(array, 2)
-    require(_within(seconds, -_DURATION_SECONDS, _DURATION_SECONDS), seconds, "not the seconds of a duration")
-    require(_within(nanos, 1 - _NANOS, _NANOS - 1), nanos, "not the nanoseconds of a duration")
+    _require_within(seconds, -_DURATION_SECONDS, _DURATION_SECONDS, "not the seconds of a duration")
+    _require_within(nanos, 1 - _NANOS, _NANOS - 1, "not the nanoseconds of a duration")
     same = pc.not_equal(pc.multiply(pc.sign(seconds).cast(pa.int32()), pc.sign(nanos).cast(pa.int32())), -1)
     require(same, nanos, "of another sign than its seconds")
     whole, part = (each.cast(pa.decimal256(20, 0)).cast(pa.decimal256(40, 9)) for each in (seconds, nanos))
@@ -142,5 +144,12 @@ def _json(kind: type[Any], octets: bytes) -> str:
         raise ValueError(f"the value has no form in JSON: {e}") from e
 
 
-def _within(array: pa.Array, least: int, most: int) -> pa.Array:
-    return pc.and_(pc.greater_equal(array, least), pc.less_equal(array, most))
+def _require_within(array: pa.Array, least: int, most: int, what: str) -> None:
+    """That all numbers are from the least to the most one.
+
+    :raises ValueError: naming the first that is not
+    """
+    ends = pc.min_max(array)
+    if array.null_count == len(array) or least <= ends["min"].as_py() <= ends["max"].as_py() <= most:
+        return
+    require(pc.and_(pc.greater_equal(array, least), pc.less_equal(array, most)), array, what)
