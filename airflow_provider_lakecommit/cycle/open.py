@@ -46,10 +46,9 @@ from airflow_provider_lakecommit.planning.admission import Refuse, Terms, catalo
 from airflow_provider_lakecommit.planning.decide import PlanInputs, abandoned, decide_plan, free_slot
 from airflow_provider_lakecommit.planning.decide import empty_plan as nothing_planned
 from airflow_provider_lakecommit.planning.missing import worth_a_look
-from airflow_provider_lakecommit.planning.voiding import disentangled
 from airflow_provider_lakecommit.prepare.epochs import SpecWaits
 from airflow_provider_lakecommit.prepare.evolving import ColumnStep
-from airflow_provider_lakecommit.prepare.fates import check_fates
+from airflow_provider_lakecommit.prepare.fates import check_fates, given_up
 from airflow_provider_lakecommit.prepare.headroom import ask, plan_lines, plan_threshold
 from airflow_provider_lakecommit.prepare.limits import window_limits
 from airflow_provider_lakecommit.prepare.stated import not_as_stated
@@ -114,13 +113,13 @@ def open_cycle(
             continue
         released = abandoned(folded.state, _dead(folded.state, release) | foreign)
         planned, raised = _tried_again(session, prepared, folded)
-        voided = disentangled(planned.state, source.partitions)
+        voided = given_up(session, prepared, planned.state, source.partitions)
         plan, explain = _decide(session, prepared, planned, source, released, voided, columns)
         if columns.due:
             continue
         headroom = ask(session, folded.state, source, plan_threshold(session, folded))
         for reason in voided.values():
-            session.log(f"voided {reason}; its ranges are read again apart")
+            session.log(f"voided {reason}")
         said = Directives(released=released, voided=tuple(voided), raised=raised)
         after = _start(session, run, folded, plan, said)
         # A plan that got in between the look and the START is for the next look to judge.
@@ -159,7 +158,7 @@ def preview(session: LandingSession) -> Opened:
     folded = session.read_state(prepared.ledgers)
     headroom = ask(session, folded.state, source, plan_threshold(session, folded))
     planned, _ = _tried_again(session, prepared, folded)
-    voided = disentangled(planned.state, source.partitions)
+    voided = given_up(session, prepared, planned.state, source.partitions)
     columns = ColumnStep(session)
     plan, lines = _decide(session, prepared, planned, source, abandoned(folded.state, ()), voided, columns)
     explain = (*lines, *_warnings(session, prepared), *plan_lines(session, headroom))

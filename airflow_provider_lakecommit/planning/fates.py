@@ -3,7 +3,8 @@
 
 Contract: pure. A range that only some tables of a landing lack is read for these alone. That gives the tables the same
 records only if it is judged by the rules by which the others have it (:mod:`~airflow_provider_lakecommit.core.rules`):
-by other ones, a record that is a row of one table could be a reject in the other, or be in neither.
+by other ones, a record that is a row of one table could be a reject in the other, or be in neither. What is only
+reported for these is given up instead (:func:`outruled`), where the source has it still: all tables read it again then.
 
 Failure story: where nobody knows by which rules a table has a range, it is taken for other ones, unless there never
 were others.
@@ -11,15 +12,17 @@ were others.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from uuid import UUID
 
-from airflow_provider_lakecommit.core.offsets import Coverage
-from airflow_provider_lakecommit.core.rules import merged, otherwise, unjudged
-from airflow_provider_lakecommit.core.state import LandingState
-from airflow_provider_lakecommit.planning.missing import Missing
+from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
+from airflow_provider_lakecommit.core.rules import UNKNOWN, merged, otherwise, unjudged
+from airflow_provider_lakecommit.core.state import AcceptedSlice, LandingState
+from airflow_provider_lakecommit.planning.missing import Missing, Watermark
+from airflow_provider_lakecommit.planning.voiding import gone
 
-__all__ = ["RefusedRange", "other_rules"]
+__all__ = ["RefusedRange", "other_rules", "outruled"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,3 +58,28 @@ def other_rules(
             if ranges:
                 out.append(RefusedRange(tables=tables, holder=holder, ranges=ranges))
     return tuple(out)
+
+
+def outruled(landing_state: LandingState, rules: str, marks: Mapping[SourcePartition, Watermark]) -> dict[UUID, str]:
+    """Attempts that a plan gives up because they were judged by other rules than those of now, and a table lacks their
+    ranges: each with the reason. What a table has landed of, or the source has no more, is kept.
+
+    :param rules: by which records are judged now
+    """
+    others = {a.report.attempt: a for some in landing_state.accepted.values() for a in some if _otherwise(a, rules)}
+    if not others:
+        return {}
+    ledgers = landing_state.ledgers
+    landed = Coverage.union(ledger.all_covered for ledger in ledgers.values())
+    has = {table: ledger.all_covered | landing_state.accepted_coverage(table) for table, ledger in ledgers.items()}
+    out: dict[UUID, str] = {}
+    for attempt, a in others.items():
+        lacking = [table for table, there in has.items() if a.coverage - there]
+        if lacking and not (a.coverage & landed) and not gone(a.coverage, marks):
+            why = f"{' and '.join(lacking)} lacks it and would judge it by other rules: it is read again for all"
+            out[attempt] = f"{a.coverage}: {why}"
+    return out
+
+
+def _otherwise(a: AcceptedSlice, rules: str) -> bool:
+    return a.report.rules not in (rules, UNKNOWN)

@@ -6,13 +6,15 @@ the tables that have them judged them. It writes nothing. What is refused is dec
 :mod:`~airflow_provider_lakecommit.planning.fates`; here is read what that depends on.
 
 Failure story: a :class:`~airflow_provider_lakecommit.exceptions.LedgerError` names the ranges, the tables, and the ways
-on: the other table rolled back too, so that both are read again together, where that takes nobody's rows for good; the
-change undone; or a person's word that the table is right as it is.
+on: the other table rolled back too, so that both are read again together, where that takes nobody's rows for good; its
+rows taken out, for the same, where they say which records they are of; the change undone; or a person's word that the
+table is right as it is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from uuid import UUID
 
 from pyiceberg.table.snapshots import Operation
 
@@ -23,14 +25,14 @@ from airflow_provider_lakecommit.core.routing import schemas_of
 from airflow_provider_lakecommit.core.rules import rules_of
 from airflow_provider_lakecommit.core.state import LandingState
 from airflow_provider_lakecommit.exceptions import LedgerError
-from airflow_provider_lakecommit.planning.fates import RefusedRange, other_rules
+from airflow_provider_lakecommit.planning.fates import RefusedRange, other_rules, outruled
 from airflow_provider_lakecommit.planning.missing import Missing, Watermark
-from airflow_provider_lakecommit.planning.voiding import gone
+from airflow_provider_lakecommit.planning.voiding import disentangled, gone
 from airflow_provider_lakecommit.prepare.tables import Prepared, PreparedTable
-from airflow_provider_lakecommit.reset_commands import RESET_ATTEST
+from airflow_provider_lakecommit.reset_commands import RESET_ATTEST, RESET_OFFSETS
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 
-__all__ = ["check_fates"]
+__all__ = ["check_fates", "given_up"]
 
 Marks = Mapping[SourcePartition, Watermark]
 
@@ -45,8 +47,7 @@ def check_fates(
     """
     if all(len(tables) == len(prepared.tables) for tables in missing.ranges):
         return
-    landing = session.landing
-    rules = rules_of(landing.decoding, *schemas_of(landing.destinations, prepared.targets))
+    landing, rules = session.landing, _rules(session, prepared)
     data = (t.table.metadata for t in prepared.tables if t.name in landing.data_tables)
     always = all(len({rules_of("", s.model_dump_json()) for s in metadata.schemas}) == 1 for metadata in data)
     same = (t for t in prepared.tables if t.ledger.section.spec_version == landing.spec_version)
@@ -56,11 +57,26 @@ def check_fates(
         raise LedgerError("; ".join(_text(session, one, holders[one.holder], marks) for one in found))
 
 
+def given_up(session: LandingSession, prepared: Prepared, landing_state: LandingState, marks: Marks) -> dict[UUID, str]:
+    """Attempts that a plan voids so that others are not held up, each with the reason: only what can be read again."""
+    apart = {a: f"{why}; its ranges are read again apart" for a, why in disentangled(landing_state, marks).items()}
+    return apart | outruled(landing_state, _rules(session, prepared), marks)
+
+
+def _rules(session: LandingSession, prepared: Prepared) -> str:
+    landing = session.landing
+    return rules_of(landing.decoding, *schemas_of(landing.destinations, prepared.targets))
+
+
 def _text(session: LandingSession, one: RefusedRange, holder: PreparedTable, marks: Marks) -> str:
     lacking = " and ".join(one.tables)
     ends = ",".join(f"{p.topic}:{p.partition}={s.ranges[-1].end}" for p, s in sorted(one.ranges.parts.items()))
     before = _newest_without(session, one, holder, marks)
     together = f"roll {one.holder} back to snapshot {before}, so that all are read again together; " if before else ""
+    # By the columns of rows, where the source has all that goes: neither a rollback nor a hand is needed.
+    starts = ",".join(f"{p.topic}:{p.partition}={s.ranges[0].start}" for p, s in sorted(one.ranges.parts.items()))
+    out = f"take the rest of it out too, `{RESET_OFFSETS} SPEC --from {starts} --delete`, for the same; "
+    together += out if session.landing.metadata_columns and not gone(one.ranges, marks) else ""
     words = " and ".join(f"`{RESET_ATTEST} SPEC --table {t} --at {ends}`" for t in one.tables)
     return (
         f"{lacking} lacks {one.ranges}, which {one.holder} has from when the columns of {session.landing.table} or the "

@@ -17,10 +17,13 @@ from confluent_kafka.admin import AdminClient
 from airflow_provider_lakecommit.committer.ledger import ancestry
 from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError
 from airflow_provider_lakecommit.repair.attest import attest, from_offsets
+from airflow_provider_lakecommit.repair.delete_back import delete_back, delete_preview
 from airflow_provider_lakecommit.repair.init_preview import init_preview
 from airflow_provider_lakecommit.repair.ledger_init import ledger_init
+from airflow_provider_lakecommit.repair.stated import parse_offsets
+from tests.faults.test_replay import WORD
 from tests.fixtures.kafka import delete_topic
-from tests.support.messes import CREATE, TABLE, add_column, drop_column, table_of
+from tests.support.messes import CREATE, TABLE, TAG, add_column, drop_column, table_of
 from tests.support.steps import check_verified
 from tests.support.waiting import PATIENCE
 from tests.support.world import World
@@ -104,6 +107,42 @@ def test_a_table_that_was_rolled_back_is_not_read_again_alone_by_other_rules(
     assert to is not None
     table_of(world, held).manage_snapshots().set_current_snapshot(int(to[1])).commit()
     world.settle()
+    check_fates(world, range(30))
+
+
+def test_what_one_table_has_is_taken_out_as_the_refusal_says(make_world: Make, produce: Produce) -> None:
+    """Where others have written to it since, or its snapshots are expired, it cannot be rolled back."""
+    world = landed(make_world, produce, metadata_columns=True)
+    table = table_of(world, DEAD)
+    table.append(table.scan(row_filter="offset = 1").to_arrow())
+    table_of(world, DEAD).delete("offset = 1")
+    other_spec(world)
+    roll_back(world, TABLE)
+    with pytest.raises(LedgerError, match=REFUSED) as refused:
+        world.settle()
+    assert "roll shop.dead back" not in str(refused.value)
+    word = re.search(r"`lakecommit reset offsets SPEC --from (\S+) --delete`", str(refused.value))
+    assert word is not None
+    with world.session() as session:
+        delete_back(session, delete_preview(session, parse_offsets(word[1], "")), WORD, fewer=True)
+    produce(world.landing.topics, strange(20, 10))
+    world.settle()
+    check_fates(world, range(30))
+
+
+@pytest.mark.parametrize("lost", [TABLE, DEAD], ids=["rows", "dead letters"])
+def test_what_is_only_reported_for_one_table_is_read_again_for_all(
+    make_world: Make, produce: Produce, lost: str
+) -> None:
+    """The other table has a new epoch, and the rules have changed: nothing is landed yet that could not be undone."""
+    world = landed(make_world, produce)
+    produce(world.landing.topics, strange(20, 10))
+    world.write(world.open("reported"))
+    table_of(world, lost).manage_snapshots().remove_tag(TAG).commit()
+    other_spec(world)
+    world.settle()
+    assert any(f"{lost} lacks it and would judge it by other rules" in line for line in world.lines)
+    assert len(world.rows(DEAD)) == 10
     check_fates(world, range(30))
 
 

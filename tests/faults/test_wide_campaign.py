@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All that can be done with ranges, at random and with deaths: beside what `test_lane_campaign` does, replays of ranges
+and of dead letters, rules that change, sweeps, expiry, and another engine that compacts.
+
+At no moment a record is twice in the data table. In the end each is one row there, by an independent reader, no dead
+letter is open, and history, ledger and rows agree.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from datetime import timedelta
+from random import Random
+
+import duckdb
+import pytest
+
+from airflow_provider_lakecommit.dead_letters.letters import Selection
+from airflow_provider_lakecommit.dead_letters.replay import replay as replay_dead_letters
+from airflow_provider_lakecommit.exceptions import LakecommitError
+from airflow_provider_lakecommit.lanes.asked import LaneAsked, lane_asked
+from airflow_provider_lakecommit.lanes.closing import close_lane
+from airflow_provider_lakecommit.lanes.opening import joined_session
+from airflow_provider_lakecommit.lanes.preview import lane_preview
+from airflow_provider_lakecommit.lanes.status import OpenLane, open_lanes
+from airflow_provider_lakecommit.maintenance.expire import expire
+from airflow_provider_lakecommit.maintenance.sweep import sweep
+from airflow_provider_lakecommit.repair.delete_back import delete_back, delete_preview
+from airflow_provider_lakecommit.repair.stated import parse_offsets, parse_ranges
+from tests.faults.test_lane_campaign import PARTITIONS, Campaign
+from tests.faults.test_replay import WORD, ReplayWorld, odd
+from tests.support.steps import check_verified
+from tests.support.world import Killed, World, deaths, records
+
+pytestmark = [pytest.mark.faults, pytest.mark.heavy]
+
+Make = Callable[..., World]
+Produce = Callable[..., list[tuple[int, int]]]
+STEPS = 40
+
+
+class WideCampaign(Campaign):
+    """A landing with dead letters, whose rule for unknown fields is changed now and then."""
+
+    def step(self) -> None:
+        often = (self.more, self.live, self.lane, self.again)
+        rarely = (self.hole, self.fill, self.back, self.letters, self.rule, self.sweeps, self.expires, self.compacts)
+        acts = (*often, *often, *often, *rarely, self.gives_up)
+        act = self.chance.choice(acts)
+        at = self.chance.choice((0, 0, 0, *range(1, 9)))
+        self.told.append(f"{act.__name__} dies at {at}")
+        try:
+            with deaths(at, self.chance.choice(("before", "after"))), suppress(Killed):
+                act()
+        except LakecommitError as e:
+            self.told.append(f"  {type(e).__name__}: {e}")
+            self.as_told(str(e))
+        found = Counter(row["id"] for row in self.world.rows())
+        twice = {i: n for i, n in found.items() if n > 1}
+        assert not twice, twice
+
+    def as_told(self, text: str) -> None:
+        """What a refusal says that a person may do."""
+        if told := re.search(r"--from (\S+) --delete", text):
+            self.delete(parse_offsets(told[1], ""))
+
+    def delete(self, start: dict[tuple[str, int], int]) -> None:
+        with self.world.session() as session:
+            delete_back(session, delete_preview(session, start), WORD)
+
+    def more(self) -> None:
+        p, count = self.chance.randrange(PARTITIONS), self.chance.randint(1, 30)
+        made = self.chance.choice((records, odd))(10_000 * p + self.ends[p], count)
+        self.produce(self.world.landing.topics, made, partition=p)
+        self.ends[p] += count
+
+    def of(self, asked: LaneAsked) -> World:
+        if not asked.replaces:
+            return super().of(asked)
+        w, self.names = self.world, self.names + 1
+        runs = 1000 * self.names
+        return ReplayWorld(
+            landing=w.landing, kafka=w.kafka, catalog=w.catalog, asked=asked, lines=w.lines, runs=runs, fewer=True
+        )
+
+    def go_on(self, name: str) -> None:
+        with self.world.session() as session:
+            lane = next((one for one in open_lanes(session) if one.name == name), None)
+        if lane is None or not lane.replaces:
+            super().go_on(name)
+            return
+        self._replays(lane_asked(name=name, replaces=True))
+
+    def again(self) -> None:
+        """A range is read again, half of the time to its end."""
+        p = self.chance.randrange(PARTITIONS)
+        start = self.chance.randint(0, max(0, self.ends[p] - 1))
+        end = self.chance.randint(start + 1, max(start + 1, self.ends[p]))
+        ranges = parse_ranges([f"{self.world.landing.topics}:{p}={start}-{end}"])
+        self._replays(lane_asked(ranges=ranges, replaces=True))
+
+    def _replays(self, asked: LaneAsked) -> None:
+        one = self.of(asked)
+        if self.chance.random() < 0.3:
+            one.run(f"{asked.name}-{one.runs}")
+        else:
+            one.finish()
+
+    def letters(self) -> None:
+        with self.world.session() as session:
+            replay_dead_letters(session, Selection(), decision=WORD)
+
+    def rule(self) -> None:
+        fields = self.chance.choice(("ignore", "dead_letter"))
+        self.world.landing = replace(self.world.landing, unknown_fields=fields)
+
+    def sweeps(self) -> None:
+        with self.world.session() as session:
+            sweep(session, older_than=timedelta(0), remove=True)
+
+    def expires(self) -> None:
+        with self.world.session() as session:
+            expire(session, older_than=timedelta(0), keep=self.chance.choice((1, 5)), remove=True)
+
+    def compacts(self) -> None:
+        with self.world.session() as session:
+            table = session.tables.load(self.world.landing.table)
+            if rows := table.scan().to_arrow():
+                table.overwrite(rows)
+
+    def gives_up(self) -> None:
+        with self.world.session() as session:
+            if lanes := open_lanes(session):
+                with joined_session(session, self.chance.choice(lanes)) as own:
+                    close_lane(own, decision=WORD)
+
+    def end(self) -> None:
+        self.world.landing = replace(self.world.landing, unknown_fields="ignore")
+        self.heeding(lambda: self.world.settle(limit=12))
+        self.heeding(self.finishes)
+        with self.world.session() as session:
+            found = lane_preview(session, lane_asked(since="2020-01-01"))
+        if not found.done:
+            self.heeding(lambda: self.of(lane_asked(since="2020-01-01")).finish())
+        self.world.settle(limit=12)
+        self.letters()
+        self.check_independently()
+        check_verified(self.world)
+
+    def heeding(self, act: Callable[[], None]) -> None:
+        """What is refused is done once more, after what the refusal says."""
+        try:
+            act()
+        except LakecommitError as e:
+            self.told.append(f"  {type(e).__name__}: {e}")
+            self.as_told(str(e))
+            act()
+
+    def finishes(self) -> None:
+        """What is open is landed."""
+        while lanes := self.lanes():
+            if lanes[0].replaces:
+                self.of(lane_asked(name=lanes[0].name, replaces=True)).finish()
+            else:
+                self.go_on(lanes[0].name)
+
+    def lanes(self) -> tuple[OpenLane, ...]:
+        with self.world.session() as session:
+            return open_lanes(session)
+
+    def check_independently(self) -> None:
+        with self.world.session() as session:
+            table = session.tables.load(self.world.landing.table)
+            data = [f.file.file_path.removeprefix("file://") for f in table.scan().plan_files()]
+        rows = duckdb.sql(f"select id, count(*) from read_parquet({data}) group by id").fetchall()
+        found = Counter(dict(rows))
+        expected = Counter(10_000 * p + n for p in range(PARTITIONS) for n in range(self.ends[p]))
+        assert found == expected, (expected - found, found - expected)
+
+
+@pytest.mark.parametrize("seed", [*range(2), *(pytest.param(n, marks=pytest.mark.campaign) for n in range(2, 30))])
+def test_each_record_is_one_row_whatever_came_of_it(make_world: Make, produce: Produce, seed: int) -> None:
+    world = make_world(
+        metadata_columns=True,
+        partitions=PARTITIONS,
+        unknown_fields="dead_letter",
+        dead_letter_max_records=100_000,
+        dead_letter_max_ratio=1.0,
+    )
+    campaign = WideCampaign(world, produce, Random(seed))
+    campaign.more()
+    world.settle()
+    try:
+        for _ in range(STEPS):
+            campaign.step()
+        campaign.end()
+    except BaseException:
+        print("\n".join([*campaign.told, *world.lines[-60:]]))
+        raise
