@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from urllib.parse import urlsplit
 
 from pyiceberg.io import FileIO
@@ -43,6 +44,8 @@ __all__ = ["read_history"]
 RESCUED_BY = "lakecommit.rescued-by"
 """What `lakecommit rescue` says of itself in the summary of its snapshots."""
 KEPT_FOR_EVER = (1 << 63) - 1
+MOST_NAMED = 3
+"""Files in one finding."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -86,6 +89,7 @@ def read_history(
     landing = list(_landing_snapshots(reading, reversed(line), entries))
     ours = {s.record.snapshot_id for s in landing}
     _look_at_places(reading, landing)
+    _look_for_lost_files(reading, line, landing, entries)
     fewer = 0
     _look_for_rolled_back(reading, line, entries, landing, picked_id)
     for snapshot in line:
@@ -194,6 +198,29 @@ def _removed(reading: _HistoryReading, snapshot: Snapshot) -> Iterator[AddedFile
             yield _added(entry)
 
 
+def _look_for_lost_files(
+    reading: _HistoryReading,
+    line: Iterable[Snapshot],
+    landing: Iterable[LandingSnapshot],
+    entries: Iterable[ManifestEntry],
+) -> None:
+    """Files of landings that are not in the table any more, though no snapshot has taken them out: a manifest was left
+    out of a commit. Whoever takes files out by a commit names them in a manifest of its own.
+    """
+    gone = {f.path: f for s in landing for f in s.files}
+    for path in chain((e.data_file.file_path for e in entries), (f.path for s in landing for f in s.removed)):
+        gone.pop(path, None)
+    for snapshot in line if gone else ():
+        for removed in _removed(reading, snapshot):
+            gone.pop(removed.path, None)
+    if gone:
+        rows, some = sum(f.rows for f in gone.values()), ", ".join(sorted(gone)[:MOST_NAMED])
+        reading.wrong(
+            f"{len(gone)} files of {rows} rows that were landed are not in it any more, and no snapshot says that it "
+            f"took them out: {some}{' …' if len(gone) > MOST_NAMED else ''}. Roll back to the snapshot before they went"
+        )
+
+
 def _entries(
     reading: _HistoryReading, snapshot: Snapshot, only: ManifestEntryStatus | None = None
 ) -> Iterator[ManifestEntry]:
@@ -201,6 +228,9 @@ def _entries(
     io = reading.table.io
     try:
         for manifest in snapshot.manifests(io):
+            if only is not None and manifest.added_snapshot_id != snapshot.snapshot_id:
+                # What a snapshot says of itself is in the manifests that it wrote.
+                continue
             for entry in manifest.fetch_manifest_entry(io, discard_deleted=only is None):
                 # Equal, not the same: manifests of format version 1 have the plain number.
                 data = entry.data_file.content == DataFileContent.DATA

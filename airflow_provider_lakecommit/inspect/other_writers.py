@@ -43,6 +43,7 @@ class RowChange:
 
     def __str__(self) -> str:
         said = [f"it took out {self.taken_out} rows and added {self.added}"] if self.taken_out else []
+        said += [f"it added {self.added} rows"] if self.added and not self.taken_out else []
         said += [f"it marked {self.marked} rows as deleted"] if self.marked else []
         said += [f"it added {self.matched} equality deletes, for as many rows as they match"] if self.matched else []
         if self.wrong:

@@ -19,6 +19,7 @@ from random import Random
 import duckdb
 import pytest
 
+from airflow_provider_lakecommit.committer.ledger import ancestry
 from airflow_provider_lakecommit.dead_letters.letters import Selection
 from airflow_provider_lakecommit.dead_letters.replay import replay as replay_dead_letters
 from airflow_provider_lakecommit.exceptions import LakecommitError
@@ -34,7 +35,7 @@ from airflow_provider_lakecommit.repair.stated import parse_offsets, parse_range
 from tests.faults.test_lane_campaign import PARTITIONS, Campaign
 from tests.faults.test_replay import WORD, ReplayWorld, odd
 from tests.support.steps import check_verified
-from tests.support.world import Killed, World, deaths, records
+from tests.support.world import Killed, World, deaths, race, records
 
 pytestmark = [pytest.mark.faults, pytest.mark.heavy]
 
@@ -49,7 +50,7 @@ class WideCampaign(Campaign):
     def step(self) -> None:
         often = (self.more, self.live, self.lane, self.again)
         rarely = (self.hole, self.fill, self.back, self.letters, self.rule, self.sweeps, self.expires, self.compacts)
-        acts = (*often, *often, *often, *rarely, self.gives_up)
+        acts = (*often, *often, *often, *rarely, self.gives_up, self.rolls_back, self.two)
         act = self.chance.choice(acts)
         at = self.chance.choice((0, 0, 0, *range(1, 9)))
         self.told.append(f"{act.__name__} dies at {at}")
@@ -131,6 +132,19 @@ class WideCampaign(Campaign):
             table = session.tables.load(self.world.landing.table)
             if rows := table.scan().to_arrow():
                 table.overwrite(rows)
+
+    def rolls_back(self) -> None:
+        """A person sets a table back by some snapshots."""
+        with self.world.session() as session:
+            table = session.tables.load(self.chance.choice(self.world.landing.tables))
+            line = list(ancestry(table.metadata, self.world.landing.branch))
+            to = self.chance.choice(line[: self.chance.randint(1, 8)])
+            table.manage_snapshots().set_current_snapshot(to.snapshot_id).commit()
+
+    def two(self) -> None:
+        """Runs at once."""
+        self.names += 1
+        race(self.world, runs=2, name=f"race-{self.names}")
 
     def gives_up(self) -> None:
         with self.world.session() as session:

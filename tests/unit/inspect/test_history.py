@@ -10,8 +10,11 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update import SetSnapshotRefUpdate
+from pyiceberg.table.update.snapshot import _FastAppendFiles
 
 from airflow_provider_lakecommit.committer.checks import StagedSlice
 from airflow_provider_lakecommit.committer.ledger import tag_name
@@ -106,6 +109,34 @@ def test_only_a_catalog_that_is_away_raises(lake: Lake) -> None:
         history(lake)
 
 
+class _WithoutTheOldest(_FastAppendFiles):
+    """A commit that leaves a manifest out and says nothing of it."""
+
+    def _existing_manifests(self) -> list[ManifestFile]:
+        return super()._existing_manifests()[:-1]
+
+
+def test_files_that_a_commit_lost_without_a_word_are_wrong(lake: Lake) -> None:
+    (lost,) = landed(lake, 0, 5).files
+    landed(lake, 5, 12)
+    table = lake.load()
+    with table.transaction() as change:
+        _WithoutTheOldest(operation=Operation.APPEND, transaction=change, io=table.io).commit()
+    (text,) = texts(history(lake))
+    assert "1 files of 5 rows that were landed are not in it any more" in text
+    assert lost.file_path in text
+
+
+def test_files_that_others_took_out_by_a_commit_are_not_lost(lake: Lake) -> None:
+    files = [f for n in range(3) for f in landed(lake, 5 * n, 5 * n + 5).files]
+    with lake.load().transaction() as change, change.update_snapshot().overwrite() as overwrite:
+        overwrite.delete_data_file(files[0])
+    with lake.load().transaction() as change, change.update_snapshot().delete() as delete:
+        delete.delete_data_file(files[1])
+    landed(lake, 15, 17)
+    assert texts(history(lake)) == []
+
+
 def test_a_table_in_which_nothing_was_landed_says_so(tmp_path: Path) -> None:
     lake = Lake(tmp_path)
     lake.create()
@@ -117,7 +148,11 @@ def test_a_commit_of_somebody_else_is_a_note(lake: Lake) -> None:
     landed(lake, 0, 5)
     foreign = lake.append_foreign()
     (note,) = history(lake).problems
-    assert (note.level, note.snapshot_id, note.text) == (Severity.NOTE, foreign, "made by another writer (append)")
+    assert (note.level, note.snapshot_id, note.text) == (
+        Severity.NOTE,
+        foreign,
+        "made by another writer (append): it added 1 rows",
+    )
 
 
 def test_files_that_others_removed_since_are_found_in_the_snapshot_s_own_manifests(lake: Lake) -> None:

@@ -17,7 +17,7 @@ def snapshot(operation: Operation, **sums: str) -> Snapshot:
 @pytest.mark.parametrize(
     ("operation", "sums", "fewer", "said"),
     [
-        (Operation.APPEND, {"added_records": "5"}, 0, ""),
+        (Operation.APPEND, {"added_records": "5"}, 0, "added 5 rows"),
         (Operation.OVERWRITE, {"added_records": "93", "deleted_records": "100"}, 7, "took out 100 rows and added 93"),
         (Operation.OVERWRITE, {"added_records": "100", "deleted_records": "100"}, 0, "took out 100 rows and added 100"),
         (Operation.DELETE, {"deleted_records": "9"}, 9, "took out 9 rows and added 0"),
