@@ -32,7 +32,7 @@ from airflow_provider_lakecommit.spark.job import SliceResult, WindowJob
 from airflow_provider_lakecommit.wire.plan import plan_digest
 from airflow_provider_lakecommit.wire.quarantine import read_entries
 
-__all__ = ["JobOutcome", "causes_of", "group_job", "group_result", "run_group"]
+__all__ = ["JobOutcome", "causes_of", "group_job", "group_result", "run_group", "run_groups"]
 
 MOST_DEATHS = 2
 """Jobs of one attempt at a group whose processes died, after which further ones are begun."""
@@ -88,25 +88,40 @@ def run_group(
     left: Callable[[], WindowJob | None],
     log: Callable[[str], None],
 ) -> tuple[WindowJob | None, JobOutcome]:
-    """Run a group's job. Where an engine has waited for an earlier attempt's job instead, one for what is ``left`` then
-    takes its place, as long as there is something; so it does where a job's processes died, of which one record may be
-    the cause: the next job finds it. Returns the last job, if there was one, and what became of it.
+    """Run a group's job, as :func:`run_groups` does. Returns the last job, if there was one, and what became of it."""
+
+    def rest() -> list[WindowJob]:
+        return [found] if (found := left()) is not None else []
+
+    jobs, outcome = run_groups([job] if job is not None else [], lambda jobs: run(jobs[0]), rest, log)
+    return (jobs[0] if jobs else None), outcome
+
+
+def run_groups(
+    jobs: Sequence[WindowJob],
+    run: Callable[[Sequence[WindowJob]], Sequence[SliceResult]],
+    left: Callable[[], Sequence[WindowJob]],
+    log: Callable[[str], None],
+) -> tuple[Sequence[WindowJob], JobOutcome]:
+    """Run the jobs of groups that are one job of the engine. Where it has waited for an earlier attempt's job instead,
+    one for what is ``left`` then takes its place, as long as there is something; so it does where a job's processes
+    died, of which one record may be the cause: the next job finds it. Returns the last jobs, and what became of them.
     """
     deaths = 0
-    while job is not None:
+    while jobs:
         try:
-            return job, run(replace(job, deaths=deaths))
+            return jobs, run([replace(job, deaths=deaths) for job in jobs])
         except EarlierWorkError as e:
             log(str(e))
-            job = left()
+            jobs = left()
         except SparkJobError as e:
             deaths += 1
-            rest = left() if e.workers_died and deaths <= MOST_DEATHS else None
-            if rest is None:
-                return job, e
-            log(f"{e}; what is left of the group is done again, each slice in a process apart")
-            job = rest
-    return None, ()
+            rest = left() if e.workers_died and deaths <= MOST_DEATHS else ()
+            if not rest:
+                return jobs, e
+            log(f"{e}; what is left of it is done again, each slice in a process apart")
+            jobs = rest
+    return (), ()
 
 
 def group_result(landing: Landing, control: ControlPort, ticket: GroupTicket) -> GroupResult:

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import inspect
 import json
-import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from airflow.sdk import Asset, BaseOperatorLink, Context
     from airflow.sdk.definitions.mappedoperator import OperatorPartial
 
-    from airflow_provider_lakecommit.core.model import Cycle
     from airflow_provider_lakecommit.cycle.results import Closed
     from airflow_provider_lakecommit.session.landing_session import LandingSession, RunIdentity
 
@@ -54,6 +52,8 @@ __all__ = [
     "is_cleared",
     "landing_of",
     "leave_failure",
+    "log_session_line",
+    "log_troubles",
     "no_retry_in_vain",
     "task_doc",
 ]
@@ -64,12 +64,6 @@ WINDOW, LANDED = "window", "landed"
 """XCom keys for people alone: the window, and in one line what was landed."""
 EXACT = 2**53
 """From here on browsers round whole numbers, snapshot ids among them."""
-ENDED = ("success", "failed")
-"""States of a DAG run in which no task of it works any more."""
-UNKNOWN_RUN = (
-    "is not known to this Airflow: it was deleted, or another Airflow has the [lakecommit] deployment_id {!r} too "
-    "(give each its own, else they end each other's work)"
-)
 WARNING = "WARNING: "
 """What a line of a session begins with that is to be noticed."""
 FAILURE = "failure"
@@ -183,8 +177,7 @@ class LandingTask(BaseOperator):
 
     def log_line(self, line: str) -> None:
         """A line of a session in the task's log, at the level that it asks for."""
-        text = line.removeprefix(WARNING)
-        (self.log.info if text == line else self.log.warning)("%s", text)
+        log_session_line(self.log, line)
 
     def committed(self, closed: Closed) -> None:
         """Remember a cycle that this task closed by its session, for lineage."""
@@ -227,51 +220,6 @@ class LandingTask(BaseOperator):
             deployment=Settings.read().deployment_id, dag_id=ti.dag_id, run_id=ti.run_id, attempt=str(ti.try_number)
         )
 
-    def abandoned(self, context: Context, session: LandingSession) -> Callable[[Cycle], bool]:
-        """Tells cycles whose DAG run has ended or was deleted, so that nobody works on what they claim.
-
-        Asked of Airflow for cycles of this deployment's runs only, and never of the own run. What cannot be known is
-        taken for alive: its claim then ends by its deadline.
-        """
-        from airflow_provider_lakecommit.session.landing_session import RunIdentity, cycle_id_of
-
-        ti, deployment = context["ti"], Settings.read().deployment_id
-
-        def is_gone(cycle: Cycle) -> bool:
-            run = RunIdentity(deployment=deployment, dag_id=cycle.dag, run_id=cycle.run, number=cycle.number)
-            if (cycle.dag, cycle.run) == (ti.dag_id, ti.run_id) or cycle_id_of(session, run) != cycle.commit_id:
-                return False
-            try:
-                known = ti.get_dr_count(dag_id=cycle.dag, run_ids=[cycle.run])
-                ended = ti.get_dr_count(dag_id=cycle.dag, run_ids=[cycle.run], states=list(ENDED))
-            except Exception as e:
-                self.log.warning("Airflow does not say whether run %s of %s is alive: %s", cycle.run, cycle.dag, e)
-                return False
-            if known and not ended:
-                return False
-            self.log.log(
-                logging.INFO if known else logging.WARNING,
-                "run %s of %s %s: what its cycle %s claims is free",
-                cycle.run,
-                cycle.dag,
-                "has ended" if known else UNKNOWN_RUN.format(deployment),
-                cycle.commit_id,
-            )
-            return True
-
-        return is_gone
-
-    def log_troubles(self, closed: Closed, whose: str = "") -> None:
-        """What of a closed cycle needs a person's eye."""
-        from airflow_provider_lakecommit.cycle.run import first_of
-
-        for item in closed.voided:
-            self.log.warning("%svoided: %s", whose, item)
-        for warning in closed.warnings:
-            self.log.warning("%s%s", whose, warning)
-        if closed.blocked and not closed.causes:
-            self.log.warning("%s%s blocked, by an earlier run", whose, first_of(closed.blocked))
-
     @staticmethod
     def is_retry(context: Context) -> bool:
         """Whether an earlier attempt, or the run before it was cleared, may have done this task's work."""
@@ -313,6 +261,30 @@ def is_cleared(ti: Any, retries: int) -> bool:
 def leave_failure(context: Context, error: Exception) -> None:
     """Leave the outcome task why this one failed; what fails a task for good is worded for others already."""
     context["ti"].xcom_push(FAILURE, str(error) if isinstance(error, AirflowFailException) else told(error))
+
+
+def log_troubles(log: Any, closed: Closed, whose: str = "") -> None:
+    """What of a closed cycle needs a person's eye.
+
+    :param whose: said before it
+    """
+    from airflow_provider_lakecommit.cycle.run import first_of
+
+    for item in closed.voided:
+        log.warning("%svoided: %s", whose, item)
+    for warning in closed.warnings:
+        log.warning("%s%s", whose, warning)
+    if closed.blocked and not closed.causes:
+        log.warning("%s%s blocked, by an earlier run", whose, first_of(closed.blocked))
+
+
+def log_session_line(log: Any, line: str, whose: str = "") -> None:
+    """A line of a session in the log of a task, at the level that it asks for.
+
+    :param whose: said before it
+    """
+    text = line.removeprefix(WARNING)
+    (log.info if text == line else log.warning)("%s%s", whose, text)
 
 
 @contextmanager

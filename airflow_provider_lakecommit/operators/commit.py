@@ -45,6 +45,7 @@ from airflow_provider_lakecommit.operators.base import (
     exact,
     is_cleared,
     landing_of,
+    log_troubles,
     no_retry_in_vain,
 )
 from airflow_provider_lakecommit.operators.judge import ADVICE, is_judged, why_red
@@ -195,7 +196,7 @@ class LakeCommitOperator(LandingTask):
 
     def _log_closed(self, closed: Closed, whose: str = "") -> None:
         """One line that says it all, after what needs a person's eye."""
-        self.log_troubles(closed, whose)
+        log_troubles(self.log, closed, whose)
         self.log.info("%s%s", whose, _line(closed))
 
     # -- several ------------------------------------------------------------------------------------------------------

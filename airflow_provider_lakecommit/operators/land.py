@@ -46,6 +46,7 @@ from airflow_provider_lakecommit.operators.base import (
     exact,
     is_cleared,
     landing_of,
+    log_troubles,
     no_retry_in_vain,
 )
 from airflow_provider_lakecommit.operators.deadline import KILL_GRACE, before_deadline
@@ -259,7 +260,7 @@ class KafkaToIcebergOperator(LandingTask):
 
     def _end_as_it_went(self, closed: Closed) -> None:
         """Return for success; any other end is an exception."""
-        self.log_troubles(closed)
+        log_troubles(self.log, closed)
         outcome = _outcome(closed)
         if outcome.verdict == "skipped":
             raise AirflowSkipException(outcome.reason)

@@ -23,6 +23,7 @@ from airflow_provider_lakecommit.operators.base import (
     leave_failure,
     no_retry_in_vain,
 )
+from airflow_provider_lakecommit.operators.ended_runs import EndedRuns
 from airflow_provider_lakecommit.telemetry.metrics import opened_samples
 from airflow_provider_lakecommit.telemetry.send import send
 
@@ -63,12 +64,12 @@ class PlanWindowOperator(LandingTask):
         run, again = self.identity(context), self.is_retry(context)
         try:
             with no_retry_in_vain(self), self.session() as session:
-                abandoned = self.abandoned(context, session)
-                opened = open_cycle(session, run, retry=again, release=abandoned)
+                ended = EndedRuns(context["ti"], self.log).of(session)
+                opened = open_cycle(session, run, retry=again, release=ended)
                 while opened.finished and (opened.lacking or not again):
                     self.log.info("%s; this run goes on as a further cycle", opened.note)
                     run = replace(run, number=run.number + 1)
-                    opened = open_cycle(session, run, retry=again, release=abandoned)
+                    opened = open_cycle(session, run, retry=again, release=ended)
         except Exception as e:
             leave_failure(context, e)
             context["ti"].xcom_push(WINDOW, {"landing": self.landing.name})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tasks of a landing set share: its declaration, its connections, and which runs have ended.
+"""What the tasks of a landing set share: its declaration and its connections.
 
 Contract: constructing a task reads no connection and imports no Kafka, Iceberg or Spark library. Which landings there
 are is found by the plan of each run, and known to the tasks behind it by what it left them.
@@ -7,8 +7,7 @@ are is found by the plan of each run, and known to the tasks behind it by what i
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,16 +19,19 @@ from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.landing_set import LandingSet
 from airflow_provider_lakecommit.operators.arguments import refuse_unknown
-from airflow_provider_lakecommit.operators.base import ENDED, WARNING
+from airflow_provider_lakecommit.operators.base import log_session_line
 from airflow_provider_lakecommit.settings import Settings
+from airflow_provider_lakecommit.telemetry.lineage import catalog_namespace, kafka_namespace
 
 if TYPE_CHECKING:
-    from airflow_provider_lakecommit.core.model import Cycle
     from airflow_provider_lakecommit.iceberg.catalog import Tables
     from airflow_provider_lakecommit.many.connections import SetConnections
     from airflow_provider_lakecommit.many.expansion import Expansion
 
-__all__ = ["SetPlaces", "SetTask", "alias_of", "landing_set_of"]
+__all__ = ["SetPlaces", "SetTask", "alias_of", "landing_set_of", "named_failures"]
+
+NAMED = 20
+"""Failures that an error tells in full."""
 
 
 def landing_set_of(declared: LandingSet | str | Path) -> LandingSet:
@@ -44,6 +46,12 @@ def landing_set_of(declared: LandingSet | str | Path) -> LandingSet:
     return LandingSet.from_yaml(declared)
 
 
+def named_failures(failed: Mapping[str, object]) -> str:
+    """What failed and why, by landing, in one line: the first :data:`NAMED`, as all of them are in the log."""
+    more = f"; and {len(failed) - NAMED} more" if len(failed) > NAMED else ""
+    return "; ".join(f"{name}: {why}" for name, why in list(failed.items())[:NAMED]) + more
+
+
 def alias_of(declared: LandingSet) -> AssetAlias:
     """What stands for the assets of a set's tables when a DAG is parsed; events are of each table's own asset."""
     return AssetAlias(f"lakecommit/{declared.name}")
@@ -51,9 +59,12 @@ def alias_of(declared: LandingSet) -> AssetAlias:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetPlaces:
-    """Where a set lands: its declaration as this deployment completes it, its settings and its catalog."""
+    """Where a set lands: its declaration as this deployment completes it, its settings and its catalog; ``namespaces``
+    are what lineage calls its brokers and its catalog.
+    """
 
     declared: LandingSet
+    namespaces: tuple[str, str]
     kafka: dict[str, Any]
     tables: Tables
     settings: Settings
@@ -84,8 +95,11 @@ class SetTask(BaseOperator):
         self.landing_set = landing_set_of(landing_set)
 
     @contextmanager
-    def places(self) -> Iterator[SetPlaces]:
-        """The connections of the set; the catalog's clients are closed at the end of the block."""
+    def places(self, *, reach: bool = True) -> Iterator[SetPlaces]:
+        """The connections of the set; the catalog's clients are closed at the end of the block.
+
+        :param reach: may the catalog be asked? A writer must do without it
+        """
         from airflow_provider_lakecommit.hooks.connections import catalog_properties, source_settings
         from airflow_provider_lakecommit.iceberg.catalog import Tables
         from airflow_provider_lakecommit.many.steps import CLIENTS
@@ -95,39 +109,15 @@ class SetTask(BaseOperator):
         one = settings.complete(Landing.from_dict(any_of))
         shared = {"control_topic": one.control_topic, "location_providers": one.location_providers}
         whole = replace(declared, defaults={**declared.defaults, **shared})
-        tables = Tables(catalog_properties(one.iceberg_conn_id), one.iceberg_conn_id, few=CLIENTS)
+        catalog, kafka = catalog_properties(one.iceberg_conn_id, reach=reach), source_settings(one)
+        namespaces = kafka_namespace(kafka), catalog_namespace(catalog, one.iceberg_conn_id)
+        tables = Tables(catalog, one.iceberg_conn_id, few=CLIENTS)
         try:
-            yield SetPlaces(declared=whole, kafka=source_settings(one), tables=tables, settings=settings)
+            yield SetPlaces(declared=whole, kafka=kafka, tables=tables, settings=settings, namespaces=namespaces)
         finally:
             tables.close()
 
     def log_line(self, line: str) -> None:
-        """A line of a session in the task's log, at the level that it asks for."""
-        whose, _, rest = line.partition(": ")
-        text = rest.removeprefix(WARNING)
-        (self.log.info if text == rest else self.log.warning)("%s: %s", whose, text)
-
-    def ended_runs(self, ti: Any) -> Callable[[Cycle], bool]:
-        """Tells cycles of runs of this DAG that have ended or were deleted. Airflow is asked once for each run, by one
-        thread at a time; where it does not say, a run is taken for alive.
-        """
-        known: dict[str, bool] = {}
-        asking = threading.Lock()
-
-        def is_over(cycle: Cycle) -> bool:
-            if cycle.dag != ti.dag_id or cycle.run == ti.run_id or cycle.deployment != Settings.read().deployment_id:
-                return False
-            with asking:
-                if cycle.run not in known:
-                    known[cycle.run] = self._is_over(ti, cycle.run)
-                return known[cycle.run]
-
-        return is_over
-
-    def _is_over(self, ti: Any, run: str) -> bool:
-        try:
-            there = ti.get_dr_count(dag_id=ti.dag_id, run_ids=[run])
-            return not there or bool(ti.get_dr_count(dag_id=ti.dag_id, run_ids=[run], states=list(ENDED)))
-        except Exception as e:
-            self.log.warning("Airflow does not say whether run %s of %s is alive: %s", run, ti.dag_id, e)
-            return False
+        """A line of a landing's session in the task's log, with its name before it."""
+        whose, colon, rest = line.partition(": ")
+        log_session_line(self.log, rest, whose + colon)

@@ -24,14 +24,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.sdk import XComArg
 from airflow.sdk.exceptions import AirflowSkipException
 
-from airflow_provider_lakecommit.exceptions import BlockedRangeError, LakecommitError, SparkJobError, SpecError
+from airflow_provider_lakecommit.exceptions import LakecommitError, SparkJobError, SpecError
 from airflow_provider_lakecommit.hooks.secrets import hide
 from airflow_provider_lakecommit.operators.arguments import mapping_of
 from airflow_provider_lakecommit.operators.base import LandingTask, check_planned, leave_failure, no_retry_in_vain
-from airflow_provider_lakecommit.operators.deadline import KILL_GRACE, before_deadline
 from airflow_provider_lakecommit.operators.links import ErrorLink, SparkLink
 from airflow_provider_lakecommit.operators.plan import PlanWindowOperator
-from airflow_provider_lakecommit.reset_commands import RESET_BLOCKED
 from airflow_provider_lakecommit.settings import Settings
 
 if TYPE_CHECKING:
@@ -45,17 +43,12 @@ if TYPE_CHECKING:
     from airflow_provider_lakecommit.iceberg.catalog import Tables
     from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
     from airflow_provider_lakecommit.landing import Landing
-    from airflow_provider_lakecommit.session.early_end import EarlyEnd
+    from airflow_provider_lakecommit.operators.write_jobs import WriteJobs
     from airflow_provider_lakecommit.session.progress import Progress
-    from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
+    from airflow_provider_lakecommit.spark.job import SliceResult, WindowJob
 
 __all__ = ["MAP_INDEX_TEMPLATE", "WriteWindowOperator"]
 
-MEND = (
-    "mend the spec, the table (`create` changes none that is there) or the records: after a changed spec or table the "
-    f"range is tried again by itself, else `{RESET_BLOCKED}` (--retry, --raise or --skip) or an ResetBlockedOperator"
-)
-"""What helps against a range that is not published because of its records."""
 MAP_INDEX_TEMPLATE = "{{ task.group.label or 'group %s' % task.group.group }}"
 """Names the mapped tasks by their partitions and records; give it to ``partial`` as ``map_index_template``."""
 
@@ -98,8 +91,7 @@ class WriteWindowOperator(LandingTask):
         self.spark_conf = spark_conf
         hide({"conf": mapping_of(spark_conf)})
         self._engine: Engine | None = None
-        self._early_end: EarlyEnd | None = None
-        self._jobs: dict[int, WindowJob] = {}
+        self._jobs: WriteJobs | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Do what of the group is not reported yet."""
@@ -117,7 +109,7 @@ class WriteWindowOperator(LandingTask):
         from airflow_provider_lakecommit.hooks.engines import engine_of
         from airflow_provider_lakecommit.iceberg.catalog import Tables
         from airflow_provider_lakecommit.kafka.control_topic import ControlTopic
-        from airflow_provider_lakecommit.session.early_end import EarlyEnd
+        from airflow_provider_lakecommit.operators.write_jobs import WriteJobs
 
         settings = Settings.read()
         landing = settings.complete(self.landing)
@@ -142,17 +134,11 @@ class WriteWindowOperator(LandingTask):
                 job = self._left(landing, control, ticket, tables)
                 if job is None:
                     return self._nothing_to_do(landing, control, ticket).to_dict()
-                self._early_end = end = EarlyEnd(lambda reason: self._end_job(control, reason), engine.stop)
-
-                def run(job: WindowJob) -> list[SliceResult]:
-                    self._jobs[job.replica] = job = job.begun()
-                    return engine.run(job, self._secrets(tables, kafka, job))
-
+                self._jobs = jobs = WriteJobs(engine, tables, kafka, self.log)
                 try:
-                    with before_deadline(self.execution_timeout, end.request):
-                        return self._write(job, ticket, control, run, tables).to_dict()
+                    with jobs.until_deadline(self.execution_timeout):
+                        return self._write(job, ticket, control, lambda job: jobs.run(job, control), tables).to_dict()
                 finally:
-                    end.close()
                     engine.close()
                     tables.close()
 
@@ -169,19 +155,10 @@ class WriteWindowOperator(LandingTask):
         if self._engine is None:
             return
         self.log.info("group %s is told to stop; its Spark job is asked to end", self.group["group"])
-        if self._early_end is None:
+        if self._jobs is None:
             self._engine.stop()
         else:
-            self._early_end.request("the task was told to stop", KILL_GRACE)
-
-    def _end_job(self, control: ControlTopic, reason: str) -> None:
-        """That of this attempt, and no other one; without one there is nothing to save."""
-        from airflow_provider_lakecommit.session.early_end import end_job
-
-        for job in tuple(self._jobs.values()):
-            end_job(control, job, reason)
-        if not self._jobs and self._engine is not None:
-            self._engine.stop()
+            self._jobs.end_for_kill()
 
     def _write(
         self,
@@ -193,6 +170,7 @@ class WriteWindowOperator(LandingTask):
     ) -> GroupResult:
         from airflow_provider_lakecommit.cycle.write import group_result, run_group
         from airflow_provider_lakecommit.engines.replicas import run_replicas
+        from airflow_provider_lakecommit.operators.write_jobs import left_undone
         from airflow_provider_lakecommit.session.progress import progress_told
         from airflow_provider_lakecommit.session.slow_slices import slow_slices_of
         from airflow_provider_lakecommit.spark.job import SliceStatus
@@ -216,30 +194,14 @@ class WriteWindowOperator(LandingTask):
         result = group_result(landing, control, ticket)
         self.log.info("group %d: %s", ticket.group, result)
         whose = f"group {ticket.group} of cycle {ticket.cycle.commit_id}"
-        if result.left and not result.ended_early:
-            raise SparkJobError(_why(result, whose, died)) from died
-        if result.causes:
-            raise BlockedRangeError(_why(result, whose))
+        if (undone := left_undone(result, whose, died)) is not None:
+            raise undone from died
         if died is not None:
             self.log.warning("everything of the group is reported, although: %s", died)
         return result
 
     def _tell_progress(self, progress: Progress) -> None:
         self.log.info("group %d: %s", self.group["group"], progress)
-
-    def _secrets(self, tables: Tables, kafka: Mapping[str, Any], job: WindowJob) -> Secrets:
-        """What the job's tasks are given, made when the job begins. Airflow knows the secrets of its connections, and
-        learns those that the catalog hands out, to strike them out of logs.
-        """
-        from airflow.sdk.log import mask_secret
-
-        from airflow_provider_lakecommit.session.secrets import secrets_for
-
-        secrets = secrets_for(tables, kafka, [job], log=self.log.warning)
-        for storage in secrets.tables.values():
-            for value in storage.secrets:
-                mask_secret(value)
-        return secrets
 
     @contextmanager
     def _interruption_logged(self, landing: Landing, control: ControlTopic, ticket: GroupTicket) -> Iterator[None]:
@@ -273,16 +235,3 @@ def _no_group(what: str) -> SpecError:
         f"`group` is {what}, and not an entry of what the plan returned: map this task over them, by "
         "WriteWindowOperator.partial(task_id=…, landing=…).expand(group=plan.output)"
     )
-
-
-def _why(result: GroupResult, whose: str, died: SparkJobError | None = None) -> str:
-    """One line: the cause first, then what is safe, then what helps.
-
-    :param died: why the job ended before its slices did
-    """
-    if not result.causes:
-        return f"{whose}: {result}" if died is None else f"{died}; {whose}: {result}"
-    more = f" (and {len(result.causes) - 1} more causes)" if len(result.causes) > 1 else ""
-    safe = f"{result.done} of its slices are reported and kept"
-    left = f", {len(result.left)} are read again" if result.left else ""
-    return f"{result.causes[0]}{more}; {whose}: {safe}{left}; {MEND}"

@@ -33,6 +33,8 @@ from airflow_provider_lakecommit.landing import Landing, LandingSpec
 from airflow_provider_lakecommit.landing_set import LandingSetSpec
 from airflow_provider_lakecommit.many.connections import SetConnections, found_landings
 from airflow_provider_lakecommit.many.expansion import Expansion
+from airflow_provider_lakecommit.many.idle import IDLE
+from airflow_provider_lakecommit.many.plans import landing_ready, without_records
 from airflow_provider_lakecommit.many.schemas import with_schema
 from airflow_provider_lakecommit.many.shared_spark import SharedSpark
 from airflow_provider_lakecommit.many.steps import AT_ONCE, CLIENTS, MOST
@@ -44,8 +46,6 @@ from airflow_provider_lakecommit.terminal.stop import Signals, Stopped
 __all__ = ["land_set", "landing_of", "spec_of"]
 
 PLACE = "catalog"
-IDLE_SECONDS = 300.0
-"""After which a landing that has nothing new says up to when its tables are whole."""
 Ended = dict[str, int | BaseException]
 
 
@@ -185,9 +185,13 @@ class _Rounds:
     def _one(self, connections: SetConnections, landing: Landing) -> int:
         marks = connections.marks(landing)
         whole = self._whole.get(landing.name)
-        if marks and whole is not None and whole[0] == marks and time.monotonic() - whole[1] < IDLE_SECONDS:
+        if marks and whole is not None and whole[0] == marks and time.monotonic() - whole[1] < IDLE.total_seconds():
             return 0
-        made = with_schema(self._spec.landing_set, landing, self._spec.kafka, self._tables)
+        made = landing_ready(self._spec.landing_set, landing, self._spec.kafka, self._tables, connections)
+        if made is None:
+            self._landings.output.log(f"{landing.name}: {without_records(landing)}")
+            self._whole[landing.name] = marks, time.monotonic()
+            return 0
         code = self._landings.land(spec_of(self._spec, made), connections.session)
         if code == 0:
             self._whole[landing.name] = marks, time.monotonic()

@@ -69,6 +69,7 @@ class LandingSetTaskGroup(TaskGroup):
             )
             outcome = LandingSetOutcomeOperator(
                 task_id="outcome",
+                landing_set=declared,
                 plan_task_id=plan.task_id,
                 commit_task_id=commit.task_id,
                 trigger_rule=TriggerRule.ALL_DONE,

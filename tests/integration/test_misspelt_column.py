@@ -15,7 +15,7 @@ from airflow_provider_lakecommit.core.outcome import Commit, Ended, decide
 from airflow_provider_lakecommit.cycle.write import group_result
 from airflow_provider_lakecommit.inspect.status import read_status
 from airflow_provider_lakecommit.inspect.status_rules import StatusLimits, StatusVerdict, status_verdict
-from airflow_provider_lakecommit.operators.write import _why
+from airflow_provider_lakecommit.operators.write_jobs import left_undone
 from tests.support.steps import check_verified
 from tests.support.world import World
 
@@ -50,7 +50,7 @@ def test_it_ends_early_with_its_cause_and_is_landed_once_it_is_mended(
     with world.session() as session:
         (ticket,) = opened.groups
         group = group_result(world.landing, session.control, ticket)
-        said = _why(group, "group 0")
+        said = str(left_undone(group, "group 0"))
     closed = world.close("a", opened)
     ended = decide(
         Ended(plan="success", groups={0: "failed"}, commit="skipped", closed=Commit.from_dict(closed.to_dict()))

@@ -39,7 +39,7 @@ PLAIN = """
     clock close closed codec command complete concurrent condition config confirm core cost counts data dead deadline
     decide decision declared decode decoded decoder diagnosis dictionaries directives doctor done drain earlier edge
     ended entry envelope error event exceptions exit facts failed failure fate finding fine fold forks format found
-    get grounds guard head history host identity infer inferred info init inputs io json judge judged judgement key
+    get grounds guard head history host identity idle infer inferred info init inputs io json judge judged judgement key
     kind known lake lakecommit land last layout letters level light limits local locks lookup loop loss main many map
     missing model modes name node now numbers observe octets open opened options other outcome outgoing output over
     package part partitioned passed pause payload plan planning point policy pool port position preload prepare

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
 from airflow_provider_lakecommit.core.identity import cycle_id
 from airflow_provider_lakecommit.core.model import LIVE, Cycle
 from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.operators.ended_runs import EndedRuns
 from airflow_provider_lakecommit.operators.plan import PlanWindowOperator
 from airflow_provider_lakecommit.session.landing_session import LandingSession
 from airflow_provider_lakecommit.settings import Settings
@@ -49,7 +50,7 @@ def cycle(run: str, *, dag: str = "land", deployment: str | None = None, number:
 
 def is_gone(asked: Asked, of: Cycle) -> bool:
     task = PlanWindowOperator(task_id="plan", landing=ORDERS)
-    return task.abandoned(cast(Any, {"ti": asked}), cast(LandingSession, Here(ORDERS)))(of)
+    return EndedRuns(asked, task.log).of(cast(LandingSession, Here(ORDERS)))(of)
 
 
 @pytest.mark.parametrize(
