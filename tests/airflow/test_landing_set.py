@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from dev.paths import CHECKOUT
 from tests.fixtures.kafka import unique
 from tests.support.airflow_dags import CREATE, Lake, bundles, connections
 
@@ -33,6 +35,24 @@ from airflow_provider_lakecommit.task_groups.landing_set import LandingSetTaskGr
 with DAG({dag!r}, schedule=None, start_date=datetime.datetime(2026, 1, 1), catchup=False):
     LandingSetTaskGroup("land", landing_set=LandingSet(**{declared!r}), tasks=2)
 """
+DEADLY = """
+import os
+
+import pyarrow.json
+
+read = pyarrow.json.read_json
+
+
+def reading(source, *args, **options):
+    if b"poison" in source.read_buffer().to_pybytes():
+        os.kill(os.getpid(), 9)
+    source.seek(0)
+    return read(source, *args, **options)
+
+
+pyarrow.json.read_json = reading
+"""
+"""Of every Python that Spark starts: one record kills the process that reads it."""
 Tasks = dict[str, str]
 Events = dict[str, dict[str, Any]]
 
@@ -122,3 +142,46 @@ def test_one_run_lands_all_topics_by_a_few_tasks_and_a_broken_table_stops_none(
     state, tasks, events = run_set({**declared, "exclude": [topics[1]]})
     assert tasks == {"plan": "success", "write": "skipped", "commit": "skipped", "outcome": "skipped"}
     assert events == {}
+
+
+@pytest.mark.heavy
+def test_a_record_that_kills_its_process_costs_its_slice_and_none_of_the_bundle(
+    run_set: Callable[[dict[str, Any]], tuple[str, Tasks, Events]],
+    make_topic: Callable[..., str],
+    produce: Callable[..., Any],
+    catalog_properties: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "deadly").mkdir()
+    (tmp_path / "deadly" / "sitecustomize.py").write_text(DEADLY)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path / "deadly"), str(CHECKOUT)]))
+    lake = Lake(properties={**catalog_properties, "name": "lake"})
+    topics = [make_topic(1) for _ in range(4)]
+    for topic in topics:
+        produce(topic, [{"id": i} for i in range(6)], 0)
+    produce(topics[2], [{"id": 6, "note": "poison"}, {"id": 7}], 0)
+    rules = [{"topics": topic, "table": f"deadly.t{n}"} for n, topic in enumerate(topics)]
+    state, tasks, events = run_set(
+        {"topics": topics, "rules": rules, "missing_table": "create", "defaults": {"create": CREATE}}
+    )
+    assert (state, tasks["commit"], tasks["outcome"]) == ("failed", "success", "failed")
+    assert [lake.ids(f"deadly.t{n}") for n in range(4)] == [list(range(6))] * 4
+    assert len(events) == 4
+
+
+def test_a_topic_that_never_had_a_record_fails_no_run_and_its_table_is_made_with_the_first(
+    run_set: Callable[[dict[str, Any]], tuple[str, Tasks, Events]],
+    make_topic: Callable[..., str],
+    produce: Callable[..., Any],
+    catalog_properties: dict[str, str],
+) -> None:
+    lake = Lake(properties={**catalog_properties, "name": "lake"})
+    empty = make_topic(2)
+    declared = {"topics": [empty], "rules": [{"topics": empty, "table": "empty.t"}], "missing_table": "create"}
+    nothing = {"plan": "success", "write": "skipped", "commit": "skipped", "outcome": "skipped"}
+    assert run_set(declared) == ("success", nothing, {})
+    produce(empty, [{"id": 1}], 0)
+    state, _, events = run_set(declared)
+    assert (state, len(events)) == ("success", 1)
+    assert lake.ids("empty.t") == [1]

@@ -74,6 +74,23 @@ def test_a_table_that_is_missing_fails_alone_or_is_made_by_what_a_sample_tells(s
     assert not load_catalog(**shop.catalog).load_table("lake.gone").schema().find_field("id").required
 
 
+def test_a_topic_without_records_waits_for_its_first_one_and_one_that_tells_no_column_fails(shop: Shop) -> None:
+    plain = {"control_topic": f"{shop.prefix}-control"}
+    shop.topic("orders", range(3))
+    shop.topic("empty")
+    answer = shop.run("plan", defaults=plain)
+    assert answer.code == 0, answer.err
+    assert f"shop.lake.empty: {shop.prefix}.empty never had a record: lake.empty is made when" in answer.out
+    answer = shop.run("land", defaults=plain)
+    assert answer.code == 0, answer.err
+    shop.sender.produce(shop.topic("garbage"), [b"\xff no json"], 0)
+    shop.send("empty", range(4))
+    answer = shop.run("land", defaults=plain)
+    assert answer.code == 1
+    assert shop.ids("empty") == list(range(4))
+    assert "2 of 3 landings did what was asked; failed: shop.lake.garbage" in answer.err
+
+
 def test_one_broken_table_stops_nobody(shop: Shop) -> None:
     for n in range(20):
         shop.topic(f"t{n:02d}", range(5))
