@@ -36,7 +36,7 @@ from pyiceberg.types import (
 
 from airflow_provider_lakecommit.formats.reading import Convert, Reading, require
 
-__all__ = ["TEMPORAL", "odd_times", "rule_problem", "time_reading"]
+__all__ = ["TEMPORAL", "odd_times", "plausible", "rule_problem", "time_reading"]
 
 _WITHOUT_ZONE = (TimestampType, TimestampNanoType)
 _TIMESTAMPS = (*_WITHOUT_ZONE, TimestamptzType, TimestamptzNanoType)
@@ -78,7 +78,7 @@ def time_reading(kind: IcebergType, rule: str) -> Reading:
     if rule == "iso8601":
         return Reading(pa.string(), _iso_time if isinstance(kind, TimeType) else _iso)
     if rule == "epoch_days":
-        return Reading(pa.int32(), _plausible)
+        return Reading(pa.int32(), plausible)
     if (nanos := (_EPOCH | _OF_DAY).get(rule)) is not None:
         return Reading(pa.int64(), _number(nanos))
     if isinstance(kind, DateType):
@@ -110,7 +110,7 @@ def _named(kind: IcebergType) -> list[str]:
 
 
 def _iso(array: pa.Array, target: pa.DataType) -> pa.Array:
-    return _plausible(array.cast(target), target)
+    return plausible(array.cast(target), target)
 
 
 def _iso_time(array: pa.Array, target: pa.DataType) -> pa.Array:
@@ -133,7 +133,7 @@ def _number(nanos: int) -> Convert:
         if pa.types.is_time(target):
             within = pc.and_(pc.greater_equal(ticks, 0), pc.less(ticks, _DAY_MICROS))
             require(within, array, "not within a day; is the unit right?")
-        return _plausible(ticks, target)
+        return plausible(ticks, target)
 
     return convert
 
@@ -146,10 +146,10 @@ def _pattern(pattern: str, read_as: pa.DataType, part: Callable[[datetime], Any]
         read = [None if t is None else part(datetime.strptime(t, pattern)) for t in texts.dictionary.to_pylist()]
         values = pa.array(read, read_as).take(texts.indices)
         if not pa.types.is_timestamp(target):
-            return _plausible(values, target)
+            return plausible(values, target)
         micros = values.cast(pa.int64())
         ticks = pc.multiply_checked(micros, pa.scalar(1_000, pa.int64())) if target.unit == "ns" else micros
-        return _plausible(ticks, target)
+        return plausible(ticks, target)
 
     return convert
 
@@ -158,14 +158,23 @@ def _in_utc(at: datetime) -> datetime:
     return at.replace(tzinfo=UTC) if at.tzinfo is None else at
 
 
-def _plausible(values: pa.Array, target: pa.DataType) -> pa.Array:
-    """Numbers or values of the target as the target, if they are in years that there are."""
+def plausible(values: pa.Array, target: pa.DataType) -> pa.Array:
+    """Numbers or values of the target as the target, if they are in years that there are, or within a day.
+
+    :raises ValueError: they are not
+    """
     values = values.cast(target)
-    if pa.types.is_time(target) or (pa.types.is_timestamp(target) and target.unit == "ns"):
+    if pa.types.is_timestamp(target) and target.unit == "ns":
         return values
     ends = pc.min_max(values.cast(pa.int32() if pa.types.is_date(target) else pa.int64()))
     least, most = ends["min"].as_py(), ends["max"].as_py()
+    if least is None:
+        return values
+    if pa.types.is_time(target):
+        if least < 0 or most >= _DAY_MICROS:
+            raise ValueError("not within a day; is the unit right?")
+        return values
     scale = _DAY_MICROS if pa.types.is_date(target) else 1
-    if least is not None and (least * scale < _EARLIEST or most * scale > _LATEST):
+    if least * scale < _EARLIEST or most * scale > _LATEST:
         raise ValueError("not in the years 1 to 9999; is the unit right?")
     return values

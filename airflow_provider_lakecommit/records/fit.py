@@ -3,7 +3,8 @@
 
 Contract: :func:`misfit` says before anything is read why a type can never be the table's without a guess;
 :func:`fitted` takes over values of one that can. Nothing is rounded, cut off or filled in: an integer that the table's
-type does not hold, or digits that its decimal has no room for, are a
+type does not hold, digits that its decimal has no room for, bytes of another length than its ``fixed``, a date beyond
+the years 1 to 9999, which infinity is too, or the time 24:00, are a
 :class:`~airflow_provider_lakecommit.formats.decoder.Refusal`, as is a missing required value within a struct, list or
 map.
 """
@@ -15,9 +16,12 @@ import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from airflow_provider_lakecommit.formats.decoder import Refusal
+from airflow_provider_lakecommit.formats.times import plausible
 
 __all__ = ["fitted", "misfit"]
 
+_MOST_DIGITS = 76
+"""Of Arrow's widest decimal."""
 _BYTE = pa.bool8()
 """As what the engine gives a boolean, where it is to keep types."""
 
@@ -39,6 +43,8 @@ def misfit(made: pa.DataType, wanted: pa.DataType) -> bool:
         )
     if kinds.is_list(wanted):
         return not _is_list(made) or misfit(made.value_type, wanted.value_type)
+    if kinds.is_floating(made) and kinds.is_floating(wanted):
+        return bool(made.bit_width > wanted.bit_width)
     return not any(is_one(made) and is_one(wanted) for is_one in _ALIKE)
 
 
@@ -51,7 +57,7 @@ def fitted(array: pa.Array, field: pa.Field, path: str, parent: pa.Array | None 
     if not field.nullable and parent is not None and pc.any(pc.and_(array.is_null(), parent), min_count=0).as_py():
         raise Refusal("missing_required", path, f"required column {path} is missing or null")
     wanted = field.type
-    if array.type == wanted:
+    if array.type == wanted and not _has_times(wanted):
         return array
     if array.type == _BYTE:
         return array.storage.cast(wanted)
@@ -69,9 +75,23 @@ def fitted(array: pa.Array, field: pa.Field, path: str, parent: pa.Array | None 
         values = fitted(array.values, wanted.value_field, f"{path}.element", _all(array.values))
         return pa.ListArray.from_arrays(array.offsets, values, type=wanted, mask=mask)
     try:
-        return array.cast(wanted)
-    except pa.ArrowInvalid as e:
+        return _scalars(array, wanted)
+    except ValueError as e:
         raise Refusal("wrong_value", path, f"column {path}: {e}") from e
+
+
+def _scalars(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """:raises ValueError: one of them does not fit; Arrow's own error is one"""
+    if kinds.is_temporal(wanted):
+        return plausible(array, wanted)
+    if kinds.is_decimal(wanted) and kinds.is_integer(array.type):
+        # Arrow asks for room for all that the type of whole numbers can hold; this one asks for what they are.
+        array = array.cast(pa.decimal256(_MOST_DIGITS, wanted.scale))
+    if kinds.is_fixed_size_binary(wanted):
+        right = pc.equal(pc.binary_length(array), wanted.byte_width)
+        if not pc.all(right, min_count=0).as_py():
+            raise ValueError(f"not {wanted.byte_width} bytes long")
+    return array.cast(wanted)
 
 
 def _all(array: pa.Array) -> pa.Array:
@@ -102,5 +122,14 @@ def _is_exact(kind: pa.DataType) -> bool:
     return bool(kinds.is_integer(kind) or kinds.is_decimal(kind))
 
 
-_ALIKE = (_is_exact, kinds.is_floating, _is_text, _is_octets, _is_moment, _is_local, kinds.is_time, kinds.is_date)
+def _has_times(kind: pa.DataType) -> bool:
+    """Are there dates or times in it?"""
+    if kinds.is_map(kind):
+        return _has_times(kind.key_type) or _has_times(kind.item_type)
+    if kinds.is_nested(kind):
+        return any(_has_times(kind.field(i).type) for i in range(kind.num_fields))
+    return bool(kinds.is_temporal(kind))
+
+
+_ALIKE = (_is_exact, _is_text, _is_octets, _is_moment, _is_local, kinds.is_time, kinds.is_date)
 """Kinds within which values are taken over where they fit."""

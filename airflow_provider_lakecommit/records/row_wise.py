@@ -5,7 +5,8 @@ Contract: :func:`row_wise` takes ``select … from record where …`` apart by D
 makes of each record, by itself, no row, a row or several: expressions of known functions that give the same answer
 whenever they are asked, and ``unnest`` in the select list. What it gives back is that query with the record's place in
 front, and with each divisor looked at: DuckDB makes null, or infinity, of a division by zero, where a record is to be
-refused.
+refused; within ``try(…)`` it is the null that is asked for there. The place itself is not to be had: it is another one
+when the record is read again, so ``*`` leaves it out, and a record as one value, which would hold it, is refused.
 
 Failure story: everything else is a :class:`~airflow_provider_lakecommit.exceptions.TableError` that names the part: a
 syntax error, a join, an aggregate, a window, ``distinct``, ``order by``, ``limit``, a subquery, ``random()`` or
@@ -26,6 +27,8 @@ __all__ = ["GUARD", "PLACE", "guard_divisors", "row_wise"]
 
 PLACE = "lakecommit_place"
 """Column of ``record`` with the place of a record in its block."""
+RECORD = "record"
+"""The one table that a query reads."""
 GUARD = "lakecommit_divisor"
 """Macro around a divisor."""
 _DIVIDING = frozenset({"/", "//", "%", "mod", "divide", "fdiv", "fmod"})
@@ -57,6 +60,10 @@ _WITHOUT_PARENTHESES = frozenset(
     | {"current_user", "session_user", "user", "current_role", "current_catalog", "current_schema", "current_database"}
 )
 """What is a function though it looks like a column."""
+_OF_NOW = frozenset({"current_localtime", "current_localtimestamp"})
+"""Functions of this moment that DuckDB's list says to give the same answer always; ``age`` is one of one argument."""
+_OF_THE_ENGINE = frozenset({"current_setting", "getvariable", "version"})
+"""Functions whose answer is the engine's, not the record's."""
 RAISES = "error"
 """A function by which SQL refuses a record; it is volatile for DuckDB, and always does the same."""
 EXPLODES = "unnest"
@@ -76,21 +83,23 @@ def row_wise(
     :param functions: further ones that the connection has
     :raises TableError: naming the part that may not be there
     """
+    if PLACE in {name.lower() for name in columns}:
+        raise TableError(f"record_schema: the name {PLACE} is taken")
     told = json.loads(connection.execute("select json_serialize_sql(?)", [sql]).fetchall()[0][0])
     if told["error"]:
         raise TableError(f"transform: {told['error_message']}")
     if len(told["statements"]) != 1:
         raise TableError("transform: it is more than one statement")
     node = told["statements"][0]["node"]
-    found = _Walk(connection, columns, functions)
     for part in _wrong_parts(node):
         raise TableError(f"transform: {part}: a transform is of one record each, `select … from record where …`")
+    found = _Walk(connection, columns, functions, node["from_table"]["alias"])
     for expression in node["select_list"]:
         found.check(expression, explodes=True)
     if node["where_clause"] is not None:
         found.check(node["where_clause"])
     place = {"class": "COLUMN_REF", "type": "COLUMN_REF", "alias": "", "column_names": [PLACE]}
-    node["select_list"] = [place, *map(_guarded, node["select_list"])]
+    node["select_list"] = [place, *_guarded(node["select_list"])]
     node["where_clause"] = _guarded(node["where_clause"])
     return str(connection.execute("select json_deserialize_sql(?::json)", [json.dumps(told)]).fetchall()[0][0])
 
@@ -107,7 +116,7 @@ def _wrong_parts(node: Mapping[str, Any]) -> Iterator[str]:
     if node["aggregate_handling"] != "STANDARD_HANDLING":
         yield "group by all"
     source = node["from_table"]
-    if source["type"] != "BASE_TABLE" or source["table_name"].lower() != "record" or source["schema_name"]:
+    if source["type"] != "BASE_TABLE" or source["table_name"].lower() != RECORD or source["schema_name"]:
         named = {"JOIN": "a join", "SUBQUERY": "a subquery", "EMPTY": "no `from record`"}
         yield (
             f"from {source.get('table_name')}"
@@ -124,9 +133,14 @@ class _Walk:
     """Looks at expressions, with what the connection knows of functions."""
 
     def __init__(
-        self, connection: duckdb.DuckDBPyConnection, columns: Collection[str], functions: Collection[str]
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        columns: Collection[str],
+        functions: Collection[str],
+        alias: str,
     ) -> None:
         self._connection = connection
+        self._record = {RECORD, alias.lower()}
         self._columns = {name.lower() for name in columns}
         self._own = {name.lower() for name in functions}
         self._macros: dict[str, str | None] = {}
@@ -147,14 +161,25 @@ class _Walk:
 
     def _wrong(self, kind: str, expression: Mapping[str, Any], explodes: bool) -> str | None:
         if kind == "COLUMN_REF":
-            (first, *more) = expression["column_names"]
-            hidden = not more and first.lower() in _WITHOUT_PARENTHESES and first.lower() not in self._columns
-            return first.lower() if hidden else None
+            return self._wrong_name([name.lower() for name in expression["column_names"]])
+        if kind == "STAR" and isinstance(pattern := expression["expr"], dict) and pattern["class"] == "CONSTANT":
+            return "columns of a pattern, which `columns(c -> c like …)` says"
         if kind == "FUNCTION":
             return self._wrong_function(expression, explodes)
         if kind == "WINDOW":
             return f"{expression.get('function_name') or expression['type'].lower()} over a window"
         return None if kind in _PLAIN else f"a {kind.lower().replace('_', ' ')}"
+
+    def _wrong_name(self, names: list[str]) -> str | None:
+        """What is wrong with what is read like a column."""
+        if PLACE in names:
+            return f"{PLACE}, which is where the record happens to be"
+        (first, *more) = names
+        if more or first in self._columns:
+            return None
+        if first in self._record:
+            return f"{first} as one value: name its columns"
+        return first if first in _WITHOUT_PARENTHESES else None
 
     def _wrong_function(self, expression: Mapping[str, Any], explodes: bool) -> str | None:
         name = str(expression["function_name"]).lower()
@@ -164,6 +189,14 @@ class _Walk:
             return f"{name}, an aggregate"
         if name in self._own or name == RAISES:
             return None
+        if name in _OF_THE_ENGINE:
+            return f"{name}, which is of the engine"
+        if name in _OF_NOW or (name == "age" and len(expression["children"]) == 1):
+            return f"{name}, which gives another answer each time"
+        return self._wrong_by_list(name)
+
+    def _wrong_by_list(self, name: str) -> str | None:
+        """What DuckDB's own list of functions says."""
         known = self._connection.execute(
             "select distinct function_type, stability, macro_definition from duckdb_functions() "
             "where function_name = ?",
@@ -196,15 +229,35 @@ class _Walk:
             raise TableError(f"{e}; {name} is made of it") from e
 
 
-def _guarded(expression: Any) -> Any:
-    """The expression with its divisors looked at."""
+def _guarded(expression: Any, *, tried: bool = False) -> Any:
+    """The expression with its divisors looked at, and with the place left out of ``*``.
+
+    :param tried: is it within ``try(…)``, which takes no function that raises by itself?
+    """
     if isinstance(expression, list):
-        return [_guarded(each) for each in expression]
+        return [_guarded(each, tried=tried) for each in expression]
     if not isinstance(expression, dict):
         return expression
-    made = {key: _guarded(each) for key, each in expression.items()}
+    tried = tried or expression.get("type") == "OPERATOR_TRY"
+    made = {key: _guarded(each, tried=tried) for key, each in expression.items()}
+    if made.get("class") == "STAR":
+        made["exclude_list"] = [*made["exclude_list"], PLACE]
     if made.get("class") == "FUNCTION" and made["function_name"].lower() in _DIVIDING and len(made["children"]) == 2:
-        divisor = made["children"][1]
-        call = {**made, "function_name": GUARD, "children": [divisor], "is_operator": False, "alias": ""}
-        made["children"] = [made["children"][0], call]
+        made["children"] = [made["children"][0], _divisor(made, tried)]
     return made
+
+
+def _divisor(division: Mapping[str, Any], tried: bool) -> dict[str, Any]:
+    divisor = division["children"][1]
+    call = {**division, "function_name": GUARD, "children": [divisor], "is_operator": False, "alias": ""}
+    if not tried:
+        return call
+    return {**call, "function_name": "nullif", "children": [divisor, _ZERO]}
+
+
+_ZERO = {
+    "class": "CONSTANT",
+    "type": "VALUE_CONSTANT",
+    "alias": "",
+    "value": {"type": {"id": "INTEGER", "type_info": None}, "is_null": False, "value": 0},
+}

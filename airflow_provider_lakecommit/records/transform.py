@@ -17,9 +17,7 @@ a required column that nothing fills, a function that cannot be imported: all ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
-from importlib import import_module
-from typing import Any
+from collections.abc import Mapping, Sequence, Set
 
 import duckdb
 import numpy as np
@@ -31,6 +29,8 @@ from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.formats.decoder import Decoded, Decoder, Refusal, Reject, halved, put_back
 from airflow_provider_lakecommit.parquet.arrow_types import arrow_schema
 from airflow_provider_lakecommit.records.fit import fitted, misfit
+from airflow_provider_lakecommit.records.functions import add_function
+from airflow_provider_lakecommit.records.overflow import overflown
 from airflow_provider_lakecommit.records.row_wise import PLACE, guard_divisors, row_wise
 
 __all__ = ["FAILED", "TransformDecoder"]
@@ -43,9 +43,13 @@ _ALONE: dict[str, str | bool | int | float | list[str]] = {
     "python_enable_replacements": False,
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
+    # Nothing is spilled: what a block comes to is in memory anyway.
+    "temp_directory": "",
 }
-_OF_VALUES = (duckdb.DataError, duckdb.InvalidInputException)
-"""Errors of DuckDB that a value brings: conversions, overflows, ``error('…')``, functions that raise."""
+_NOT_OF_VALUES = (duckdb.OperationalError, duckdb.InternalError, duckdb.FatalException, duckdb.InterruptException)
+"""Errors of DuckDB that no value brings: want of memory, what is broken within. All others are of values: conversions,
+overflows, ``error('…')``, functions that raise, and some that have no class of their own.
+"""
 
 
 class TransformDecoder:
@@ -69,7 +73,7 @@ class TransformDecoder:
             self._connection.execute("set arrow_lossless_conversion = true")
             guard_divisors(self._connection)
             for name, place in functions.items():
-                _add_function(self._connection, name, place)
+                add_function(self._connection, name, place)
             self._connection.execute("set lock_configuration = true")
             self._sql = row_wise(self._connection, sql, records.schema.names, functions)
             self._columns = self._resolved()
@@ -126,7 +130,7 @@ class TransformDecoder:
         given: dict[str, int] = {}
         wrong: list[str] = []
         for place, field in enumerate(made):
-            if field.name.startswith(PLACE):
+            if place == 0:
                 continue
             if field.name in given:
                 wrong.append(f"it gives a column {field.name} twice")
@@ -157,15 +161,17 @@ class TransformDecoder:
     def _block(self, rows: pa.Table) -> Decoded:
         try:
             made = self._run(rows)
-        except _OF_VALUES as e:
+        except _NOT_OF_VALUES:
+            raise
+        except duckdb.Error as e:
             raise Refusal(FAILED, None, _said(e)) from e
         places = made.column(0).to_numpy()
         if len(places) > 1 and (np.diff(places) < 0).any():
             order = np.argsort(places, kind="stable")
             made, places = made.take(order), places[order]
-        lacking = self._lacking(made, places)
-        if lacking:
-            kept = ~np.isin(places, list(lacking))
+        refused = self._overflown(made, places, rows) | self._lacking(made, places)
+        if refused:
+            kept = ~np.isin(places, list(refused))
             made, places = made.filter(pa.array(kept)), places[kept]
         arrays = [
             fitted(_whole(made.column(self._columns[f.name])), f, f.name)
@@ -175,42 +181,33 @@ class TransformDecoder:
         ]
         there = np.zeros(rows.num_rows, bool)
         there[places] = True
-        there[list(lacking)] = True
+        there[list(refused)] = True
         return Decoded(
             table=pa.Table.from_arrays(arrays, schema=self._target),
             records=places.tolist(),
-            rejects=tuple(
-                Reject(index=i, kind="missing_required", column=name, reason=f"required column {name} is null")
-                for i, name in sorted(lacking.items())
-            ),
+            rejects=tuple(refused[i] for i in sorted(refused)),
             filtered=np.flatnonzero(~there).tolist(),
         )
 
-    def _lacking(self, made: pa.Table, places: np.ndarray) -> dict[int, str]:
+    def _overflown(self, made: pa.Table, places: np.ndarray, rows: pa.Table) -> dict[int, Reject]:
+        """The records that SQL alone made an infinite number of, each with the first such column."""
+        found: dict[int, Reject] = {}
+        for name, at in self._columns.items():
+            for i in overflown(made.column(at), places, rows):
+                why = f"column {name} is infinite or no number, and nothing in the record is: a number too large"
+                found.setdefault(i, Reject(index=i, kind=FAILED, column=name, reason=why))
+        return found
+
+    def _lacking(self, made: pa.Table, places: np.ndarray) -> dict[int, Reject]:
         """The records with a row that lacks a required column, each with the first one that it lacks."""
-        found: dict[int, str] = {}
+        found: dict[int, Reject] = {}
         for field in self._target:
             if not field.nullable:
                 column = made.column(self._columns[field.name])
-                for place in places[np.asarray(column.is_null())] if column.null_count else ():
-                    found.setdefault(int(place), field.name)
+                for place in places[np.asarray(column.is_null())].tolist() if column.null_count else ():
+                    why = f"required column {field.name} is null"
+                    found.setdefault(place, Reject(index=place, kind="missing_required", column=field.name, reason=why))
         return found
-
-
-def _add_function(connection: duckdb.DuckDBPyConnection, name: str, place: str) -> None:
-    """:raises TableError: it cannot be imported, its types are not annotated, or DuckDB has one of that name"""
-    module, _, function = place.rpartition(".")
-    try:
-        found: Callable[..., Any] = getattr(import_module(module), function)
-    except (ImportError, AttributeError) as e:
-        raise TableError(f"functions: {name} cannot be imported from {place}: {e}") from e
-    known = connection.execute("select count(*) from duckdb_functions() where function_name = ?", [name]).fetchall()
-    if known[0][0]:
-        raise TableError(f"functions: SQL has a function {name} already, take another name")
-    try:
-        connection.create_function(name, found)
-    except duckdb.Error as e:
-        raise TableError(f"functions: {name} ({place}) cannot be used: {_said(e)}") from e
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:
@@ -219,5 +216,5 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _said(error: duckdb.Error) -> str:
-    """The message without the drawing below it."""
-    return str(error).split("\n", 1)[0].strip()
+    """The message without the drawing below it; of a block's records, never empty."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

@@ -39,10 +39,10 @@ PLAIN = """
     clock close closed codec command complete concurrent condition config confirm core cost counts data dead deadline
     decide decision declared decode decoded decoder diagnosis dictionaries directives doctor done drain earlier edge
     ended entry envelope error event exceptions exit facts failed failure fate finding fine fold forks format found
-    get grounds guard head history host identity idle infer inferred info init inputs io json judge judged judgement key
-    kind known lake lakecommit land last layout letters level light limits local locks lookup loop loss main many map
-    missing model modes name node now numbers observe octets open opened options other outcome outgoing output over
-    package part partitioned passed pause payload plan planning point policy pool port position preload prepare
+    get grounds guard head history host identity idle infer inferred info init inputs io json judge judged judgement
+    key kind known lake lakecommit land last layout letters level light limits local locks lookup loop loss main many
+    map missing model modes name node now numbers observe octets open opened options other outcome outgoing output
+    over package part partitioned passed pause payload plan planning point policy pool port position preload prepare
     prepared pressure preview probe process protocol publish published publisher queue raised range read reader
     reading recovered redaction reference refusal refuse reject rejected relabel repair report reported request rescue
     rescued rest restart result resume retry rewriter rights role routing rows rule ruling run runner sample sampled
@@ -61,8 +61,8 @@ PLAIN = """
     kept why ready replaying registry registered framed framing convert nested skipped resolve resolver scalar branch
     absent member struct unfit item required branches csv raw protobuf confluent message descriptor descriptors
     combined connected expansion schemas shared left evolve evolving evolution changes wanted widened misfit out side
-    refused incompatible paths names one route router fit wise transform subject unwrap bundle bundled hash
-    wrong default
+    refused incompatible paths names one route router fit wise transform subject unwrap bundle bundled hash wrong
+    default function overflow
 """
 
 

@@ -101,6 +101,11 @@ def test_lists_explode_in_their_order_and_an_empty_one_is_filtered() -> None:
         ("select id, id * 2147483648 as n from record", {}, "column n: Integer value"),
         ("select id, case when n = 1 then error('not so') else 1 end as n from record", {"n": 1}, "not so"),
         ("select nullif(id, 7) as id from record", {}, "required column id is null"),
+        (
+            "select id, list_reduce([x for x in [n] if x > 1], lambda a, b: a + b) as n from record",
+            {"n": 1},
+            "empty input list",
+        ),
     ],
 )
 @pytest.mark.parametrize("others", [0, 1, 40])
@@ -113,6 +118,68 @@ def test_a_record_in_which_the_sql_fails_is_rejected_alone(
     assert (reject.index, made.filtered) == (others, [])
     assert reason in reject.reason
     assert made.records == [i for i in range(2 * others + 1) if i != others]
+
+
+WIDE = [
+    *TABLE[:1],
+    {"name": "d", "type": "double"},
+    {"name": "ds", "type": "list<struct<d: double>>"},
+    {"name": "day", "type": "date"},
+    {"name": "at", "type": "timestamptz"},
+    {"name": "clock", "type": "time"},
+    {"name": "price", "type": "decimal(3, 1)"},
+    {"name": "code", "type": "fixed[2]"},
+]
+
+
+@pytest.mark.parametrize(
+    ("sql", "good", "bad", "kind"),
+    [
+        ("select id, cast(name as double) * 1e300 as d", "2", "1e9", "transform_failed"),
+        ("select id, cast(name as double) as d", "2", "1e999", "transform_failed"),
+        ("select id, exp(cast(name as int)) as d", "2", "999", "transform_failed"),
+        ("select id, 1 / cast(name as double) as d", "2", "1e-320", "transform_failed"),
+        ("select id, pow(cast(name as double), 9) - 1 as d", "2", "1e99", "transform_failed"),
+        ("select id, (1e308 - pow(cast(name as double), 9)) * 0 as d", "2", "1e99", "transform_failed"),
+        ("select id, [{'d': pow(cast(name as double), 9)}] as ds", "2", "1e99", "transform_failed"),
+        ("select id, unnest([2.0::double, 10.0 ** cast(name as int)]) as d", "2", "999", "transform_failed"),
+        ("select id, cast(name as date) as day", "2026-01-02", "infinity", "wrong_value"),
+        ("select id, cast(name as date) as day", "9999-12-31", "10000-01-01", "wrong_value"),
+        ("select id, cast(name as timestamptz) as at", "2026-01-02 00:00:00", "-infinity", "wrong_value"),
+        ("select id, cast(name as timestamptz) + interval 1 day as at", "0001-01-01", "9999-12-31", "wrong_value"),
+        ("select id, cast(name as time) as clock", "23:59:59.999999", "24:00:00", "wrong_value"),
+        ("select id, cast(name as int) as price", "99", "100", "wrong_value"),
+        ("select id, cast(name as blob) as code", "ab", "abc", "wrong_value"),
+    ],
+)
+def test_a_value_that_the_engine_would_alter_is_a_reject(sql: str, good: str, bad: str, kind: str) -> None:
+    made = transformed(f"{sql} from record", values({"id": 1, "name": good}, {"id": 2, "name": bad}, {"id": 3}), WIDE)
+    assert [(r.index, r.kind) for r in made.rejects] == [(1, kind)]
+    assert {row["id"] for row in made.table.to_pylist()} == {1, 3}
+    assert any(value not in (None, [{"d": None}]) for row in made.table.to_pylist() for value in list(row.values())[1:])
+
+
+def test_what_a_record_says_to_be_infinite_may_be() -> None:
+    texts = ["inf", "-Infinity", "NaN", "1e999", "1.5"]
+    made = transformed(
+        "select id, cast(name as double) as d from record",
+        values(*({"id": i, "name": text} for i, text in enumerate(texts))),
+        WIDE,
+    )
+    assert [str(d) for _, d in rows(made, "id", "d")] == ["inf", "-inf", "nan", "1.5"]
+    assert [r.index for r in made.rejects] == [3]
+
+
+def test_a_try_makes_null_of_what_would_be_refused() -> None:
+    made = transformed("select id, try(7 // (n - 1)) as n from record", values({"id": 1, "n": 1}, {"id": 2, "n": 3}))
+    assert (rows(made, "id", "n"), made.rejects) == ([(1, None), (2, 3)], ())
+
+
+def test_a_row_does_not_depend_on_where_its_record_stands() -> None:
+    sql = "select id, concat_ws(',', *columns(c -> c in ('id', 'name'))) as text from record"
+    given = values(*({"id": i, "name": "a"} for i in range(3)))
+    alone = [rows(transformed(sql, [value]), "id", "text")[0] for value in given]
+    assert rows(transformed(sql, given), "id", "text") == alone
 
 
 def test_what_the_format_refuses_is_refused_as_before_and_keeps_its_place() -> None:
@@ -158,9 +225,33 @@ def test_functions_by_import_path_take_part_and_refuse_records_by_raising() -> N
     assert "thirteen" in reject.reason
 
 
+def less(n: int) -> int:
+    """For SQL; gives what its annotation does not say."""
+    return n / 2 if n else None  # type: ignore[return-value]
+
+
+def test_what_a_function_gives_is_null_or_of_its_annotated_type() -> None:
+    made = transformed(
+        "select id, cast(less(n) as int) as n from record",
+        values({"id": 1, "n": 0}, {"id": 2, "n": 3}, {"id": 3}),
+        functions={"less": f"{__name__}.less"},
+    )
+    assert rows(made, "id", "n") == [(1, None), (3, None)]
+    (reject,) = made.rejects
+    assert "it gave float, and is annotated with" in reject.reason
+
+
 @pytest.mark.parametrize(
     ("sql", "told"),
     [
+        ("select lakecommit_place as id from record", "lakecommit_place, which is where the record happens to be"),
+        ("select id, cast(r.lakecommit_place as int) as n from record r", "lakecommit_place"),
+        ("select id, record::varchar as text from record", "record as one value: name its columns"),
+        ("select id, to_json(R)::varchar as text from record as r", "r as one value: name its columns"),
+        ("select id, columns('.*') as text from record", "columns of a pattern"),
+        ("select id, current_localtimestamp()::varchar as text from record", "current_localtimestamp, which gives"),
+        ('select id, age("at")::varchar as text from record', "age, which gives another answer each time"),
+        ("select id, current_setting('threads')::varchar as text from record", "current_setting, which is of the"),
         ("select count(*) as n from record", "count_star, an aggregate"),
         ("select id, sum(n) as n from record group by id", "group by"),
         ("select id from record group by all", "group by all"),
@@ -208,6 +299,7 @@ def test_functions_by_import_path_take_part_and_refuse_records_by_raising() -> N
         ("select id, name as n from record", "column n is string, in the table int32: cast it"),
         ("select id, n / 2 as n from record", "column n is double, in the table int32: cast it"),
         ('select id, "at" as text from record', "column text is timestamp[us, tz=UTC], in the table string"),
+        ("select id as lakecommit_place from record", "a column 'lakecommit_place', which the table lacks"),
     ],
 )
 def test_what_is_not_of_one_record_each_or_does_not_fit_is_named(sql: str, told: str) -> None:
@@ -222,6 +314,7 @@ def test_what_is_not_of_one_record_each_or_does_not_fit_is_named(sql: str, told:
         ({"gone": "tests.unit.records.test_transform.gone"}, "gone cannot be imported"),
         ({"upper": f"{__name__}.doubled"}, "SQL has a function upper already"),
         ({"bare": f"{__name__}.bare"}, "bare .* cannot be used"),
+        ({"table": f"{__name__}.TABLE"}, "table .* is no function but a list"),
     ],
 )
 def test_a_function_that_cannot_be_used_is_named(functions: dict[str, str], told: str) -> None:
