@@ -134,7 +134,7 @@ def _is_foreign(session: LandingSession, prepared: Prepared, found: FoundCycle) 
     Nothing is written by it, and the run goes on as a further cycle.
     """
     tables = {t.name: t.table for t in prepared.tables}
-    if found.state.over or (what := contradiction(found.state.plan, tables)) is None:
+    if found.state.over or (what := contradiction(found.state.plan, tables, prepared.failures)) is None:
         return False
     where = f"offset {found.state.offset} of {session.control.name}[{found.ticket.partition}]"
     session.log(
@@ -216,7 +216,8 @@ def _warnings(session: LandingSession, prepared: Prepared) -> tuple[str, ...]:
     plan, and where there is none.
     """
     crowded = (f"{t.name}: {t.state.crowding}" for t in prepared.tables if t.state.crowding)
-    lines = (*crowded, *not_as_stated(session.landing, prepared))
+    apart = (f"{name} is planned without, and lacks what is landed now: {e}" for name, e in prepared.failures.items())
+    lines = (*apart, *crowded, *not_as_stated(session.landing, prepared))
     for line in lines:
         session.log(f"WARNING: {line}")
     return lines

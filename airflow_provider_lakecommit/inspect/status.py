@@ -24,8 +24,9 @@ from airflow_provider_lakecommit.inspect.partition_status import PartitionStatus
 from airflow_provider_lakecommit.inspect.small_files import TableFiles, table_files
 from airflow_provider_lakecommit.lanes.status import lanes_in
 from airflow_provider_lakecommit.planning.headroom import Headroom, threshold_of
+from airflow_provider_lakecommit.prepare.absent import remembered
 from airflow_provider_lakecommit.prepare.headroom import looked_at, plan_threshold, warnings
-from airflow_provider_lakecommit.prepare.tables import ledger_state, remembered, table_ledger
+from airflow_provider_lakecommit.prepare.tables import ledger_state, table_ledger
 from airflow_provider_lakecommit.session.landing_session import FoldedLog, LandingSession
 from airflow_provider_lakecommit.status_fields import cycle_fields, lag_fields, partition_fields, pending_fields
 

@@ -29,8 +29,9 @@ from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet
 from airflow_provider_lakecommit.core.routing import DEAD_LETTER
 from airflow_provider_lakecommit.core.rules import merged
 from airflow_provider_lakecommit.core.state import TableLedger
-from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError, TableError
+from airflow_provider_lakecommit.exceptions import CatalogError, LakecommitError, LedgerError, TableError
 from airflow_provider_lakecommit.kafka.source_topic import SourceState
+from airflow_provider_lakecommit.prepare.absent import newest_target, remembered
 from airflow_provider_lakecommit.prepare.epochs import joined, renewed
 from airflow_provider_lakecommit.prepare.pending import endangered
 from airflow_provider_lakecommit.prepare.sections import (
@@ -55,7 +56,6 @@ __all__ = [
     "prepare_for_commit",
     "prepare_table",
     "prepared_table",
-    "remembered",
     "table_ledger",
 ]
 
@@ -72,10 +72,11 @@ class PreparedTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """The tables that are ready, and what failed by table."""
+    """The tables that are ready, and what failed by table; ``without``: how those were that a plan does without."""
 
     tables: tuple[PreparedTable, ...]
     failures: Mapping[str, Exception] = field(default_factory=dict)
+    without: tuple[TableTarget, ...] = ()
 
     @property
     def ledgers(self) -> tuple[TableLedger, ...]:
@@ -92,11 +93,12 @@ class Prepared:
 
     @property
     def targets(self) -> tuple[TableTarget, ...]:
-        return tuple(target_of(t.name, t.table, t.ledger.section.epoch) for t in self.tables)
+        return (*(target_of(t.name, t.table, t.ledger.section.epoch) for t in self.tables), *self.without)
 
 
 def prepare(session: LandingSession, source: SourceState, *, dry: bool = False) -> Prepared:
-    """Everything a plan needs of the tables.
+    """Everything a plan needs of the tables. One beside the leading one that cannot be read, or needs a person, is
+    among the failures, where the log knows it (:mod:`~airflow_provider_lakecommit.prepare.absent`).
 
     :param dry: write nothing; what would be made is only thought
     :raises TableError: missing, or not able to take the rows
@@ -106,27 +108,44 @@ def prepare(session: LandingSession, source: SourceState, *, dry: bool = False) 
     :raises SpecWaits: a spec change has to wait for a commit
     """
     out: list[PreparedTable] = []
+    failures: dict[str, Exception] = {}
+    without: list[TableTarget] = []
     for name in session.landing.tables:
-        if _does_without(session, name):
-            continue
-        table = table_of(session, name, dry=dry, before_making=partial(_check_first_run, session))
-        state = _sound_ledger(session, name, table)
-        _check_alone(session, name, state, source)
-        if state.section(session.landing.name, session.lane) is None:
-            check_lane_open(session, name)
-            _check_first_run(session, name, table)
-            if not out:
-                _check_former(session, name)
-            check_fit(session.landing, target_of(name, table, session.new_id()))
-            section = _origin(session, source, out[0].ledger.section if out else None)
-            state = _thought(state, section) if dry else joined(session, name, table, state, section)
-        else:
-            # Before anything is written: of another cluster nothing is known that a ledger could be changed by.
-            check_cluster(session, name, own_section(state, session), source.cluster_id)
-            if not dry:
-                state = renewed(session, name, state, source, out[0].ledger.section if out else None)
-        out.append(prepared_table(session, name, table, state))
-    return Prepared(tables=tuple(out))
+        try:
+            if not _does_without(session, name):
+                out.append(_ready(session, name, source, out[0].ledger.section if out else None, dry=dry))
+        except (TableError, LedgerError, CatalogError) as e:
+            if not out or (target := newest_target(session, name)) is None:
+                raise
+            failures[name] = e
+            without.append(target)
+    return Prepared(tables=tuple(out), failures=failures, without=tuple(without))
+
+
+def _ready(
+    session: LandingSession, name: str, source: SourceState, leading: LedgerSection | None, *, dry: bool
+) -> PreparedTable:
+    """One table, which is there afterwards, with a section of this lane.
+
+    :param leading: of the first table, if this is another one
+    """
+    table = table_of(session, name, dry=dry, before_making=partial(_check_first_run, session))
+    state = _sound_ledger(session, name, table)
+    _check_alone(session, name, state, source)
+    if state.section(session.landing.name, session.lane) is None:
+        check_lane_open(session, name)
+        _check_first_run(session, name, table)
+        if leading is None:
+            _check_former(session, name)
+        check_fit(session.landing, target_of(name, table, session.new_id()))
+        section = _origin(session, source, leading)
+        state = _thought(state, section) if dry else joined(session, name, table, state, section)
+    else:
+        # Before anything is written: of another cluster nothing is known that a ledger could be changed by.
+        check_cluster(session, name, own_section(state, session), source.cluster_id)
+        if not dry:
+            state = renewed(session, name, state, source, leading)
+    return prepared_table(session, name, table, state)
 
 
 def prepare_for_commit(session: LandingSession, *, tell: bool = True) -> Prepared:
@@ -244,14 +263,6 @@ def _left_by_former(session: LandingSession, data: LedgerSection) -> Coverage:
 
 def _first(ranges: RangeSet, end: int) -> int:
     return min(end, ranges.ranges[0].start) if ranges else end
-
-
-def remembered(session: LandingSession, name: str) -> set[UUID]:
-    """The tables of this name for which the log remembers slices with rows. One that never had a row has none to lose:
-    it is as if it had never been.
-    """
-    reports = (e.report for _, some in session.all_entries() for e in some if isinstance(e, SliceReported))
-    return {t.uuid for report in reports if (t := report.table(name)) is not None and t.rows}
 
 
 def _check_first_run(session: LandingSession, name: str, table: Table | None = None) -> None:

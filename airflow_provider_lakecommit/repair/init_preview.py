@@ -26,9 +26,10 @@ from airflow_provider_lakecommit.planning.missing import Watermark
 from airflow_provider_lakecommit.planning.restart import Restart, StatedOffsets, restart
 from airflow_provider_lakecommit.planning.truncation import first_offsets_of, in_doubt, positions_up_to
 from airflow_provider_lakecommit.planning.voiding import Rescued, gone, irreplaceable, losses, losses_text, rescued
+from airflow_provider_lakecommit.prepare.absent import remembered
 from airflow_provider_lakecommit.prepare.pending import endangered, known_section, known_state
 from airflow_provider_lakecommit.prepare.sections import first_offsets
-from airflow_provider_lakecommit.prepare.tables import ledger_state, remembered
+from airflow_provider_lakecommit.prepare.tables import ledger_state
 from airflow_provider_lakecommit.prepare.unbelieved import unbelieved
 from airflow_provider_lakecommit.repair.published_before import PublishedBefore, published_before
 from airflow_provider_lakecommit.repair.word import PLAIN, Start, Way, check_lane, offsets_of

@@ -13,7 +13,7 @@ that stands against it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from uuid import UUID
 
@@ -84,12 +84,15 @@ def check_unless_filled(landing: Landing, targets: Sequence[TableTarget], landin
         check_rules(landing, {target.table: Schema.model_validate_json(target.schema) for target in there})
 
 
-def contradiction(plan: Plan, tables: Mapping[str, Table]) -> str | None:
+def contradiction(plan: Plan, tables: Mapping[str, Table], unread: Collection[str] = ()) -> str | None:
     """The first thing in which a plan is contradicted by the tables that it writes to, or ``None``.
 
     :param tables: of the landing, as just read from the catalog
+    :param unread: those that could not be read, of which nothing is known
     """
     for target in plan.targets:
+        if target.table in unread:
+            continue
         table = tables.get(target.table)
         if table is None:
             return f"it writes to {target.table}, which is no table of this landing"

@@ -211,6 +211,39 @@ def test_a_broken_table_stops_no_other_and_takes_what_it_lacks_later(
     check(world, 0, 80)
 
 
+@pytest.mark.parametrize("trouble", ["broken", "dropped", "emptied"])
+def test_windows_are_planned_without_a_table_that_is_in_trouble(
+    make_world: Make, produce: Produce, trouble: str
+) -> None:
+    world = make_world(**FIELDS)
+    produce(world.landing.topics, mixed(0, 40))
+    world.settle()
+    with world.session() as session:
+        catalog = session.tables.catalog
+        table = catalog.load_table("shop.refunds")
+    with pytest.MonkeyPatch.context() as patch:
+        if trouble == "broken":
+            broken(patch, "shop.refunds")
+        else:
+            catalog.drop_table("shop.refunds")
+        if trouble == "emptied":
+            catalog.create_table("shop.refunds", table.schema())
+        for n in range(1, 4):
+            produce(world.landing.topics, mixed(40 * n, 40))
+            with pytest.raises(LakecommitError, match=r"shop\.refunds"):
+                world.run()
+        assert any("shop.refunds is planned without" in line for line in world.lines)
+        assert ids(world, "shop.rows") == expected(0, 160)["rows"], "the other table is not held up"
+        dead = Counter(json.loads(row["value"])["id"] for row in world.rows("shop.dead"))
+        assert dead == expected(0, 160)["dead"], "nothing is a dead letter for a table's trouble"
+    if trouble == "emptied":
+        catalog.drop_table("shop.refunds")
+    if trouble != "broken":
+        catalog.register_table("shop.refunds", table.metadata_location)
+    world.settle()
+    check(world, 0, 160)
+
+
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("at", [pytest.param(n, marks=pytest.mark.heavy) if n % 4 else n for n in range(1, 14)])
 def test_whatever_dies_each_record_is_in_its_table_once(make_world: Make, produce: Produce, at: int, when: Any) -> None:
