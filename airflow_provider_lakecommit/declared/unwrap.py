@@ -12,7 +12,7 @@ from typing import Any
 
 from airflow_provider_lakecommit.declared.names import meant
 
-__all__ = ["COLUMNS", "DELETED", "check_unwrap", "columns_of_unwrap", "wrong_with_unwrap"]
+__all__ = ["COLUMNS", "DELETED", "ENVELOPE_ROOTS", "PAYLOAD", "check_unwrap", "columns_of_unwrap", "wrong_with_unwrap"]
 
 _UNWRAPPED = ("json", "json_schema", "avro")
 """Formats whose values may be envelopes."""
@@ -30,6 +30,10 @@ COLUMNS: Mapping[str, str] = {
 _ENVELOPES = ("debezium",)
 _KEYS = ("envelope", "columns")
 _ROOTS = ("op", "source", "transaction", "ts_ms", "ts_us", "ts_ns")
+PAYLOAD = "payload"
+"""Where an envelope is within JSON that Connect's converter wraps with its schema."""
+ENVELOPE_ROOTS = frozenset({*_ROOTS, "before", "after", PAYLOAD})
+"""Where paths begin that are the envelope's, not the row's."""
 
 
 def columns_of_unwrap(section: str | Mapping[str, Any]) -> dict[str, str]:

@@ -17,8 +17,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from itertools import count
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, NestedField, StringType, StructType
@@ -40,13 +42,16 @@ MOST_SHOWN = 60
 class Router:
     """Decodes blocks for several tables.
 
-    :param field: decodes the values into :func:`field_schema`
+    :param field: decodes the values into :func:`field_schema` of the paths
     :param decoders: of the tables that are there
+    :param paths: where the field may be, of which the first one counts that is there; by default as the route says
     """
 
-    def __init__(self, route: Route, field: Decoder, decoders: Mapping[str, Decoder]) -> None:
+    def __init__(
+        self, route: Route, field: Decoder, decoders: Mapping[str, Decoder], paths: Sequence[str] = ()
+    ) -> None:
         self._route, self._field, self._decoders = route, field, dict(decoders)
-        self._path = tuple(route.field.split("."))
+        self._paths = tuple(paths) or (route.field,)
 
     def decode(self, values: Sequence[bytes]) -> Block:
         """What becomes of these values."""
@@ -54,9 +59,10 @@ class Router:
         # The values that have rows in `found`, and by table the places of those among them.
         places = np.asarray(range(len(values)) if found.records is None else found.records, np.int64)
         rejects = [r for r in found.rejects if r.kind != WRONG_KIND]
-        other = [r.index for r in found.rejects if r.kind == WRONG_KIND]
+        other = {r.index: r.reason for r in found.rejects if r.kind == WRONG_KIND}
         wanted, unnamed = self._wanted(found, places)
-        reasons = dict.fromkeys(other, f"field {self._route.field} of the value is no text") | unnamed
+        no_text = f"field {self._route.field} of the value is no text"
+        reasons = {i: f"{no_text}: {why}" for i, why in other.items()} | unnamed
         if reasons:
             if (table := self._route.other_table) is not None:
                 mine = np.fromiter(reasons, np.int64, len(reasons))
@@ -90,10 +96,8 @@ class Router:
 
     def _wanted(self, found: Decoded, places: np.ndarray) -> tuple[dict[str, np.ndarray], dict[int, str]]:
         """By table the places of its values; and why others are for none, by place."""
-        column = found.table.column(self._path[0])
-        for name in self._path[1:]:
-            column = pc.struct_field(column, name)
-        texts = column.combine_chunks().dictionary_encode()
+        columns = [_at(found.table, path) for path in self._paths]
+        texts = (pc.coalesce(*columns) if len(columns) > 1 else columns[0]).combine_chunks().dictionary_encode()
         codes = np.asarray(pc.fill_null(texts.indices, -1))
         tables: dict[str, list[int]] = {}
         unnamed: dict[int, str] = {}
@@ -129,10 +133,21 @@ def _refused(place: int, kind: str, column: str, reason: str) -> Reject:
     return Reject(index=place, kind=kind, column=column, reason=reason.encode(errors="backslashreplace").decode())
 
 
-def field_schema(route: Route) -> Schema:
-    """A table with the text alone that a record is routed by."""
-    kind: IcebergType = StringType()
-    for number, name in reversed(list(enumerate(route.field.split("."), 1))):
-        field = NestedField(number, name, kind)
-        kind = StructType(field)
-    return Schema(*kind.fields) if isinstance(kind, StructType) else Schema()
+def field_schema(paths: Sequence[str]) -> Schema:
+    """A table with the text alone that a record is routed by, at each path where it may be."""
+    numbers, fields = count(1), list[NestedField]()
+    for path in paths:
+        kind: IcebergType = StringType()
+        for name in reversed(path.split(".")):
+            field = NestedField(next(numbers), name, kind)
+            kind = StructType(field)
+        fields.append(field)
+    return Schema(*fields)
+
+
+def _at(table: pa.Table, path: str) -> pa.ChunkedArray:
+    first, *within = path.split(".")
+    column = table.column(first)
+    for name in within:
+        column = pc.struct_field(column, name)
+    return column

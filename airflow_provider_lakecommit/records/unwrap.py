@@ -16,7 +16,7 @@ lacks a required column, as the image of a delete may, is a reject as well.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -26,7 +26,8 @@ from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.types import IcebergType, NestedField, StringType, StructType, TimestampType, TimestamptzType
 
 from airflow_provider_lakecommit.core.formats import FormatOptions
-from airflow_provider_lakecommit.declared.unwrap import DELETED
+from airflow_provider_lakecommit.declared.names import meant
+from airflow_provider_lakecommit.declared.unwrap import DELETED, PAYLOAD
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.formats.decoder import Decoded, Decoder, Reject, put_back
 from airflow_provider_lakecommit.parquet.arrow_types import arrow_schema
@@ -39,7 +40,7 @@ TRUNCATED = "truncated"
 """The kind of rejects that say that all rows of a table are gone."""
 Make = Callable[[Schema, FormatOptions], Decoder]
 _IMAGES = {"c": "after", "r": "after", "u": "after", "d": "before"}
-_BEFORE, _AFTER, _PAYLOAD = "before", "after", "payload"
+_BEFORE, _AFTER = "before", "after"
 _TELLING = ("op", "ddl", "status")
 """Fields by which is told what a value is."""
 
@@ -58,6 +59,7 @@ class UnwrapDecoder:
             raise TableError("unwrap: of fields within an envelope only `unknown_fields: ignore` can be told")
         self._target = arrow_schema(schema)
         there = {f.name: f for f in schema.fields}
+        _check_rules(options, there)
         self._taken = {name: path for name, path in columns.items() if name in there}
         self._row = [f for f in schema.fields if f.name not in self._taken]
         if not self._row:
@@ -65,7 +67,7 @@ class UnwrapDecoder:
         self._wraps = options.format == "json"
         fields = [*self._envelope(there)]
         if self._wraps:
-            fields.append(_optional(_PAYLOAD, StructType(*fields)))
+            fields.append(_optional(PAYLOAD, StructType(*fields)))
         told = replace(
             options,
             timestamps=dict(self._moved({**self._units(there), **options.timestamps})),
@@ -126,7 +128,7 @@ class UnwrapDecoder:
             for place in at:
                 yield f"{place}{dot}{rest}", rule
                 if self._wraps:
-                    yield f"{_PAYLOAD}.{place}{dot}{rest}", rule
+                    yield f"{PAYLOAD}.{place}{dot}{rest}", rule
 
     def _units(self, there: Mapping[str, NestedField]) -> dict[str, str]:
         """How times of envelopes are written, by columns."""
@@ -139,7 +141,7 @@ class UnwrapDecoder:
     def _unwrapped(self, table: pa.Table) -> Decoded:
         parts = {f.name: _whole(table.column(f.name)) for f in table.schema}
         if self._wraps:
-            inner = parts.pop(_PAYLOAD)
+            inner = parts.pop(PAYLOAD)
             wrapped = inner.is_valid()
             if pc.any(wrapped, min_count=0).as_py():
                 parts = {name: _chosen(wrapped, _within(inner, name), array) for name, array in parts.items()}
@@ -170,13 +172,13 @@ class UnwrapDecoder:
         if not rejects:
             return Decoded(table=made)
         told = tuple(replace(reject, index=i) for i, reject in sorted(rejects.items()))
-        return Decoded(table=made.take(kept), records=kept, rejects=told)
+        return Decoded(table=made.take(pa.array(kept, pa.int64())), records=kept, rejects=told)
 
     def _ignored(self, found: Counter[str]) -> Counter[str]:
         """The fields of rows, by their names in these: each record has them once."""
         out: Counter[str] = Counter()
         for path, count in found.items():
-            head, _, name = path.removeprefix(f"{_PAYLOAD}." if self._wraps else "").partition(".")
+            head, _, name = path.removeprefix(f"{PAYLOAD}." if self._wraps else "").partition(".")
             if head == _AFTER and name:
                 out[name] += count
         return out
@@ -204,6 +206,21 @@ def _no_row(op: str | None, told: Mapping[str, str | None]) -> Reject:
     else:
         what = "no envelope: it has no `op` (a heartbeat has none, nor has a row that was unwrapped before)"
     return Reject(index=0, kind=NO_CHANGE, column=None, reason=f"the value is {what}")
+
+
+def _check_rules(options: FormatOptions, there: Collection[str]) -> None:
+    """Before they are moved to where the columns are read.
+
+    :raises TableError: rules for columns that the table lacks
+    """
+    wrong = [
+        f"{key}: the table has no column {path!r} (its columns are {', '.join(there)}){meant(path, there)}"
+        for key, rules in {"timestamps": options.timestamps, "encodings": options.encodings}.items()
+        for path in rules
+        if path.partition(".")[0] not in there
+    ]
+    if wrong:
+        raise TableError("; ".join(wrong))
 
 
 def _optional(name: str, kind: IcebergType) -> NestedField:

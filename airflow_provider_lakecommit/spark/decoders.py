@@ -18,8 +18,9 @@ from typing import Any
 from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.core.formats import UNCOUNTED, FormatOptions
+from airflow_provider_lakecommit.core.routing import Route
 from airflow_provider_lakecommit.declared.names import meant
-from airflow_provider_lakecommit.declared.unwrap import columns_of_unwrap
+from airflow_provider_lakecommit.declared.unwrap import ENVELOPE_ROOTS, PAYLOAD, columns_of_unwrap
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.formats.decoder import Decoder, decoder_for
 from airflow_provider_lakecommit.formats.record_parts import filled_by_parts
@@ -48,8 +49,7 @@ def block_decoder(landing: Landing, schemas: Mapping[str, Schema], kafka: Kafka 
     decoders = {name: _row_decoder(landing, name, schema, kafka) for name, schema in schemas.items()}
     if (route := landing.routing) is None:
         return OneTable(landing.table, decoders[landing.table])
-    options = replace(landing.format_options, timestamps={}, encodings={}, unknown_fields=UNCOUNTED)
-    return Router(route, _decoder(landing, field_schema(route), options, kafka), decoders)
+    return _router(landing, route, decoders, kafka)
 
 
 def check_schema(landing: Landing, schema: Schema, table: str | None = None) -> None:
@@ -85,6 +85,22 @@ def filled_elsewhere(landing: Landing) -> Set[str]:
     """Top-level columns that are not filled from the records' values."""
     metadata = frozenset(METADATA_COLUMNS) if landing.metadata_columns else frozenset()
     return filled_by_parts(landing.key, landing.headers) | metadata
+
+
+def _router(landing: Landing, route: Route, decoders: Mapping[str, Decoder], kafka: Kafka | None) -> Router:
+    """Reads the field by which records are routed: of the value, or of the row in an envelope, where `unwrap` has one
+    and the path is not one of the envelope's own.
+    """
+    options = replace(landing.format_options, timestamps={}, encodings={}, unknown_fields=UNCOUNTED)
+    if landing.unwrap is None:
+        return Router(route, _decoder(landing, field_schema([route.field]), options, kafka), decoders)
+    root = route.field.partition(".")[0]
+    if root in ENVELOPE_ROOTS:
+        paths = [route.field, *([f"{PAYLOAD}.{route.field}"] if landing.format == "json" and root != PAYLOAD else ())]
+        return Router(route, _decoder(landing, field_schema(paths), options, kafka), decoders, paths)
+    plain = replace(options, unknown_fields="ignore")
+    row = UnwrapDecoder(lambda of, to: _decoder(landing, of, to, kafka), field_schema([route.field]), {}, plain)
+    return Router(route, row, decoders)
 
 
 def _row_decoder(landing: Landing, table: str, schema: Schema, kafka: Kafka | None) -> Decoder:

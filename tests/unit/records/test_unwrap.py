@@ -4,13 +4,16 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
+import struct
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
+import fastavro
 import pytest
 from pyiceberg.schema import Schema
 
@@ -18,7 +21,9 @@ from airflow_provider_lakecommit.exceptions import SpecError, TableError
 from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.records.block import Block
+from airflow_provider_lakecommit.registry.settings import PREFIX
 from airflow_provider_lakecommit.spark.decoders import block_decoder
+from tests.fakes.registry import FakeRegistry
 
 ROW = [{"name": "id", "type": "long", "required": True}, {"name": "name", "type": "string"}]
 CHANGE = [
@@ -109,6 +114,8 @@ def test_what_is_no_change_of_a_row_is_named_and_costs_itself(
     (reject,) = block.rejects
     assert (reject.index, reject.kind) == (1, kind)
     assert reason in reject.reason
+    alone = unwrapped([value], wrapped=wrapped)
+    assert (rows(alone), [r.kind for r in alone.rejects]) == ([], [kind])
 
 
 def test_fields_of_rows_that_the_table_lacks_are_counted_and_those_of_envelopes_are_not() -> None:
@@ -167,6 +174,130 @@ def test_a_decimal_that_does_not_fit_is_rejected(text: str) -> None:
     assert [(r.kind, r.column is not None) for r in block.rejects] == [("wrong_value", True)]
 
 
+ENVELOPE: dict[str, Any] = {
+    "type": "record",
+    "name": "Envelope",
+    "fields": [
+        {
+            "name": "before",
+            "type": [
+                "null",
+                {
+                    "type": "record",
+                    "name": "Value",
+                    "fields": [
+                        {"name": "id", "type": "long"},
+                        {"name": "name", "type": ["null", "string"]},
+                        {
+                            "name": "credit",
+                            "type": {
+                                "type": "bytes",
+                                "logicalType": "decimal",
+                                "precision": 12,
+                                "scale": 2,
+                                "connect.name": "org.apache.kafka.connect.data.Decimal",
+                            },
+                        },
+                        {"name": "seen", "type": {"type": "long", "connect.name": "io.debezium.time.MicroTimestamp"}},
+                        {"name": "day", "type": {"type": "int", "connect.name": "io.debezium.time.Date"}},
+                        {"name": "more", "type": "int"},
+                    ],
+                },
+            ],
+        },
+        {"name": "after", "type": ["null", "Value"]},
+        {
+            "name": "source",
+            "type": {
+                "type": "record",
+                "name": "Source",
+                "fields": [
+                    {"name": "ts_ms", "type": "long"},
+                    {"name": "snapshot", "type": ["null", {"type": "string", "connect.name": "io.debezium.data.Enum"}]},
+                    {"name": "lsn", "type": ["null", "long"]},
+                ],
+            },
+        },
+        {"name": "op", "type": "string"},
+        {"name": "ts_ms", "type": ["null", "long"]},
+    ],
+}
+TYPED = [
+    *ROW,
+    {"name": "credit", "type": "decimal(12, 2)"},
+    {"name": "seen", "type": "timestamp"},
+    {"name": "day", "type": "date"},
+    *(c for c in CHANGE if not c["name"].startswith("_transaction")),
+]
+RULES = {"timestamps": {"seen": "epoch_micros", "day": "epoch_days"}}
+
+
+@pytest.mark.parametrize("format", ["avro", "json_schema"])
+def test_values_framed_for_a_registry_are_unwrapped_too(format: str) -> None:
+    source = {"ts_ms": 1767323045006, "snapshot": "false", "lsn": 7}
+    plain = {"id": 1, "name": "a", "seen": 1767323045000006, "day": 20455, "more": 1}
+    image = {**plain, "credit": Decimal("-12.34") if format == "avro" else digits(-1234)}
+    changes: list[dict[str, Any]] = [
+        {"before": None, "after": image, "source": source, "op": "c", "ts_ms": 1},
+        {"before": image, "after": {**image, "name": None}, "source": source, "op": "u", "ts_ms": None},
+        {"before": image, "after": None, "source": source, "op": "d", "ts_ms": 1},
+        {"before": None, "after": None, "source": source, "op": "t", "ts_ms": 1},
+    ]
+    registry = FakeRegistry()
+    if format == "avro":
+        number, parsed = registry.register("s-value", ENVELOPE), fastavro.parse_schema(ENVELOPE)
+        values = [avro_octets(parsed, each) for each in changes]
+    else:
+        number = registry.register("s-value", {"type": "object"}, "JSON")
+        values = [json.dumps(each).encode() for each in changes]
+    more = {} if format == "avro" else {"encodings": {"credit": "base64"}}
+    landing = Landing(name="a", topics="a", table="s.t", unwrap=UNWRAP, format=format, **RULES, **more)
+    with registry.running():
+        decoder = block_decoder(landing, {"s.t": schema_of(TYPED)}, {f"{PREFIX}url": registry.url})
+        framed = [b"\0" + struct.pack(">I", number) + value for value in values]
+        block = decoder.decode([*framed, b"not framed"])
+        decoder.close()
+    row = {"id": 1, "credit": Decimal("-12.34"), "seen": datetime(2026, 1, 2, 3, 4, 5, 6), "day": date(2026, 1, 2)}
+    told = {"_source_time": datetime(2026, 1, 2, 3, 4, 5, 6000, UTC), "_snapshot": "false", "_lsn": 7}
+    assert rows(block) == [
+        {**row, **told, "name": "a", "_op": "c", "_deleted": False},
+        {**row, **told, "name": None, "_op": "u", "_deleted": False},
+        {**row, **told, "name": "a", "_op": "d", "_deleted": True},
+    ]
+    assert [(r.index, r.kind) for r in block.rejects] == [(3, "truncated"), (4, "not_framed")]
+
+
+def avro_octets(schema: Any, value: Any) -> bytes:
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, schema, value)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+@pytest.mark.parametrize("field", ["name", "source.table"])
+def test_changes_are_routed_by_a_field_of_the_row_or_of_the_envelope(field: str, wrapped: bool) -> None:
+    def of(kind: str) -> dict[str, Any]:
+        return {"source": {**SOURCE, "table": kind}}
+
+    values = [
+        change("c", None, {"id": 1, "name": "one"}, **of("one")),
+        change("d", {"id": 2, "name": "two"}, None, **of("two")),
+        change("u", {"id": 3, "name": "one"}, {"id": 3, "name": "two"}, **of("two")),
+        change("c", None, {"id": 4, "name": None}, source=None),
+        {"ts_ms": 1},
+    ]
+    route = {"field": field, "tables": {"one": "s.t", "two": "s.u"}}
+    landing = Landing(name="a", topics="a", table="s.t", unwrap=UNWRAP, route=route)
+    decoder = block_decoder(landing, {name: schema_of(ROW) for name in ("s.t", "s.u")})
+    outer = [{"schema": {}, "payload": v} if wrapped else v for v in values]
+    block = decoder.decode([json.dumps(v).encode() for v in outer])
+    decoder.close()
+    found = {name: decoded.table.column("id").to_pylist() for name, decoded in block.tables.items()}
+    assert found == {"s.t": [1], "s.u": [2, 3]}
+    of_none = "no_change" if field == "name" else "not_routed"
+    assert [(r.index, r.kind) for r in block.rejects] == [(3, "not_routed"), (4, of_none)]
+
+
 def test_sql_may_stand_behind_an_envelope() -> None:
     record = [*ROW, *CHANGE]
     block = unwrapped(
@@ -202,8 +333,9 @@ def test_a_wrong_section_is_told(fields: dict[str, Any], told: str) -> None:
         ([*ROW, {"name": "_deleted", "type": "string"}], "_deleted tells whether a row is gone: it must be boolean"),
         ([*ROW, {"name": "_op", "type": "long"}], "_op is filled from op: it must be string"),
         ([{"name": "_op", "type": "string"}], "no column of the row itself"),
+        ([{"name": "nam", "type": "string"}], r"no column 'name' \(its columns are nam\) \(did you mean 'nam'"),
     ],
 )
 def test_a_table_that_an_envelope_cannot_fill_is_told(columns: list[dict[str, Any]], told: str) -> None:
     with pytest.raises(TableError, match=told):
-        unwrapped([], columns)
+        unwrapped([], columns, timestamps={"name": "epoch_millis"} if columns[0]["name"] == "nam" else {})
