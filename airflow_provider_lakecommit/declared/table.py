@@ -34,6 +34,10 @@ _TAKES: Mapping[str, tuple[str, ...] | None] = {
 """Transforms with the primitive types that each takes; ``None`` are all."""
 _FORMS = "a column, identity(c), year(c), month(c), day(c), hour(c), bucket(n, c) or truncate(width, c)"
 _ORDER = re.compile(r"(.*?)(?:\s+(?:asc|desc))?(?:\s+nulls\s+(?:first|last))?", re.IGNORECASE)
+RESERVED = frozenset(
+    {"_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number"}
+)
+"""Names by which Iceberg gives a row's metadata: Spark reads no table that has a column of such a name."""
 MANY, STRUCT = "many", "struct"
 """In place of a type: of a list or map, and of what has fields."""
 
@@ -55,6 +59,10 @@ def wrong_with_table(create: Mapping[str, Any], added: Mapping[str, str]) -> lis
         # Which columns there are is known when the table is made.
         return wrong
     wrong += [f"create.schema: {text}" for text in _wrong_columns(create.get("schema"), "", columns)]
+    wrong += [
+        f"create.schema: column {name} has a name that Iceberg keeps for metadata: Spark could not read the table"
+        for name in sorted(RESERVED & columns.keys())
+    ]
     for key in ("partition_by", "sort_order"):
         wrong += [f"create.{key}: {text}" for text in _wrong_entries(create.get(key), key, columns)]
     properties = create.get("properties")

@@ -20,7 +20,7 @@ DELETED = "deleted"
 """A path that no envelope has: is the row gone?"""
 COLUMNS: Mapping[str, str] = {
     "_op": "op",
-    "_deleted": DELETED,
+    "_is_deleted": DELETED,
     "_source_time": "source.ts_ms",
     "_snapshot": "source.snapshot",
     "_transaction_id": "transaction.id",

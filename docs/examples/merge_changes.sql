@@ -9,6 +9,6 @@ USING (
   WHERE newest = 1
 ) AS s
 ON t.id = s.id
-WHEN MATCHED AND s._deleted THEN DELETE
+WHEN MATCHED AND s._is_deleted THEN DELETE
 WHEN MATCHED THEN UPDATE SET name = s.name, credit = s.credit
-WHEN NOT MATCHED AND NOT s._deleted THEN INSERT (id, name, credit) VALUES (s.id, s.name, s.credit)
+WHEN NOT MATCHED AND NOT s._is_deleted THEN INSERT (id, name, credit) VALUES (s.id, s.name, s.credit)

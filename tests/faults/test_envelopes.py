@@ -5,6 +5,7 @@ dies on the way.
 
 from __future__ import annotations
 
+import base64
 import json
 import random
 from collections import Counter
@@ -18,6 +19,7 @@ import duckdb
 import pytest
 import yaml
 
+from dev.servers.engine import Engine
 from tests.support.steps import check_verified
 from tests.support.world import Killed, World, deaths
 from tests.unit.records.test_unwrap import digits
@@ -30,13 +32,18 @@ EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 SPEC = yaml.safe_load((EXAMPLES / "changes.yaml").read_text())
 FIELDS = {key: SPEC[key] for key in ("unwrap", "metadata_columns", "create", "timestamps", "encodings")}
 MERGE = (EXAMPLES / "merge_changes.sql").read_text()
+LARGE = (EXAMPLES / "merge_large_values.sql").read_text()
+UNCHANGED = "__debezium_unavailable_value"
 
 
 class Source:
-    """A table of which each change is written as Debezium writes it."""
+    """A table of which each change is written as Debezium writes it.
 
-    def __init__(self, seed: int) -> None:
-        self._random = random.Random(seed)
+    :param large: names are values that are told only where they change
+    """
+
+    def __init__(self, seed: int, large: bool = False) -> None:
+        self._random, self._large = random.Random(seed), large
         self.rows: dict[int, dict[str, Any]] = {}
         self.changes: list[tuple[str, str | None]] = []
         self.ops: Counter[str] = Counter()
@@ -55,7 +62,11 @@ class Source:
     def _write(self, key: int, op: str) -> None:
         before, cents = self.rows.get(key), self._random.randrange(-(10**9), 10**9)
         self.rows[key] = {"id": key, "name": f"n{cents}", "credit": digits(cents), "seen": 1767323045000006}
-        self._change(op, before, self.rows[key])
+        if self._large and before is not None and self._random.random() < 0.6:
+            self.rows[key]["name"] = before["name"]
+            self._change(op, {**before, "name": UNCHANGED}, {**self.rows[key], "name": UNCHANGED})
+        else:
+            self._change(op, before, self.rows[key])
 
     def _change(self, op: str, before: Any, after: Any) -> None:
         self.ops[op] += 1
@@ -65,8 +76,8 @@ class Source:
         self.changes.append((str((after or before)["id"]), json.dumps(wrapped)))
 
 
-def merged(world: World) -> list[tuple[Any, ...]]:
-    """The newest rows by the statement of the page, merged twice over."""
+def merged(world: World, merge: str = MERGE) -> list[tuple[Any, ...]]:
+    """The newest rows by a statement of the page, merged twice over."""
     with duckdb.connect() as engine, world.session() as session:
         changes = session.tables.load(world.landing.table).scan().to_arrow()
         engine.execute("create schema shop")
@@ -74,12 +85,16 @@ def merged(world: World) -> list[tuple[Any, ...]]:
         engine.execute("create table shop.customer_changes as select * from landed")
         engine.execute("create table shop.customers (id bigint, name varchar, credit decimal(12, 2))")
         for _ in range(2):
-            engine.execute(MERGE)
+            engine.execute(merge)
         return engine.execute("select * from shop.customers order by id").fetchall()
 
 
 def expected(source: Source) -> list[tuple[Any, ...]]:
-    return [(key, row["name"], Decimal(row["name"][1:]) / 100) for key, row in sorted(source.rows.items())]
+    return [(key, row["name"], amount(row["credit"])) for key, row in sorted(source.rows.items())]
+
+
+def amount(text: str) -> Decimal:
+    return Decimal(int.from_bytes(base64.b64decode(text), "big", signed=True)) / 100
 
 
 @pytest.mark.parametrize(
@@ -102,6 +117,42 @@ def test_a_merge_over_the_landed_changes_gives_the_rows_of_the_source(
     assert Counter(row["_op"] for row in world.rows()) == source.ops
     assert merged(world) == expected(source)
     check_verified(world)
+
+
+def test_large_values_that_were_not_changed_are_those_of_before(make_world: Make, produce: Produce) -> None:
+    world = make_world(**FIELDS)
+    source = Source(seed=3, large=True)
+    source.run(150)
+    produce(world.landing.topics, source.changes)
+    world.settle()
+    assert UNCHANGED in {row["name"] for row in world.rows()}
+    assert merged(world, LARGE) == expected(source)
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize(("merge", "large"), [(MERGE, False), (LARGE, True)], ids=["plain", "large"])
+def test_spark_merges_what_landed_out_of_order(
+    make_engine_world: Make, produce: Produce, engine: Engine, merge: str, large: bool
+) -> None:
+    world = make_engine_world(**{**FIELDS, "slice_records": 20})
+    engine.sql(world.catalog, "CREATE NAMESPACE IF NOT EXISTS lake.shop")
+    columns = "id BIGINT, name STRING, credit DECIMAL(12, 2)"
+    engine.sql(world.catalog, f"CREATE TABLE lake.shop.customers ({columns}) USING iceberg")
+    merge = merge.replace("shop.customer_changes", f"lake.{world.landing.table}")
+    merge = merge.replace("shop.customers ", "lake.shop.customers ")
+    source = Source(seed=5, large=large)
+    for n in range(3):
+        sent = len(source.changes)
+        source.run(120)
+        produce(world.landing.topics, source.changes[sent:])
+        opened = world.open(f"window-{n}")
+        for odd in (1, 0):
+            world.write(opened, lambda place, odd=odd: place % 2 == odd)  # type: ignore[misc]
+        world.close(f"window-{n}", opened)
+        for _ in range(2):
+            engine.sql(world.catalog, merge)
+        rows = engine.sql(world.catalog, "SELECT id, name, credit FROM lake.shop.customers ORDER BY id")
+        assert [(r["id"], r["name"], Decimal(r["credit"])) for r in rows] == expected(source)
 
 
 def test_tombstones_are_filtered_and_a_truncated_table_is_a_dead_letter(make_world: Make, produce: Produce) -> None:

@@ -314,6 +314,10 @@ class TestSchema:
             ({"reader_schema": 5}, "reader_schema: is not the schema of a record"),
             ({"format": "json", "reader_schema": SCHEMA}, "reader_schema: is for format avro"),
             ({"create": {"schema": "registry", "subject": ""}}, "create.subject: '' is not the name of a subject"),
+            (
+                {"create": {"schema": [{"name": "_deleted", "type": "boolean"}]}},
+                "create.schema: column _deleted has a name that Iceberg keeps for metadata",
+            ),
         ],
     )
     def test_what_it_cannot_be(self, values: dict[str, Any], said: str) -> None:

@@ -28,7 +28,7 @@ from tests.fakes.registry import FakeRegistry
 ROW = [{"name": "id", "type": "long", "required": True}, {"name": "name", "type": "string"}]
 CHANGE = [
     {"name": "_op", "type": "string"},
-    {"name": "_deleted", "type": "boolean", "required": True},
+    {"name": "_is_deleted", "type": "boolean", "required": True},
     {"name": "_source_time", "type": "timestamptz"},
     {"name": "_snapshot", "type": "string"},
     {"name": "_transaction_id", "type": "string"},
@@ -76,13 +76,13 @@ def test_each_change_is_a_row_with_what_the_envelope_says(wrapped: bool) -> None
         wrapped=wrapped,
     )
     at = datetime(2026, 1, 2, 3, 4, 5, 6000, UTC)
-    same = {"_deleted": False, "_source_time": at, "_snapshot": "false", "_lsn": 7}
+    same = {"_is_deleted": False, "_source_time": at, "_snapshot": "false", "_lsn": 7}
     none = {"_transaction_id": None, "_transaction_order": None}
     assert rows(block) == [
         {"id": 1, "name": "a", "_op": "r", **same, **none, "_snapshot": "last"},
         {"id": 2, "name": "b", "_op": "c", **same, "_transaction_id": "tx1", "_transaction_order": 3},
         {"id": 1, "name": "c", "_op": "u", **same, **none},
-        {"id": 2, "name": "b", "_op": "d", **same, **none, "_deleted": True, "_lsn": 9},
+        {"id": 2, "name": "b", "_op": "d", **same, **none, "_is_deleted": True, "_lsn": 9},
     ]
     assert (block.rejects, list(block.filtered), dict(block.ignored)) == ((), [], {})
 
@@ -260,9 +260,9 @@ def test_values_framed_for_a_registry_are_unwrapped_too(format: str) -> None:
     row = {"id": 1, "credit": Decimal("-12.34"), "seen": datetime(2026, 1, 2, 3, 4, 5, 6), "day": date(2026, 1, 2)}
     told = {"_source_time": datetime(2026, 1, 2, 3, 4, 5, 6000, UTC), "_snapshot": "false", "_lsn": 7}
     assert rows(block) == [
-        {**row, **told, "name": "a", "_op": "c", "_deleted": False},
-        {**row, **told, "name": None, "_op": "u", "_deleted": False},
-        {**row, **told, "name": "a", "_op": "d", "_deleted": True},
+        {**row, **told, "name": "a", "_op": "c", "_is_deleted": False},
+        {**row, **told, "name": None, "_op": "u", "_is_deleted": False},
+        {**row, **told, "name": "a", "_op": "d", "_is_deleted": True},
     ]
     assert [(r.index, r.kind) for r in block.rejects] == [(3, "truncated"), (4, "not_framed")]
 
@@ -304,7 +304,7 @@ def test_sql_may_stand_behind_an_envelope() -> None:
         [change("c", None, {"id": 1, "name": "a"}), change("d", {"id": 1, "name": "a"}, None)],
         [{"name": "id", "type": "long", "required": True}, {"name": "what", "type": "string"}],
         record_schema=record,
-        transform="select id, _op || ':' || name as what from record where not _deleted",
+        transform="select id, _op || ':' || name as what from record where not _is_deleted",
     )
     assert rows(block) == [{"id": 1, "what": "c:a"}]
     assert list(block.filtered) == [1]
@@ -330,7 +330,10 @@ def test_a_wrong_section_is_told(fields: dict[str, Any], told: str) -> None:
 @pytest.mark.parametrize(
     ("columns", "told"),
     [
-        ([*ROW, {"name": "_deleted", "type": "string"}], "_deleted tells whether a row is gone: it must be boolean"),
+        (
+            [*ROW, {"name": "_is_deleted", "type": "string"}],
+            "_is_deleted tells whether a row is gone: it must be boolean",
+        ),
         ([*ROW, {"name": "_op", "type": "long"}], "_op is filled from op: it must be string"),
         ([{"name": "_op", "type": "string"}], "no column of the row itself"),
         ([{"name": "nam", "type": "string"}], r"no column 'name' \(its columns are nam\) \(did you mean 'nam'"),
