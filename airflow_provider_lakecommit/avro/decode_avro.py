@@ -27,8 +27,8 @@ from airflow_provider_lakecommit.avro.writer import writer_type
 from airflow_provider_lakecommit.core.formats import FormatOptions
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.formats.decoder import Decoded, Refusal, Reject
-from airflow_provider_lakecommit.formats.framed_values import FramedPart, FramedReader
-from airflow_provider_lakecommit.registry.schemas import AVRO, RegisteredSchema, SchemaSource, told
+from airflow_provider_lakecommit.formats.framed_values import FramedDecoder, FramedPart
+from airflow_provider_lakecommit.registry.schemas import AVRO, RegisteredSchema, told
 
 __all__ = ["AvroDecoder"]
 
@@ -36,34 +36,20 @@ MOST_OCTETS = 1 << 29
 """Bytes that are read together: places in them are 32-bit numbers."""
 
 
-class AvroDecoder:
-    """The :class:`~airflow_provider_lakecommit.formats.decoder.Decoder` of Avro.
+class AvroDecoder(FramedDecoder[Struct]):
+    """Decoder of Avro, framed or of one stated schema."""
 
-    :param skip: columns that are not read from the values
-    :param registry: where schemas are, unless the landing states the one of its records
-    :raises TableError: a rule does not fit the table, or the stated schema does not
-    """
+    kind = AVRO
 
-    def __init__(
-        self,
-        schema: Schema,
-        options: FormatOptions,
-        skip: Set[str] = frozenset(),
-        registry: SchemaSource | None = None,
-    ) -> None:
+    def _prepared(self, schema: Schema, options: FormatOptions, skip: Set[str]) -> pa.Schema:
         self._resolver = Resolver(schema, options, skip)
-        self._reader = FramedReader(registry, AVRO, self._made)
         self._stated: Struct | None = None
         if options.schema:
             try:
                 self._stated = self._resolver.records(writer_type(options.schema))
             except Refusal as refusal:
                 raise TableError(f"`schema` cannot be read into the table: {refusal.reason}") from None
-        self._empty = pa.Table.from_batches([], schema=self.schema)
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Schema of the decoded tables."""
+        self._empty = pa.Table.from_batches([], schema=self._resolver.target)
         return self._resolver.target
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
@@ -73,9 +59,6 @@ class AvroDecoder:
             return _together([self._part(values, everything)], [], len(values), self._empty)
         parts, rejects = self._reader.parts(values)
         return _together([self._part(values, part) for part in parts], rejects, len(values), self._empty)
-
-    def close(self) -> None:
-        """It holds nothing."""
 
     def _made(self, schema: RegisteredSchema) -> Struct:
         try:

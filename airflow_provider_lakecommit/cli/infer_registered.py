@@ -9,18 +9,15 @@ id of a schema, columns are concluded from the sample.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from functools import partial
-from typing import Any
+from collections.abc import Sequence
 
-from airflow_provider_lakecommit.cli.infer_schema import Inferred, infer_schema, output_of
+from airflow_provider_lakecommit.cli.infer_schema import Inferred, Question, Sample, infer_schema, output_of
 from airflow_provider_lakecommit.core.formats import WITH_REGISTRY, FormatOptions
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.formats.decoder import decoder_for
 from airflow_provider_lakecommit.formats.infer import InferredColumn, schema_of
 from airflow_provider_lakecommit.formats.sampled import MAX_PLACES, Node, SampledValues
 from airflow_provider_lakecommit.kafka.sample import sample
-from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.registry.client import SchemaRegistry, needed, registry_of
 from airflow_provider_lakecommit.registry.framing import framed
 from airflow_provider_lakecommit.registry.schemas import JSON, RegisteredSchema, told
@@ -29,41 +26,27 @@ from airflow_provider_lakecommit.terminal.output import Output
 
 __all__ = ["infer_registered"]
 
-Sample = Sequence[tuple[str, bytes | None]]
 
-
-def infer_registered(
-    kafka: Mapping[str, Any],
-    topics: Sequence[str],
-    landing: Landing | None,
-    output: Output,
-    *,
-    records: int,
-    examples: bool,
-    subject: str | None = None,
-    catalog: Mapping[str, Any] | None = None,
-) -> int:
+def infer_registered(asked: Question, output: Output, *, subject: str | None = None) -> int:
     """Ask, check by a sample, print.
 
-    :param kafka: with the registry's settings among them
     :param subject: by default as of the landing, or the topic's
     :raises LakecommitError: the registry, or the topic, cannot be read
     """
-    registry, found, asked = _schema(kafka, topics, landing, subject)
+    registry, found, subject = _schema(asked, subject)
     formats = {kind: name for name, kind in WITH_REGISTRY.items()}
     if found.kind not in formats:
-        raise SpecError(f"subject {asked} is of type {found.kind}, which no format reads")
+        raise SpecError(f"subject {subject} is of type {found.kind}, which no format reads")
+    taken = sample(asked.kafka, asked.topics, asked.records)
     if found.kind == JSON:
-        taken = [(place, _unframed(value)) for place, value in sample(kafka, topics, records)]
-        of_json = partial(infer_schema, records=records, examples=examples, catalog=catalog, format=formats[JSON])
-        return of_json(kafka, topics, landing, output, taken=taken)
+        unframed = [(place, _unframed(value)) for place, value in taken]
+        return infer_schema(asked, output, taken=unframed, format=formats[JSON])
+    landing = asked.landing
     message = landing.message if landing else ""
-    columns = registered_columns(found, asked, message)
-    taken = sample(kafka, topics, records)
+    columns = registered_columns(found, subject, message)
     sampled = SampledValues(root=Node(), values=len(taken), tombstones=sum(value is None for _, value in taken))
     inferred = Inferred(
-        topics=topics,
-        landing=landing,
+        asked=asked,
         found=sampled,
         columns=columns,
         wrong=_rejected(
@@ -73,21 +56,21 @@ def infer_registered(
             registry,
         ),
         format=formats[found.kind],
-        source=f"from subject {asked}, {told(found.key)}" if registry else "from the stated schema",
+        source=f"from subject {subject}, {told(found.key)}" if registry else "from the stated schema",
     )
-    return output_of(inferred, kafka, catalog, output)
+    return output_of(inferred, output)
 
 
-def _schema(
-    kafka: Mapping[str, Any], topics: Sequence[str], landing: Landing | None, subject: str | None
-) -> tuple[SchemaRegistry | None, RegisteredSchema, str]:
+def _schema(asked: Question, subject: str | None) -> tuple[SchemaRegistry | None, RegisteredSchema, str]:
     """The schema, with the registry and the subject that it is of, unless the landing states it."""
+    landing = asked.landing
     if landing and landing.schema:
         stated = RegisteredSchema(key=0, kind=WITH_REGISTRY[landing.format], text=str(landing.schema))
         return None, stated, f"of landing {landing.name}"
-    registry = needed(registry_of(kafka), landing.name if landing else topics[0], landing.format if landing else "avro")
-    asked = subject or (subjects_of(landing)[0] if landing else f"{topics[0]}-value")
-    return registry, newest(registry, asked), asked
+    name, format = (landing.name, landing.format) if landing else (asked.topics[0], "avro")
+    registry = needed(registry_of(asked.kafka), name, format)
+    subject = subject or (subjects_of(landing)[0] if landing else f"{asked.topics[0]}-value")
+    return registry, newest(registry, subject), subject
 
 
 def _unframed(value: bytes | None) -> bytes | None:

@@ -26,18 +26,34 @@ from airflow_provider_lakecommit.redaction import secrets_in
 from airflow_provider_lakecommit.registry.settings import PREFIX, registry_settings
 from airflow_provider_lakecommit.terminal.output import Exit, Output
 
-__all__ = ["Inferred", "infer_schema", "output_of", "rejected", "sections_yaml", "to_yaml"]
+__all__ = ["Inferred", "Question", "Sample", "infer_schema", "output_of", "rejected", "sections_yaml", "to_yaml"]
 
 
 Sample = Sequence[tuple[str, bytes | None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """Of which topics the columns are asked for.
+
+    ``kafka`` has the registry's settings among its own. ``landing`` is whose name and table are printed, by default
+    some after the topic; ``catalog`` where the tables are, by default one on this machine, for trying. So many
+    ``records`` are sampled, and their values are shown if ``examples``.
+    """
+
+    kafka: Mapping[str, Any]
+    topics: Sequence[str]
+    landing: Landing | None
+    catalog: Mapping[str, Any] | None
+    records: int
+    examples: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Inferred:
     """What was concluded. ``wrong`` is what the columns refuse of the sample, ``source`` where else they are from."""
 
-    topics: Sequence[str]
-    landing: Landing | None
+    asked: Question
     found: SampledValues
     columns: Sequence[InferredColumn]
     wrong: Sequence[tuple[str, int, list[str]]]
@@ -45,45 +61,27 @@ class Inferred:
     source: str = ""
 
 
-def infer_schema(
-    kafka: Mapping[str, Any],
-    topics: Sequence[str],
-    landing: Landing | None,
-    output: Output,
-    *,
-    records: int,
-    examples: bool,
-    catalog: Mapping[str, Any] | None = None,
-    taken: Sample | None = None,
-    format: str = "json",
-) -> int:
+def infer_schema(asked: Question, output: Output, *, taken: Sample | None = None, format: str = "json") -> int:
     """Sample, conclude, check, print.
 
-    :param landing: whose name and table are printed; by default some after the topic
-    :param catalog: where the tables are; by default one on this machine, for trying
     :param taken: the sample, where the caller has taken it
     :param format: of the landing, whose values are JSON in any case
     :raises LakecommitError: the topic cannot be read
     """
-    taken = sample(kafka, topics, records) if taken is None else taken
+    taken = sample(asked.kafka, asked.topics, asked.records) if taken is None else taken
     found = sample_values(taken)
-    columns = infer(found, examples=examples)
-    wrong = rejected(taken, columns, examples=examples)
-    inferred = Inferred(topics=topics, landing=landing, found=found, columns=columns, wrong=wrong, format=format)
-    return output_of(inferred, kafka, catalog, output)
+    columns = infer(found, examples=asked.examples)
+    wrong = rejected(taken, columns, examples=asked.examples)
+    return output_of(Inferred(asked=asked, found=found, columns=columns, wrong=wrong, format=format), output)
 
 
-def output_of(inferred: Inferred, kafka: Mapping[str, Any], catalog: Mapping[str, Any] | None, output: Output) -> int:
-    """Print what was inferred.
-
-    :param kafka: with the registry's settings among them
-    :param catalog: as for :func:`infer_schema`
-    """
-    found, columns = inferred.found, inferred.columns
+def output_of(inferred: Inferred, output: Output) -> int:
+    """Print what was inferred."""
+    asked, found, columns = inferred.asked, inferred.found, inferred.columns
     if output.as_json:
         output.result(
             {
-                "topics": list(inferred.topics),
+                "topics": list(asked.topics),
                 "format": inferred.format,
                 "sampled": found.values,
                 "create": {"schema": [c.to_dict() for c in columns if c.type is not None]},
@@ -93,17 +91,17 @@ def output_of(inferred: Inferred, kafka: Mapping[str, Any], catalog: Mapping[str
             }
         )
     else:
-        registry = registry_settings(kafka)
+        registry = registry_settings(asked.kafka)
         sections = {
-            "kafka": {key: value for key, value in kafka.items() if not key.startswith(PREFIX)},
+            "kafka": {key: value for key, value in asked.kafka.items() if not key.startswith(PREFIX)},
             **({"registry": registry} if registry else {}),
-            "catalog": catalog or _catalog_here(),
+            "catalog": asked.catalog or _catalog_here(),
             "spark": {"master": "local[2]"},
         }
-        output.lines([*to_yaml(inferred), *sections_yaml(sections, own=bool(catalog))])
+        output.lines([*to_yaml(inferred), *sections_yaml(sections, own=bool(asked.catalog))])
     if not any(c.type is not None for c in columns):
         why = "".join(f"; {reason}: {n} ({', '.join(places)})" for reason, (n, places) in found.refused.items())
-        output.log(f"{', '.join(inferred.topics)}: no column could be found in {found.values} records{why}")
+        output.log(f"{', '.join(asked.topics)}: no column could be found in {found.values} records{why}")
         return Exit.REFUSED
     return Exit.DONE
 
@@ -128,7 +126,8 @@ def rejected(taken: Sample, columns: Sequence[InferredColumn], *, examples: bool
 
 def to_yaml(inferred: Inferred) -> Iterable[str]:
     """The landing as YAML, with what is uncertain as comments above each column."""
-    topics, landing, found, columns = inferred.topics, inferred.landing, inferred.found, inferred.columns
+    topics, landing = inferred.asked.topics, inferred.asked.landing
+    found, columns = inferred.found, inferred.columns
     name = (
         landing.name
         if landing
@@ -167,11 +166,12 @@ def _format(inferred: Inferred) -> Iterable[str]:
     """What the landing says of its records, unless they are plain JSON."""
     if inferred.format != "json":
         yield f"format: {inferred.format}"
+    landing = inferred.asked.landing
     for key in ("schema", "reader_schema"):
-        if stated := getattr(inferred.landing, key, ""):
+        if stated := getattr(landing, key, ""):
             yield f"{key}: {json.dumps(stated)}"
-    if inferred.landing and inferred.landing.message:
-        yield f"message: {_scalar(inferred.landing.message)}"
+    if landing and landing.message:
+        yield f"message: {_scalar(landing.message)}"
 
 
 def sections_yaml(sections: Mapping[str, Mapping[str, Any]], *, own: bool) -> Iterable[str]:

@@ -57,20 +57,24 @@ class InferSchemaCommand(Command):
 
     def run(self, options: Namespace, output: Output) -> int:
         from airflow_provider_lakecommit.cli.infer_registered import infer_registered
-        from airflow_provider_lakecommit.cli.infer_schema import infer_schema
+        from airflow_provider_lakecommit.cli.infer_schema import Question, infer_schema
 
         by_hand = any((options.bootstrap, options.kafka_config, options.kafka_conn_id))
         spec = airflow_landing(options, output) or (None if by_hand else _spec(options.source))
         kafka, _ = source(options, output, options.source, spec)
         landing = spec.landing if spec else None
         topics = landing.topic_names if landing else (options.source,)
-        catalog = spec.catalog if spec else None
-        asked = {"records": options.records, "examples": options.examples}
-        if options.registry:
-            kafka = with_registry(kafka, {"url": options.registry})
+        asked = Question(
+            kafka=with_registry(kafka, {"url": options.registry}) if options.registry else kafka,
+            topics=topics,
+            landing=landing,
+            catalog=spec.catalog if spec else None,
+            records=options.records,
+            examples=options.examples,
+        )
         if options.registry or (landing and landing.format in WITH_REGISTRY):
-            return infer_registered(kafka, topics, landing, output, subject=options.subject, catalog=catalog, **asked)
-        return infer_schema(kafka, topics, landing, output, catalog=catalog, **asked)
+            return infer_registered(asked, output, subject=options.subject)
+        return infer_schema(asked, output)
 
 
 def _spec(source: str) -> LandingSpec:

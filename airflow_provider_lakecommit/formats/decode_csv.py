@@ -24,15 +24,16 @@ from pyiceberg.schema import Schema
 from airflow_provider_lakecommit.core.formats import FormatOptions
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.formats.csv_text import CsvRows
-from airflow_provider_lakecommit.formats.decoder import Decoded, Refusal, Reject, halved
+from airflow_provider_lakecommit.formats.decoder import BlockDecoder, Decoded, Refusal, Reject
 from airflow_provider_lakecommit.formats.text_columns import bad_texts, text_columns
 from airflow_provider_lakecommit.parquet.arrow_types import arrow_field
 
 __all__ = ["CsvDecoder"]
 
 
-class CsvDecoder:
-    """The :class:`~airflow_provider_lakecommit.formats.decoder.Decoder` of CSV.
+class CsvDecoder(BlockDecoder):
+    """The :class:`~airflow_provider_lakecommit.formats.decoder.Decoder` of CSV: with several rows in a value, it
+    becomes rows, a reject, or nothing.
 
     :raises TableError: the table has a column that no text fills, or a required one that no field is named for
     """
@@ -65,18 +66,6 @@ class CsvDecoder:
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
         )
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Schema of the decoded tables."""
-        return self._schema
-
-    def decode(self, values: Sequence[bytes]) -> Decoded:
-        """Every value becomes a row or a reject; with several rows in a value, rows, a reject, or nothing."""
-        return halved(values, self._block)
-
-    def close(self) -> None:
-        """It holds nothing."""
 
     def _block(self, values: Sequence[bytes]) -> Decoded:
         rows, places, bad = self._form.rows_of(values)

@@ -16,31 +16,19 @@ from pyiceberg.schema import Schema
 from airflow_provider_lakecommit.core.formats import FormatOptions
 from airflow_provider_lakecommit.formats.decode_json import JsonDecoder
 from airflow_provider_lakecommit.formats.decoder import Decoded, put_back
-from airflow_provider_lakecommit.formats.framed_values import FramedReader
-from airflow_provider_lakecommit.registry.schemas import JSON, RegisteredSchema, SchemaSource
+from airflow_provider_lakecommit.formats.framed_values import FramedDecoder
+from airflow_provider_lakecommit.registry.schemas import JSON, RegisteredSchema
 
 __all__ = ["FramedJsonDecoder"]
 
 
-class FramedJsonDecoder:
-    """The :class:`~airflow_provider_lakecommit.formats.decoder.Decoder` of framed JSON.
+class FramedJsonDecoder(FramedDecoder[None]):
+    """Decoder of framed JSON."""
 
-    :raises TableError: as :class:`~airflow_provider_lakecommit.formats.decode_json.JsonDecoder` does
-    """
+    kind = JSON
 
-    def __init__(
-        self,
-        schema: Schema,
-        options: FormatOptions,
-        skip: Set[str] = frozenset(),
-        registry: SchemaSource | None = None,
-    ) -> None:
+    def _prepared(self, schema: Schema, options: FormatOptions, skip: Set[str]) -> pa.Schema:
         self._json = JsonDecoder(schema, options, skip)
-        self._reader = FramedReader(registry, JSON, _nothing)
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Schema of the decoded tables."""
         return self._json.schema
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
@@ -51,10 +39,5 @@ class FramedJsonDecoder:
         decoded = self._json.decode([values[place][starts[place] :] for place in places])
         return decoded if len(places) == len(values) else put_back(decoded, places, rejects)
 
-    def close(self) -> None:
-        """It holds nothing."""
-        self._json.close()
-
-
-def _nothing(_schema: RegisteredSchema) -> None:
-    """Of the schema, its kind is all that counts."""
+    def _made(self, schema: RegisteredSchema) -> None:
+        """Of the schema, its kind is all that counts."""

@@ -37,7 +37,7 @@ from airflow_provider_lakecommit.core.formats import DEFAULTS, UNCOUNTED, Format
 from airflow_provider_lakecommit.declared.names import nearest
 from airflow_provider_lakecommit.formats.alike import fail_alike, known_form, other_kind, struct_paths
 from airflow_provider_lakecommit.formats.columns import Column, columns_of, missing_rows
-from airflow_provider_lakecommit.formats.decoder import Decoded, Refusal, Reject, halved, put_back
+from airflow_provider_lakecommit.formats.decoder import Decoded, NothingHeld, Refusal, Reject, halved, put_back
 from airflow_provider_lakecommit.formats.fine_numbers import too_fine, with_decimals
 from airflow_provider_lakecommit.formats.guards import ROW, block_text
 from airflow_provider_lakecommit.formats.map_text import MapRewriter, rewriter_for
@@ -59,7 +59,7 @@ _WHERE = re.compile(
 )
 
 
-class JsonDecoder:
+class JsonDecoder(NothingHeld):
     """The :class:`~airflow_provider_lakecommit.formats.decoder.Decoder` of JSON; remembers only which way is the right
     one.
 
@@ -92,9 +92,6 @@ class JsonDecoder:
     def decode(self, values: Sequence[bytes]) -> Decoded:
         """Every value becomes one row or one reject."""
         return self._decode(values) if self._rewriter is None else self._decode_with_maps(self._rewriter, values)
-
-    def close(self) -> None:
-        """It holds nothing."""
 
     def _decode_with_maps(self, rewriter: MapRewriter, values: Sequence[bytes]) -> Decoded:
         texts: list[bytes] = []

@@ -19,14 +19,14 @@ from pyiceberg.types import BinaryType, FixedType, StringType
 
 from airflow_provider_lakecommit.core.formats import FormatOptions
 from airflow_provider_lakecommit.exceptions import TableError
-from airflow_provider_lakecommit.formats.decoder import Decoded, Refusal, Reject, halved, put_back
+from airflow_provider_lakecommit.formats.decoder import BlockDecoder, Decoded, NothingHeld, Refusal, Reject, put_back
 from airflow_provider_lakecommit.formats.text_columns import bad_texts, text_columns
 from airflow_provider_lakecommit.parquet.arrow_types import arrow_field
 
 __all__ = ["RawDecoder", "TextDecoder"]
 
 
-class RawDecoder:
+class RawDecoder(NothingHeld):
     """The :class:`~airflow_provider_lakecommit.formats.decoder.Decoder` of values that are taken as they are.
 
     :raises TableError: not exactly one column is left, or it holds neither bytes nor text
@@ -62,9 +62,6 @@ class RawDecoder:
         decoded = Decoded(table=pa.Table.from_arrays([array.cast(kind)], schema=self._schema))
         return put_back(decoded, places, [Reject.of(i, why) for i, why in bad.items()]) if bad else decoded
 
-    def close(self) -> None:
-        """It holds nothing."""
-
     def _unfit(self, values: Sequence[bytes]) -> dict[int, Refusal]:
         if self._length is not None:
             return {i: self._refused(f"is {len(v)} bytes") for i, v in enumerate(values) if len(v) != self._length}
@@ -77,7 +74,7 @@ class RawDecoder:
         return Refusal("wrong_value", self._name, f"the value {what}{due}")
 
 
-class TextDecoder:
+class TextDecoder(BlockDecoder):
     """A decoder of values that are one text each, for a column of any type that a text can be read as.
 
     :raises TableError: not exactly one column is left, or no text fills it
@@ -86,18 +83,6 @@ class TextDecoder:
     def __init__(self, schema: Schema, options: FormatOptions, skip: Set[str] = frozenset()) -> None:
         (self._column,) = text_columns(schema, options, skip)
         self._schema = pa.schema([self._column.column.target])
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Of the one column."""
-        return self._schema
-
-    def decode(self, values: Sequence[bytes]) -> Decoded:
-        """Each value is a row, or a reject if it is not what its column takes."""
-        return halved(values, self._block)
-
-    def close(self) -> None:
-        """It holds nothing."""
 
     def _block(self, values: Sequence[bytes]) -> Decoded:
         name = self._column.name

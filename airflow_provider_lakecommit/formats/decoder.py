@@ -11,6 +11,7 @@ that are refused for the same reason, so that a thousand of them cost what a few
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
@@ -23,7 +24,17 @@ from pyiceberg.schema import Schema
 from airflow_provider_lakecommit.core.formats import FORMATS, WITH_REGISTRY, FormatOptions
 from airflow_provider_lakecommit.registry.schemas import SchemaSource
 
-__all__ = ["Decoded", "Decoder", "Refusal", "Reject", "decoder_for", "halved", "put_back"]
+__all__ = [
+    "BlockDecoder",
+    "Decoded",
+    "Decoder",
+    "NothingHeld",
+    "Refusal",
+    "Reject",
+    "decoder_for",
+    "halved",
+    "put_back",
+]
 
 ONE_BY_ONE = 16
 """Values of a refused block from which on each is tried alone."""
@@ -140,6 +151,35 @@ def halved(
         filtered=[first + i for first, part in parts for i in part.filtered],
         ignored=ignored,
     )
+
+
+class NothingHeld:
+    """A decoder that has nothing to give back."""
+
+    def close(self) -> None:
+        """It holds nothing."""
+
+
+class BlockDecoder(NothingHeld, ABC):
+    """A :class:`Decoder` that isolates what it refuses by halves."""
+
+    _schema: pa.Schema
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Schema of the decoded tables."""
+        return self._schema
+
+    def decode(self, values: Sequence[bytes]) -> Decoded:
+        """Each value becomes what the class says, or a reject."""
+        return halved(values, self._block)
+
+    @abstractmethod
+    def _block(self, values: Sequence[bytes]) -> Decoded:
+        """A block, which may be empty.
+
+        :raises Refusal: it cannot be read as a whole
+        """
 
 
 def _pieces(

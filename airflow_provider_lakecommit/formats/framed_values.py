@@ -10,11 +10,16 @@ Failure story: a registry that is away is no fault of the records: its error goe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
-from airflow_provider_lakecommit.formats.decoder import Refusal, Reject
+import pyarrow as pa
+from pyiceberg.schema import Schema
+
+from airflow_provider_lakecommit.core.formats import FormatOptions
+from airflow_provider_lakecommit.formats.decoder import NothingHeld, Refusal, Reject
 from airflow_provider_lakecommit.registry.framing import framed
 from airflow_provider_lakecommit.registry.schemas import (
     RegisteredSchema,
@@ -24,7 +29,7 @@ from airflow_provider_lakecommit.registry.schemas import (
     told,
 )
 
-__all__ = ["FramedPart", "FramedReader"]
+__all__ = ["FramedDecoder", "FramedPart", "FramedReader"]
 
 T = TypeVar("T")
 
@@ -91,3 +96,45 @@ class FramedReader(Generic[T]):
             return self._make(schema)
         except Refusal as refusal:
             return refusal
+
+
+class FramedDecoder(NothingHeld, ABC, Generic[T]):
+    """What the decoders of formats with a registry share (:class:`~airflow_provider_lakecommit.formats.decoder.Decoder`
+    is what each of them is).
+
+    :param skip: columns that are not read from the values
+    :param registry: where schemas are; a format whose schema a landing may state is read without one then
+    :raises TableError: a rule does not fit the table, or the stated schema does not
+    """
+
+    kind: ClassVar[str]
+    """Of its schemas, as registries call it."""
+
+    def __init__(
+        self,
+        schema: Schema,
+        options: FormatOptions,
+        skip: Set[str] = frozenset(),
+        registry: SchemaSource | None = None,
+    ) -> None:
+        self._reader = FramedReader(registry, self.kind, self._made)
+        self._target = self._prepared(schema, options, skip)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Schema of the decoded tables."""
+        return self._target
+
+    @abstractmethod
+    def _prepared(self, schema: Schema, options: FormatOptions, skip: Set[str]) -> pa.Schema:
+        """Make what reads records into the table; gives the schema of its rows.
+
+        :raises TableError: as the class
+        """
+
+    @abstractmethod
+    def _made(self, schema: RegisteredSchema) -> T:
+        """What reads the records of a schema.
+
+        :raises Refusal: none of them can be read
+        """

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from google.protobuf.descriptor import Descriptor
+from google.protobuf.descriptor import Descriptor, FileDescriptor
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 from google.protobuf.unknown_fields import UnknownFieldSet
@@ -34,13 +34,13 @@ from pyiceberg.schema import Schema
 from airflow_provider_lakecommit.core.formats import FormatOptions
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.formats.decoder import Decoded, Refusal, Reject, halved, put_back
-from airflow_provider_lakecommit.formats.framed_values import FramedReader
+from airflow_provider_lakecommit.formats.framed_values import FramedDecoder
 from airflow_provider_lakecommit.formats.rules import ColumnRules
 from airflow_provider_lakecommit.parquet.arrow_types import arrow_field
 from airflow_provider_lakecommit.protobuf.descriptors import DescriptorError, file_of, message_at, message_named
 from airflow_provider_lakecommit.protobuf.fields import MessageColumns, required_missing
 from airflow_provider_lakecommit.protobuf.message_framing import paths_of
-from airflow_provider_lakecommit.registry.schemas import PROTOBUF, RegisteredSchema, SchemaSource, told
+from airflow_provider_lakecommit.registry.schemas import PROTOBUF, RegisteredSchema, told
 
 __all__ = ["LONG", "ProtobufDecoder"]
 
@@ -49,21 +49,12 @@ LONG = 16_384
 Path = tuple[int, ...]
 
 
-class ProtobufDecoder:
-    """The :class:`~airflow_provider_lakecommit.formats.decoder.Decoder` of Protobuf.
+class ProtobufDecoder(FramedDecoder[FileDescriptor]):
+    """Decoder of Protobuf, framed or of one stated message."""
 
-    :param skip: columns that are not read from the values
-    :param registry: where schemas are, unless the landing states the one of its records
-    :raises TableError: a rule does not fit the table, or the stated schema does not
-    """
+    kind = PROTOBUF
 
-    def __init__(
-        self,
-        schema: Schema,
-        options: FormatOptions,
-        skip: Set[str] = frozenset(),
-        registry: SchemaSource | None = None,
-    ) -> None:
+    def _prepared(self, schema: Schema, options: FormatOptions, skip: Set[str]) -> pa.Schema:
         if find_spec("ptars") is None:
             raise TableError(
                 "format protobuf needs ptars: install airflow-provider-lakecommit[protobuf], on executors too"
@@ -75,7 +66,6 @@ class ProtobufDecoder:
         self._strict = options.unknown_fields == "dead_letter"
         self._message = options.message
         self._target = pa.schema([arrow_field(f) for f in self._columns])
-        self._reader = FramedReader(registry, PROTOBUF, _Schema)
         self._parsers: dict[tuple[object, Path], _Parser | Refusal] = {}
         self._stated: _Parser | None = None
         if options.schema:
@@ -83,10 +73,6 @@ class ProtobufDecoder:
                 self._stated = self._parser_of(message_named(file_of(options.schema), options.message))
             except (DescriptorError, Refusal) as e:
                 raise TableError(f"`schema` cannot be read into the table: {e}") from None
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Schema of the decoded tables."""
         return self._target
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
@@ -110,13 +96,16 @@ class ProtobufDecoder:
                     pieces.append((at, parser.decode([value[start:] for value in own])))
         return _joined(pieces, rejects, self._target, len(values))
 
-    def close(self) -> None:
-        """It holds nothing."""
+    def _made(self, schema: RegisteredSchema) -> FileDescriptor:
+        try:
+            return file_of(schema.text, tuple((name, inner.text) for name, inner in schema.imported()))
+        except DescriptorError as e:
+            raise Refusal("wrong_schema", None, f"{told(schema.key)}: {e}") from None
 
-    def _parser(self, key: Any, schema: _Schema, path: Path) -> _Parser | Refusal:
+    def _parser(self, key: Any, file: FileDescriptor, path: Path) -> _Parser | Refusal:
         if (key, path) not in self._parsers:
             try:
-                message = message_at(schema.file, path)
+                message = message_at(file, path)
                 if self._message and message.full_name != self._message:
                     raise Refusal(
                         "wrong_schema",
@@ -139,19 +128,6 @@ class ProtobufDecoder:
         if wrong:
             raise Refusal("wrong_schema", None, f"{whose}: {'; '.join(wrong)}")
         return _Parser(message, columns, file.handler(columns.wire), self._target, strict=self._strict, whose=whose)
-
-
-class _Schema:
-    """What is made of a registered schema: its descriptor.
-
-    :raises Refusal: there is none
-    """
-
-    def __init__(self, schema: RegisteredSchema) -> None:
-        try:
-            self.file = file_of(schema.text, tuple((name, inner.text) for name, inner in schema.imported()))
-        except DescriptorError as e:
-            raise Refusal("wrong_schema", None, f"{told(schema.key)}: {e}") from None
 
 
 class _Parser:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_lakecommit.cli.infer_schema import Inferred, rejected, to_yaml
+from airflow_provider_lakecommit.cli.infer_schema import Inferred, Question, rejected, to_yaml
 from airflow_provider_lakecommit.formats.decode_json import JsonDecoder
 from airflow_provider_lakecommit.formats.infer import InferredColumn, infer
 from airflow_provider_lakecommit.formats.sampled import sample_values
@@ -38,7 +38,8 @@ def printed(taken: Sample, tmp_path: Path) -> tuple[Landing, str]:
     found = sample_values(taken)
     inferred = infer(found)
     wrong = rejected(taken, inferred, examples=False)
-    shown = Inferred(topics=["my topic/1"], landing=None, found=found, columns=inferred, wrong=wrong)
+    asked = Question(kafka={}, topics=["my topic/1"], landing=None, catalog=None, records=len(taken), examples=False)
+    shown = Inferred(asked=asked, found=found, columns=inferred, wrong=wrong)
     text = "\n".join(to_yaml(shown))
     path = tmp_path / "printed.yaml"
     path.write_text(text.replace('topics: "my topic/1"', "topics: t"))
