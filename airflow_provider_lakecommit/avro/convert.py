@@ -13,10 +13,11 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["as_is", "decimal_of", "each_converted", "exact_number", "text", "whole_numbers"]
+__all__ = ["MOST_DIGITS", "as_is", "decimal_of", "each_converted", "exact_number", "text", "whole_numbers"]
 
 Convert = Callable[[pa.Array, pa.DataType], pa.Array]
-_DIGITS_OF_256_BITS = 76
+MOST_DIGITS = 76
+"""Of a number of 256 bits."""
 
 
 def each_converted(convert: Convert, values: pa.Array, target: pa.DataType) -> tuple[pa.Array, list[tuple[int, str]]]:
@@ -48,7 +49,7 @@ def text(values: pa.Array, _target: pa.DataType) -> pa.Array:
 def whole_numbers(values: pa.Array, target: pa.DataType) -> pa.Array:
     """Integers, or a decimal that holds them."""
     if pa.types.is_decimal(target):
-        wide = values.cast(pa.decimal256(_DIGITS_OF_256_BITS, 0)).cast(pa.decimal256(_DIGITS_OF_256_BITS, target.scale))
+        wide = values.cast(pa.decimal256(MOST_DIGITS, 0)).cast(pa.decimal256(MOST_DIGITS, target.scale))
         return wide.cast(target)
     return values.cast(target)
 
@@ -70,6 +71,6 @@ def decimal_of(scale: int) -> Convert:
             narrow = values.cast(target)
             narrow.validate(full=True)
             return narrow
-        return values.cast(pa.decimal256(_DIGITS_OF_256_BITS, target.scale)).cast(target)
+        return values.cast(pa.decimal256(MOST_DIGITS, target.scale)).cast(target)
 
     return convert

@@ -47,13 +47,7 @@ class Required:
 
     def read(self, cursor: Cursor, active: Bools | None) -> pa.Array:
         values = self.inner.read(cursor, active)
-        if values.null_count:
-            missing = values.is_null().to_numpy(zero_copy_only=False)
-            if (alive := cursor.live(active)) is not None:
-                missing &= alive
-            if missing.any():
-                said = f"required column {self.path} is missing or null"
-                cursor.fail(missing, "missing_required", self.path, said)
+        _require(values, self.path, cursor, active)
         return values
 
 
@@ -224,13 +218,16 @@ class Branches:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Members:
-    """A union of several types as a struct with one field for each, of which exactly one has a value."""
+    """A union of several types as a struct with one field for each, of which exactly one has a value. One that is
+    ``required`` is missing from all records that have another.
+    """
 
     path: str
     target: pa.DataType
     written: WriterType
     readers: tuple[tuple[int, Reader] | UnknownField | None, ...]
     absent: tuple[tuple[int, Reader], ...]
+    required: tuple[tuple[int, str], ...] = ()
 
     def read(self, cursor: Cursor, active: Bools | None) -> pa.Array:
         branches = branch_of(self.written, cursor, active, self.path)
@@ -244,8 +241,21 @@ class Members:
                 made[reader[0]] = reader[1].read(cursor, here)
             if reader is not None:
                 there |= here
+        for place, path in self.required:
+            _require(made[place], path, cursor, there)
         columns = [made[place] for place in range(len(made))]
         return pa.StructArray.from_arrays(columns, fields=list(self.target), mask=pa.array(~there))
+
+
+def _require(values: pa.Array, path: str, cursor: Cursor, active: Bools | None) -> None:
+    """Fail the records that have none."""
+    if not values.null_count:
+        return
+    missing = values.is_null().to_numpy(zero_copy_only=False)
+    if (alive := cursor.live(active)) is not None:
+        missing &= alive
+    if missing.any():
+        cursor.fail(missing, "missing_required", path, f"required column {path} is missing or null")
 
 
 def _mask(cursor: Cursor, active: Bools | None) -> pa.Array | None:

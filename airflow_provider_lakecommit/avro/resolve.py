@@ -44,7 +44,7 @@ from pyiceberg.types import (
 )
 
 from airflow_provider_lakecommit.avro.block import OctetBlock
-from airflow_provider_lakecommit.avro.convert import Convert, decimal_of, exact_number, text, whole_numbers
+from airflow_provider_lakecommit.avro.convert import MOST_DIGITS, Convert, decimal_of, exact_number, text, whole_numbers
 from airflow_provider_lakecommit.avro.nested import (
     Absent,
     Branches,
@@ -161,10 +161,9 @@ class Resolver:
         written = self._asked.named(written)
         made = self._struct(written, self._fields, pa.struct(list(self.target)), "")
         if not any(not isinstance(step, UnknownField) for step in made.steps):
-            names = ", ".join(f.name for f in written.fields[:10])
-            raise Refusal(
-                "wrong_schema", None, f"the schema of record {written.name} has no field of the table (it has {names})"
-            )
+            has = ", ".join(f.name for f in written.fields[:10])
+            why = f"the schema of record {written.name} has no field of the table (it has {has})"
+            raise Refusal("wrong_schema", None, why)
         return made
 
     def _struct(self, written: WriterType, fields: Iterable[NestedField], target: pa.DataType, at: str) -> Struct:
@@ -243,7 +242,7 @@ class Resolver:
     def _octets(self, written: WriterType, column: NestedField, unfit: _UnfitError) -> _Plan:
         kind = column.field_type
         if isinstance(kind, DecimalType):
-            if written.logical != "decimal":
+            if written.logical != "decimal" or written.scale > MOST_DIGITS:
                 raise unfit
             return _Plan(decimal_of(written.scale))
         encoding = self._rules.encodings.get(column.field_id)
@@ -291,7 +290,7 @@ class Resolver:
         target, kind = arrow_field(column).type, column.field_type
         several = [part for part in written.parts if part.kind != "null"]
         if len(several) > 1 and isinstance(kind, StructType):
-            names = {part.name for part in several}
+            names = {name for part in several for name in (part.name, part.shared)}
             if names & {f.name for f in kind.fields}:
                 return self._members(written, kind, target, path)
         readers = tuple(None if part.kind == "null" else self._type(part, column, path) for part in written.parts)
@@ -301,16 +300,22 @@ class Resolver:
         columns = {f.name: (place, f) for place, f in enumerate(kind.fields)}
         readers: list[tuple[int, Reader] | UnknownField | None] = []
         for part in written.parts:
+            name = part.name if part.name in columns else part.shared
+            place, field = columns.get(name, (0, None))
             if part.kind == "null":
                 readers.append(None)
-            elif part.name in columns:
-                place, field = columns[part.name]
-                readers.append((place, self._type(part, field, f"{path}.{part.name}")))
-            else:
+            elif field is None:
                 readers.append(UnknownField(path=f"{path}.{part.name}", written=part, strict=self._strict))
-        found = {part.name for part in written.parts}
-        absent = tuple((p, self._absent(f, f"{path}.{n}")) for n, (p, f) in columns.items() if n not in found)
-        return Members(path=path, target=target, written=written, readers=tuple(readers), absent=absent)
+            elif name == part.name:
+                readers.append((place, self._type(part, field, f"{path}.{name}")))
+            else:
+                why = f"several types of the union are called {name}: name the field of this one {part.name}"
+                unfit = Unfit(path=f"{path}.{name}", target=arrow_field(field).type, written=part, why=why)
+                readers.append((place, unfit))
+        filled = {reader[0] for reader in readers if isinstance(reader, tuple)}
+        absent = tuple((p, Absent(target=arrow_field(f).type)) for p, f in columns.values() if p not in filled)
+        must = tuple((p, f"{path}.{n}") for n, (p, f) in columns.items() if f.required)
+        return Members(path=path, target=target, written=written, readers=tuple(readers), absent=absent, required=must)
 
 
 class _UnfitError(Exception):

@@ -22,6 +22,9 @@ def passed(kind: WriterType, cursor: Cursor, active: Bools | None, path: str) ->
     """Go behind the value; which were there, ``None`` if all were."""
     if kind.kind == "null":
         return np.zeros(len(cursor), np.bool_)
+    if kind.least == 0:
+        # It never has a byte, however many fields are in it.
+        return cursor.live(active)
     if kind.kind == "union":
         return _passed_union(kind, cursor, active, path)
     if kind.kind in ("int", "long", "enum"):
@@ -31,6 +34,8 @@ def passed(kind: WriterType, cursor: Cursor, active: Bools | None, path: str) ->
     elif kind.kind == "record":
         for each in kind.fields:
             passed(each.type, cursor, active, f"{path}.{each.name}")
+            if (alive := cursor.live(active)) is not None and not alive.any():
+                break
     elif kind.kind in ("array", "map"):
         _passed_items(kind, cursor, active, path)
     else:

@@ -2,28 +2,36 @@
 """The schema that records were written with, as a tree.
 
 Contract: pure. :func:`writer_type` takes what a registry or a landing states, checks it by `fastavro`'s own parser, and
-gives a tree in which names are replaced by what they name. ``least`` is how many bytes a value has at least: a count of
-items that cannot be in what is left of a record is told from one that can.
+gives a tree in which names are replaced by what they name, each named type once, however often it is used. ``least`` is
+how many bytes a value has at least: a count of items that cannot be in what is left of a record is told from one that
+can. Types of a union have names of their own: where two have the same one, they are called by their whole names, with
+``_`` for each point.
 
-Failure story: a text that is no Avro schema, or a type that holds itself, is a
-:class:`~airflow_provider_lakecommit.formats.decoder.Refusal` that names it: a table has no recursive types.
+Failure story: a text that is no Avro schema, a type that holds itself, and types within types beyond :data:`DEEPEST`
+are a :class:`~airflow_provider_lakecommit.formats.decoder.Refusal` that names it: a table has no recursive types, and
+no schema of a registry is trusted to have been checked by it.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fastavro.schema import SchemaParseException, UnknownType, parse_schema
 
 from airflow_provider_lakecommit.formats.decoder import Refusal
 
-__all__ = ["WriterField", "WriterType", "writer_type"]
+__all__ = ["DEEPEST", "WriterField", "WriterType", "writer_type"]
 
+DEEPEST = 100
+"""Types within types: readers call each other, and Python's stack has an end."""
 _LEAST = {"null": 0, "boolean": 1, "int": 1, "long": 1, "float": 4, "double": 8, "bytes": 1, "string": 1}
 _PRIMITIVES = frozenset(_LEAST)
+_MOST_OCTETS = (1 << 31) - 1
+"""Of a value of fixed size, and from which on it does not matter how many more a value has at least."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +39,8 @@ class WriterType:
     """One type. ``kind`` is Avro's word for it; ``name`` is that of a record, enum or fixed, without its namespace.
 
     ``logical`` is its logical type, if it is one that Avro knows and that stands where it may. ``parts`` are the
-    branches of a union, the items of an array, the values of a map.
+    branches of a union, the items of an array, the values of a map. ``shared`` is the short name of a type of a union
+    that it has in common with another one.
     """
 
     kind: str
@@ -44,6 +53,7 @@ class WriterType:
     fields: tuple[WriterField, ...] = ()
     parts: tuple[WriterType, ...] = ()
     least: int = 0
+    shared: str = ""
 
     @property
     def nullable(self) -> bool:
@@ -87,9 +97,11 @@ def writer_type(text: str, imported: Sequence[str] = ()) -> WriterType:
         for each in imported:
             _parsed(json.loads(each), named)
         parsed = _parsed(_loaded(text), named)
-    except (SchemaParseException, UnknownType, ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
+        return _Tree(named).type(parsed, ())
+    except (SchemaParseException, UnknownType, ArithmeticError, ValueError, LookupError) as e:
         raise _refused(f"is no Avro schema: {type(e).__name__}: {str(e)[:200]}") from None
-    return _type(parsed, named, ())
+    except (TypeError, AttributeError, RecursionError) as e:
+        raise _refused(f"is no Avro schema: {type(e).__name__}: {str(e)[:200]}") from None
 
 
 def _parsed(stated: Any, named: dict[str, Any]) -> Any:
@@ -102,43 +114,65 @@ def _loaded(text: str) -> Any:
     return text if text in _PRIMITIVES else json.loads(text)
 
 
-def _type(found: Any, named: Mapping[str, Any], above: tuple[str, ...]) -> WriterType:
-    if isinstance(found, str) and found not in _PRIMITIVES:
-        found = named[found]
-    if isinstance(found, list):
-        parts = tuple(_type(each, named, above) for each in found)
-        return WriterType(kind="union", name="union", parts=parts, least=1 + min((p.least for p in parts), default=0))
-    stated = found if isinstance(found, dict) else {"type": found}
-    kind = stated["type"]
-    if not isinstance(kind, str) or (kind in named and kind not in _PRIMITIVES):
-        # A type within a type: {"type": {"type": "long", …}}.
-        return _type(kind, named, above)
-    if kind in ("record", "error"):
-        return _record(stated, named, above)
-    if kind in ("array", "map"):
-        inner = _type(stated["items" if kind == "array" else "values"], named, above)
-        return WriterType(kind=kind, name=kind, parts=(inner,), least=1)
-    return _scalar(kind, stated)
+@dataclass(slots=True)
+class _Tree:
+    """Makes the tree. ``named`` are the types of the schema by name, ``made`` those that the tree has already."""
 
+    named: Mapping[str, Any]
+    made: dict[str, WriterType] = field(default_factory=dict)
 
-def _record(stated: Mapping[str, Any], named: Mapping[str, Any], above: tuple[str, ...]) -> WriterType:
-    full = stated["name"]
-    if full in above:
-        raise _refused(f"has the type {full}, which holds itself: tables have no recursive types")
-    fields = tuple(
-        WriterField(
-            name=each["name"],
-            type=_type(each["type"], named, (*above, full)),
-            aliases=tuple(each.get("aliases", ())),
-            default=json.dumps(each["default"]) if "default" in each else None,
+    def type(self, found: Any, above: tuple[str, ...]) -> WriterType:
+        """:param above: what it is within, by name or kind"""
+        if len(above) > DEEPEST:
+            raise _refused(f"has types within types, more than {DEEPEST} deep")
+        if isinstance(found, str) and found not in _PRIMITIVES:
+            found = self.named[found]
+        if isinstance(found, list):
+            return self._union(found, above)
+        stated = found if isinstance(found, dict) else {"type": found}
+        kind = stated["type"]
+        if not isinstance(kind, str) or (kind in self.named and kind not in _PRIMITIVES):
+            # A type within a type: {"type": {"type": "long", …}}.
+            return self.type(kind, (*above, ""))
+        if kind in ("record", "error"):
+            return self._record(stated, above)
+        if kind in ("array", "map"):
+            inner = self.type(stated["items" if kind == "array" else "values"], (*above, kind))
+            return WriterType(kind=kind, name=kind, parts=(inner,), least=1)
+        return _scalar(kind, stated)
+
+    def _union(self, found: list[Any], above: tuple[str, ...]) -> WriterType:
+        parts = [self.type(each, (*above, "union")) for each in found]
+        count = Counter(part.name for part in parts)
+        for n, part in enumerate(parts):
+            if count[part.name] > 1:
+                parts[n] = replace(part, name=_full_name(found[n]).replace(".", "_"), shared=part.name)
+        if twice := [name for name, n in Counter(part.name for part in parts).items() if n > 1]:
+            raise _refused(f"has a union with {twice[0]} in it twice")
+        return WriterType(
+            kind="union", name="union", parts=tuple(parts), least=1 + min((p.least for p in parts), default=0)
         )
-        for each in stated["fields"]
-    )
-    return WriterType(kind="record", name=_short(full), fields=fields, least=sum(f.type.least for f in fields))
+
+    def _record(self, stated: Mapping[str, Any], above: tuple[str, ...]) -> WriterType:
+        full = stated["name"]
+        if full in above:
+            raise _refused(f"has the type {full}, which holds itself: tables have no recursive types")
+        if full not in self.made:
+            fields = tuple(self._field(each, (*above, full)) for each in stated["fields"])
+            least = min(sum(f.type.least for f in fields), _MOST_OCTETS)
+            self.made[full] = WriterType(kind="record", name=_short(full), fields=fields, least=least)
+        return self.made[full]
+
+    def _field(self, stated: Mapping[str, Any], above: tuple[str, ...]) -> WriterField:
+        if not isinstance(stated["name"], str):
+            raise _refused(f"has a field of which the name is {stated['name']!r}, not a text")
+        aliases = tuple(alias for alias in stated.get("aliases", ()) if isinstance(alias, str))
+        default = json.dumps(stated["default"]) if "default" in stated else None
+        return WriterField(name=stated["name"], type=self.type(stated["type"], above), aliases=aliases, default=default)
 
 
 def _scalar(kind: str, stated: Mapping[str, Any]) -> WriterType:
-    size = int(stated["size"]) if kind == "fixed" else 0
+    size = _size(stated["size"]) if kind == "fixed" else 0
     logical = _logical(kind, size, stated)
     exact = logical == "decimal"
     return WriterType(
@@ -176,6 +210,17 @@ def _logical(kind: str, size: int, stated: Mapping[str, Any]) -> str | None:
         if not isinstance(precision, int) or not isinstance(scale, int) or not 0 <= scale <= precision > 0:
             return None
     return logical
+
+
+def _size(stated: Any) -> int:
+    if not isinstance(stated, int) or not 0 <= stated <= _MOST_OCTETS:
+        raise _refused(f"has a value of a fixed size of {stated!r} bytes")
+    return stated
+
+
+def _full_name(stated: Any) -> str:
+    """Of a type with a name; else its kind."""
+    return str(stated.get("name", stated["type"])) if isinstance(stated, dict) else str(stated)
 
 
 def _short(name: str) -> str:

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Schemas that a registry should not have taken, and records that are none by them: named, and no other is harmed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from airflow_provider_lakecommit.avro.decode_avro import AvroDecoder
+from airflow_provider_lakecommit.avro.infer import avro_columns
+from airflow_provider_lakecommit.avro.writer import DEEPEST, writer_type
+from airflow_provider_lakecommit.core.formats import FormatOptions
+from airflow_provider_lakecommit.formats.decoder import Decoded
+from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec
+from airflow_provider_lakecommit.registry.schemas import AVRO, RegisteredSchema, SchemaKey
+from tests.support.avro_shapes import encoded
+
+
+class OneSchema:
+    """A registry with one schema, whatever that is."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def schema(self, key: SchemaKey) -> RegisteredSchema:
+        return RegisteredSchema(key=key, kind=AVRO, text=self._text)
+
+
+def record(*fields: Any, name: str = "R", namespace: str | None = None) -> dict[str, Any]:
+    where = {} if namespace is None else {"namespace": namespace}
+    return {"type": "record", "name": name, **where, "fields": [{"name": n, "type": t} for n, t in fields]}
+
+
+def read(schema: Any, columns: list[Any], *payloads: bytes) -> Decoded:
+    """Framed payloads, by a schema as JSON or as it is."""
+    text = schema if isinstance(schema, str) else json.dumps(schema)
+    table = create_from_spec({"schema": columns})[0]
+    decoder = AvroDecoder(table, FormatOptions(format="avro"), registry=OneSchema(text))
+    return decoder.decode([b"\x00\x00\x00\x00\x07" + payload for payload in payloads])
+
+
+OWN = [{"name": "a", "type": "long"}, {"name": "f", "type": "binary"}, {"name": "d", "type": "decimal(9, 2)"}]
+FIXED = {"type": "fixed", "name": "F"}
+DEEP = "int"
+for _ in range(DEEPEST + 1):
+    DEEP = {"type": "array", "items": DEEP}  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        (record(("f", {**FIXED, "size": "x"})), "a fixed size of 'x' bytes"),
+        (record(("f", {**FIXED, "size": -1})), "a fixed size of -1 bytes"),
+        (record(("f", {**FIXED, "size": 1.5})), "a fixed size of 1.5 bytes"),
+        (record(("f", {**FIXED, "size": 2**40})), f"a fixed size of {2**40} bytes"),
+        (record(("f", {**FIXED, "size": 10**30})), "a fixed size of"),
+        (record(("f", FIXED)), "is no Avro schema"),
+        (record((3, "int")), "a field of which the name is 3"),
+        (record(("f", ["int", "null", "int"])), "a union with int in it twice"),
+        (record(("f", DEEP)), f"types within types, more than {DEEPEST} deep"),
+        (record(("f", {"type": "array"})), "is no Avro schema"),
+        ({"type": "record", "name": "R", "fields": None}, "is no Avro schema"),
+        ("[" * 100_000, "is no Avro schema"),
+        ("", "is no Avro schema"),
+        ("5", "is no Avro schema"),
+    ],
+)
+def test_a_schema_that_is_none_rejects_its_records_by_name(schema: Any, said: str) -> None:
+    found = read(schema, OWN, b"\x02" * 6)
+    (reject,) = found.rejects
+    assert (found.table.num_rows, reject.kind) == (0, "wrong_schema")
+    assert reject.reason.startswith("schema id 7: the schema")
+    assert said in reject.reason
+
+
+def test_a_decimal_with_a_scale_that_no_number_has_rejects_its_records() -> None:
+    endless = {"type": "bytes", "logicalType": "decimal", "precision": 10**12, "scale": 10**11}
+    (reject,) = read(record(("d", endless)), OWN, b"\x02\x01").rejects
+    assert (reject.kind, reject.column) == ("wrong_value", "d")
+    assert "the table has decimal(9, 2)" in reject.reason
+
+
+def _grown(times: int, leaf: list[dict[str, Any]]) -> dict[str, Any]:
+    """A schema of a few kilobytes whose types, each written out, are 2 ** times."""
+    inner: Any = {"type": "record", "name": "L0", "fields": leaf}
+    for n in range(times):
+        inner = record(("a", inner), ("b", f"L{n}"), name=f"L{n + 1}")
+    return inner  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("leaf", [[], [{"name": "n", "type": "null"}], [{"name": "n", "type": "int"}]])
+def test_types_that_name_each_other_many_times_cost_no_more_than_their_text(leaf: list[Any]) -> None:
+    schema = record(("a", "long"), ("x", ["null", _grown(70, leaf)]))
+    found = read(schema, OWN, b"\x0e\x00", b"\x0e\x02")
+    rows = found.table.column("a").to_pylist()
+    assert rows == ([7, 7] if leaf != [{"name": "n", "type": "int"}] else [7])
+
+
+def test_a_fixed_of_less_than_nothing_does_not_end_the_process() -> None:
+    """It once read what is before the record, and that of another process's memory at last."""
+    code = """if True:
+        from tests.unit.avro.test_odd_schemas import FIXED, OWN, read, record
+        print(read(record(("f", {**FIXED, "size": -1})), OWN, b"0" * 9).rejects[0].kind)"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout.strip()) == (0, "wrong_schema"), done.stderr
+
+
+V1 = record(("n", "int"), name="Order", namespace="shop.v1")
+V2 = record(("t", "string"), name="Order", namespace="shop.v2")
+TWO_ORDERS = record(("u", ["null", V1, V2]))
+
+
+def test_types_of_a_union_with_the_same_name_are_called_by_their_whole_names() -> None:
+    inferred = avro_columns(writer_type(json.dumps(TWO_ORDERS)))
+    columns = [c.to_dict() for c in inferred]
+    assert [f["name"] for f in columns[0]["type"]["struct"]] == ["shop_v1_Order", "shop_v2_Order"]
+    found = read(TWO_ORDERS, columns, b"\x02\x0a", b"\x04\x02x", b"\x00")
+    assert found.rejects == ()
+    assert found.table.column("u").to_pylist() == [
+        {"shop_v1_Order": {"n": 5}, "shop_v2_Order": None},
+        {"shop_v1_Order": None, "shop_v2_Order": {"t": "x"}},
+        None,
+    ]
+
+
+def test_a_name_that_two_types_of_a_union_have_is_refused_where_one_comes() -> None:
+    order = {"struct": [{"name": "n", "type": "int"}, {"name": "t", "type": "string"}]}
+    found = read(
+        TWO_ORDERS,
+        [{"name": "u", "type": {"struct": [{"name": "Order", "type": order}]}}],
+        b"\x02\x0a",
+        b"\x00",
+        b"\x04\x02x",
+    )
+    assert found.table.column("u").to_pylist() == [None]
+    said = "several types of the union are called Order: name the field of this one"
+    assert [(r.index, r.kind, r.reason.partition(": ")[2]) for r in found.rejects] == [
+        (i, "wrong_value", f"{said} {name} (schema id 7)") for i, name in ((0, "shop_v1_Order"), (2, "shop_v2_Order"))
+    ]
+
+
+@pytest.mark.parametrize(("required", "rows"), [("int", [0, 2]), ("long", [2])])
+def test_a_required_field_for_one_type_of_a_union_rejects_the_others(required: str, rows: list[int]) -> None:
+    members = [{"name": n, "type": n, "required": n == required} for n in ("int", "string", "long")]
+    schema = record(("u", ["null", "int", "string"]))
+    found = read(schema, [{"name": "u", "type": {"struct": members}}], b"\x02\x0e", b"\x04\x02q", b"\x00")
+    assert list(found.records or ()) == rows
+    assert {(r.kind, r.column) for r in found.rejects} == {("missing_required", f"u.{required}")}
+
+
+@pytest.mark.parametrize("scale", [0, 2])
+@pytest.mark.parametrize(
+    ("number", "taken"),
+    [
+        (10**38 - 1, True),
+        (1 - 10**38, True),
+        (10**38, False),
+        (-(10**38), False),
+        (2**127 - 1, False),
+        (1 - 2**127, False),
+        (-(2**127), False),
+        (-(2**127) - 1, False),
+    ],
+)
+@pytest.mark.parametrize("padding", [0, 4])
+def test_a_decimal_has_38_digits(number: int, taken: bool, scale: int, padding: int) -> None:
+    kind = {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": scale}
+    octets = number.to_bytes((number.bit_length() + 8) // 8 + padding, "big", signed=True)
+    value = encoded(record(("d", "bytes")), {"d": octets})
+    good = encoded(record(("d", "bytes")), {"d": b"\x05"})
+    found = read(record(("d", kind)), [{"name": "d", "type": f"decimal(38, {scale})"}], good, value, good)
+    if taken:
+        assert found.table.column("d").to_pylist()[1] == Decimal(f"{number}E-{scale}")
+    else:
+        assert [(r.index, r.kind) for r in found.rejects] == [(1, "wrong_value")]
