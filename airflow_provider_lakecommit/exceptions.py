@@ -18,6 +18,7 @@ __all__ = [
     "ClosedError",
     "CommitRefusedError",
     "CommitUnknownError",
+    "CompilerError",
     "ConnectError",
     "ConnectorError",
     "ControlTopicError",
@@ -111,6 +112,10 @@ class SourceUnavailableError(Transient, LakecommitError):
 
 class RegistryError(Transient, LakecommitError):
     """The schema registry could not be reached, refused the credentials, or gave no answer of a registry."""
+
+
+class CompilerError(Transient, LakecommitError):
+    """The compiler of Protobuf schemas could not be run, was killed, or did not end in time."""
 
 
 class ControlTopicError(Transient, LakecommitError):

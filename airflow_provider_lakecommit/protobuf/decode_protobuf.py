@@ -40,6 +40,7 @@ from airflow_provider_lakecommit.parquet.arrow_types import arrow_field
 from airflow_provider_lakecommit.protobuf.descriptors import DescriptorError, file_of, message_at, message_named
 from airflow_provider_lakecommit.protobuf.fields import MessageColumns, required_missing
 from airflow_provider_lakecommit.protobuf.message_framing import paths_of
+from airflow_provider_lakecommit.protobuf.open_enums import read_alike
 from airflow_provider_lakecommit.registry.schemas import PROTOBUF, RegisteredSchema, told
 
 __all__ = ["LONG", "ProtobufDecoder"]
@@ -137,7 +138,7 @@ class _Parser:
         self, message: Descriptor, columns: MessageColumns, handler: Any, target: pa.Schema, *, strict: bool, whose: str
     ) -> None:
         self._columns, self._handler, self._target = columns, handler, target
-        self._kind: Any = GetMessageClass(message)
+        self._kind: Any = GetMessageClass(read_alike(message))
         self._strict, self._whose = strict, whose
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
@@ -181,7 +182,8 @@ class _Parser:
             if self._strict and (numbers := _unknown_numbers(message)):
                 bad[i] = Refusal("unknown_field", None, f"{self._whose} lacks {numbers}")
                 continue
-            written.append(message.SerializeToString(deterministic=True))
+            # What proto2 requires may be missing: whether a column may be null is the table's to say.
+            written.append(message.SerializePartialToString(deterministic=True))
         return written, bad
 
     def _decoded(self, rows: pa.StructArray) -> Decoded:
@@ -211,10 +213,10 @@ class _Parser:
 
 def _unknown_numbers(message: Any) -> str:
     """The fields that not even the schema has, at any level; those of the record itself by their numbers."""
-    size = message.ByteSize()
+    size = len(message.SerializePartialToString())
     numbers = sorted({each.field_number for each in UnknownFieldSet(message)})
     message.DiscardUnknownFields()
-    if message.ByteSize() == size:
+    if len(message.SerializePartialToString()) == size:
         return ""
     return f"the field {', '.join(map(str, numbers))}" if numbers else "a field of a message within it"
 

@@ -44,11 +44,12 @@ Bits = np.ndarray[Any, np.dtype[np.bool_]]
 
 @dataclass(slots=True)
 class _Declaring:
-    """What all levels of a message share while its columns are made."""
+    """What all levels of a message share while its columns are made; ``above`` are the messages around them."""
 
     file: WireFile
     rules: ColumnRules
     wrong: list[str] = field(default_factory=list)
+    above: list[Descriptor] = field(default_factory=list)
 
 
 class UnknownField(NamedTuple):
@@ -79,10 +80,12 @@ class MessageColumns:
 
     def __init__(self, message: Descriptor, columns: Sequence[NestedField], d: _Declaring, at: str = "") -> None:
         self.wire = d.file.message()
+        d.above.append(message)
         fields = {f.name: f for f in message.fields}
         self.values = [self._value(fields.get(c.name), c, f"{at}{c.name}", d) for c in columns]
         names = {c.name for c in columns}
         self._unknown = [f for f in message.fields if f.name not in names and _declared_unknown(f, self.wire, d)]
+        d.above.pop()
         self._at = at
         self._oneofs = [
             [wire_name(f.number) for f in oneof.fields] for oneof in message.oneofs if len(oneof.fields) > 1
@@ -198,8 +201,10 @@ def _declared(
         return _reader(known.convert, target, path), None
     if found.message_type.full_name in WRAPPERS:
         return _wrapper(found, column, path, d, message, repeated)
-    if not isinstance(kind, StructType):
-        d.wrong.append(f"column {path} is {kind}, the field is a message {type_name(found)}: make it a struct")
+    endless = found.message_type in d.above
+    if endless or not isinstance(kind, StructType):
+        remedy = "it is within itself, which no table has: leave it out" if endless else "make it a struct"
+        d.wrong.append(f"column {path} is {kind}, the field is a message {type_name(found)}: {remedy}")
         return _reader(_unread, target, path), None
     below = MessageColumns(found.message_type, kind.fields, d, f"{path}.")
     d.file.add(message, found.number, F.TYPE_MESSAGE, repeated=repeated, of=below.wire)
@@ -271,13 +276,8 @@ def _filled(array: pa.Array) -> pa.Array:
     """A key or value that an entry leaves out is the default of its type; one that is a message is there always."""
     if not array.null_count or pa.types.is_struct(array.type):
         return array
-    kind = array.type
-    empty: Any = "" if pa.types.is_string(kind) else b"" if pa.types.is_binary(kind) else False
-    return array.fill_null(pa.scalar(empty, kind) if not _is_number(kind) else pa.scalar(0, kind))
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+    empty: Any = "" if pa.types.is_string(array.type) else b"" if pa.types.is_binary(array.type) else False
+    return array.fill_null(pa.scalar(empty).cast(array.type))
 
 
 def _nulls(value: _Value, rows: pa.StructArray) -> pa.Array:

@@ -400,13 +400,72 @@ def test_of_proto2_what_is_not_there_is_null_and_a_group_is_told() -> None:
         decoder(text, ID, NestedField(2, "old", StructType(NestedField(3, "a", IntegerType()))))
 
 
-def test_a_message_within_itself_is_read_as_deep_as_the_table_goes() -> None:
-    text = f"{HEAD} message Order {{ int64 id = 1; Order inner = 2; }}"
-    made = kind_of(text)
-    value = made(id=1, inner={"id": 2, "inner": {"id": 3}}).SerializeToString()
-    decoded = decoder(text, ID, NestedField(2, "inner", StructType(NestedField(3, "id", LongType())))).decode([value])
-    assert decoded.table.to_pylist() == [{"id": 1, "inner": {"id": 2}}]
-    assert decoded.ignored == Counter({"inner.inner": 1})
+SELF = StructType(NestedField(30, "id", LongType()))
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "path"),
+    [
+        ("inner", SELF, "inner"),
+        ("list", ListType(31, SELF, element_required=False), "list.element"),
+        ("map", MapType(32, StringType(), 33, SELF, value_required=False), "map.value"),
+        ("other", StructType(NestedField(34, "back", SELF)), "other.back"),
+    ],
+)
+def test_a_column_for_a_message_within_itself_is_refused_by_name(name: str, kind: IcebergType, path: str) -> None:
+    text = f"""{HEAD} message Other {{ Order back = 1; int32 n = 2; }} message Order {{
+        int64 id = 1; Order inner = 2; repeated Order list = 3; map<string, Order> map = 4; Other other = 5; }}"""
+    with pytest.raises(TableError, match=f"column {path} is .* a message shop.Order: it is within itself"):
+        decoder(text, ID, NestedField(2, name, kind))
+    # Without the column it is an unknown field like others, and so is what leads back to it.
+    other = NestedField(2, "other", StructType(NestedField(3, "n", IntegerType())))
+    value = kind_of(text)(id=1, inner={"id": 2}, other={"n": 3, "back": {"id": 4}}).SerializeToString()
+    decoded = decoder(text, ID, other).decode([value])
+    assert decoded.table.to_pylist() == [{"id": 1, "other": {"n": 3}}]
+    assert decoded.ignored == Counter({"inner": 1, "other.back": 1})
+
+
+PROTO2 = """syntax = "proto2"; package shop;
+    message Order {
+        required int64 id = 1; optional Status s = 2; repeated Status all = 3;
+        oneof one { int32 a = 4; int32 b = 5; }
+        enum Status { OPEN = 0; PAID = 1; }
+    }"""
+BOTH_OF_ONE = b"\x08\x01\x20\x01\x28\x01"
+"""It has two members of a oneof, so that all values beside it are read by Protobuf's own parser."""
+
+
+VERY_LONG = b"\x08\x01\xa2\x06\xff\x7f" + bytes(16383)
+"""And so is what stands beside this one."""
+
+
+@pytest.mark.parametrize("neighbours", [[], [BOTH_OF_ONE], [VERY_LONG]])
+@pytest.mark.parametrize(
+    ("value", "row"),
+    [
+        (b"\x10\x01", {"id": None, "s": 1, "all": []}),
+        (b"\x08\x07\x10\x63", {"id": 7, "s": 99, "all": []}),
+        (b"\x08\x07\x10\x63\x10\x01", {"id": 7, "s": 1, "all": []}),
+        (b"\x08\x07\x10\x01\x10\x63", {"id": 7, "s": 99, "all": []}),
+        (b"\x08\x07\x18\x01\x18\x63\x18\x00", {"id": 7, "s": None, "all": [1, 99, 0]}),
+        (b"\x08\x07\x1a\x03\x01\x63\x00", {"id": 7, "s": None, "all": [1, 99, 0]}),
+    ],
+)
+def test_a_row_of_proto2_is_the_same_whatever_stands_beside_it(
+    value: bytes, row: dict[str, Any], neighbours: list[bytes]
+) -> None:
+    numbers = NestedField(3, "all", ListType(4, IntegerType(), element_required=False))
+    columns = (ID, NestedField(2, "s", IntegerType()), numbers)
+    decoded = decoder(PROTO2, *columns).decode([value, *neighbours])
+    assert decoded.rejects == ()
+    assert decoded.table.to_pylist()[0] == row
+
+
+def test_what_proto2_requires_rejects_only_by_a_required_column() -> None:
+    required = NestedField(1, "id", LongType(), required=True)
+    for unknown_fields in ("ignore", "dead_letter"):
+        decoded = decoder(PROTO2, required, unknown_fields=unknown_fields).decode([b"\x08\x01", b"", BOTH_OF_ONE[:2]])
+        assert [(r.index, r.kind) for r in decoded.rejects] == [(1, "missing_required")]
 
 
 def test_a_descriptor_set_states_the_schema_as_well_as_its_text() -> None:

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The compiler of schemas: what is a schema's fault, told the same way each time, and what is this machine's."""
+
+from __future__ import annotations
+
+import errno
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import BinaryType, IntegerType, LongType, NestedField, StructType
+
+from airflow_provider_lakecommit.core.formats import FormatOptions
+from airflow_provider_lakecommit.exceptions import CompilerError, TableError
+from airflow_provider_lakecommit.protobuf import compiler
+from airflow_provider_lakecommit.protobuf.compiler import DescriptorError, compiled
+from airflow_provider_lakecommit.protobuf.decode_protobuf import ProtobufDecoder
+from airflow_provider_lakecommit.registry.schemas import PROTOBUF, RegisteredSchema, SchemaKey
+
+HEAD = 'syntax = "proto3"; package shop; '
+ORDER = f"{HEAD}message Order {{ int64 id = 1; }}"
+FRAMED = b"\x00\x00\x00\x00\x01\x00\x08\x07"
+Done = subprocess.CompletedProcess[bytes]
+
+
+class OneSchema:
+    """A registry with one schema."""
+
+    def __init__(self, text: str, *references: tuple[str, str]) -> None:
+        self._found = RegisteredSchema(
+            key=1,
+            kind=PROTOBUF,
+            text=text,
+            references=tuple((n, RegisteredSchema(key=2, kind=PROTOBUF, text=t)) for n, t in references),
+        )
+
+    def schema(self, _key: SchemaKey) -> RegisteredSchema:
+        return self._found
+
+
+def decoder(registry: OneSchema, *columns: NestedField) -> ProtobufDecoder:
+    schema = Schema(*(columns or (NestedField(1, "id", LongType()),)))
+    return ProtobufDecoder(schema, FormatOptions(format="protobuf"), registry=registry)
+
+
+def test_what_is_wrong_with_a_text_is_told_without_a_folder() -> None:
+    with pytest.raises(DescriptorError) as first:
+        compiled('syntax = "proto3"; import "shop/item.proto"; message Order { Item item = 1; }', ())
+    with pytest.raises(DescriptorError) as second:
+        compiled('syntax = "proto3"; import "shop/item.proto"; message Order { Item item = 1; }', ())
+    said = 'the schema does not compile: 1:20: Import "shop/item.proto" was not found or had errors. 1:62: "Item" is'
+    assert str(first.value) == str(second.value)
+    assert str(first.value).startswith(said)
+
+
+def test_a_warning_is_no_verdict() -> None:
+    (file,) = compiled("message Order { optional int64 id = 1; }", ())
+    assert [m.name for m in file.message_type] == ["Order"]
+
+
+@pytest.mark.parametrize(
+    ("text", "references", "said"),
+    [
+        (f"{ORDER} // \ud800", [], "characters that no text of UTF-8 has"),
+        (f"{ORDER}\0", [], "does not compile"),
+        (ORDER, [("a\0.proto", HEAD)], "no name of a file"),
+        (ORDER, [("a", HEAD), ("a/b.proto", HEAD)], "no name of a file: File exists"),
+        (ORDER, [(f"{'a' * 300}.proto", HEAD)], "no name of a file: File name too long"),
+    ],
+)
+def test_no_schema_of_a_registry_stops_a_slice(text: str, references: list[tuple[str, str]], said: str) -> None:
+    (reject,) = decoder(OneSchema(text, *references)).decode([FRAMED]).rejects
+    assert (reject.kind, said in reject.reason) == ("wrong_schema", True), reject.reason
+
+
+def _ended(code: int, stderr: bytes) -> Callable[..., Done]:
+    return lambda command, **_: subprocess.CompletedProcess(command, code, b"", stderr)
+
+
+def _late(command: Any, **_: Any) -> Done:
+    raise subprocess.TimeoutExpired(command, 60)
+
+
+def _no_memory(*_: Any, **__: Any) -> Done:
+    raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        _late,
+        _no_memory,
+        _ended(-9, b""),
+        _ended(1, b"Traceback (most recent call last):\nImportError: libstdc++.so.6: no such file"),
+        _ended(1, b"made.descriptors: No space left on device\n"),
+        _ended(1, b"lakecommit_root.proto:1:18: warning: Import google/protobuf/any.proto is unused.\nKilled\n"),
+    ],
+    ids=["late", "no memory", "killed", "not there", "disk full", "killed behind a warning"],
+)
+def test_a_compiler_that_could_not_do_its_work_rejects_nothing(
+    run: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = f"{HEAD}message Order {{ int64 id = 1; int32 of_{id(run)} = 2; }}"
+    reader = decoder(OneSchema(text))
+    with monkeypatch.context() as m:
+        m.setattr(compiler.subprocess, "run", run)
+        with pytest.raises(CompilerError):
+            reader.decode([FRAMED])
+    # Nothing of it was kept.
+    assert reader.decode([FRAMED]).table.to_pylist() == [{"id": 7}]
+
+
+def test_a_compiler_that_is_not_there_rejects_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiler, "find_spec", lambda _name: None)
+    with pytest.raises(TableError, match=r"install airflow-provider-lakecommit\[protobuf\], on executors too"):
+        decoder(OneSchema(f"{HEAD}message Order {{ int64 id = 1; int32 nobody_elses = 2; }}")).decode([FRAMED])
+
+
+def test_the_folder_of_a_text_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiler.tempfile, "tempdir", str(tmp_path))
+    compiled(ORDER, ())
+    assert list(tmp_path.iterdir()) == []
+
+
+CONFLUENTS = """syntax = "proto3"; package shop;
+    import "confluent/meta.proto"; import "confluent/type/decimal.proto";
+    message Order {
+        option (confluent.message_meta).doc = "an order";
+        int64 id = 1 [(confluent.field_meta) = {tags: ["PII"]}];
+        confluent.type.Decimal price = 2;
+    }"""
+
+
+def test_what_confluents_registry_does_not_serve_may_be_imported() -> None:
+    price = StructType(
+        NestedField(3, "value", BinaryType()),
+        NestedField(4, "precision", IntegerType()),
+        NestedField(5, "scale", IntegerType()),
+    )
+    reader = decoder(OneSchema(CONFLUENTS), NestedField(1, "id", LongType()), NestedField(2, "price", price))
+    payload = b"\x00\x00\x00\x00\x01\x00\x08\x07\x12\x08\x0a\x02\x04\xd2\x10\x04\x18\x02"
+    assert reader.decode([payload]).table.to_pylist() == [
+        {"id": 7, "price": {"value": b"\x04\xd2", "precision": 4, "scale": 2}}
+    ]
+
+
+def test_what_a_registry_serves_of_confluents_files_counts() -> None:
+    own = 'syntax = "proto3"; package confluent.type; message Decimal { int64 units = 1; }'
+    text = f'{HEAD}import "confluent/type/decimal.proto"; message Order {{ confluent.type.Decimal price = 2; }}'
+    reader = decoder(
+        OneSchema(text, ("confluent/type/decimal.proto", own)),
+        NestedField(1, "price", StructType(NestedField(2, "units", LongType()))),
+    )
+    payload = b"\x00\x00\x00\x00\x01\x00\x12\x02\x08\x05"
+    assert reader.decode([payload]).table.to_pylist() == [{"price": {"units": 5}}]
