@@ -4,7 +4,8 @@
 Contract: what a registry says of a key never changes, and is kept for as long as the process lives, for at most
 :data:`MOST_KEPT` schemas; that there is no such schema is kept nowhere, and neither is which version is the newest. One
 client per registry and process. The client's own defaults wait for ever for an answer: here it waits
-:data:`DEFAULTS`, unless the settings say otherwise.
+:data:`DEFAULTS`, unless the settings say otherwise, for each piece of an answer, and as long for all of it as its
+attempts may take together (:mod:`~airflow_provider_lakecommit.registry.patience`). While it waits, it says for what.
 
 Failure story: only an answer in the registry's own words that it has no such schema (404 with 40403, or 40401 and
 40402 of a reference) is an :class:`UnknownSchemaError`, for which a record can be blamed. All else, a registry that is
@@ -23,9 +24,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from airflow_provider_lakecommit.exceptions import RegistryError, SpecError
-from airflow_provider_lakecommit.redaction import redacted, without
+from airflow_provider_lakecommit.redaction import redacted
+from airflow_provider_lakecommit.registry.patience import answered, longest
 from airflow_provider_lakecommit.registry.schemas import RegisteredSchema, SchemaKey, UnknownSchemaError, told
-from airflow_provider_lakecommit.registry.settings import registry_settings, with_login_apart
+from airflow_provider_lakecommit.registry.settings import registry_settings, shown_address, with_login_apart
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
@@ -51,15 +53,17 @@ class SchemaRegistry:
     """
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
-        self._settings = dict(settings)
-        self._client = _client({**DEFAULTS, **with_login_apart(settings)})
+        self._settings = with_login_apart(settings)
+        self._client = _client({**DEFAULTS, **self._settings})
+        self._shown = redacted(shown_address(str(settings.get("url"))), self._settings)
+        self._longest = longest(self._settings, DEFAULTS)
         self._kept: OrderedDict[SchemaKey, RegisteredSchema] = OrderedDict()
         self._lock = threading.Lock()
 
     @property
     def place(self) -> str:
         """Where it is, for a message."""
-        return without(str(self._settings.get("url")), ())
+        return self._shown
 
     def schema(self, key: SchemaKey) -> RegisteredSchema:
         """The schema of that key, with all that it imports.
@@ -129,7 +133,7 @@ class SchemaRegistry:
         from confluent_kafka.schema_registry import SchemaRegistryError
 
         try:
-            return ask()
+            return answered(ask, f"{what} of the registry {self.place}", self._longest)
         except SchemaRegistryError as e:
             if e.http_status_code == 404 and e.error_code in _UNKNOWN:
                 raise UnknownSchemaError(f"the registry {self.place} has no {what} (it says: {self._said(e)})") from e
@@ -137,12 +141,23 @@ class SchemaRegistry:
             raise RegistryError(
                 f"the registry {self.place} does not give {what}: HTTP {e.http_status_code}, {self._said(e)}; {remedy}"
             ) from None
+        except TimeoutError as e:
+            self._begin_again()
+            raise RegistryError(
+                f"the registry {self.place} was asked for {what} and gave {e}; check that it is up, and what is "
+                "between it and here"
+            ) from None
         except Exception as e:
             # Of the HTTP client, of JSON, of the registry client where an answer lacks what each has.
             raise RegistryError(
                 f"the registry {self.place} was asked for {what} and gave no answer of a registry: "
                 f"{type(e).__name__}: {redacted(str(e)[:_MOST_TEXT], self._settings)}; check that it is up, and its url"
             ) from None
+
+    def _begin_again(self) -> None:
+        """Let go of the connection that somebody still reads from, too."""
+        before, self._client = self._client, _client({**DEFAULTS, **self._settings})
+        before.close()
 
     def _said(self, error: Exception) -> str:
         text = redacted(str(getattr(error, "error_message", error)), self._settings)

@@ -15,13 +15,14 @@ from urllib.parse import unquote
 
 from airflow_provider_lakecommit.signing import PREFIX as OURS
 
-__all__ = ["LOGIN", "PREFIX", "registry_settings", "with_login_apart", "with_registry"]
+__all__ = ["LOGIN", "PREFIX", "registry_settings", "shown_address", "with_login_apart", "with_registry"]
 
 PREFIX = f"{OURS}registry."
 """How the registry's settings begin among those of the Kafka client."""
 
 LOGIN = "basic.auth.user.info"
-_LOGIN_IN_URL = re.compile(r"(?<=://)([^/@\s]*)@")
+_LOGIN_IN_URL = re.compile(r"(?<=://)([^/@:\s]+:(?!\d+/)(?:(?!://)\S)*|[^/@\s]*)@")
+"""Also one whose password holds what should have been encoded: it goes as far as the last ``@``."""
 
 
 def with_registry(kafka: Mapping[str, Any], registry: Mapping[str, Any]) -> dict[str, Any]:
@@ -40,3 +41,8 @@ def with_login_apart(settings: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(url, str) or (found := _LOGIN_IN_URL.search(url)) is None:
         return dict(settings)
     return {LOGIN: unquote(found[1]), **settings, "url": _LOGIN_IN_URL.sub("", url)}
+
+
+def shown_address(url: str) -> str:
+    """An address, or several, without their logins."""
+    return _LOGIN_IN_URL.sub("***@", url)

@@ -14,7 +14,7 @@ from airflow_provider_lakecommit.exceptions import RegistryError, SpecError
 from airflow_provider_lakecommit.registry import client
 from airflow_provider_lakecommit.registry.client import SchemaRegistry, needed, registry_of
 from airflow_provider_lakecommit.registry.schemas import UnknownSchemaError
-from airflow_provider_lakecommit.registry.settings import registry_settings, with_registry
+from airflow_provider_lakecommit.registry.settings import registry_settings, with_login_apart, with_registry
 from tests.fakes.registry import HTML, FakeRegistry
 
 ORDER = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
@@ -159,6 +159,33 @@ class TestFaults:
             assert registry.schema(1).text
         assert b64decode(str(fake.logins[0]).removeprefix("Basic ")) == b"reader:hidden-canary"
         assert "canary" not in caplog.text + registry.place
+
+    @pytest.mark.parametrize(
+        ("address", "shown"),
+        [
+            ("http://reader:hidden/canary@127.0.0.1:9", "http://***@127.0.0.1:9"),
+            ("http://reader:hidden@canary@127.0.0.1:9", "http://***@127.0.0.1:9"),
+            ("http://reader:hidden,canary@127.0.0.1:9", "http://***@127.0.0.1:9"),
+            (
+                "http://a:hidden-canary@127.0.0.1:9,http://b:other-canary@127.0.0.1:8",
+                "http://***@127.0.0.1:9,http://***@127.0.0.1:8",
+            ),
+            ("http://127.0.0.1:9?token=hidden-canary", "http://127.0.0.1:9?token=***"),
+        ],
+    )
+    def test_a_login_that_should_have_been_encoded_is_in_no_message(
+        self, address: str, shown: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        with caplog.at_level("DEBUG"), pytest.raises(RegistryError) as failed:
+            SchemaRegistry({"url": address, **QUICK, "max.retries": 0}).schema(1)
+        assert f"the registry {shown} was asked for schema id 1" in str(failed.value)
+        assert "Connection refused" in str(failed.value)
+        assert "hidden" not in caplog.text + str(failed.value)
+        assert "canary" not in caplog.text + str(failed.value)
+
+    @pytest.mark.parametrize("url", ["http://h:8081/x@y", "http://h/x@y", "http://h1:1/a,http://h2:2/b@c"])
+    def test_a_path_is_no_login(self, url: str) -> None:
+        assert with_login_apart({"url": url}) == {"url": url}
 
     @pytest.mark.parametrize("settings", [{"url": "ftp://x"}, {"urll": "http://x"}, {"url": "http://x", "timeouts": 1}])
     def test_settings_that_the_client_does_not_know(self, settings: dict[str, object]) -> None:
